@@ -1,0 +1,68 @@
+# `make` lists the targets. Everything runs in .venv, which is made when missing
+# and brought up to date when pyproject.toml changes.
+
+BIN   := .venv/bin
+PIP    = $(BIN)/python -m pip -qq --disable-pip-version-check
+
+# torch goes in first and at an exact version: pip then takes a CPU wheel of it where one is
+# offered, whereas a range resolved from nothing may fetch gigabytes of CUDA libraries.
+TORCH ?= 2.13.0
+
+PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python3)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint format bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+demo: .venv/.installed ## train on a small example and compare the errors
+	$(BIN)/decoupled demo
+
+# One thread per worker: torch's own threads under two workers would fight for the cores.
+test: export OMP_NUM_THREADS := 1
+test: lint ## lint, then run every test and doctest
+	$(BIN)/pytest -n 2
+	@echo "all checks passed"
+
+lint: .venv/.installed-dev ## check formatting, style and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: .venv/.installed-dev ## format the code and apply safe fixes
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: .venv/.installed-dev ## run the benchmarks; read the ratios, not the seconds
+	$(BIN)/pytest benchmarks --benchmark-warmup=on --benchmark-sort=min \
+	    --benchmark-group-by=group --benchmark-columns=min,median,iqr,rounds
+
+clean: ## remove caches and build products, keep .venv
+	rm -rf build dist docs/_build .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "error: Python 3.11 or newer is needed, $(PYTHON) is not; try make PYTHON=/path/to/python" >&2; \
+	    exit 1; }
+	@echo "creating .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
+
+.venv/.torch-$(TORCH): | .venv/bin/python
+	@echo "installing torch $(TORCH) (about a minute, once)…"
+	@$(PIP) install --upgrade pip
+	@$(PIP) install torch==$(TORCH)
+	@touch $@
+
+.venv/.installed: pyproject.toml .venv/.torch-$(TORCH)
+	@echo "installing decoupled-descent…"
+	@$(PIP) install -e .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml .venv/.torch-$(TORCH)
+	@echo "installing decoupled-descent and the development tools…"
+	@$(PIP) install -e '.[dev]'
+	@touch .venv/.installed $@

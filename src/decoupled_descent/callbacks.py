@@ -1,0 +1,91 @@
+"""Callbacks: anything callable that is told about every step, and may stop the training."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from decoupled_descent.descent.common import Info
+
+
+class StopReason(StrEnum):
+    """Why training ended."""
+
+    STEPS = "steps exhausted"
+    CALLBACK = "stopped by a callback"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+
+
+class Step(NamedTuple):
+    """What a callback is told.
+
+    Attributes:
+        index: Which iterate, 0 being the starting point.
+        train_error: Its train error.
+        train_error_stderr: The standard error of that.
+        test_error: Its test error, or None without a test set.
+        state: The algorithm's state at this iterate (θ, head, …).
+        info: Losses row by row, pre-activations, J̄.
+    """
+
+    index: int
+    train_error: float
+    train_error_stderr: float
+    test_error: float | None
+    state: Any
+    info: Info
+
+
+#: Return None to go on, or a reason (or True) to stop after this step.
+Callback = Callable[[Step], "StopReason | bool | None"]
+
+
+def show_progress(wanted: bool | None) -> bool:
+    """Decide whether to draw: as asked, or only when standard error is a terminal."""
+    return sys.stderr.isatty() if wanted is None else wanted
+
+
+@contextmanager
+def progress_bar(
+    total: int, description: str, wanted: bool | None = None
+) -> Iterator[Callable[[int, str], None]]:
+    """Draw a progress bar on standard error while the body runs.
+
+    Args:
+        total: How many units of work there are.
+        description: What is being done.
+        wanted: True or False to force; None draws on a terminal and stays quiet in a pipe.
+
+    Yields:
+        ``advance(done, note)``: sets how many units are done and a short note beside the bar.
+    """
+    if not show_progress(wanted):
+        yield lambda done, note: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(description, total=total, note="")
+
+        def advance(done: int, note: str) -> None:
+            progress.update(task, completed=done, note=note)
+
+        yield advance

@@ -1,0 +1,73 @@
+r"""Row derivatives of any smooth module, exact, by reverse passes.
+
+The rows do not talk to each other, so differentiating the *sum* over rows of the k-th component of
+g gives ∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Engine, Parameters, RowDerivatives
+
+
+def mean_jacobian(direction: Tensor, h: Tensor) -> Tensor:
+    r"""Mean Jacobian of a row-wise function that autograd has recorded.
+
+    .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n \partial g_i(h_r, y_r, a) / \partial h_{r,j}
+
+    Args:
+        direction: g(h), shape (n, L), computed from ``h`` under autograd.
+        h: Pre-activations, shape (n, L), requiring grad.
+
+    Returns:
+        J̄, shape (L, L); the paper's ⟨∇_h g⟩, not symmetric unless g is a gradient.
+
+    Example:
+        >>> h = torch.ones(3, 2, requires_grad=True)
+        >>> mean_jacobian(torch.stack([h[:, 1], 2 * h[:, 0]], 1), h)
+        tensor([[0., 1.],
+                [2., 0.]])
+    """
+    width = direction.shape[1]
+    if not direction.requires_grad:
+        return direction.new_zeros(width, width)
+    picks = torch.eye(width, dtype=h.dtype, device=h.device)
+    picks = picks.unsqueeze(1).expand(width, *direction.shape)
+    (rows,) = torch.autograd.grad(
+        direction, h, picks, is_grads_batched=True, allow_unused=True, materialize_grads=True
+    )
+    return rows.mean(1)
+
+
+def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
+    """Build the engine that differentiates ``losses(h, y, parameters)``.
+
+    Args:
+        losses: Ψ, one value per row.
+
+    Returns:
+        The engine.
+    """
+
+    def derivatives(
+        h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
+    ) -> RowDerivatives:
+        with torch.enable_grad():
+            h = h.detach().requires_grad_()
+            leaves = {k: v.detach().requires_grad_(head) for k, v in parameters.items()}
+            loss = losses(h, y, leaves)
+            wanted = [h, *leaves.values()] if head else [h]
+            gradients = torch.autograd.grad(
+                loss.sum(), wanted, create_graph=jacobian, materialize_grads=True
+            )
+            bend = mean_jacobian(gradients[0], h) if jacobian else None
+        means = [gradient.detach() / len(h) for gradient in gradients[1:]]
+        return RowDerivatives(
+            loss.detach(), gradients[0].detach(), bend, dict(zip(leaves, means, strict=False))
+        )
+
+    return derivatives

@@ -1,0 +1,1 @@
+"""Data: Gaussian mixtures to sample from, and rows to train on."""

@@ -1,0 +1,70 @@
+r"""Noise laws: mean zero, variance one, entry by entry; mixtures divide them by √d."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+#: ``law(shape, generator)``: independent draws of mean zero and variance one.
+NoiseLaw = Callable[[tuple[int, ...], torch.Generator], Tensor]
+
+
+def gaussian(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Draw from N(0, 1)."""
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def three_point(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Draw −√2, 0, √2 with probabilities ¼, ½, ¼ (the paper's equation "discNoise")."""
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    return ((uniform < 0.25).double() - (uniform >= 0.75).double()) * -(2**0.5)
+
+
+def rademacher(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Draw ±1 with equal probabilities."""
+    return torch.randint(0, 2, shape, generator=generator).double() * 2 - 1
+
+
+def uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Draw from the uniform law on [−√3, √3]."""
+    return (torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1) * 3**0.5
+
+
+NOISES: dict[str, NoiseLaw] = {
+    "gaussian": gaussian,
+    "three_point": three_point,
+    "rademacher": rademacher,
+    "uniform": uniform,
+}
+
+
+def get_noise(noise: str | NoiseLaw) -> NoiseLaw:
+    """Look a noise law up by name, or check one given as a function.
+
+    Args:
+        noise: ``"gaussian"``, ``"three_point"``, ``"rademacher"``, ``"uniform"``, or
+            ``law(shape, generator)`` with mean zero and variance one.
+
+    Returns:
+        The law.
+
+    Example:
+        >>> sorted(set(get_noise("rademacher")((50,), torch.Generator()).tolist()))
+        [-1.0, 1.0]
+    """
+    if not callable(noise):
+        if noise not in NOISES:
+            known = ", ".join(NOISES)
+            raise ValueError(f"noise={noise!r} is unknown; use one of {known} or a function")
+        return NOISES[noise]
+    draws = noise((400, 250), torch.Generator().manual_seed(0)).double()
+    spread = float(draws.square().std()) / draws.numel() ** 0.5
+    mean, variance = float(draws.mean()), float(draws.square().mean())
+    if abs(mean) > 6 / draws.numel() ** 0.5 or abs(variance - 1) > 6 * spread + 1e-6:
+        raise ValueError(
+            f"noise has mean {mean:.3g} and second moment {variance:.3g} over {draws.numel()} "
+            "draws; it must have mean 0 and variance 1 (mixtures divide by √d themselves)"
+        )
+    return noise

@@ -1,0 +1,6 @@
+"""Descent algorithms, one per file, each with ``init(…) -> State`` and ``step(…) -> State, Info``."""
+
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.descent.gradient import GradientDescent
+
+__all__ = ["DecoupledDescent", "GradientDescent"]

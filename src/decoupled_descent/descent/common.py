@@ -1,0 +1,133 @@
+"""What every algorithm shares: its options, the start, the head's step and what it reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.rows import Rows, check_finite
+from decoupled_descent.descent.update import Damped, LinearRule
+from decoupled_descent.objective import Objective
+
+REDUCTIONS = ("sum", "mean")
+
+
+class Info(NamedTuple):
+    r"""What one may look at after a step; it describes the iterate *before* the update.
+
+    Attributes:
+        losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
+        preactivations: h, shape (n, L).
+        jacobian: J̄, shape (L, L); None for plain gradient descent.
+    """
+
+    losses: Tensor
+    preactivations: Tensor
+    jacobian: Tensor | None
+
+    @property
+    def train_error(self) -> float:
+        """Mean loss: for decoupled descent, the estimate of the test error."""
+        return float(self.losses.mean())
+
+    @property
+    def train_error_stderr(self) -> float:
+        """Standard error of the train error as a mean of n fresh losses, sd/√n."""
+        return float(self.losses.std()) / len(self.losses) ** 0.5
+
+
+def starting_theta(
+    rows: Rows, objective: Objective, theta: Tensor | None, seed: int | None
+) -> Tensor:
+    """Check a given θ₁, or draw one with independent N(0, 1) entries, as in the paper.
+
+    Args:
+        rows: The data, which gives d, the dtype and the device.
+        objective: Gives L.
+        theta: θ₁, shape (L, d), or None.
+        seed: Draws θ₁; the same seed gives the same θ₁ in every dtype and on every device.
+
+    Returns:
+        θ₁, shape (L, d), contiguous.
+    """
+    if theta is None:
+        if objective.width is None:
+            raise ValueError(
+                f"L cannot be read off head {type(objective.head).__name__}; pass "
+                "Objective(…, width=L) or theta of shape (L, d)"
+            )
+        generator = torch.Generator()
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+        drawn = torch.randn(objective.width, rows.d, generator=generator, dtype=torch.float64)
+        theta = drawn.to(rows.X)
+    theta = torch.as_tensor(theta).detach()
+    if theta.ndim != 2 or theta.shape[1] != rows.d:
+        raise ValueError(
+            f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
+            f"(L, {rows.d}), laid out as nn.Linear.weight"
+        )
+    check_finite("theta", theta)
+    objective.check(rows.y, len(theta), rows.X)
+    return theta.to(rows.X, copy=True).contiguous()
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The options that every algorithm has.
+
+    Args:
+        lr: η₁.
+        damping: η₀; 1 means none.
+        head_lr: γ₁, ``lr`` by default; 0 freezes the head.
+        head_damping: γ₀; 1 means none.
+        reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
+        rule: Replaces η₀ v − η₁ w by another linear rule; ``lr`` is then the head's default only.
+    """
+
+    lr: float
+    damping: float = 1.0
+    head_lr: float | None = None
+    head_damping: float = 1.0
+    reduction: str = "sum"
+    rule: LinearRule | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        for name in ("lr", "damping", "head_lr", "head_damping"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 <= rate < float("inf"):
+                raise ValueError(f"{name}={rate!r} must be a finite number of at least 0")
+        if self.reduction not in REDUCTIONS:
+            raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")
+
+    @property
+    def update(self) -> LinearRule:
+        """The rule that moves θ and the memory."""
+        return Damped(self.lr, self.damping) if self.rule is None else self.rule
+
+    @property
+    def trains_head(self) -> bool:
+        """Whether the head moves along its gradient."""
+        return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
+
+    def scale(self, n: int) -> float:
+        """What the reduction multiplies ĥ by."""
+        return 1.0 / n if self.reduction == "mean" else 1.0
+
+    def step_head(self, parameters: Parameters, direction: Parameters) -> Parameters:
+        """a ← γ₀ a − γ₁ · mean f."""
+        lr = self.lr if self.head_lr is None else self.head_lr
+        if self.head_damping != 1:
+            parameters = {name: self.head_damping * value for name, value in parameters.items()}
+        if not direction:
+            return parameters
+        return {
+            name: torch.add(value, direction[name], alpha=-lr) for name, value in parameters.items()
+        }

@@ -1,0 +1,150 @@
+r"""Decoupled descent, the paper's equations "pureDd" (defaults) and "dd" (all options)."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.passes import one_pass
+from decoupled_descent.descent.update import Slots
+from decoupled_descent.objective import Direction, HeadDirection, Objective
+
+
+class ScalingWarning(UserWarning):
+    """The features are not scaled to noise variance 1/d, so the corrections will be off."""
+
+
+class State(NamedTuple):
+    r"""What decoupled descent carries from step to step.
+
+    Attributes:
+        theta: θ, shape (L, d).
+        memory: Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s.
+        head: a, by parameter name.
+        slots: What the update rule carries for θ and for the memory.
+        step: How many updates have been made.
+    """
+
+    theta: Tensor
+    memory: Tensor
+    head: Parameters
+    slots: tuple[Slots, Slots]
+    step: int
+
+
+@dataclass(frozen=True)
+class DecoupledDescent(Descent):
+    r"""Full-batch descent whose train error is an estimate of its test error.
+
+    .. math::
+       h_t &= X\theta_t + \eta_1\sum_{s<t}\eta_0^{t-1-s}\hat h_s, \qquad
+       \hat h_t = g(h_t, y, a_t) \\
+       \tilde\theta_t &= X^\top\hat h_t - \alpha\,\theta_t \bar J_t^\top, \qquad
+       \bar J_t[i,j] = \tfrac1n\textstyle\sum_r \partial g_i(h_{t,r}, y_r, a_t)/\partial h_j \\
+       \theta_{t+1} &= \eta_0\theta_t - \eta_1\tilde\theta_t, \qquad
+       a_{t+1} = \gamma_0 a_t - \gamma_1 \langle f(h_t, y, a_t)\rangle
+
+    with g = ∇_hΨ and f = ∇_aΨ unless given. (The paper's text writes J̄ to the left of the d × L
+    matrix θ; the shapes, and non-symmetric Jacobians, need θ J̄ᵀ.)
+
+    Args:
+        lr: η₁.
+        damping: η₀; 1 is the pure form, smaller values keep θ (and its variance) from growing.
+        head_lr: γ₁, ``lr`` by default; 0 freezes the head.
+        head_damping: γ₀.
+        reduction: ``"sum"`` as in the paper's equations, or ``"mean"`` to divide ĥ by n in θ's step
+            and in the memory, as the paper's listing does (η₁ = lr/n, γ₁ = lr).
+        rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike.
+        g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
+        f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=20, snr=4.0).sample(30, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> rows, algorithm = dd.Rows(X, y), dd.DecoupledDescent(lr=0.05, damping=0.9)
+        >>> state = algorithm.init(rows, objective, seed=0)
+        >>> state, info = algorithm.step(state, rows, objective)
+        >>> state.step, state.memory.shape, info.jacobian.shape
+        (1, torch.Size([2, 30]), torch.Size([2, 2]))
+    """
+
+    g: Direction | None = None
+    f: HeadDirection | None = None
+
+    def init(
+        self,
+        rows: Rows,
+        objective: Objective,
+        theta: Tensor | None = None,
+        seed: int | None = None,
+    ) -> State:
+        """Check that everything fits and return the starting state.
+
+        Args:
+            rows: The data.
+            objective: Ψ.
+            theta: θ₁, shape (L, d), independent of the data; entries drawn from N(0, 1) by default.
+            seed: Draws θ₁.
+
+        Returns:
+            The state before any update.
+        """
+        theta = starting_theta(rows, objective, theta, seed)
+        _check_scaling(rows)
+        memory = theta.new_zeros(len(theta), rows.n)
+        slots = (self.update.slots(theta), self.update.slots(memory))
+        return State(theta, memory, objective.parameters(rows.X), slots, 0)
+
+    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
+        """Make one update.
+
+        Args:
+            state: The state before the update; not changed.
+            rows: The data.
+            objective: Ψ.
+
+        Returns:
+            The state after the update, and what was seen before it.
+        """
+        found = one_pass(
+            rows,
+            objective,
+            state.theta,
+            state.head,
+            memory=state.memory,
+            jacobian=True,
+            head=self.trains_head,
+            g=self.g,
+            f=self.f,
+        )
+        assert found.jacobian is not None
+        tilde = torch.addmm(found.gradient, found.jacobian, state.theta, alpha=-rows.ratio)
+        scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
+        theta, theta_slots = self.update(state.theta, tilde, theta_slots, state.step, scale)
+        memory, memory_slots = self.update(
+            state.memory, found.direction, memory_slots, state.step, -scale
+        )
+        head = self.step_head(state.head, found.head)
+        info = Info(found.losses, found.preactivations.T, found.jacobian)
+        return State(theta, memory, head, (theta_slots, memory_slots), state.step + 1), info
+
+
+def _check_scaling(rows: Rows) -> None:
+    """Warn when rows of X are far from norm one, which noise of variance 1/d gives them."""
+    norm = float(torch.linalg.vector_norm(rows.X)) / rows.n**0.5
+    if not 0.5 <= norm <= 2:
+        warnings.warn(
+            f"the rows of X have root-mean-square norm {norm:.3g}, but decoupled descent assumes "
+            "noise of variance 1/d, that is norm 1: standardise the columns and divide by √d, or "
+            "the train error will not track the test error",
+            ScalingWarning,
+            stacklevel=3,
+        )

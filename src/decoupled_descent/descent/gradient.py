@@ -1,0 +1,101 @@
+r"""Full-batch gradient descent, the paper's equation "gd"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.passes import one_pass
+from decoupled_descent.descent.update import Slots
+from decoupled_descent.objective import Objective
+
+
+class State(NamedTuple):
+    """What gradient descent carries from step to step.
+
+    Attributes:
+        theta: θ, shape (L, d).
+        head: a, by parameter name.
+        slots: What the update rule carries for θ.
+        step: How many updates have been made.
+    """
+
+    theta: Tensor
+    head: Parameters
+    slots: Slots
+    step: int
+
+
+@dataclass(frozen=True)
+class GradientDescent(Descent):
+    r"""Plain full-batch gradient descent.
+
+    .. math:: h_t = X\theta_t, \quad \hat h_t = \nabla_h\Psi(h_t, y, a_t), \quad
+       \theta_{t+1} = \eta_0\theta_t - \eta_1 X^\top \hat h_t, \quad
+       a_{t+1} = \gamma_0 a_t - \gamma_1 \langle\nabla_a\Psi\rangle
+
+    Its train error is *not* an estimate of the test error: that is what it is here to show.
+
+    Args:
+        lr: η₁.
+        damping: η₀.
+        head_lr: γ₁, ``lr`` by default; 0 freezes the head.
+        head_damping: γ₀.
+        reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
+        rule: Replaces η₀ v − η₁ w by another linear rule.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=20, snr=4.0).sample(30, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> rows, algorithm = dd.Rows(X, y), dd.GradientDescent(lr=0.05)
+        >>> state = algorithm.init(rows, objective, seed=0)
+        >>> state, info = algorithm.step(state, rows, objective)
+        >>> state.step, info.losses.shape
+        (1, torch.Size([30]))
+    """
+
+    def init(
+        self,
+        rows: Rows,
+        objective: Objective,
+        theta: Tensor | None = None,
+        seed: int | None = None,
+    ) -> State:
+        """Check that everything fits and return the starting state.
+
+        Args:
+            rows: The data.
+            objective: Ψ.
+            theta: θ₁, shape (L, d); entries drawn from N(0, 1) by default.
+            seed: Draws θ₁.
+
+        Returns:
+            The state before any update.
+        """
+        theta = starting_theta(rows, objective, theta, seed)
+        return State(theta, objective.parameters(rows.X), self.update.slots(theta), 0)
+
+    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
+        """Make one update.
+
+        Args:
+            state: The state before the update; not changed.
+            rows: The data.
+            objective: Ψ.
+
+        Returns:
+            The state after the update, and what was seen before it.
+        """
+        found = one_pass(rows, objective, state.theta, state.head, head=self.trains_head)
+        theta, slots = self.update(
+            state.theta, found.gradient, state.slots, state.step, self.scale(rows.n)
+        )
+        head = self.step_head(state.head, found.head)
+        info = Info(found.losses, found.preactivations.T, None)
+        return State(theta, head, slots, state.step + 1), info

@@ -1,0 +1,221 @@
+r"""Heads: the small networks 𝓜_a that turn pre-activations h (n, L) into outputs (n,) or (n, K).
+
+Any ``nn.Module`` that treats rows independently will do. The ones below are the paper's examples
+(Example "mlp" of the appendix). All but :class:`Product` are plain ``nn.Sequential`` chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "identity": nn.Identity,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "softplus": nn.Softplus,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "relu": nn.ReLU,
+    "leaky_relu": nn.LeakyReLU,
+}
+Activation = str | nn.Module | Callable[[Tensor], Tensor]
+
+
+class Elementwise(nn.Module):
+    """An activation given as a plain function, applied entry by entry."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Apply the function."""
+        return self.function(h)
+
+    def extra_repr(self) -> str:
+        """Name the function in ``print(head)``."""
+        return getattr(self.function, "__name__", repr(self.function))
+
+
+def activation_module(activation: Activation) -> nn.Module:
+    """Turn a name, a module or a function into an activation module.
+
+    Args:
+        activation: A key of ``ACTIVATIONS``, an ``nn.Module``, or an elementwise function.
+
+    Returns:
+        The module.
+
+    Example:
+        >>> activation_module("tanh")
+        Tanh()
+    """
+    if isinstance(activation, nn.Module):
+        return activation
+    if isinstance(activation, str):
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation={activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}, "
+                "an nn.Module or an elementwise function"
+            )
+        return ACTIVATIONS[activation]()
+    return Elementwise(activation)
+
+
+def _linear(inputs: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Linear:
+    """Build an ``nn.Linear`` with PyTorch's default law U(±1/√inputs), from its own generator."""
+    layer = nn.Linear(inputs, outputs, bias=bias)
+    if generator is not None:
+        bound = inputs**-0.5
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.uniform_(-bound, bound, generator=generator)
+    return layer
+
+
+def _generator(seed: int | None) -> torch.Generator | None:
+    return None if seed is None else torch.Generator().manual_seed(seed)
+
+
+def _check_width(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
+    return value
+
+
+class Linear(nn.Sequential):
+    r"""The linear model 𝓜(h) = h, with L = 1 and nothing to train in the head.
+
+    With loss ``"squared"`` this is linear regression, with ``"logistic"`` logistic regression.
+
+    Example:
+        >>> import torch
+        >>> Linear()(torch.ones(2, 1)).shape
+        torch.Size([2, 1])
+    """
+
+    width = 1
+
+    def __init__(self) -> None:
+        super().__init__(nn.Identity())
+
+
+class GeneralisedLinear(nn.Sequential):
+    r"""The generalised linear model 𝓜(h) = σ(h), with L = 1.
+
+    Args:
+        link: σ, a name such as ``"tanh"``, an ``nn.Module`` or an elementwise function.
+
+    Example:
+        >>> import torch
+        >>> GeneralisedLinear(torch.sin)
+        GeneralisedLinear(
+          (0): Elementwise(sin)
+        )
+    """
+
+    width = 1
+
+    def __init__(self, link: Activation = "sigmoid") -> None:
+        super().__init__(activation_module(link))
+
+
+class Deep(nn.Sequential):
+    r"""A network of finite width, 𝓜_a(h) = φ(W_k σ(… W₁ σ(h))).
+
+    The weights start from PyTorch's default law U(±1/√fan-in), as in the paper's listing.
+
+    Args:
+        widths: L, then the width of each further hidden layer.
+        activation: σ.
+        outputs: K, the number of outputs.
+        bias: Whether the head's linear maps carry a bias (the paper's do not).
+        link: φ, applied to the outputs; none by default.
+        seed: Draws the weights from this seed instead of torch's global generator.
+
+    Example:
+        >>> import torch
+        >>> Deep([5, 3], outputs=2, seed=0)(torch.zeros(4, 5)).shape
+        torch.Size([4, 2])
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        activation: Activation = "tanh",
+        outputs: int = 1,
+        bias: bool = False,
+        link: Activation | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if not widths:
+            raise ValueError("widths is empty; give at least L, the width of the first layer")
+        sizes = [_check_width("widths", w) for w in widths] + [_check_width("outputs", outputs)]
+        generator = _generator(seed)
+        layers: list[nn.Module] = []
+        for inputs, following in zip(sizes[:-1], sizes[1:], strict=True):
+            layers.append(activation_module(activation))
+            layers.append(_linear(inputs, following, bias, generator))
+        if link is not None:
+            layers.append(activation_module(link))
+        super().__init__(*layers)
+        self.width = sizes[0]
+
+
+class TwoLayer(Deep):
+    r"""The two-layer network 𝓜_a(h) = φ(σ(h) a).
+
+    Args:
+        width: L.
+        activation: σ.
+        outputs: K, the number of outputs.
+        bias: Whether the output layer carries a bias.
+        link: φ, applied to the outputs; none by default.
+        seed: Draws the weights from this seed instead of torch's global generator.
+
+    Example:
+        >>> TwoLayer(9)
+        TwoLayer(
+          (0): Tanh()
+          (1): Linear(in_features=9, out_features=1, bias=False)
+        )
+    """
+
+    def __init__(
+        self,
+        width: int,
+        activation: Activation = "tanh",
+        outputs: int = 1,
+        bias: bool = False,
+        link: Activation | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__([width], activation, outputs, bias, link, seed)
+
+
+class Product(nn.Module):
+    r"""The XOR head 𝓜_a(h) = a h₁ h₂, with L = 2.
+
+    Args:
+        a: The starting value; drawn from N(0, 1) when not given, as in the paper.
+        seed: Draws ``a`` from this seed instead of torch's global generator.
+
+    Example:
+        >>> import torch
+        >>> Product(a=2.0)(torch.tensor([[1.0, 3.0]]))
+        tensor([6.], grad_fn=<MulBackward0>)
+    """
+
+    width = 2
+
+    def __init__(self, a: float | None = None, seed: int | None = None) -> None:
+        super().__init__()
+        start = torch.randn((), generator=_generator(seed)) if a is None else torch.tensor(float(a))
+        self.a = nn.Parameter(start)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return a h₁ h₂, shape (n,)."""
+        return self.a * h[:, 0] * h[:, 1]

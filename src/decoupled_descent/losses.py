@@ -1,0 +1,174 @@
+"""Losses, one value per row, with the derivatives and label checks that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+RowLoss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Expansion(NamedTuple):
+    r"""A loss to second order in its outputs, row by row.
+
+    Attributes:
+        value: ℓ(u, y), shape (n,).
+        slope: ∂ℓ/∂u, shape (n, K).
+        diagonal: b, shape (n, K), in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ.
+        rank_one: c, shape (n, K), or None where the Hessian is diagonal.
+    """
+
+    value: Tensor
+    slope: Tensor
+    diagonal: Tensor
+    rank_one: Tensor | None = None
+
+
+class Loss(NamedTuple):
+    """A loss ℓ(u, y) of the head's outputs u (n, K) and the labels y, row by row.
+
+    Attributes:
+        name: What users write.
+        value: (u, y) ↦ ℓ, shape (n,).
+        expand: (u, y) ↦ value and derivatives; None when only autodiff knows them.
+        categorical: Whether labels are class indices (n,) rather than shaped like the outputs.
+        smooth: Whether the second derivative tells the whole story (no kinks).
+    """
+
+    name: str
+    value: RowLoss
+    expand: Callable[[Tensor, Tensor], Expansion] | None = None
+    categorical: bool = False
+    smooth: bool = True
+
+    @property
+    def builtin(self) -> bool:
+        """Whether this is one of the named losses, called with (n, K) outputs."""
+        return LOSSES.get(self.name) is self
+
+
+def _squared(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs - labels).square().sum(1).mul(0.5)
+
+
+def _expand_squared(outputs: Tensor, labels: Tensor) -> Expansion:
+    """ℓ' = u − y and ℓ'' = 1."""
+    residual = outputs - labels
+    return Expansion(residual.square().sum(1).mul(0.5), residual, torch.ones_like(residual))
+
+
+def _absolute(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs - labels).abs().sum(1)
+
+
+def _logistic(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (functional.softplus(outputs) - labels * outputs).sum(1)
+
+
+def _expand_logistic(outputs: Tensor, labels: Tensor) -> Expansion:
+    """With p = 1/(1 + e^{−u}): ℓ' = p − y and ℓ'' = p (1 − p)."""
+    probability = torch.sigmoid(outputs)
+    diagonal = torch.addcmul(probability, probability, probability, value=-1)
+    return Expansion(_logistic(outputs, labels), probability - labels, diagonal)
+
+
+def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(outputs, labels, reduction="none")
+
+
+def _expand_cross_entropy(outputs: Tensor, labels: Tensor) -> Expansion:
+    """With p = softmax(u): ∂ℓ/∂u = p − e_y and ∂²ℓ/∂u² = diag(p) − p pᵀ."""
+    logarithm = torch.log_softmax(outputs, 1)
+    probability = logarithm.exp()
+    chosen = labels.unsqueeze(1)
+    slope = probability.scatter_add(1, chosen, probability.new_full((), -1.0).expand(chosen.shape))
+    return Expansion(-logarithm.gather(1, chosen).squeeze(1), slope, probability, probability)
+
+
+LOSSES = {
+    "squared": Loss("squared", _squared, _expand_squared),
+    "absolute": Loss("absolute", _absolute, smooth=False),
+    "logistic": Loss("logistic", _logistic, _expand_logistic),
+    "cross_entropy": Loss("cross_entropy", _cross_entropy, _expand_cross_entropy, categorical=True),
+}
+
+
+def get_loss(loss: str | RowLoss) -> Loss:
+    r"""Look a loss up by name, or wrap a callable.
+
+    ========================  =====================================  ========================
+    name                      ℓ(u, y)                                labels
+    ========================  =====================================  ========================
+    ``"squared"``             ½ (u − y)²                             real
+    ``"absolute"``            \|u − y\|                              real
+    ``"logistic"``            log(1 + eᵘ) − y u, u a logit           in [0, 1]
+    ``"cross_entropy"``       log Σₖ e^{uₖ} − u_y                    class index 0 … K − 1
+    ========================  =====================================  ========================
+
+    The first three sum over outputs when the head has several.
+
+    Args:
+        loss: One of the names above, or ``loss(outputs, y)`` returning one value per row.
+
+    Returns:
+        The loss.
+
+    Example:
+        >>> import torch
+        >>> get_loss("squared").value(torch.tensor([[2.0]]), torch.tensor([[0.0]]))
+        tensor([2.])
+    """
+    if callable(loss):
+        return Loss(getattr(loss, "__name__", type(loss).__name__), loss)
+    if loss not in LOSSES:
+        raise ValueError(f"loss={loss!r} is unknown; use one of {', '.join(LOSSES)} or a callable")
+    return LOSSES[loss]
+
+
+def check_labels(loss: Loss, labels: Tensor, outputs: int) -> None:
+    """Raise ``ValueError`` when the labels cannot belong to this loss and this many outputs.
+
+    Args:
+        loss: One of the named losses.
+        labels: y, shape (n,) or (n, K).
+        outputs: K, the number of outputs of the head (1 for a scalar head).
+    """
+    if loss.categorical:
+        _check_classes(labels, outputs)
+        return
+    columns = labels.shape[1] if labels.ndim == 2 else 1
+    if columns != outputs:
+        raise ValueError(
+            f"the head has {outputs} output(s) but y has {columns} column(s); loss "
+            f"{loss.name!r} compares them one by one (for class labels use 'cross_entropy')"
+        )
+    if loss.name == "logistic" and not ((labels >= 0) & (labels <= 1)).all():
+        worst = labels[(labels < 0) | (labels > 1)][0].item()
+        raise ValueError(
+            f"y contains {worst:g}, but loss 'logistic' needs labels between 0 and 1; "
+            "map labels -1/+1 with (y + 1) / 2"
+        )
+
+
+def _check_classes(labels: Tensor, outputs: int) -> None:
+    if outputs < 2:
+        raise ValueError(
+            f"loss 'cross_entropy' needs a head with one output per class, but this head has "
+            f"{outputs}; give the head at least 2 outputs or use loss 'logistic'"
+        )
+    if labels.ndim != 1:
+        raise ValueError(
+            f"y has shape {tuple(labels.shape)}, but loss 'cross_entropy' needs class indices of "
+            "shape (n,); use y.argmax(1) for one-hot labels"
+        )
+    fractional = labels.is_floating_point() and bool((labels != labels.round()).any())
+    if fractional or labels.min() < 0 or labels.max() >= outputs:
+        raise ValueError(
+            f"y runs from {labels.min().item():g} to {labels.max().item():g}, but loss "
+            f"'cross_entropy' with {outputs} outputs needs class indices 0 … {outputs - 1}; "
+            "encode the classes as 0, 1, 2, … or give the head more outputs"
+        )

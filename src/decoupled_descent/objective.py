@@ -1,0 +1,263 @@
+r"""The objective Ψ(h, y, a) = loss(head_a(h), y): the only place that knows derivatives."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from decoupled_descent.curvature import Engine, Parameters, RowDerivatives, autodiff, structured
+from decoupled_descent.losses import RowLoss, check_labels, get_loss
+
+#: g(h, y, a): one row of ĥ per sample, shape (n, L). ``a`` maps parameter names to tensors.
+Direction = Callable[[Tensor, Tensor, Parameters], Tensor]
+#: f(h, y, a): one row per sample for each head parameter, shapes (n, *parameter.shape).
+HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
+
+CURVATURES = ("auto", "structured", "autodiff")
+
+
+class Objective:
+    r"""What is minimised: Ψ(h, y, a) = loss(head_a(h), y), row by row (Definition "lossGrad").
+
+    Args:
+        head: 𝓜_a, any ``nn.Module`` from (n, L) to (n,) or (n, K) that treats rows independently.
+            Parameters with ``requires_grad=False`` stay as they are. The module is never changed.
+        loss: ``"squared"``, ``"absolute"``, ``"logistic"``, ``"cross_entropy"`` or a callable
+            ``loss(outputs, y)`` that returns one value per row.
+        width: L; read off the head where possible.
+        curvature: ``"structured"`` for closed forms, ``"autodiff"`` for reverse passes, or
+            ``"auto"``: closed forms whenever the head and the loss have them.
+
+    Example:
+        >>> import torch, decoupled_descent as dd
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> rows = objective.derivatives(torch.ones(4, 2), torch.ones(4))
+        >>> rows.direction.shape, rows.jacobian.shape, list(rows.head)
+        (torch.Size([4, 2]), torch.Size([2, 2]), ['a'])
+    """
+
+    def __init__(
+        self,
+        head: nn.Module,
+        loss: str | RowLoss,
+        *,
+        width: int | None = None,
+        curvature: str = "auto",
+    ) -> None:
+        if not isinstance(head, nn.Module):
+            raise ValueError(
+                f"head={head!r} must be a torch.nn.Module; see decoupled_descent.heads for ready "
+                "ones, or wrap a function with decoupled_descent.heads.GeneralisedLinear"
+            )
+        if curvature not in CURVATURES:
+            raise ValueError(f"curvature={curvature!r} must be one of {', '.join(CURVATURES)}")
+        self.head = head
+        self.loss = get_loss(loss)
+        self._declared = width if width is not None else getattr(head, "width", None)
+        self.width: int | None = self._declared or _first_linear(head)
+        self._fixed = {k: v.detach() for k, v in head.named_buffers()}
+        self._fixed |= {k: v.detach() for k, v in head.named_parameters() if not v.requires_grad}
+        closed = None if curvature == "autodiff" else structured.engine(head, self.loss)
+        if curvature == "structured" and closed is None:
+            raise ValueError(
+                f"curvature='structured' has no closed form for head {type(head).__name__} with "
+                f"loss {self.loss.name!r}; use curvature='auto'"
+            )
+        self.curvature = "autodiff" if closed is None else "structured"
+        self._engine: Engine = closed or autodiff.engine(self._row_losses)
+
+    def __repr__(self) -> str:
+        """Name the head, the loss and the way derivatives are taken."""
+        return f"Objective({type(self.head).__name__}, {self.loss.name!r}, {self.curvature})"
+
+    def parameters(self, like: Tensor | None = None) -> Parameters:
+        """Return copies of the head's trainable parameters: a, by name.
+
+        Args:
+            like: Gives the dtype and the device; the head's own by default.
+
+        Returns:
+            Detached copies.
+        """
+        trainable = {k: v for k, v in self.head.named_parameters() if v.requires_grad}
+        return {
+            k: v.detach().clone() if like is None else v.detach().to(like, copy=True)
+            for k, v in trainable.items()
+        }
+
+    def module(self, parameters: Parameters) -> nn.Module:
+        """Return a copy of the head that carries the given parameters, in their dtype and device.
+
+        Args:
+            parameters: a, by name.
+
+        Returns:
+            A new module.
+        """
+        head = copy.deepcopy(self.head)
+        for value in parameters.values():
+            head = head.to(value)
+        own = dict(head.named_parameters())
+        with torch.no_grad():
+            for name, value in parameters.items():
+                own[name].copy_(value)
+        return head
+
+    def outputs(self, h: Tensor, parameters: Parameters | None = None) -> Tensor:
+        """Evaluate the head.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            parameters: a, by name; the head's own by default.
+
+        Returns:
+            𝓜_a(h), shape (n,) or (n, K); a single column is squeezed.
+        """
+        outputs = self._call(h, self.parameters(h) if parameters is None else parameters)
+        return outputs.squeeze(1) if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
+
+    def losses(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
+        """Evaluate Ψ row by row.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Labels, n rows.
+            parameters: a, by name; the head's own by default.
+
+        Returns:
+            Ψ(h_i, y_i, a), shape (n,).
+        """
+        return self._row_losses(h, y, self.parameters(h) if parameters is None else parameters)
+
+    def derivatives(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters | None = None,
+        *,
+        g: Direction | None = None,
+        f: HeadDirection | None = None,
+        jacobian: bool = True,
+        head: bool = True,
+    ) -> RowDerivatives:
+        r"""Return loss, ĥ, J̄ and the head's direction in one call.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Labels, n rows.
+            parameters: a, by name; the head's own by default.
+            g: Replaces ∇_hΨ (the general family of the paper); J̄ then comes from autodiff of g.
+            f: Replaces ∇_aΨ.
+            jacobian: Whether J̄ is wanted.
+            head: Whether the head's direction is wanted.
+
+        Returns:
+            The row derivatives.
+        """
+        if parameters is None:
+            parameters = self.parameters(h)
+        head_gradient = head and bool(parameters) and f is None
+        if g is None:
+            rows = self._engine(h, self._labels(y), parameters, jacobian, head_gradient)
+        else:
+            rows = self._general(h, y, parameters, g, jacobian, head_gradient)
+        if f is not None and head:
+            means = {k: v.mean(0) for k, v in f(h, y, parameters).items()}
+            rows = rows._replace(head=means)
+        return rows
+
+    def check(self, y: Tensor, width: int, like: Tensor) -> None:
+        """Raise ``ValueError`` if head, loss, labels and width do not fit together.
+
+        Args:
+            y: All labels.
+            width: L, from θ.
+            like: Gives the dtype and the device.
+        """
+        if self._declared is not None and self._declared != width:
+            raise ValueError(
+                f"the head takes L = {self._declared} pre-activations, but theta has {width} rows; "
+                "theta is (L, d), laid out as nn.Linear.weight"
+            )
+        count = min(len(y), 8)
+        probe = torch.linspace(-1.0, 1.0, count * width, dtype=like.dtype, device=like.device)
+        probe = probe.reshape(count, width)
+        parameters = self.parameters(like)
+        with torch.no_grad():
+            try:
+                outputs = self._call(probe, parameters)
+            except Exception as error:
+                raise ValueError(
+                    f"head {type(self.head).__name__} cannot take pre-activations of shape "
+                    f"({count}, {width}): {error}"
+                ) from error
+            self._check_outputs(outputs, probe, parameters)
+            if self.loss.builtin:
+                check_labels(self.loss, y, 1 if outputs.ndim == 1 else outputs.shape[1])
+            losses = self._row_losses(probe, self._labels(y[:count]), parameters)
+        if losses.shape != (count,):
+            raise ValueError(
+                f"loss {self.loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
+                "it must return one value per row, without averaging"
+            )
+
+    def _check_outputs(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
+        name, count = type(self.head).__name__, len(probe)
+        if outputs.ndim not in (1, 2) or len(outputs) != count:
+            raise ValueError(
+                f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
+                "return (n,) or (n, K)"
+            )
+        alone = torch.cat([self._call(row.unsqueeze(0), parameters) for row in probe])
+        if not torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5):
+            raise ValueError(
+                f"head {name} mixes rows or is random (batch normalisation, dropout?); decoupled "
+                "descent needs a head that treats rows one by one: remove such layers or call "
+                "head.eval() first"
+            )
+
+    def _general(
+        self, h: Tensor, y: Tensor, parameters: Parameters, g: Direction, jacobian: bool, head: bool
+    ) -> RowDerivatives:
+        rows = self._engine(h, self._labels(y), parameters, False, head)
+        with torch.enable_grad():
+            h = h.detach().requires_grad_(jacobian)
+            direction = g(h, y, parameters)
+            if direction.shape != h.shape:
+                raise ValueError(
+                    f"g returned shape {tuple(direction.shape)} for pre-activations of shape "
+                    f"{tuple(h.shape)}; it must return one row of L values per sample"
+                )
+            bend = autodiff.mean_jacobian(direction, h) if jacobian else None
+        return rows._replace(direction=direction.detach(), jacobian=bend)
+
+    def _call(self, h: Tensor, parameters: Parameters) -> Tensor:
+        fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
+        outputs: Tensor = functional_call(self.head, fixed | parameters, (h,))
+        return outputs
+
+    def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        outputs = self._call(h, parameters)
+        if self.loss.builtin and outputs.ndim == 1:
+            outputs = outputs.unsqueeze(1)
+        return self.loss.value(outputs, self._labels(y))
+
+    def _labels(self, y: Tensor) -> Tensor:
+        """Bring labels into the form the loss wants: class indices, or one column per output."""
+        if not self.loss.builtin:
+            return y
+        if self.loss.categorical:
+            return y.long()
+        return y.unsqueeze(1) if y.ndim == 1 else y
+
+
+def _first_linear(head: nn.Module) -> int | None:
+    """Guess L as the number of inputs of the head's first linear layer."""
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            return module.in_features
+    return None

@@ -1,0 +1,93 @@
+"""Figures in the paper's style: blue train, red test, medians, bands and dotted extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+#: Blue and vermilion of the Okabe-Ito palette: told apart by every kind of colour vision.
+COLOURS = {"train": "#0072B2", "test": "#D55E00"}
+
+
+def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:
+    """Make a figure that needs no display.
+
+    Args:
+        columns: Panels side by side.
+        rows: Panels on top of each other.
+        options: Passed on to ``Figure.subplots``.
+
+    Returns:
+        The figure and its axes, shape (rows, columns).
+    """
+    figure = Figure(figsize=(4.6 * columns, 3.4 * rows), layout="constrained", dpi=150)
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def error_band(ax: Axes, curves: Any, kind: str, label: str | None = None) -> None:
+    """Draw replicated error curves: median, interquartile band, dotted extremes.
+
+    Args:
+        ax: Where.
+        curves: Errors, shape (replications, T), or (T,) for a single run.
+        kind: ``"train"`` or ``"test"``, which sets the colour.
+        label: For the legend; ``"<kind> error"`` by default.
+    """
+    values = np.atleast_2d(np.asarray(curves, dtype=float))
+    steps, colour = np.arange(values.shape[1]), COLOURS[kind]
+    ax.plot(steps, np.median(values, 0), color=colour, lw=1.8, label=label or f"{kind} error")
+    if len(values) > 1:
+        low, high = np.quantile(values, [0.25, 0.75], axis=0)
+        ax.fill_between(steps, low, high, color=colour, alpha=0.25, lw=0)
+        for extreme in (values.min(0), values.max(0)):
+            ax.plot(steps, extreme, color=colour, lw=0.9, ls=":")
+
+
+def error_panel(
+    ax: Axes, train: Any, test: Any = None, title: str = "", loss: str = "error"
+) -> None:
+    """Draw train and test error over the steps of one algorithm.
+
+    Args:
+        ax: Where.
+        train: Train errors, shape (replications, T) or (T,).
+        test: Test errors of the same shape, or None.
+        title: Of the panel.
+        loss: The label of the vertical axis.
+    """
+    if test is not None:
+        error_band(ax, test, "test")
+    error_band(ax, train, "train")
+    ax.set(title=title, xlabel="step", ylabel=loss)
+    ax.set_xlim(left=0)
+    ax.grid(alpha=0.25, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+
+
+def save_figure(figure: Figure, path: str | Path, formats: Sequence[str] = ("png",)) -> list[Path]:
+    """Save a figure, first to a temporary file and then by renaming.
+
+    Args:
+        figure: What.
+        path: Where; its suffix is replaced by each format's.
+        formats: File formats.
+
+    Returns:
+        The files written.
+    """
+    written = []
+    for suffix in formats:
+        target = Path(path).with_suffix(f".{suffix}")
+        partial = target.with_name(f".{target.name}.partial")
+        figure.savefig(partial, format=suffix)
+        partial.replace(target)
+        written.append(target)
+    return written
