@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -29,7 +30,8 @@ class StopReason(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Step:
     """What a callback is told.
 
     Attributes:
@@ -58,6 +60,10 @@ def show_progress(wanted: bool | None) -> bool:
     return sys.stderr.isatty() if wanted is None else wanted
 
 
+def _ignore(done: int, note: str) -> None:
+    """Take a report of progress and draw nothing."""
+
+
 @contextmanager
 def progress_bar(
     total: int, description: str, wanted: bool | None = None
@@ -73,7 +79,7 @@ def progress_bar(
         ``advance(done, note)``: sets how many units are done and a short note beside the bar.
     """
     if not show_progress(wanted):
-        yield lambda done, note: None
+        yield _ignore
         return
     columns = (
         TextColumn("{task.description}"),

@@ -6,6 +6,7 @@ Any ``nn.Module`` that treats rows independently will do. The ones below are the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -156,7 +157,7 @@ class Deep(nn.Sequential):
         sizes = [_check_width("widths", w) for w in widths] + [_check_width("outputs", outputs)]
         generator = _generator(seed)
         layers: list[nn.Module] = []
-        for inputs, following in zip(sizes[:-1], sizes[1:], strict=True):
+        for inputs, following in itertools.pairwise(sizes):
             layers.append(activation_module(activation))
             layers.append(_linear(inputs, following, bias, generator))
         if link is not None:

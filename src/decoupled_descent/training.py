@@ -171,13 +171,13 @@ def fit(
     r"""Train, and record the error of every iterate θ_1, …, θ_T.
 
     Args:
-        X: Features, shape (n, d), with noise of variance 1/d. Training follows its dtype and device.
+        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device.
         y: Labels, n rows.
         objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
-        steps: T, the number of iterates; the first is the starting point, so T − 1 updates are made.
+        steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
         theta: θ_1, shape (L, d); drawn from N(0, 1) by default.
-        test: ``(X_test, y_test)``: its error is recorded at every iterate and used for nothing else.
+        test: ``(X_test, y_test)``: its error is recorded at every iterate, and no more.
         callbacks: Called with a :class:`Step` at every iterate; a truthy answer stops.
         seed: Draws θ_1.
         progress: Whether to draw a progress bar; by default, only on a terminal.

@@ -264,10 +264,7 @@ class Chain:
             if isinstance(step, Affine):
                 weight = weights[step.weight]
                 assert pushed is not None
-                if pushed.ndim == 2:
-                    pushed = pushed.unsqueeze(1) * weight
-                else:
-                    pushed = weight @ pushed
+                pushed = pushed.unsqueeze(1) * weight if pushed.ndim == 2 else weight @ pushed
             else:
                 _, first, second = active[index]
                 total = total + _pull_back(pushed, adjoints[index + 1] * second())

@@ -21,12 +21,12 @@ class Block(NamedTuple):
     Attributes:
         X: Features, shape (b, d).
         y: Labels, b rows.
-        index: Where the rows sit among all n.
+        span: Where the rows sit among all n.
     """
 
     X: Tensor
     y: Tensor
-    index: slice
+    span: slice
 
 
 def as_floats(name: str, values: Any) -> Tensor:
@@ -114,8 +114,8 @@ class Rows:
             yield Block(self.X, self.y, slice(0, self.n))
             return
         for start in range(0, self.n, self.block_size):
-            index = slice(start, min(start + self.block_size, self.n))
-            yield Block(self.X[index], self.y[index], index)
+            span = slice(start, min(start + self.block_size, self.n))
+            yield Block(self.X[span], self.y[span], span)
 
 
 def automatic_block_size(X: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""Descent algorithms, one per file, each with ``init(…) -> State`` and ``step(…) -> State, Info``."""
+"""Algorithms, one per file, each with ``init(…) -> State`` and ``step(…) -> State, Info``."""
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ class Info(NamedTuple):
     @property
     def train_error_stderr(self) -> float:
         """Standard error of the train error as a mean of n fresh losses, sd/√n."""
-        return float(self.losses.std()) / len(self.losses) ** 0.5
+        return float(self.losses.std()) / math.sqrt(len(self.losses))
 
 
 def starting_theta(
@@ -122,7 +123,7 @@ class Descent:
         return 1.0 / n if self.reduction == "mean" else 1.0
 
     def step_head(self, parameters: Parameters, direction: Parameters) -> Parameters:
-        """a ← γ₀ a − γ₁ · mean f."""
+        """A ← γ₀ a − γ₁ · mean f."""
         lr = self.lr if self.head_lr is None else self.head_lr
         if self.head_damping != 1:
             parameters = {name: self.head_damping * value for name, value in parameters.items()}

@@ -68,7 +68,7 @@ def one_pass(
         if memory is None:
             h = theta @ block.X.T
         else:
-            h = torch.addmm(memory[:, block.index], theta, block.X.T)
+            h = torch.addmm(memory[:, block.span], theta, block.X.T)
         found = objective.derivatives(
             h.T, block.y, parameters, g=g, f=f, jacobian=jacobian, head=head
         )

@@ -48,7 +48,7 @@ class Damped:
     lr: float
     damping: float = 1.0
 
-    def slots(self, value: Tensor) -> Slots:  # noqa: ARG002
+    def slots(self, value: Tensor) -> Slots:
         """Carry nothing."""
         return ()
 
@@ -57,7 +57,7 @@ class Damped:
         value: Tensor,
         direction: Tensor,
         slots: Slots,
-        step: int,  # noqa: ARG002
+        step: int,
         scale: float,
     ) -> tuple[Tensor, Slots]:
         """Return η₀ v − η₁ (scale · w)."""

@@ -1,0 +1,162 @@
+"""The command ``decoupled``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import decoupled_descent as dd
+from decoupled_descent import plotting
+from decoupled_descent.callbacks import progress_bar
+from decoupled_descent.training import Algorithm
+
+app = typer.Typer(
+    help="Training whose train error is an honest estimate of the test error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(dd.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _decoupled(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Take the options that come before a command."""
+
+
+def main() -> None:
+    """Run the command; bad input gets one line on standard error and exit status 2."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        console = Console(stderr=True, highlight=False, markup=False)
+        console.print(f"error: {error}", style="red", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def output_folder(path: Path) -> Path:
+    """Make a folder to write to, or raise ``OSError`` before any work is done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".decoupled-write-test"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(f"--out {path}: cannot write there ({error.strerror or error})") from error
+    return path
+
+
+def train_replications(
+    n: int, dimension: int, snr: float, lr: float, steps: int, replications: int, seed: int
+) -> dict[str, dict[str, torch.Tensor]]:
+    """Train GD and DD on fresh XOR data, replication after replication.
+
+    Args:
+        n: Rows of the training set; the test set has twice as many.
+        dimension: d.
+        snr: λ.
+        lr: η.
+        steps: Iterates per run.
+        replications: How often.
+        seed: Of the first replication; the others count on from it.
+
+    Returns:
+        By algorithm (``"gd"``, ``"dd"``) and kind (``"train"``, ``"test"``): errors, shape
+        (replications, steps), cut to the shortest run where one diverged.
+    """
+    algorithms: dict[str, Algorithm] = {"gd": dd.GradientDescent(lr), "dd": dd.DecoupledDescent(lr)}
+    runs: dict[str, list[dd.Run]] = {name: [] for name in algorithms}
+    with progress_bar(2 * replications, "training") as advance:
+        for r in range(seed, seed + replications):
+            mixture = dd.mixtures.xor(dimension, snr)
+            X, y = mixture.sample(n, seed=3 * r)
+            test = mixture.sample(2 * n, seed=3 * r + 1)
+            objective = dd.Objective(dd.heads.Product(seed=3 * r + 2), "logistic")
+            for name, algorithm in algorithms.items():
+                run = dd.fit(
+                    X, y, objective, algorithm, steps, test=test, seed=3 * r + 2, progress=False
+                )
+                runs[name].append(run)
+                advance(sum(map(len, runs.values())), f"{name}, seed {r}")
+    curves: dict[str, dict[str, torch.Tensor]] = {}
+    for name, several in runs.items():
+        length = min(len(run.train_error) for run in several)
+        curves[name] = {
+            "train": torch.tensor([run.history.train_error[:length] for run in several]),
+            "test": torch.tensor([run.history.test_error[:length] for run in several]),
+        }
+    return curves
+
+
+@app.command()
+def demo(
+    n: Annotated[int, typer.Option(help="Training rows.", min=2)] = 1000,
+    dimension: Annotated[int, typer.Option(help="Features; even.", min=2)] = 1000,
+    snr: Annotated[float, typer.Option(help="Signal-to-noise ratio.")] = 4.0,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
+    steps: Annotated[int, typer.Option(help="Iterates per run.", min=1)] = 200,
+    replications: Annotated[int, typer.Option(help="Data sets to train on.", min=1)] = 8,
+    seed: Annotated[int, typer.Option(help="Of the first replication.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("decoupled-demo"),
+    as_json: Json = False,
+) -> None:
+    """Train gradient descent and decoupled descent on XOR data and compare their errors."""
+    folder = output_folder(out)
+    curves = train_replications(n, dimension, snr, lr, steps, replications, seed)
+    names = {"gd": "gradient descent", "dd": "decoupled descent"}
+    figure, axes = plotting.new_figure(columns=2, sharey=True)
+    for ax, (name, errors) in zip(axes[0], curves.items(), strict=True):
+        plotting.error_panel(ax, errors["train"], errors["test"], names[name], "cross-entropy")
+    figure.suptitle(f"XOR, signal-to-noise {snr:g}, n = {n}, d = {dimension}, {replications} runs")
+    (path,) = plotting.save_figure(figure, folder / "xor.png")
+    summary = {name: _final(errors) for name, errors in curves.items()}
+    if as_json:
+        typer.echo(json.dumps({"figure": str(path), "final": summary}))
+        return
+    table = Table(title=f"XOR after {steps} steps, medians over {replications} runs")
+    table.add_column("algorithm")
+    for column in ("train error", "test error", "gap"):
+        table.add_column(column, justify="right")
+    for name, numbers in summary.items():
+        table.add_row(names[name], *(f"{numbers[k]:.3f}" for k in ("train", "test", "gap")))
+    console = Console()
+    console.print(table)
+    console.print(
+        "gap = |train error − test error|. Decoupled descent never saw the test rows: its\n"
+        "train error is an estimate of the error on new data, with nothing held out."
+    )
+    console.print(f"figure: {path}", soft_wrap=True)
+
+
+def _final(errors: dict[str, torch.Tensor]) -> dict[str, float]:
+    """Medians over runs of the last train error, test error and absolute gap."""
+    train, test = errors["train"][:, -1], errors["test"][:, -1]
+    values: dict[str, Any] = {"train": train, "test": test, "gap": (train - test).abs()}
+    return {name: float(value.quantile(0.5)) for name, value in values.items()}
+
+
+if __name__ == "__main__":
+    main()
