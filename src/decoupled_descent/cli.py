@@ -99,6 +99,8 @@ def train_replications(
                 run = dd.fit(
                     X, y, objective, algorithm, steps, test=test, seed=3 * r + 2, progress=False
                 )
+                if run.stop_reason is dd.StopReason.INTERRUPTED:
+                    raise KeyboardInterrupt
                 runs[name].append(run)
                 advance(sum(map(len, runs.values())), f"{name}, seed {r}")
     curves: dict[str, dict[str, torch.Tensor]] = {}
@@ -124,6 +126,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train gradient descent and decoupled descent on XOR data and compare their errors."""
+    dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # refuse these before making a folder
     folder = output_folder(out)
     curves = train_replications(n, dimension, snr, lr, steps, replications, seed)
     names = {"gd": "gradient descent", "dd": "decoupled descent"}

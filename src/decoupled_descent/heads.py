@@ -68,12 +68,13 @@ def activation_module(activation: Activation) -> nn.Module:
 
 def _linear(inputs: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Linear:
     """Build an ``nn.Linear`` with PyTorch's default law U(±1/√inputs), from its own generator."""
-    layer = nn.Linear(inputs, outputs, bias=bias)
-    if generator is not None:
-        bound = inputs**-0.5
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.uniform_(-bound, bound, generator=generator)
+    if generator is None:
+        return nn.Linear(inputs, outputs, bias=bias)
+    layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")
+    bound = inputs**-0.5
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.uniform_(-bound, bound, generator=generator)
     return layer
 
 

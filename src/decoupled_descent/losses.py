@@ -13,13 +13,13 @@ RowLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Expansion(NamedTuple):
-    r"""A loss to second order in its outputs, row by row.
+    r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n).
 
     Attributes:
         value: ℓ(u, y), shape (n,).
-        slope: ∂ℓ/∂u, shape (n, K).
-        diagonal: b, shape (n, K), in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ.
-        rank_one: c, shape (n, K), or None where the Hessian is diagonal.
+        slope: ∂ℓ/∂u.
+        diagonal: b in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ.
+        rank_one: c, or None where the Hessian is diagonal.
     """
 
     value: Tensor
@@ -34,7 +34,7 @@ class Loss(NamedTuple):
     Attributes:
         name: What users write.
         value: (u, y) ↦ ℓ, shape (n,).
-        expand: (u, y) ↦ value and derivatives; None when only autodiff knows them.
+        expand: (uᵀ, yᵀ) ↦ value and derivatives; None when only autodiff knows them.
         categorical: Whether labels are class indices (n,) rather than shaped like the outputs.
         smooth: Whether the second derivative tells the whole story (no kinks).
     """
@@ -51,6 +51,11 @@ class Loss(NamedTuple):
         return LOSSES.get(self.name) is self
 
 
+def _total(losses: Tensor) -> Tensor:
+    """Sum over outputs, (K, n) to (n,); a view for a single output."""
+    return losses[0] if len(losses) == 1 else losses.sum(0)
+
+
 def _squared(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs - labels).square().sum(1).mul(0.5)
 
@@ -58,7 +63,7 @@ def _squared(outputs: Tensor, labels: Tensor) -> Tensor:
 def _expand_squared(outputs: Tensor, labels: Tensor) -> Expansion:
     """ℓ' = u − y and ℓ'' = 1."""
     residual = outputs - labels
-    return Expansion(residual.square().sum(1).mul(0.5), residual, torch.ones_like(residual))
+    return Expansion(_total(residual.square() * 0.5), residual, torch.ones_like(residual))
 
 
 def _absolute(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -72,8 +77,9 @@ def _logistic(outputs: Tensor, labels: Tensor) -> Tensor:
 def _expand_logistic(outputs: Tensor, labels: Tensor) -> Expansion:
     """With p = 1/(1 + e^{−u}): ℓ' = p − y and ℓ'' = p (1 − p)."""
     probability = torch.sigmoid(outputs)
+    losses = torch.addcmul(functional.softplus(outputs), labels, outputs, value=-1)
     diagonal = torch.addcmul(probability, probability, probability, value=-1)
-    return Expansion(_logistic(outputs, labels), probability - labels, diagonal)
+    return Expansion(_total(losses), probability - labels, diagonal)
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -82,11 +88,10 @@ def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
 
 def _expand_cross_entropy(outputs: Tensor, labels: Tensor) -> Expansion:
     """With p = softmax(u): ∂ℓ/∂u = p − e_y and ∂²ℓ/∂u² = diag(p) − p pᵀ."""
-    logarithm = torch.log_softmax(outputs, 1)
-    probability = logarithm.exp()
-    chosen = labels.unsqueeze(1)
-    slope = probability.scatter_add(1, chosen, probability.new_full((), -1.0).expand(chosen.shape))
-    return Expansion(-logarithm.gather(1, chosen).squeeze(1), slope, probability, probability)
+    logarithm = torch.log_softmax(outputs, 0)
+    probability, chosen = logarithm.exp(), labels.unsqueeze(0)
+    slope = probability.scatter_add(0, chosen, -torch.ones_like(outputs[:1]))
+    return Expansion(-logarithm.gather(0, chosen)[0], slope, probability, probability)
 
 
 LOSSES = {

@@ -3,13 +3,21 @@ r"""The objective Ψ(h, y, a) = loss(head_a(h), y): the only place that knows de
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from decoupled_descent.curvature import Engine, Parameters, RowDerivatives, autodiff, structured
+from decoupled_descent.curvature import (
+    Engine,
+    Parameters,
+    RowDerivatives,
+    autodiff,
+    smoothed,
+    structured,
+)
 from decoupled_descent.losses import RowLoss, check_labels, get_loss
 
 #: g(h, y, a): one row of ĥ per sample, shape (n, L). ``a`` maps parameter names to tensors.
@@ -17,7 +25,7 @@ Direction = Callable[[Tensor, Tensor, Parameters], Tensor]
 #: f(h, y, a): one row per sample for each head parameter, shapes (n, *parameter.shape).
 HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
 
-CURVATURES = ("auto", "structured", "autodiff")
+CURVATURES = ("auto", "structured", "autodiff", "smoothed")
 
 
 class Objective:
@@ -29,8 +37,9 @@ class Objective:
         loss: ``"squared"``, ``"absolute"``, ``"logistic"``, ``"cross_entropy"`` or a callable
             ``loss(outputs, y)`` that returns one value per row.
         width: L; read off the head where possible.
-        curvature: ``"structured"`` for closed forms, ``"autodiff"`` for reverse passes, or
-            ``"auto"``: closed forms whenever the head and the loss have them.
+        curvature: How J̄ is found: ``"structured"`` by closed forms, ``"autodiff"`` by reverse
+            passes, ``"smoothed"`` by macroscopic differences that see kinks, or ``"auto"``: closed
+            forms whenever the head and the loss have them, and smoothed where there are kinks.
 
     Example:
         >>> import torch, decoupled_descent as dd
@@ -67,8 +76,13 @@ class Objective:
                 f"curvature='structured' has no closed form for head {type(head).__name__} with "
                 f"loss {self.loss.name!r}; use curvature='auto'"
             )
-        self.curvature = "autodiff" if closed is None else "structured"
+        self._closed = closed is not None
         self._engine: Engine = closed or autodiff.engine(self._row_losses)
+        self.curvature = curvature
+        kinked = smoothed.has_kinked_module(head) or not self.loss.smooth
+        if curvature == "auto" and self._closed and not kinked:
+            self.curvature = "structured"
+        self._kinked = kinked
 
     def __repr__(self) -> str:
         """Name the head, the loss and the way derivatives are taken."""
@@ -143,6 +157,7 @@ class Objective:
         f: HeadDirection | None = None,
         jacobian: bool = True,
         head: bool = True,
+        spacing: Tensor | None = None,
     ) -> RowDerivatives:
         r"""Return loss, ĥ, J̄ and the head's direction in one call.
 
@@ -154,15 +169,19 @@ class Objective:
             f: Replaces ∇_aΨ.
             jacobian: Whether J̄ is wanted.
             head: Whether the head's direction is wanted.
+            spacing: δ, shape (L,), the step of smoothed differences; from the spread of ``h`` by
+                default.
 
         Returns:
             The row derivatives.
         """
         if parameters is None:
             parameters = self.parameters(h)
+        if jacobian and self.curvature == "smoothed":
+            return self._smoothed(h, y, parameters, g, f, head, spacing)
         head_gradient = head and bool(parameters) and f is None
         if g is None:
-            rows = self._engine(h, self._labels(y), parameters, jacobian, head_gradient)
+            rows = self._engine(h, self._engine_labels(y), parameters, jacobian, head_gradient)
         else:
             rows = self._general(h, y, parameters, g, jacobian, head_gradient)
         if f is not None and head:
@@ -220,10 +239,66 @@ class Objective:
                 "head.eval() first"
             )
 
+    def settle_curvature(self, y: Tensor, width: int, g: Direction | None = None) -> None:
+        """Decide once how ``curvature="auto"`` finds J̄: look for kinks where nothing is known.
+
+        Args:
+            y: Labels, some of which are probed with.
+            width: L.
+            g: Replaces ∇_hΨ.
+        """
+        if self.curvature != "auto":
+            return
+        if not (self._kinked or smoothed.jumps(self._probe(g), width, y[:16], y)):
+            self.curvature = "structured" if self._closed else "autodiff"
+            return
+        self.curvature = "smoothed"
+        warnings.warn(
+            f"head {type(self.head).__name__} with loss {self.loss.name!r} has kinks, where exact "
+            "second derivatives miss the jumps of the first: J̄ is taken by macroscopic differences "
+            "instead. Say curvature='smoothed' to agree, 'autodiff' to insist on pointwise "
+            "derivatives",
+            smoothed.KinkWarning,
+            stacklevel=3,
+        )
+
+    def _probe(self, g: Direction | None) -> Callable[[Tensor, Tensor], Tensor]:
+        parameters: Parameters = {}
+
+        def direction(h: Tensor, y: Tensor) -> Tensor:
+            if not parameters:
+                parameters.update(self.parameters(h))
+            y = y.to(h) if y.is_floating_point() else y
+            return self.derivatives(h, y, parameters, g=g, jacobian=False, head=False).direction
+
+        return direction
+
+    def _smoothed(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        g: Direction | None,
+        f: HeadDirection | None,
+        head: bool,
+        spacing: Tensor | None,
+    ) -> RowDerivatives:
+        rows = self.derivatives(h, y, parameters, g=g, f=f, jacobian=False, head=head)
+        if spacing is None:
+            spacing = smoothed.spacing(h.std(0), len(h))
+
+        def direction(shifted: Tensor) -> Tensor:
+            if g is not None:
+                return g(shifted, y, parameters)
+            return self._engine(shifted, self._engine_labels(y), parameters, False, False).direction
+
+        bend = smoothed.mean_jacobian(direction, h, spacing)
+        return rows._replace(jacobian=bend if g is not None else (bend + bend.T) / 2)
+
     def _general(
         self, h: Tensor, y: Tensor, parameters: Parameters, g: Direction, jacobian: bool, head: bool
     ) -> RowDerivatives:
-        rows = self._engine(h, self._labels(y), parameters, False, head)
+        rows = self._engine(h, self._engine_labels(y), parameters, False, head)
         with torch.enable_grad():
             h = h.detach().requires_grad_(jacobian)
             direction = g(h, y, parameters)
@@ -245,6 +320,14 @@ class Objective:
         if self.loss.builtin and outputs.ndim == 1:
             outputs = outputs.unsqueeze(1)
         return self.loss.value(outputs, self._labels(y))
+
+    def _engine_labels(self, y: Tensor) -> Tensor:
+        """Closed forms work feature by feature and take yᵀ; autodiff takes labels as they are."""
+        if not self._closed:
+            return y
+        if self.loss.categorical:
+            return y.long()
+        return y.unsqueeze(0) if y.ndim == 1 else y.T
 
     def _labels(self, y: Tensor) -> Tensor:
         """Bring labels into the form the loss wants: class indices, or one column per output."""

@@ -87,7 +87,10 @@ def save_figure(figure: Figure, path: str | Path, formats: Sequence[str] = ("png
     for suffix in formats:
         target = Path(path).with_suffix(f".{suffix}")
         partial = target.with_name(f".{target.name}.partial")
-        figure.savefig(partial, format=suffix)
-        partial.replace(target)
+        try:
+            figure.savefig(partial, format=suffix)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
         written.append(target)
     return written

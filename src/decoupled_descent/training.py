@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -116,8 +117,8 @@ class Run:
 
     @property
     def head(self) -> nn.Module:
-        """The trained head at the last iterate, a copy."""
-        return self.objective.module(self.state.head)
+        """The trained head at the last iterate, a copy in θ's dtype."""
+        return self.objective.module(self.state.head).to(self.state.theta)
 
     @property
     def best_step(self) -> int:
@@ -131,8 +132,8 @@ class Run:
 
     @property
     def best_head(self) -> nn.Module:
-        """The trained head at the best step, a copy."""
-        return self.objective.module(self.best_state.head)
+        """The trained head at the best step, a copy in θ's dtype."""
+        return self.objective.module(self.best_state.head).to(self.best_state.theta)
 
     def predict(self, X: Any, *, best: bool = False) -> Tensor:
         """Evaluate the trained model on new rows.
@@ -197,12 +198,14 @@ def fit(
         >>> run.train_error.shape, run.theta.shape
         (torch.Size([50]), torch.Size([2, 200]))
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
     rows = Rows(X, y)
-    held_out = None if test is None else _check_test(test, rows)
     if state is None:
         state = algorithm.init(rows, objective, theta=theta, seed=seed)
+    else:
+        _check_state(state, rows, objective)
+    held_out = None if test is None else _check_test(test, rows, objective, len(state.theta))
     history, best = History(), state
     reason, message = StopReason.STEPS, f"all {steps} steps were made"
     try:
@@ -232,24 +235,42 @@ def fit(
     return Run(objective, algorithm, history, reached, best, reason, message)
 
 
-def _check_test(test: tuple[Any, Any], rows: Rows) -> Rows:
-    held_out = Rows(*test)
+def _check_state(state: Any, rows: Rows, objective: Objective) -> None:
+    """Raise ``ValueError`` when a state to continue from does not belong to these rows."""
+    theta, memory = state.theta, getattr(state, "memory", None)
+    if theta.shape[1] != rows.d or (memory is not None and memory.shape[1] != rows.n):
+        made_for = "" if memory is None else f"{memory.shape[1]} rows and "
+        raise ValueError(
+            f"state was made for {made_for}{theta.shape[1]} columns but X has shape "
+            f"{tuple(rows.X.shape)}; continue on the rows that the state comes from"
+        )
+    if theta.dtype != rows.X.dtype:
+        raise ValueError(f"state is in {theta.dtype} but X in {rows.X.dtype}; convert X first")
+    objective.check(rows.y, len(theta), rows.X)
+
+
+def _check_test(test: tuple[Any, Any], rows: Rows, objective: Objective, width: int) -> Rows:
+    """Check the test set like the training set, and bring it to its dtype and device."""
+    if not isinstance(test, (tuple, list)) or len(test) != 2:
+        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
+    try:
+        held_out = Rows(as_floats("X", test[0]).to(rows.X), test[1])
+        objective.check(held_out.y, width, held_out.X)
+    except ValueError as error:
+        raise ValueError(f"test: {error}") from error
     if held_out.d != rows.d:
-        raise ValueError(f"test has {held_out.d} columns but X has {rows.d}")
-    held_out.X, held_out.y = held_out.X.to(rows.X), held_out.y.to(rows.y.dtype)
+        raise ValueError(f"test has {held_out.d} columns but X has {rows.d}; they must be the same")
     return held_out
 
 
 def _observe(index: int, state: Any, info: Info, test: Rows | None, objective: Objective) -> Step:
     """Put numbers to one iterate: train error at corrected h, test error at plain xθ."""
-    deviation, mean = torch.std_mean(info.losses)
     test_error = None
     if test is not None:
         with torch.no_grad():
             losses = objective.losses((state.theta @ test.X.T).T, test.y, state.head)
         test_error = float(losses.mean())
-    stderr = float(deviation) / len(info.losses) ** 0.5
-    return Step(index, float(mean), stderr, test_error, state, info)
+    return Step(index, info.train_error, info.train_error_stderr, test_error, state, info)
 
 
 def _ask(callbacks: Sequence[Callback], step: Step) -> StopReason | None:

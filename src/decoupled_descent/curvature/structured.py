@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,76 +27,103 @@ from decoupled_descent.curvature import Engine, Parameters, RowDerivatives
 from decoupled_descent.heads import Elementwise, Product
 from decoupled_descent.losses import Expansion, Loss
 
-#: σ(z), σ'(z), and σ''(z) on request (plain gradient descent never asks).
-Activation = tuple[Tensor, Tensor, Callable[[], Tensor]]
+
+class Bend(NamedTuple):
+    """δ ⊙ σ''(z) as scale · left ⊙ right, so that sums over rows need no intermediate tensor."""
+
+    scale: float
+    left: Tensor
+    right: Tensor
+
+
+#: σ(z), σ'(z), and (() ↦ δ, δσ') ↦ δσ''(z), which plain gradient descent never asks for.
+Activation = tuple[Tensor, Tensor, Callable[[Callable[[], Tensor], Tensor], Bend]]
 
 
 def _tanh(z: Tensor) -> Activation:
     """σ = tanh z, σ' = 1 − σ², σ'' = −2 σ σ'."""
     value = torch.tanh(z)
-    first = 1 - value * value
-    return value, first, lambda: -2 * value * first
+    first = torch.addcmul(value.new_ones(()), value, value, value=-1)
+    return value, first, lambda _, pulled: Bend(-2, pulled, value)
 
 
 def _sigmoid(z: Tensor) -> Activation:
     """σ = 1/(1 + e^{−z}), σ' = σ (1 − σ), σ'' = σ' (1 − 2σ)."""
     value = torch.sigmoid(z)
-    first = value * (1 - value)
-    return value, first, lambda: first * (1 - 2 * value)
+    first = torch.addcmul(value, value, value, value=-1)
+    return value, first, lambda _, pulled: Bend(-2, pulled, value - 0.5)
 
 
 def _log_sigmoid(z: Tensor) -> Activation:
     """σ = −log(1 + e^{−z}), σ' = s = 1/(1 + e^z), σ'' = −s (1 − s)."""
     first = torch.sigmoid(-z)
-    return functional.logsigmoid(z), first, lambda: first * (first - 1)
+    return functional.logsigmoid(z), first, lambda _, pulled: Bend(1, pulled, first - 1)
 
 
 def _softplus(z: Tensor) -> Activation:
     """σ = log(1 + e^z), σ' = s = 1/(1 + e^{−z}), σ'' = s (1 − s)."""
     first = torch.sigmoid(z)
-    return functional.softplus(z), first, lambda: first * (1 - first)
+    return functional.softplus(z), first, lambda _, pulled: Bend(1, pulled, 1 - first)
 
 
 def _silu(z: Tensor) -> Activation:
     """With s the logistic function: σ = z s, σ' = s + z s', σ'' = 2 s' + z s''."""
-    s, s1, s2 = _sigmoid(z)
-    return z * s, s + z * s1, lambda: 2 * s1 + z * s2()
+    s = torch.sigmoid(z)
+    s1 = s * (1 - s)
+    return z * s, s + z * s1, lambda delta, _: Bend(1, delta(), s1 * (2 + z * (1 - 2 * s)))
 
 
 def _gelu(z: Tensor) -> Activation:
     """With Φ, φ the normal law and density: σ = z Φ, σ' = Φ + z φ, σ'' = (2 − z²) φ."""
     density = torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     cumulative = 0.5 * torch.special.erfc(-z / math.sqrt(2))
-    return z * cumulative, cumulative + z * density, lambda: (2 - z * z) * density
+    first = torch.addcmul(cumulative, z, density)
+    return z * cumulative, first, lambda delta, _: Bend(1, delta(), (2 - z * z) * density)
 
 
 def _sin(z: Tensor) -> Activation:
     """σ = sin z, σ' = cos z, σ'' = −sin z."""
     value = torch.sin(z)
-    return value, torch.cos(z), lambda: -value
+    return value, torch.cos(z), lambda delta, _: Bend(-1, delta(), value)
 
 
 def _cos(z: Tensor) -> Activation:
     """σ = cos z, σ' = −sin z, σ'' = −cos z."""
     value = torch.cos(z)
-    return value, -torch.sin(z), lambda: -value
+    return value, -torch.sin(z), lambda delta, _: Bend(-1, delta(), value)
 
 
 def _erf(z: Tensor) -> Activation:
     """σ = erf z, σ' = 2 e^{−z²}/√π, σ'' = −2 z σ'."""
     first = torch.exp(-z * z) * (2 / math.sqrt(math.pi))
-    return torch.special.erf(z), first, lambda: -2 * z * first
+    return torch.special.erf(z), first, lambda _, pulled: Bend(-2, pulled, z)
 
 
 def _exp(z: Tensor) -> Activation:
     """σ = σ' = σ'' = e^z."""
     value = torch.exp(z)
-    return value, value, lambda: value
+    return value, value, lambda delta, _: Bend(1, delta(), value)
+
+
+def _relu(z: Tensor) -> Activation:
+    """σ = max(z, 0), σ' = 1{z > 0}, σ'' = 0 except at the kink, which is left to ``smoothed``."""
+    first = (z > 0).to(z.dtype)
+    return z * first, first, lambda _, pulled: Bend(0, pulled, pulled)
+
+
+def _leaky_relu(slope: float) -> Callable[[Tensor], Activation]:
+    """σ = z for z > 0 and c z below, σ' = 1 or c, σ'' = 0 except at the kink."""
+
+    def activation(z: Tensor) -> Activation:
+        first = torch.where(z > 0, 1.0, slope).to(z.dtype)
+        return z * first, first, lambda _, pulled: Bend(0, pulled, pulled)
+
+    return activation
 
 
 def _square(z: Tensor) -> Activation:
     """σ = z², σ' = 2z, σ'' = 2."""
-    return z * z, 2 * z, lambda: torch.full_like(z, 2)
+    return z * z, 2 * z, lambda delta, _: Bend(2, delta(), torch.ones_like(z))
 
 
 MODULES: dict[type[nn.Module], Callable[[Tensor], Activation]] = {
@@ -105,6 +133,7 @@ MODULES: dict[type[nn.Module], Callable[[Tensor], Activation]] = {
     nn.Softplus: _softplus,
     nn.SiLU: _silu,
     nn.GELU: _gelu,
+    nn.ReLU: _relu,
 }
 FUNCTIONS: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Activation]] = {
     torch.tanh: _tanh,
@@ -115,6 +144,8 @@ FUNCTIONS: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Activation]] = {
     functional.softplus: _softplus,
     functional.silu: _silu,
     functional.gelu: _gelu,
+    functional.relu: _relu,
+    torch.relu: _relu,
     torch.sin: _sin,
     torch.cos: _cos,
     torch.erf: _erf,
@@ -143,6 +174,8 @@ def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
 def _activation(module: nn.Module) -> Callable[[Tensor], Activation] | None:
     if type(module) is Elementwise:
         return FUNCTIONS.get(module.function)
+    if type(module) is nn.LeakyReLU:
+        return _leaky_relu(module.negative_slope)
     if isinstance(module, nn.Softplus) and (module.beta != 1 or module.threshold < 20):
         return None
     if isinstance(module, nn.GELU) and module.approximate != "none":
@@ -182,27 +215,61 @@ def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
     return [known] if known is not None and _plain(head, type(head)) else None
 
 
-def _pull_back(jacobian: Tensor | None, weights: Tensor) -> Tensor:
-    """Σ_i A_iᵀ diag(q_i) A_i for A the identity (None), diagonal (n, L) or dense (n, k, L)."""
-    if jacobian is None:
-        return torch.diag(weights.sum(0))
-    if jacobian.ndim == 2:
-        return torch.diag((weights * jacobian * jacobian).sum(0))
-    rows = jacobian.reshape(-1, jacobian.shape[2])
-    return (rows * weights.reshape(-1, 1)).T @ rows
+class _Pushed(NamedTuple):
+    """A_l = ∂z_l/∂h, kept as diag(D) until the first affine map, as W diag(D) until the next.
 
+    Attributes:
+        diagonal: D, shape (L, n), or None for ones.
+        weight: W, shape (k, L), or None for the identity.
+        dense: A_l written out, shape (k, L, n), once the two factors no longer suffice.
+    """
 
-def _times(jacobian: Tensor | None, vectors: Tensor) -> Tensor:
-    """Rows A_iᵀ c_i, for the same three forms of A."""
-    if jacobian is None:
-        return vectors
-    if jacobian.ndim == 2:
-        return vectors * jacobian
-    return (vectors.unsqueeze(1) @ jacobian).squeeze(1)
+    diagonal: Tensor | None = None
+    weight: Tensor | None = None
+    dense: Tensor | None = None
+
+    def through_activation(self, first: Tensor) -> _Pushed:
+        """diag(σ') A_l."""
+        if self.dense is not None:
+            return _Pushed(dense=first.unsqueeze(1) * self.dense)
+        if self.weight is None:
+            return _Pushed(first if self.diagonal is None else self.diagonal * first)
+        assert self.diagonal is not None
+        rows = first.unsqueeze(1) * self.weight.unsqueeze(2)
+        return _Pushed(dense=rows * self.diagonal)
+
+    def through_affine(self, weight: Tensor) -> _Pushed:
+        """W A_l."""
+        if self.dense is not None:
+            return _Pushed(dense=(weight @ self.dense.flatten(1)).view(-1, *self.dense.shape[1:]))
+        return _Pushed(self.diagonal, weight if self.weight is None else weight @ self.weight)
+
+    def pull_back(self, q: Tensor) -> Tensor:
+        """Σ_i A_iᵀ diag(q_i) A_i, shape (L, L), for q of shape (k, n)."""
+        if self.dense is not None:
+            return ((q.unsqueeze(1) * self.dense) @ self.dense.transpose(1, 2)).sum(0)
+        if self.weight is None:
+            return torch.diag((q if self.diagonal is None else q * self.diagonal.square()).sum(1))
+        assert self.diagonal is not None
+        if len(self.weight) == 1:
+            return (q * self.diagonal) @ self.diagonal.T * (self.weight.T * self.weight)
+        weighted = (q.unsqueeze(1) * self.diagonal) @ self.diagonal.T
+        return (weighted * self.weight.unsqueeze(2) * self.weight.unsqueeze(1)).sum(0)
+
+    def transposed_times(self, c: Tensor) -> Tensor:
+        """Columns A_iᵀ c_i, shape (L, n), for c of shape (k, n)."""
+        if self.dense is not None:
+            return (c.unsqueeze(1) * self.dense).sum(0)
+        pulled = c if self.weight is None else self.weight.T @ c
+        return pulled if self.diagonal is None else pulled * self.diagonal
 
 
 class Chain:
-    """The engine for a chain of steps under a loss with known derivatives."""
+    """The engine for a chain of steps under a loss with known derivatives.
+
+    Inside, everything is kept feature by feature, (k, n): all tensors share one layout, which is
+    also the one in which the products with X are fastest.
+    """
 
     def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
         self.steps = steps
@@ -215,91 +282,146 @@ class Chain:
     def __call__(
         self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
     ) -> RowDerivatives:
-        """Forward, backward and (on request) second-order sweep over the layers."""
-        weights = parameters
-        if self.constants:
-            weights = {k: v.to(h) for k, v in self.constants.items()} | parameters
+        """Sweep over the layers: forward, backward and (on request) to second order."""
+        weights = _weights(parameters, self.constants, h)
         inputs: list[Tensor] = []
         active: dict[int, Activation] = {}
-        z = h
+        z = h.T.contiguous()
         for index, step in enumerate(self.steps):
             inputs.append(z)
             if isinstance(step, Affine):
-                z = functional.linear(z, weights[step.weight], weights.get(step.bias or ""))
+                z = _affine(step, weights, z)
             else:
                 active[index] = step(z)
                 z = active[index][0]
         assert self.loss.expand is not None
         expansion = self.loss.expand(z, y)
-
+        adjoints = self._backward(expansion.slope, active, weights)
         means: Parameters = {}
-        adjoints = [expansion.slope]  # δ at the output of each step, last step first
-        for index in reversed(range(len(self.steps))):
-            step, delta = self.steps[index], adjoints[-1]
-            if isinstance(step, Affine):
-                if head and step.weight in parameters:
-                    means[step.weight] = delta.T @ inputs[index] / len(h)
-                if head and step.bias in parameters:
-                    means[step.bias] = delta.mean(0)
-                adjoints.append(delta @ weights[step.weight])
-            else:
-                adjoints.append(delta * active[index][1])
+        if head:
+            for index, step in enumerate(self.steps):
+                if isinstance(step, Affine):
+                    means |= _head_gradient(step, adjoints[index + 1], inputs[index], parameters)
         bend = None
         if jacobian:
-            bend = self._mean_hessian(expansion, active, adjoints[::-1], weights) / len(h)
-        return RowDerivatives(expansion.value, adjoints[-1], bend, means)
+            bend = self._hessian(expansion, active, adjoints, weights) / len(h)
+        return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
 
-    def _mean_hessian(
+    def _backward(
+        self, slope: Tensor, active: dict[int, Activation], weights: Parameters
+    ) -> list[Tensor]:
+        """δ before the first step, after it, …, after the last."""
+        adjoints = [slope]
+        for index in reversed(range(len(self.steps))):
+            step = self.steps[index]
+            if isinstance(step, Affine):
+                adjoints.append(weights[step.weight].T @ adjoints[-1])
+            else:
+                adjoints.append(adjoints[-1] * active[index][1])
+        return adjoints[::-1]
+
+    def _hessian(
         self,
         expansion: Expansion,
         active: dict[int, Activation],
         adjoints: list[Tensor],
         weights: Parameters,
     ) -> Tensor:
-        """Σ_i ∇²_hΨ: pull every second derivative back to h while pushing A_l forward."""
-        total = expansion.slope.new_zeros(())
-        pushed: Tensor | None = None  # A_l, starting from the identity
+        """Σ_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
+        pushed = _Pushed()
+        total = torch.zeros((), dtype=expansion.slope.dtype, device=expansion.slope.device)
         for index in range(self.leading, len(self.steps)):
             step = self.steps[index]
             if isinstance(step, Affine):
-                weight = weights[step.weight]
-                assert pushed is not None
-                pushed = pushed.unsqueeze(1) * weight if pushed.ndim == 2 else weight @ pushed
-            else:
-                _, first, second = active[index]
-                total = total + _pull_back(pushed, adjoints[index + 1] * second())
-                if pushed is None:
-                    pushed = first
-                else:
-                    pushed = pushed * (first if pushed.ndim == 2 else first.unsqueeze(2))
-        total = total + _pull_back(pushed, expansion.diagonal)
+                pushed = pushed.through_affine(weights[step.weight])
+                continue
+            _, first, second = active[index]
+            scale, left, right = second(partial(adjoints.__getitem__, index + 1), adjoints[index])
+            total = total + pushed.pull_back(scale * left * right)
+            pushed = pushed.through_activation(first)
+        total = total + pushed.pull_back(expansion.diagonal)
         if expansion.rank_one is not None:
-            pulled = _times(pushed, expansion.rank_one)
-            total = total - pulled.T @ pulled
+            pulled = pushed.transposed_times(expansion.rank_one)
+            total = total - pulled @ pulled.T
         for step in reversed(self.steps[: self.leading]):
             weight = weights[step.weight]  # type: ignore[union-attr]
             total = weight.T @ total @ weight
         return total
 
 
+class ScalarTwoLayer:
+    r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
+
+    With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
+    (L, n) tensor counts here: they are what decoupled descent costs beyond gradient descent.
+    """
+
+    def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
+        activation, output = steps
+        assert isinstance(output, Affine)
+        assert not isinstance(activation, Affine)
+        self.activation, self.output = activation, output
+        self.loss = loss
+        self.constants = constants
+
+    def __call__(
+        self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
+    ) -> RowDerivatives:
+        """Apply the formulas above."""
+        weights = _weights(parameters, self.constants, h)
+        value, first, second = self.activation(h.T.contiguous())
+        assert self.loss.expand is not None
+        losses, slope, diagonal, _ = self.loss.expand(_affine(self.output, weights, value), y)
+        column = weights[self.output.weight].T
+        D = column * first
+        direction = D * slope
+        means = _head_gradient(self.output, slope, value, parameters) if head else {}
+        bend = None
+        if jacobian:
+            scale, left, right = second(lambda: column * slope, direction)
+            bend = (D * (diagonal / len(h))) @ D.T
+            bend.diagonal().add_(torch.linalg.vecdot(left, right), alpha=scale / len(h))
+        return RowDerivatives(losses, direction.T, bend, means)
+
+
+def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Parameters:
+    return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
+
+
+def _affine(step: Affine, weights: Parameters, z: Tensor) -> Tensor:
+    if step.bias is None:
+        return weights[step.weight] @ z
+    return torch.addmm(weights[step.bias].unsqueeze(1), weights[step.weight], z)
+
+
+def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameters) -> Parameters:
+    """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""
+    means: Parameters = {}
+    if step.weight in parameters:
+        means[step.weight] = (delta @ z.T).div_(z.shape[1])
+    if step.bias is not None and step.bias in parameters:
+        means[step.bias] = delta.mean(1)
+    return means
+
+
 def _product_engine(loss: Loss, constants: Parameters) -> Engine:
-    r"""The XOR head u = a h₁ h₂: with s = (h₂, h₁), ĥ = ℓ' a s and ∇²Ψ = ℓ'' a² s sᵀ + ℓ' a S."""
+    r"""The XOR head u = a h₁ h₂: with D = a (h₂, h₁), ĥ = ℓ' D and ∇²Ψ = ℓ'' D Dᵀ + ℓ' a S."""
+    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 
     def derivatives(
         h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
     ) -> RowDerivatives:
-        a = parameters["a"] if "a" in parameters else constants["a"].to(h)
-        swapped = h.flip(1)
-        product = h[:, :1] * h[:, 1:]
+        a = _weights(parameters, constants, h)["a"]
+        z = h.T
+        product = z[:1] * z[1:]
         assert loss.expand is not None
-        value, slope, diagonal, _ = loss.expand(a * product, y)
+        losses, slope, diagonal, _ = loss.expand(a * product, y)
+        D = a * z.flip(0)
         means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
         bend = None
         if jacobian:
-            cross = (a * slope.mean()).expand(2)
-            bend = (a * a / len(h)) * ((swapped * diagonal).T @ swapped)
-            bend = bend + torch.diag(cross).flip(1)
-        return RowDerivatives(value, (a * slope) * swapped, bend, means)
+            bend = (D * (diagonal / len(h))) @ D.T + (a * slope.mean()) * swap.to(h)
+        return RowDerivatives(losses, (D * slope).T, bend, means)
 
     return derivatives
 
@@ -320,4 +442,9 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
     if type(head) is Product and _plain(head, Product) and not loss.categorical:
         return _product_engine(loss, constants)
     steps = parse(head)
-    return None if steps is None else Chain(steps, loss, constants)
+    if steps is None:
+        return None
+    two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
+    if two_layer and len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1:
+        return ScalarTwoLayer(steps, loss, constants)
+    return Chain(steps, loss, constants)

@@ -47,7 +47,8 @@ class GaussianMixture:
         self.modes, self.dimension = self.means.shape
         self.weights = torch.as_tensor(weights, dtype=torch.float64)
         total = float(self.weights.sum())
-        if self.weights.shape != (self.modes,) or self.weights.min() < 0 or abs(total - 1) > 1e-9:
+        fitting = self.weights.shape == (self.modes,) and bool((self.weights >= 0).all())
+        if not fitting or abs(total - 1) > 1e-6:
             raise ValueError(
                 f"weights={self.weights.tolist()} must be {self.modes} probabilities that sum to 1 "
                 f"(they sum to {total:g})"
@@ -146,7 +147,7 @@ def flipped_classes(
     """
     if not 0 <= flip <= 0.5:
         raise ValueError(f"flip={flip} must lie between 0 and 0.5")
-    v = torch.full((1, dimension), float(snr))
+    v = torch.full((1, dimension), float(snr), dtype=torch.float64)
     first, second = labels
     laws = [flipped(first, second, flip), flipped(second, first, flip)]
     return GaussianMixture(torch.cat([v, -v]), [0.5, 0.5], laws, noise)
@@ -159,7 +160,7 @@ def discrete_regression(
     slope: float = 1.0,
     intercept: float = 0.0,
     response_noise: float = 0.1,
-    weights: Sequence[float] | None = None,
+    weights: Sequence[float] | Tensor | None = None,
     noise: str | NoiseLaw = "gaussian",
 ) -> GaussianMixture:
     """Modes j v answered by c₁ j + c₂ plus noise, a discretised regression (Example "data" (3)).
@@ -185,7 +186,9 @@ def discrete_regression(
     level = torch.arange(1, modes + 1, dtype=torch.float64) / modes
     means = level.unsqueeze(1) * torch.full((1, dimension), float(snr), dtype=torch.float64)
     laws = [Noisy(slope * float(j) + intercept, response_noise) for j in level]
-    return GaussianMixture(means, weights or [1 / modes] * modes, laws, noise)
+    if weights is None:
+        weights = [1 / modes] * modes
+    return GaussianMixture(means, weights, laws, noise)
 
 
 def xor(dimension: int, snr: float = 4.0, noise: str | NoiseLaw = "gaussian") -> GaussianMixture:
@@ -205,6 +208,6 @@ def xor(dimension: int, snr: float = 4.0, noise: str | NoiseLaw = "gaussian") ->
     """
     if dimension < 2 or dimension % 2:
         raise ValueError(f"dimension={dimension} must be even: the means are pairs [v, ±v]")
-    v = torch.full((dimension // 2,), float(snr))
+    v = torch.full((dimension // 2,), float(snr), dtype=torch.float64)
     means = torch.stack([torch.cat(m) for m in ([v, v], [-v, -v], [-v, v], [v, -v])])
     return GaussianMixture(means, [0.25] * 4, [0.0, 0.0, 1.0, 1.0], noise)

@@ -60,9 +60,14 @@ def get_noise(noise: str | NoiseLaw) -> NoiseLaw:
             raise ValueError(f"noise={noise!r} is unknown; use one of {known} or a function")
         return NOISES[noise]
     draws = noise((400, 250), torch.Generator().manual_seed(0)).double()
+    if draws.shape != (400, 250):
+        raise ValueError(
+            f"noise returned shape {tuple(draws.shape)} when asked for (400, 250); it must draw "
+            "as many values as it is asked for"
+        )
     spread = float(draws.square().std()) / draws.numel() ** 0.5
     mean, variance = float(draws.mean()), float(draws.square().mean())
-    if abs(mean) > 6 / draws.numel() ** 0.5 or abs(variance - 1) > 6 * spread + 1e-6:
+    if not (abs(mean) <= 6 / draws.numel() ** 0.5 and abs(variance - 1) <= 6 * spread + 1e-6):
         raise ValueError(
             f"noise has mean {mean:.3g} and second moment {variance:.3g} over {draws.numel()} "
             "draws; it must have mean 0 and variance 1 (mixtures divide by √d themselves)"

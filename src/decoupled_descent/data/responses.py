@@ -36,7 +36,7 @@ class Discrete:
                 f"values={self.values} and probabilities={self.probabilities} must be of the same "
                 "length, at least 1"
             )
-        if min(self.probabilities) < 0 or abs(total - 1) > 1e-9:
+        if not (min(self.probabilities) >= 0 and abs(total - 1) <= 1e-6):
             raise ValueError(
                 f"probabilities={self.probabilities} must be at least 0 and sum to 1, not {total:g}"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ def as_floats(name: str, values: Any) -> Tensor:
     Returns:
         The tensor; floating-point tensors are passed on without a copy.
     """
-    tensor = values.detach() if isinstance(values, Tensor) else _from_numpy(name, values)
+    tensor = _as_tensor(name, values)
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())
     if tensor.ndim != 2 or 0 in tensor.shape:
@@ -63,11 +64,23 @@ def check_finite(name: str, tensor: Tensor) -> None:
             )
 
 
-def _from_numpy(name: str, values: Any) -> Tensor:
+def _as_tensor(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        if values.is_complex():
+            raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
+        return values.detach()
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has dtype {array.dtype}; it must be numeric")
-    return torch.from_numpy(np.ascontiguousarray(array))
+        raise ValueError(
+            f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as "
+            "numbers first"
+        )
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch can hardly compute with them
+        array = array.astype(np.int64)
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():  # read-only arrays are welcome: nothing is written to them
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
+        return torch.from_numpy(array)
 
 
 class Rows:
@@ -86,7 +99,7 @@ class Rows:
 
     def __init__(self, X: Any, y: Any, block_size: int | None = None) -> None:
         self.X = as_floats("X", X).contiguous()
-        labels = y.detach() if isinstance(y, Tensor) else _from_numpy("y", y)
+        labels = _as_tensor("y", y)
         if labels.is_floating_point() or labels.dtype == torch.bool:
             labels = labels.to(self.X.dtype)
         self.y = labels.to(self.X.device)
@@ -99,9 +112,11 @@ class Rows:
             raise ValueError("X has 1 row; training needs at least 2")
         check_finite("y", self.y)
         self.n, self.d = self.X.shape
-        self.block_size = block_size or automatic_block_size(self.X)
-        if self.block_size < 1:
-            raise ValueError(f"block_size={block_size} must be at least 1")
+        if block_size is None:
+            block_size = automatic_block_size(self.X)
+        if not isinstance(block_size, int | np.integer) or block_size < 1:
+            raise ValueError(f"block_size={block_size!r} must be a whole number of at least 1")
+        self.block_size = int(block_size)
 
     @property
     def ratio(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -103,7 +104,9 @@ class Descent:
         """Check the options."""
         for name in ("lr", "damping", "head_lr", "head_damping"):
             rate = getattr(self, name)
-            if rate is not None and not 0 <= rate < float("inf"):
+            if rate is None and name == "head_lr":
+                continue
+            if not isinstance(rate, Real) or not 0 <= float(rate) < math.inf:
                 raise ValueError(f"{name}={rate!r} must be a finite number of at least 0")
         if self.reduction not in REDUCTIONS:
             raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
+from decoupled_descent.curvature import Parameters, smoothed
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Descent, Info, starting_theta
 from decoupled_descent.descent.passes import one_pass
@@ -99,6 +99,7 @@ class DecoupledDescent(Descent):
         """
         theta = starting_theta(rows, objective, theta, seed)
         _check_scaling(rows)
+        objective.settle_curvature(rows.y, len(theta), self.g)
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
         return State(theta, memory, objective.parameters(rows.X), slots, 0)
@@ -124,6 +125,7 @@ class DecoupledDescent(Descent):
             head=self.trains_head,
             g=self.g,
             f=self.f,
+            spacing=_spacing(state.theta, rows) if objective.curvature == "smoothed" else None,
         )
         assert found.jacobian is not None
         tilde = torch.addmm(found.gradient, found.jacobian, state.theta, alpha=-rows.ratio)
@@ -135,6 +137,11 @@ class DecoupledDescent(Descent):
         head = self.step_head(state.head, found.head)
         info = Info(found.losses, found.preactivations.T, found.jacobian)
         return State(theta, memory, head, (theta_slots, memory_slots), state.step + 1), info
+
+
+def _spacing(theta: Tensor, rows: Rows) -> Tensor:
+    """Steps for smoothed differences: the noise in h_j has standard deviation ‖θ_j‖/√d."""
+    return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, rows.n)
 
 
 def _check_scaling(rows: Rows) -> None:

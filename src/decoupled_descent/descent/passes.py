@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
+from decoupled_descent.curvature import Parameters, RowDerivatives
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
@@ -43,6 +43,7 @@ def one_pass(
     head: bool = True,
     g: Direction | None = None,
     f: HeadDirection | None = None,
+    spacing: Tensor | None = None,
 ) -> Pass:
     r"""Go through the rows once: forward, derivatives and ĥᵀX while a block is in the cache.
 
@@ -59,38 +60,55 @@ def one_pass(
         head: Whether the head's direction is wanted.
         g: Replaces ∇_hΨ.
         f: Replaces ∇_aΨ.
+        spacing: The steps of smoothed differences.
 
     Returns:
         Sums and means over all rows.
     """
-    parts: list[Pass] = []
+    whole: Pass | None = None
+    parts: list[RowParts] = []
     for block in rows.blocks():
         if memory is None:
             h = theta @ block.X.T
         else:
             h = torch.addmm(memory[:, block.span], theta, block.X.T)
         found = objective.derivatives(
-            h.T, block.y, parameters, g=g, f=f, jacobian=jacobian, head=head
+            h.T, block.y, parameters, g=g, f=f, jacobian=jacobian, head=head, spacing=spacing
         )
         direction = found.direction.T
-        gradient = direction @ block.X
-        parts.append(Pass(found.loss, h, direction, gradient, found.jacobian, found.head))
-    return parts[0] if len(parts) == 1 else _combine(parts, rows.n)
+        if whole is None:
+            gradient = direction @ block.X
+            whole = Pass(found.loss, h, direction, gradient, found.jacobian, found.head)
+        else:
+            whole.gradient.addmm_(direction, block.X)
+        parts.append(RowParts(len(block.X) / rows.n, h, found))
+    assert whole is not None
+    return whole if len(parts) == 1 else _join(parts, whole.gradient)
 
 
-def _combine(parts: list[Pass], n: int) -> Pass:
-    """Join blocks: concatenate what is per row, add sums, and weight means by their rows."""
-    weights = [len(part.losses) / n for part in parts]
+class RowParts(NamedTuple):
+    """One block's share: its fraction of the rows, its hᵀ and its derivatives."""
+
+    share: float
+    preactivations: Tensor
+    found: RowDerivatives
+
+
+def _join(parts: list[RowParts], gradient: Tensor) -> Pass:
+    """Put blocks together: concatenate what is per row, weight means by their share of the rows."""
 
     def average(values: list[Tensor]) -> Tensor:
-        return torch.stack([w * v for w, v in zip(weights, values, strict=True)]).sum(0)
+        total = parts[0].share * values[0]
+        for part, value in zip(parts[1:], values[1:], strict=True):
+            total = torch.add(total, value, alpha=part.share)
+        return total
 
-    bends = [part.jacobian for part in parts if part.jacobian is not None]
+    bends = [part.found.jacobian for part in parts if part.found.jacobian is not None]
     return Pass(
-        torch.cat([part.losses for part in parts]),
+        torch.cat([part.found.loss for part in parts]),
         torch.cat([part.preactivations for part in parts], 1),
-        torch.cat([part.direction for part in parts], 1),
-        torch.stack([part.gradient for part in parts]).sum(0),
+        torch.cat([part.found.direction.T for part in parts], 1),
+        gradient,
         average(bends) if bends else None,
-        {name: average([part.head[name] for part in parts]) for name in parts[0].head},
+        {name: average([part.found.head[name] for part in parts]) for name in parts[0].found.head},
     )

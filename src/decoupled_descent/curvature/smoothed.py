@@ -1,0 +1,136 @@
+r"""Mean Jacobians across kinks (ReLU, hinge, absolute loss), by macroscopic differences.
+
+Where g jumps, its mean derivative over Gaussian h has a contribution from the jump that autodiff,
+which looks at one point at a time, cannot see. A central difference with a step that many rows
+straddle does see it:
+
+.. math:: \bar J_{ij} = \frac1n\sum_r \frac{g_i(h_r + \delta_j e_j) - g_i(h_r - \delta_j e_j)}
+   {2\delta_j}, \qquad \delta_j = 2\,\mathrm{sd}(h_j)\, n^{-1/5} .
+
+The step is half a standard deviation at n = 1000 and shrinks at the rate that balances bias
+(∝ δ²) against noise (∝ 1/√(nδ)), so the estimate is consistent as n grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+#: Modules whose derivative jumps. (ELU, CELU and Mish do not: theirs is continuous.)
+KINKED: tuple[type[nn.Module], ...] = (
+    nn.ReLU,
+    nn.LeakyReLU,
+    nn.PReLU,
+    nn.RReLU,
+    nn.ReLU6,
+    nn.SELU,
+    nn.Hardtanh,
+    nn.Hardsigmoid,
+    nn.Hardswish,
+    nn.Hardshrink,
+    nn.Softshrink,
+    nn.Threshold,
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
+)
+
+
+class KinkWarning(UserWarning):
+    """A head or loss has kinks, so smoothed curvature is used."""
+
+
+def spacing(spread: Tensor, n: int) -> Tensor:
+    """δ = 2 sd(h) n^{−1/5}, one step per coordinate.
+
+    Args:
+        spread: Standard deviation of each pre-activation, shape (L,).
+        n: Number of rows.
+
+    Returns:
+        δ, shape (L,), positive.
+    """
+    return torch.clamp_min((2 * n**-0.2) * spread, torch.finfo(spread.dtype).eps ** 0.5)
+
+
+def mean_jacobian(g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor) -> Tensor:
+    r"""Mean Jacobian of a row-wise function by macroscopic central differences.
+
+    Args:
+        g: (n, L) to (n, L), row by row.
+        h: Pre-activations, shape (n, L).
+        steps: δ, shape (L,).
+
+    Returns:
+        J̄, shape (L, L), with J̄[i, j] the mean of ∂g_i/∂h_j.
+
+    Example:
+        >>> h = torch.linspace(-1, 1, 401).unsqueeze(1)
+        >>> mean_jacobian(lambda h: (h > 0).float(), h, torch.tensor([0.25])).round(decimals=1)
+        tensor([[0.5000]])
+    """
+    columns = []
+    for coordinate, step in enumerate(steps.tolist()):
+        shift = torch.zeros_like(h[:1])
+        shift[0, coordinate] = step
+        columns.append((g(h + shift) - g(h - shift)).mean(0) / (2 * step))
+    return torch.stack(columns, 1)
+
+
+def has_kinked_module(head: nn.Module) -> bool:
+    """Whether a head contains a module that is known to have kinks."""
+    return any(isinstance(module, KINKED) for module in head.modules())
+
+
+def jumps(
+    g: Callable[[Tensor, Tensor], Tensor], width: int, y: Tensor, like: Tensor, reach: float = 4.0
+) -> bool:
+    """Probe numerically whether g jumps anywhere along a few lines.
+
+    Every line is cut into intervals, and every interval is halved again and again, keeping the half
+    across which g changes more. Across an interval of length 1e-10 a continuous g hardly changes; a
+    jump stays what it was.
+
+    Args:
+        g: (h, y) to (n, L), row by row.
+        width: L.
+        y: Labels to probe with.
+        like: Gives the device; the probe runs in float64.
+        reach: How far from zero to look, in units of h, which is of order one.
+
+    Returns:
+        Whether a jump was found.
+
+    Example:
+        >>> y, like = torch.zeros(4), torch.zeros(())
+        >>> jumps(lambda h, y: h.tanh(), 2, y, like), jumps(lambda h, y: h.sign(), 2, y, like)
+        (False, True)
+    """
+    generator = torch.Generator().manual_seed(0)
+    starts = torch.randn(len(y), width, generator=generator, dtype=torch.float64).to(like.device)
+    along = torch.eye(width, dtype=torch.float64, device=like.device)
+    lines = torch.cat([along.repeat(len(y) // width + 1, 1)[: len(y)], _unit(starts.flip(1))])
+    starts, labels = starts.repeat(2, 1), torch.cat([y, y])
+    cuts = torch.linspace(-reach, reach, 65, dtype=torch.float64, device=like.device)
+    lines, starts, labels = (x.repeat_interleave(64, 0) for x in (lines, starts, labels))
+    left = cuts[:-1].repeat(len(labels) // 64).unsqueeze(1)
+    right = cuts[1:].repeat(len(labels) // 64).unsqueeze(1)
+
+    def evaluate(position: Tensor) -> Tensor:
+        return g(starts + position * lines, labels)
+
+    low, high = evaluate(left), evaluate(right)
+    scale = low.abs().amax()
+    for _ in range(32):
+        middle = (left + right) / 2
+        value = evaluate(middle)
+        first = (value - low).abs().amax(1) >= (high - value).abs().amax(1)
+        pick = first.unsqueeze(1)
+        left, right = torch.where(pick, left, middle), torch.where(pick, middle, right)
+        low, high = torch.where(pick, low, value), torch.where(pick, value, high)
+    return bool(((high - low).abs() > 1e-4 * scale).any())
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(vectors, dim=1)

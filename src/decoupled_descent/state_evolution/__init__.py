@@ -1,0 +1,38 @@
+"""State evolution: decoupled descent in the limit of many samples and many features."""
+
+from decoupled_descent.state_evolution.fixed_points import (
+    CriticalPoint,
+    FixedPoint,
+    critical_point,
+    fixed_point,
+)
+from decoupled_descent.state_evolution.laws import MixtureLimit
+from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+from decoupled_descent.state_evolution.taylor import (
+    PureTaylorTerms,
+    TaylorTerms,
+    pure_taylor_terms,
+    taylor_terms,
+)
+from decoupled_descent.state_evolution.test_error import (
+    Estimate,
+    asymptotic_test_error,
+    population_test_error,
+)
+
+__all__ = [
+    "CriticalPoint",
+    "Estimate",
+    "Evolution",
+    "FixedPoint",
+    "MixtureLimit",
+    "PureTaylorTerms",
+    "StateEvolution",
+    "TaylorTerms",
+    "asymptotic_test_error",
+    "critical_point",
+    "fixed_point",
+    "population_test_error",
+    "pure_taylor_terms",
+    "taylor_terms",
+]

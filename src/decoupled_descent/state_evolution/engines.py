@@ -1,0 +1,196 @@
+r"""Two ways to take the expectations of the recursion: Hermite series (L = 1) and sampled paths.
+
+Both are told one block row of Ω per step and answer with the averages of that step and with the
+new block column of Σ.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.objective import Objective
+from decoupled_descent.state_evolution.averages import observe
+from decoupled_descent.state_evolution.gaussian import (
+    BlockFactor,
+    Normals,
+    hermite_basis,
+    hermite_rule,
+)
+from decoupled_descent.state_evolution.laws import MixtureLaw
+from decoupled_descent.state_evolution.populations import (
+    Nodes,
+    quadrature_nodes,
+    sampled_population,
+)
+
+
+class Seen(NamedTuple):
+    r"""What one step of the recursion needs to know.
+
+    Attributes:
+        loss: The test error at (m_t, Ω[t,t], ā_t).
+        signal: l_{j,t}, shape (J, L).
+        head: E f, by parameter name.
+        correlation: Σ[1,t], …, Σ[t,t] on top of each other, shape (t L, L).
+    """
+
+    loss: Tensor
+    signal: Tensor
+    head: Parameters
+    correlation: Tensor
+
+
+class Request(NamedTuple):
+    r"""Where the expectations of step t are to be taken.
+
+    Attributes:
+        overlaps: Ω[t,1], …, Ω[t,t] side by side, shape (L, t L).
+        alignment: m_{j,t}, shape (J, L).
+        parameters: ā_t, by name.
+        own: θ_t in terms of θ_1, θ̃_1, …, θ̃_{t−1}, shape (L, t L).
+        gram: The last block row of their Gram matrix, shape (L, t L).
+    """
+
+    overlaps: Tensor
+    alignment: Tensor
+    parameters: Parameters
+    own: Tensor
+    gram: Tensor
+
+
+class Engine(Protocol):
+    """Takes the expectations of one trajectory, step by step."""
+
+    def step(self, at: Request) -> Seen:
+        """Return the averages of step t."""
+        ...
+
+
+class HermiteEngine:
+    r"""Exact to spectral accuracy for L = 1: Gauss–Hermite rule and Mehler's formula.
+
+    With c_k(t) the k-th coefficient of z ↦ g(m_{j,t} + σ_t z, y, ā_t) in orthonormal Hermite
+    polynomials, and ρ = Ω[r,s]/(σ_r σ_s),
+
+    .. math:: E[g(G^r + m_{j,r}, y, \bar a_r)\, g(G^s + m_{j,s}, y, \bar a_s)]
+              = \sum_k c_k(r)\, c_k(s)\, \rho^k ,
+
+    so a new column of Σ costs one weighted product of stored coefficients instead of a
+    two-dimensional quadrature for every pair.
+
+    Args:
+        mixture: With response laws that can be enumerated.
+        objective: Ψ.
+        algorithm: Gives g and f.
+        steps: T.
+        order: Nodes, and Hermite coefficients.
+    """
+
+    def __init__(
+        self,
+        mixture: MixtureLaw,
+        objective: Objective,
+        algorithm: DecoupledDescent,
+        steps: int,
+        order: int,
+    ) -> None:
+        nodes = quadrature_nodes(mixture, 1, order)
+        assert nodes is not None
+        self.objective, self.algorithm, self.nodes, self.order = objective, algorithm, nodes, order
+        z, weights = hermite_rule(order)
+        self.analysis = weights.unsqueeze(1) * hermite_basis(z, order)
+        self.atoms = nodes.population.weights.reshape(-1, order).sum(1)
+        self.coefficients = torch.zeros(steps, len(self.atoms), order, dtype=torch.float64)
+        self.deviations = torch.zeros(steps, dtype=torch.float64)
+        self.time = 0
+
+    def step(self, at: Request) -> Seen:
+        """Return the averages of step t."""
+        t, variances, modes = self.time, at.overlaps[0], self.nodes.population.modes
+        deviation = variances[t].clamp(min=0).sqrt()
+        self.deviations[t] = deviation
+        h = at.alignment[modes] + deviation * self.nodes.normals
+        seen = observe(self.objective, self.algorithm, self.nodes.population, h, at.parameters)
+        found = seen.direction.reshape(-1, self.order) @ self.analysis
+        self.coefficients[t] = found
+        scales = deviation * self.deviations[: t + 1]
+        rho = torch.where(scales > 0, variances / scales.clamp(min=1e-300), 0.0).clamp(-1, 1)
+        rho[t] = 1.0
+        weighted = self.atoms.unsqueeze(1) * found
+        products = torch.einsum("rsk,sk->rk", self.coefficients[: t + 1], weighted)
+        powers = rho.unsqueeze(1) ** torch.arange(self.order, dtype=torch.float64)
+        self.time += 1
+        return Seen(seen.loss, seen.signal, seen.head, (products * powers).sum(1, keepdim=True))
+
+
+class PathEngine:
+    r"""Any L: M paths (G¹, …, Gᵗ) at once, extended by one block per step.
+
+    θ_t is a combination of θ_1, θ̃_1, …, θ̃_{t−1}, so Gᵗ is the same combination of Gaussian blocks
+    with *their* Gram matrix, which is factored: far better conditioned than Ω, whose neighbouring
+    blocks differ by a learning rate only.
+
+    Every Σ[r,t], r ≤ t, comes from one product with the stored values of g. One-time averages come
+    from quadrature where L allows it, else from the same paths.
+
+    Args:
+        mixture: The mixture.
+        objective: Ψ.
+        algorithm: Gives g and f.
+        steps: T.
+        width: L.
+        paths: M, a power of two.
+        seed: Of this randomisation.
+        nodes: For the one-time averages; None takes them from the paths.
+    """
+
+    def __init__(
+        self,
+        mixture: MixtureLaw,
+        objective: Objective,
+        algorithm: DecoupledDescent,
+        steps: int,
+        width: int,
+        paths: int,
+        seed: int,
+        nodes: Nodes | None,
+    ) -> None:
+        self.objective, self.algorithm, self.nodes = objective, algorithm, nodes
+        self.normals = Normals(paths, steps * width, seed, auxiliary=2)
+        self.population = sampled_population(mixture, self.normals, seed)
+        self.factor = BlockFactor(width)
+        self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
+        self.time = 0
+
+    def step(self, at: Request) -> Seen:
+        """Return the averages of step t."""
+        t, population = self.time, self.population
+        self.factor.extend(at.gram)
+        coefficients = at.own @ self.factor.coefficients
+        noise = coefficients @ self.normals.columns(self.factor.rank)
+        h = (noise + at.alignment.T[:, population.modes]).T
+        models = self.objective, self.algorithm
+        if self.nodes is None:
+            seen = observe(*models, population, h, at.parameters)
+            direction = seen.direction
+        else:
+            placed = self.nodes.place(at.alignment, at.overlaps[:, -len(at.own) :])
+            seen = observe(*models, self.nodes.population, placed, at.parameters)
+            direction = self.objective.derivatives(
+                h,
+                population.responses,
+                at.parameters,
+                g=self.algorithm.g,
+                jacobian=False,
+                head=False,
+            ).direction
+        self.directions[t] = direction.T
+        stored = self.directions[: t + 1].flatten(0, 1)
+        correlation = stored @ (self.directions[t] * population.weights).T
+        self.time += 1
+        return Seen(seen.loss, seen.signal, seen.head, correlation)

@@ -1,0 +1,288 @@
+r"""Fixed points of damped decoupled descent (Theorem "global") and critical points of the test error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.state_evolution.averages import mean_jacobian
+from decoupled_descent.state_evolution.equations import Equations, Point, solve
+from decoupled_descent.state_evolution.recursion import StateEvolution, head_parameters
+from decoupled_descent.state_evolution.stability import replicon, spectral_radius
+from decoupled_descent.state_evolution.taylor import (
+    head_rates,
+    one_time_nodes,
+    slopes,
+    step_rates,
+)
+
+#: Relaxation steps before Newton's method takes over.
+RELAXATION_STEPS = 400
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    r"""A point at which the recursion stands still, and whether it stays there.
+
+    Attributes:
+        alignment: m*, shape (J, L).
+        overlap: Ω*, shape (L, L).
+        head: ā*, by name.
+        test_error: At the fixed point.
+        residual: Largest violation of the equations.
+        spectral_radius: By how much a small change of (m, Ω, ā) grows per step.
+        replicon: By how much the squared distance of two iterates at these overlaps grows; below
+            one, iterates become one and the same vector instead of wandering.
+        eta: η, one minus the damping.
+    """
+
+    alignment: Tensor = field(repr=False)
+    overlap: Tensor = field(repr=False)
+    head: Parameters = field(repr=False)
+    test_error: float
+    residual: float
+    spectral_radius: float
+    replicon: float
+    eta: float
+
+    @property
+    def rate(self) -> float:
+        """Factor per step by which Ω[t,t] finally approaches Ω*, by the slower of two ways.
+
+        Changes of (m, Ω, ā) die out like the spectral radius; differences between iterates, which
+        enter the variance squared, like 1 − η + η √replicon.
+        """
+        return max(self.spectral_radius, (1 - self.eta + self.eta * self.replicon**0.5) ** 2)
+
+    @property
+    def stable(self) -> bool:
+        """Whether the recursion comes back to it after a small change."""
+        return self.spectral_radius < 1 and self.replicon < 1
+
+
+def fixed_point(
+    theory: StateEvolution,
+    theta: Tensor | None = None,
+    *,
+    alignment: Tensor | None = None,
+    overlap: Tensor | None = None,
+    head: nn.Module | Mapping[str, Tensor] | None = None,
+    tolerance: float = 1e-10,
+) -> FixedPoint:
+    r"""Solve for the fixed point near the one that relaxation reaches (Theorem "global").
+
+    .. math::
+       m_j = -c\,\alpha \textstyle\sum_k \chi_{jk} l_k, \qquad
+       \Omega = c^2\big(\alpha\Sigma + \alpha^2 \textstyle\sum_{jk}\chi_{jk} l_j l_k^\top\big),
+       \qquad 0 = \textstyle\sum_j p_j E[f(m_j + G, Y_j, \bar a)]
+
+    Args:
+        theory: With damping η₀ = 1 − η below one and head damping one; then c = η₁/η.
+        theta: Starting point, as in :meth:`StateEvolution.run`.
+        alignment: Instead of ``theta``; the end of a run is a good start.
+        overlap: Instead of ``theta``.
+        head: ā, a module or its parameters by name; the objective's own by default.
+        tolerance: Largest violation of the equations that is accepted.
+
+    Returns:
+        The fixed point and its stability.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.flipped_classes(10, snr=2.0, labels=(0.0, 1.0))
+        >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
+        >>> theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.05, 0.9))
+        >>> point = fixed_point(theory)
+        >>> point.stable, point.residual < 1e-10
+        (True, True)
+    """
+    eta, c = subspace(theory)
+    _, gamma = head_rates(theory)
+    m, omega = theory.start(theta, alignment, overlap)
+    equations = Equations(theory, c, one_time_nodes(theory, len(omega)))
+    start = Point(m, omega, head_parameters(theory.objective, head))
+    point = _polish(equations, _relax(equations, start, gamma))
+    residual = _violation(equations, point)
+    if not residual <= tolerance:
+        raise ValueError(
+            f"no fixed point was found: the equations are violated by {residual:.3g} > "
+            f"tolerance={tolerance:g}; start closer (the end of a run), or lower lr: for large c "
+            "the variance has no fixed point"
+        )
+    return FixedPoint(
+        *point,
+        equations.loss(point),
+        residual,
+        spectral_radius(equations, point, eta, gamma),
+        replicon(equations, point),
+        eta,
+    )
+
+
+def subspace(theory: StateEvolution) -> tuple[float, float]:
+    """Read η and c off the algorithm: η₀ = 1 − η, η₁ = c η (equation "hpSubspace").
+
+    Args:
+        theory: Gives the algorithm.
+
+    Returns:
+        η and c.
+    """
+    eta0, eta1 = step_rates(theory)
+    gamma0, _ = head_rates(theory)
+    if not eta0 < 1:
+        raise ValueError(
+            f"damping={eta0:g} must be below 1: fixed points live on η₀ = 1 − η, η₁ = c η"
+        )
+    if gamma0 != 1:
+        raise ValueError(f"head_damping={gamma0:g} must be 1, as in Theorem 'global'")
+    return 1 - eta0, eta1 / (1 - eta0)
+
+
+def _relax(equations: Equations, point: Point, gamma: float) -> Point:
+    """Follow the equations half a step at a time, as the recursion would without memory."""
+    for _ in range(RELAXATION_STEPS):
+        image = equations.image(point)
+        moved = Point(
+            (point.alignment + image.alignment) / 2,
+            (point.overlap + image.overlap) / 2,
+            point.head | {k: point.head[k] - gamma * v for k, v in image.head.items()},
+        )
+        size = float(moved.overlap.abs().max())
+        if not math.isfinite(size) or size > 1e12:
+            break
+        change = (moved.overlap - point.overlap).abs().max()
+        point = moved
+        if float(change) < 1e-12 * size:
+            break
+    return point
+
+
+def _polish(equations: Equations, start: Point) -> Point:
+    """Finish with Newton's method, which also reaches fixed points that relaxation leaves."""
+
+    def residual(at: Point) -> Point:
+        image = equations.image(at)
+        return Point(image.alignment - at.alignment, image.overlap - at.overlap, image.head)
+
+    point = solve(residual, start, list(start.head) if equations.trains_head else [])
+    point = point._replace(overlap=(point.overlap + point.overlap.T) / 2)
+    return min(start, point, key=lambda p: _violation(equations, p))
+
+
+def _violation(equations: Equations, point: Point) -> float:
+    image = equations.image(point)
+    gaps = [image.alignment - point.alignment, image.overlap - point.overlap, *image.head.values()]
+    largest = max(float(gap.abs().max()) for gap in gaps)
+    return largest if math.isfinite(largest) else math.inf
+
+
+@dataclass(frozen=True)
+class CriticalPoint:
+    r"""A critical point (θ, a) of the population test error, by its overlaps.
+
+    Attributes:
+        alignment: m, shape (J, L).
+        overlap: Ω, shape (L, L).
+        head: a, by name.
+        test_error: At the critical point.
+        hessian: H = Σ_j p_j E∇²_hΨ, shape (L, L).
+        residual: Largest violation of the equations.
+    """
+
+    alignment: Tensor = field(repr=False)
+    overlap: Tensor = field(repr=False)
+    head: Parameters = field(repr=False)
+    test_error: float
+    hessian: Tensor
+    residual: float
+
+    @property
+    def scale(self) -> float:
+        """c* with H ≈ c* I."""
+        return float(self.hessian.diagonal().mean())
+
+    @property
+    def anisotropy(self) -> float:
+        """‖H − c* I‖/‖H‖, zero when the comparison with decoupled descent is exact."""
+        isotropic = self.scale * torch.eye(len(self.hessian), dtype=torch.float64)
+        return float((self.hessian - isotropic).norm() / self.hessian.norm())
+
+    def matching_c(self, ratio: float) -> float:
+        """Return c = 1/(α c*), with which equation "fixM" is that of this critical point.
+
+        Args:
+            ratio: α.
+        """
+        return 1 / (ratio * self.scale)
+
+
+def critical_point(
+    theory: StateEvolution,
+    theta: Tensor | None = None,
+    *,
+    alignment: Tensor | None = None,
+    overlap: Tensor | None = None,
+    head: nn.Module | Mapping[str, Tensor] | None = None,
+    tolerance: float = 1e-9,
+) -> CriticalPoint:
+    r"""Solve ∇_θ = ∇_a = 0 for the population test error (equations "aCritical", "thetaCritical").
+
+    With u_j = p_j E∇_hΨ a critical θ satisfies θ H = −Σ_j μ_j u_jᵀ, hence
+
+    .. math:: m_j H = -\textstyle\sum_k \chi_{jk} u_k^\top, \qquad
+              H\,\Omega\,H = \textstyle\sum_{jk}\chi_{jk} u_j u_k^\top, \qquad
+              \textstyle\sum_j p_j E\nabla_a\Psi = 0 .
+
+    Args:
+        theory: Gives the mixture and Ψ; its algorithm only says whether the head is trained.
+        theta: Starting point, as in :meth:`StateEvolution.run`.
+        alignment: Instead of ``theta``.
+        overlap: Instead of ``theta``.
+        head: a; the objective's own by default.
+        tolerance: Largest violation of the equations that is accepted.
+
+    Returns:
+        The critical point.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.flipped_classes(10, snr=2.0, labels=(0.0, 1.0))
+        >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
+        >>> theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.05, 0.9))
+        >>> point = critical_point(theory)
+        >>> point.anisotropy, point.residual < 1e-9
+        (0.0, True)
+    """
+    m, omega = theory.start(theta, alignment, overlap)
+    equations = Equations(theory, 1.0, one_time_nodes(theory, len(omega)))
+    nodes, chi = equations.nodes, theory.mixture.overlaps
+    start = Point(m, omega, head_parameters(theory.objective, head))
+    names = list(start.head) if equations.trains_head else []
+
+    def residual(at: Point) -> Point:
+        found = slopes(theory, nodes, at.alignment, at.overlap, at.head)
+        H, u = found.curvature, found.alignment
+        return Point(
+            at.alignment @ H + chi @ u,
+            H @ at.overlap @ H - u.T @ chi @ u,
+            {name: found.head[name] for name in names},
+        )
+
+    point = solve(residual, start, names)
+    parts = residual(point)
+    gaps = [parts.alignment, parts.overlap, *parts.head.values()]
+    violation = max(float(gap.abs().max()) for gap in gaps)
+    if not violation <= tolerance:
+        raise ValueError(
+            f"no critical point was found: the equations are violated by {violation:.3g} > "
+            f"tolerance={tolerance:g}; start closer, for instance from a trained theta"
+        )
+    h = nodes.place(point.alignment, point.overlap)
+    hessian = mean_jacobian(theory.objective, nodes.population, h, point.head)
+    return CriticalPoint(*point, equations.loss(point), hessian, violation)

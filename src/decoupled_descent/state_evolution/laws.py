@@ -1,0 +1,170 @@
+r"""What state evolution needs to know of a mixture: χ, the weights p_j and the response laws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.data.responses import Discrete, Noisy, Sampler, get_responses
+from decoupled_descent.state_evolution.gaussian import hermite_rule
+
+#: Gauss–Hermite nodes for a Gaussian response: exact for polynomials in y up to degree 15.
+RESPONSE_NODES = 8
+
+
+class MixtureLaw(Protocol):
+    """The limit of a mixture; :class:`~decoupled_descent.GaussianMixture` is one."""
+
+    @property
+    def overlaps(self) -> Tensor:
+        """χ, shape (J, J)."""
+        ...
+
+    @property
+    def weights(self) -> Tensor:
+        """p, shape (J,)."""
+        ...
+
+    @property
+    def responses(self) -> Sequence[Sampler]:
+        """One law per mode."""
+        ...
+
+
+@dataclass(frozen=True)
+class MixtureLimit:
+    r"""A mixture known only by its limits: no means, no dimension.
+
+    Args:
+        overlaps: χ with χ_jk = lim μ_jᵀμ_k/d, shape (J, J), positive semi-definite.
+        weights: p_1 … p_J.
+        responses: One number or sampler per mode.
+
+    Example:
+        >>> limit = MixtureLimit([[4.0, -4.0], [-4.0, 4.0]], [0.5, 0.5], [0.0, 1.0])
+        >>> limit.overlaps.shape
+        torch.Size([2, 2])
+    """
+
+    overlaps: Tensor
+    weights: Tensor
+    responses: Sequence[Sampler]
+
+    def __init__(
+        self,
+        overlaps: Tensor | Sequence[Sequence[float]],
+        weights: Tensor | Sequence[float],
+        responses: Sequence[float | Sampler],
+    ) -> None:
+        chi = torch.as_tensor(overlaps, dtype=torch.float64)
+        p = torch.as_tensor(weights, dtype=torch.float64)
+        if chi.ndim != 2 or chi.shape[0] != chi.shape[1]:
+            raise ValueError(f"overlaps has shape {tuple(chi.shape)}; it must be (J, J)")
+        if p.shape != (len(chi),) or p.min() < 0 or abs(float(p.sum()) - 1) > 1e-9:
+            raise ValueError(
+                f"weights={p.tolist()} must be {len(chi)} probabilities that sum to 1, one per "
+                "row of overlaps"
+            )
+        require_psd("overlaps", chi)
+        object.__setattr__(self, "overlaps", chi)
+        object.__setattr__(self, "weights", p)
+        object.__setattr__(self, "responses", get_responses(responses, len(chi)))
+
+
+class Atom(NamedTuple):
+    """One mode with one value of its response, and the probability of both."""
+
+    mode: int
+    response: float
+    weight: float
+
+
+def atoms(mixture: MixtureLaw) -> list[Atom] | None:
+    """Enumerate modes and responses, when every response law can be enumerated.
+
+    Dirac and discrete laws are exact; a Gaussian response becomes its Gauss–Hermite rule.
+
+    Args:
+        mixture: The mixture.
+
+    Returns:
+        The atoms, or None when a law is an arbitrary sampler.
+
+    Example:
+        >>> atoms(MixtureLimit([[0.0]], [1.0], [2.0]))
+        [Atom(mode=0, response=2.0, weight=1.0)]
+    """
+    found: list[Atom] = []
+    for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
+        support = _support(law)
+        if support is None:
+            return None
+        found += [Atom(mode, y, p * q) for y, q in support if p * q > 0]
+    return found
+
+
+def _support(law: Sampler) -> list[tuple[float, float]] | None:
+    if isinstance(law, Discrete):
+        return list(zip(law.values, law.probabilities, strict=True))
+    if isinstance(law, Noisy) and law.sampler is None:
+        nodes, weights = hermite_rule(RESPONSE_NODES)
+        return list(zip((law.mean + law.scale * nodes).tolist(), weights.tolist(), strict=True))
+    return None
+
+
+def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
+    """Raise ``ValueError`` unless a matrix is finite, symmetric and positive semi-definite.
+
+    Args:
+        name: What it is called in the message.
+        matrix: The matrix.
+        remedy: What to do about it.
+    """
+    if not bool(matrix.isfinite().all()):
+        raise ValueError(f"{name} contains NaN or infinite entries")
+    scale = max(float(matrix.abs().max()), 1e-300)
+    if float((matrix - matrix.T).abs().max()) > 1e-8 * scale:
+        raise ValueError(f"{name}={matrix.tolist()} is not symmetric")
+    lowest = float(torch.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
+    if lowest < -1e-8 * scale:
+        raise ValueError(
+            f"{name} is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}"
+            + (f"; {remedy}" if remedy else "")
+        )
+
+
+def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> None:
+    r"""Raise ``ValueError`` unless χ, m and Ω can be overlaps of actual vectors.
+
+    .. math:: \begin{bmatrix}\Omega & m^\top\\ m & \chi\end{bmatrix} \succeq 0
+
+    is the Gram matrix of (θ, μ_1, …, μ_J)/√d, so nothing else can occur.
+
+    Args:
+        mixture: Gives χ.
+        alignment: m_j, shape (J, L).
+        overlap: Ω, shape (L, L).
+    """
+    width, modes = overlap.shape[-1], len(mixture.overlaps)
+    if overlap.shape != (width, width):
+        raise ValueError(f"overlap has shape {tuple(overlap.shape)}; it must be (L, L)")
+    if alignment.shape != (modes, width):
+        raise ValueError(
+            f"alignment has shape {tuple(alignment.shape)}; with J = {modes} modes and an overlap "
+            f"of width L = {width} it must be ({modes}, {width})"
+        )
+    require_psd("the mixture's overlaps", mixture.overlaps)
+    require_psd("overlap", overlap, "it must be θ θᵀ/d for θ of shape (L, d)")
+    joint = torch.cat(
+        [torch.cat([overlap, alignment.T], 1), torch.cat([alignment, mixture.overlaps], 1)]
+    )
+    require_psd(
+        "the Gram matrix of theta and the means",
+        joint,
+        "alignment is too large for this overlap and these means: pass both as computed from one "
+        "theta, alignment = means θᵀ/d and overlap = θ θᵀ/d",
+    )

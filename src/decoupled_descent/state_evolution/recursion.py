@@ -1,0 +1,344 @@
+r"""State evolution: what decoupled descent does in the limit n, d → ∞ (Definition "ddState")."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.callbacks import progress_bar
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.objective import Objective
+from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
+from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, check_limits
+from decoupled_descent.state_evolution.populations import ORDERS, quadrature_nodes
+from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
+from decoupled_descent.training import DivergenceWarning
+
+METHODS = ("auto", "quadrature", "paths")
+
+
+@dataclass(frozen=True)
+class Evolution:
+    r"""The limit of a run of decoupled descent; entry 0 of everything is the starting point.
+
+    Attributes:
+        theory: What was run.
+        test_error: test(m_t, Ω[t,t], ā_t), shape (T,); the limit of the train error as well.
+        alignment: m_{j,t} = lim μ_jᵀθ_t/d, shape (T, J, L).
+        overlap: Ω[t,t] = lim θ_tᵀθ_t/d, shape (T, L, L).
+        head: ā_t by parameter name, shapes (T, …).
+        signal: l_{j,t} = p_j E g, shape (T, J, L).
+        omega: Ω[r,s] = lim θ_rᵀθ_s/d, shape (T, T, L, L).
+        sigma: Σ[r,s] = lim ĥ_rᵀĥ_s/n, shape (T, T, L, L).
+        xi: Ξ[r,s] = lim θ_rᵀθ̃_s/d, shape (T, T, L, L).
+        stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
+            for the head); zero under quadrature.
+    """
+
+    theory: StateEvolution = field(repr=False)
+    test_error: Tensor
+    alignment: Tensor = field(repr=False)
+    overlap: Tensor = field(repr=False)
+    head: Parameters = field(repr=False)
+    signal: Tensor = field(repr=False)
+    omega: Tensor = field(repr=False)
+    sigma: Tensor = field(repr=False)
+    xi: Tensor = field(repr=False)
+    stderr: dict[str, Tensor] = field(repr=False)
+
+    @property
+    def test_error_stderr(self) -> Tensor:
+        """Standard error of the test error, shape (T,); zero under quadrature."""
+        return self.stderr["test_error"]
+
+    @property
+    def gradient_overlap(self) -> Tensor:
+        r"""Limit of θ̃_rᵀθ̃_s/d, shape (T, T, L, L).
+
+        .. math:: \alpha\Sigma[r,s] + \alpha^2\textstyle\sum_{jk}\chi_{jk}\,l_{j,r} l_{k,s}^\top
+
+        (Lemma "ddState" states its first term only.)
+        """
+        ratio, chi = self.theory.ratio, self.theory.mixture.overlaps
+        pulled = torch.einsum("jk,rjl,skm->rslm", chi, self.signal, self.signal)
+        return ratio * self.sigma + ratio**2 * pulled
+
+    def parameters(self, step: int) -> Parameters:
+        """ā at one iterate, by name."""
+        return {name: path[step] for name, path in self.head.items()}
+
+
+class StateEvolution:
+    r"""Predicts decoupled descent on a mixture in the limit n, d → ∞ with n/d → ratio.
+
+    .. math::
+       \Sigma[r,s] &= \textstyle\sum_j p_j E[g(G^r + m_{j,r}, Y_j, \bar a_r)\,
+                       g(G^s + m_{j,s}, Y_j, \bar a_s)^\top], \qquad
+       l_{j,t} = p_j E[g(G^t + m_{j,t}, Y_j, \bar a_t)] \\
+       \Xi[r+1,s] &= \eta_0\Xi[r,s] - \eta_1 V[r,s], \qquad
+       V[r,s] = \alpha\Sigma[r,s] + \alpha^2\textstyle\sum_{jk}\chi_{jk} l_{j,r} l_{k,s}^\top \\
+       \Omega[r+1,s+1] &= \eta_0^2\Omega[r,s] - \eta_0\eta_1(\Xi[r,s] + \Xi[s,r]^\top)
+                       + \eta_1^2 V[r,s] \\
+       m_{j,t+1} &= \eta_0 m_{j,t} - \eta_1\alpha\textstyle\sum_k\chi_{jk} l_{k,t}, \qquad
+       \bar a_{t+1} = \gamma_0\bar a_t - \gamma_1\textstyle\sum_j p_j E[f(G^t+m_{j,t},Y_j,\bar a_t)]
+
+    from the same objective and algorithm that train. Any linear update rule is covered.
+
+    Args:
+        mixture: A :class:`~decoupled_descent.GaussianMixture`, or a ``MixtureLimit``.
+        objective: Ψ.
+        algorithm: Decoupled descent: pure, damped, or with g and f of its own. With
+            ``reduction="mean"`` its step depends on n, taken as ratio · mixture.dimension.
+        ratio: α = n/d.
+        method: ``"quadrature"`` (L = 1, deterministic), ``"paths"`` (any L, sampled), or ``"auto"``.
+        order: Gauss–Hermite nodes per coordinate.
+        paths: M, sampled paths per randomisation, a power of two.
+        randomisations: Independent repetitions, which give the standard errors.
+        seed: Of the sampling.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> objective = dd.Objective(dd.heads.Linear(), "squared")
+        >>> algorithm = dd.DecoupledDescent(lr=0.05, damping=0.95)
+        >>> theory = dd.StateEvolution(dd.mixtures.signalless(10), objective, algorithm)
+        >>> theory.run(steps=3).test_error
+        tensor([0.5000, 0.4525, 0.4095], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        mixture: MixtureLaw,
+        objective: Objective,
+        algorithm: DecoupledDescent,
+        ratio: float = 1.0,
+        *,
+        method: str = "auto",
+        order: int | None = None,
+        paths: int = 4096,
+        randomisations: int = 8,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(algorithm, DecoupledDescent):
+            raise ValueError(
+                f"algorithm={algorithm!r} must be a DecoupledDescent: state evolution describes no "
+                "other algorithm (for trained parameters of any run see population_test_error)"
+            )
+        if not 0 < ratio < math.inf:
+            raise ValueError(f"ratio={ratio!r} must be a positive number, n/d")
+        if method not in METHODS:
+            raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+        if randomisations < 2:
+            raise ValueError(f"randomisations={randomisations} must be at least 2")
+        self.mixture, self.objective, self.algorithm = mixture, objective, algorithm
+        self.ratio, self.method, self.order = float(ratio), method, order
+        self.paths, self.randomisations, self.seed = paths, randomisations, seed
+
+    def run(
+        self,
+        steps: int,
+        theta: Tensor | None = None,
+        *,
+        alignment: Tensor | None = None,
+        overlap: Tensor | None = None,
+        head: nn.Module | Mapping[str, Tensor] | None = None,
+        progress: bool | None = None,
+    ) -> Evolution:
+        r"""Follow T iterates, the first being the starting point.
+
+        Args:
+            steps: T.
+            theta: θ_1, shape (L, d), whose own overlaps are taken for the limits.
+            alignment: m_{j,1}, shape (J, L), instead of θ_1; zero when only ``overlap`` is given.
+            overlap: Ω[1,1], shape (L, L). Without θ_1 and limits, θ_1 has independent N(0, 1)
+                entries: alignment zero, overlap one.
+            head: ā_1, a module or its parameters by name; the objective's own by default.
+            progress: Whether to draw a progress bar; by default, only on a terminal.
+
+        Returns:
+            The evolution; Ctrl-C returns what was reached, and so does an error that is no longer
+            finite, with a :class:`~decoupled_descent.DivergenceWarning`.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
+        alignment, overlap = self.start(theta, alignment, overlap)
+        parameters = head_parameters(self.objective, head)
+        scale = self.algorithm.scale(self.sample_size())
+        coefficients = rule_coefficients(self.algorithm.update, steps, len(overlap), scale)
+        trajectories = [
+            Trajectory(
+                self.mixture,
+                self.algorithm,
+                coefficients,
+                self.ratio,
+                alignment,
+                overlap,
+                parameters,
+                engine,
+            )
+            for engine in self._engines(steps, len(overlap))
+        ]
+        return self._collect(trajectories, self._follow(trajectories, steps, progress))
+
+    def start(
+        self, theta: Tensor | None, alignment: Tensor | None = None, overlap: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Turn θ_1, or limits given directly, into checked (m_1, Ω_1).
+
+        Args:
+            theta: θ_1, shape (L, d), or None.
+            alignment: m_{j,1}, shape (J, L), or None.
+            overlap: Ω_1, shape (L, L), or None.
+
+        Returns:
+            Alignment and overlap.
+        """
+        if theta is not None:
+            if alignment is not None or overlap is not None:
+                raise ValueError("give either theta or alignment and overlap, not both")
+            alignment, overlap = theta_limits(self.mixture, theta)
+        elif overlap is None:
+            if alignment is not None:
+                raise ValueError("alignment was given without overlap; give both, or theta")
+            if self.objective.width is None:
+                raise ValueError("L cannot be read off the head; pass overlap of shape (L, L)")
+            overlap = torch.eye(self.objective.width, dtype=torch.float64)
+        overlap = torch.as_tensor(overlap, dtype=torch.float64)
+        if alignment is None:
+            alignment = overlap.new_zeros(len(self.mixture.weights), overlap.shape[-1])
+        alignment = torch.as_tensor(alignment, dtype=torch.float64)
+        check_limits(self.mixture, alignment, overlap)
+        check_objective(self.objective, self.mixture, len(overlap))
+        return alignment, overlap
+
+    def sample_size(self) -> int:
+        """N as the algorithm's reduction sees it: ratio · d, or 1 when it does not matter."""
+        if self.algorithm.reduction == "sum":
+            return 1
+        dimension = getattr(self.mixture, "dimension", None)
+        if dimension is None:
+            raise ValueError(
+                "reduction='mean' divides the step by n, but this mixture has no dimension; use "
+                "reduction='sum' with lr/n, or a GaussianMixture"
+            )
+        return max(1, round(self.ratio * dimension))
+
+    def _engines(self, steps: int, width: int) -> list[Engine]:
+        exact = width == 1 and atoms(self.mixture) is not None
+        if self.method == "quadrature" and not exact:
+            raise ValueError(
+                f"method='quadrature' needs L = 1 (here {width}) and discrete or Gaussian "
+                "responses; use method='paths'"
+            )
+        common = (self.mixture, self.objective, self.algorithm, steps)
+        if exact and self.method != "paths":
+            return [HermiteEngine(*common, self.order or ORDERS[1])]
+        nodes = quadrature_nodes(self.mixture, width, self.order)
+        seeds = torch.Generator().manual_seed(self.seed)
+        drawn = torch.randint(2**31, (self.randomisations,), generator=seeds).tolist()
+        return [PathEngine(*common, width, self.paths, seed, nodes) for seed in drawn]
+
+    def _follow(
+        self, trajectories: list[Trajectory], steps: int, progress: bool | None
+    ) -> int:
+        """Advance all trajectories side by side; return how many iterates are finite."""
+        reached = 0
+        try:
+            with progress_bar(steps, "state evolution", progress) as advance:
+                for reached in range(steps):
+                    errors = [trajectory.advance() for trajectory in trajectories]
+                    if not all(map(math.isfinite, errors)):
+                        warnings.warn(
+                            f"the test error is no longer finite at step {reached}; the evolution "
+                            "ends before it: lower lr or damping",
+                            DivergenceWarning,
+                            stacklevel=3,
+                        )
+                        return reached
+                    advance(reached + 1, f"test error {sum(errors) / len(errors):.4f}")
+        except KeyboardInterrupt:
+            if not reached:
+                raise
+            return reached
+        return steps
+
+    def _collect(self, trajectories: list[Trajectory], reached: int) -> Evolution:
+        """Average over the randomisations."""
+        if not reached:
+            raise ValueError("the test error is not finite at the starting point")
+        mean: dict[str, Tensor] = {}
+        stderr: dict[str, Tensor] = {}
+        everything = [trajectory.quantities(reached) for trajectory in trajectories]
+        for name in everything[0]:
+            values = torch.stack([quantities[name] for quantities in everything])
+            mean[name] = values.mean(0)
+            spread = values.std(0) if len(values) > 1 else torch.zeros_like(mean[name])
+            stderr[name] = spread / len(values) ** 0.5
+        head = {k.removeprefix("head."): mean.pop(k) for k in [*mean] if k.startswith("head.")}
+        return Evolution(self, head=head, stderr=stderr, **mean)
+
+
+def theta_limits(mixture: MixtureLaw, theta: Any) -> tuple[Tensor, Tensor]:
+    """Overlaps of θ with the means and with itself: μ_jᵀθ/d and θᵀθ/d.
+
+    Args:
+        mixture: With means.
+        theta: θ, shape (L, d).
+
+    Returns:
+        Alignment of shape (J, L) and overlap of shape (L, L), in float64.
+    """
+    means = getattr(mixture, "means", None)
+    if means is None:
+        raise ValueError("theta needs a mixture with means; pass alignment and overlap instead")
+    theta = torch.as_tensor(theta).detach().to("cpu", torch.float64)
+    if theta.ndim != 2 or theta.shape[1] != means.shape[1]:
+        raise ValueError(
+            f"theta has shape {tuple(theta.shape)}; for this mixture it must be "
+            f"(L, {means.shape[1]}), laid out as nn.Linear.weight"
+        )
+    return means @ theta.T / theta.shape[1], theta @ theta.T / theta.shape[1]
+
+
+def head_parameters(
+    objective: Objective, head: nn.Module | Mapping[str, Tensor] | None = None
+) -> Parameters:
+    """The head's trainable parameters in float64, from a module, a mapping or the objective.
+
+    Args:
+        objective: Knows the names and the defaults.
+        head: Replaces the objective's own values.
+
+    Returns:
+        a, by name.
+    """
+    own = objective.parameters(torch.zeros((), dtype=torch.float64))
+    if head is None:
+        return own
+    given = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
+    for name, value in own.items():
+        if name not in given or given[name].shape != value.shape:
+            raise ValueError(
+                f"head has no parameter {name!r} of shape {tuple(value.shape)}; its parameters "
+                f"must be those of the objective's head: {', '.join(own)}"
+            )
+    return {name: given[name].detach().to("cpu", torch.float64) for name in own}
+
+
+def check_objective(objective: Objective, mixture: MixtureLaw, width: int) -> None:
+    """Raise ``ValueError`` unless the head takes L pre-activations and the responses fit the loss.
+
+    Args:
+        objective: Ψ.
+        mixture: Gives responses.
+        width: L.
+    """
+    generator = torch.Generator().manual_seed(0)
+    responses = torch.cat([law(4, generator).double() for law in mixture.responses])
+    objective.check(responses, width, torch.zeros((), dtype=torch.float64))

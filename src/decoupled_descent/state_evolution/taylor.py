@@ -1,0 +1,246 @@
+r"""What drives the test error from one step to the next (Theorems "ddLearn" and "pureTaylor")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.descent.update import Damped
+from decoupled_descent.state_evolution.averages import mean_head_direction, mean_jacobian
+from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
+from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+
+#: Points for the one-time averages when the head is too wide for quadrature.
+SAMPLES = 2**15
+
+
+@dataclass(frozen=True)
+class TaylorTerms:
+    r"""The first-order change of the test error at every iterate, term by term.
+
+    A negative term lowers the test error at the next step. All have shape (T,).
+
+    Attributes:
+        test_error: test_t.
+        head_damping: −(1−γ₀) Σ_j p_j ⟨E∇_aΨ, ā_t⟩ (equation "aDamp").
+        head_descent: −γ₁ ⟨Σ_j p_j E∇_aΨ, Σ_j p_j E f⟩ ("aDescent").
+        theta_damping: −(1−η₀) Σ_j p_j ⟨E∇_hΨ, m_{j,t}⟩ ("ThDamp").
+        signal: −η₁ α Σ_jk p_j χ_jk p_k ⟨E∇_hΨ, E g⟩: signal acquisition ("ThSignal").
+        variance_damping: −η₀(1−η₀) Σ_j p_j ⟨E∇²_hΨ, Ω[t,t]⟩ ("omDamp").
+        cross: −½ η₀η₁ Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩: what past gradients do to the variance
+            ("omCross").
+    """
+
+    test_error: Tensor
+    head_damping: Tensor
+    head_descent: Tensor
+    theta_damping: Tensor
+    signal: Tensor
+    variance_damping: Tensor
+    cross: Tensor
+
+    @property
+    def terms(self) -> dict[str, Tensor]:
+        """The six terms by name."""
+        names = [field.name for field in fields(self) if field.name != "test_error"]
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def expansion(self) -> Tensor:
+        """The test error of the next iterate to first order, shape (T,)."""
+        return self.test_error + torch.stack(list(self.terms.values())).sum(0)
+
+    @property
+    def remainder(self) -> Tensor:
+        """δ_t: test error of iterate t + 1 minus the expansion at t, shape (T − 1,)."""
+        return self.test_error[1:] - self.expansion[:-1]
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the test error functional at one iterate.
+
+    Attributes:
+        alignment: p_j E∇_hΨ, shape (J, L).
+        curvature: Σ_j p_j E∇²_hΨ, twice the derivative in Ω; shape (L, L).
+        head: Σ_j p_j E∇_aΨ, by name.
+        head_direction: Σ_j p_j E f, by name.
+    """
+
+    alignment: Tensor
+    curvature: Tensor
+    head: Parameters
+    head_direction: Parameters
+
+
+def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
+    """Nodes for one-time averages: quadrature where it is affordable, else Sobol points.
+
+    Args:
+        theory: Gives the mixture, the order and the seed.
+        width: L.
+
+    Returns:
+        The nodes.
+    """
+    nodes = quadrature_nodes(theory.mixture, width, theory.order)
+    return nodes or sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
+
+
+def slopes(
+    theory: StateEvolution,
+    nodes: Nodes,
+    alignment: Tensor,
+    overlap: Tensor,
+    parameters: Parameters,
+) -> Slopes:
+    """Differentiate the test error functional in m, Ω and a (equations "gradA" to "gradOm").
+
+    Args:
+        theory: Gives Ψ and f.
+        nodes: Where to average.
+        alignment: m_j, shape (J, L).
+        overlap: Ω, shape (L, L).
+        parameters: a, by name.
+
+    Returns:
+        The derivatives.
+    """
+    objective, f = theory.objective, theory.algorithm.f
+    h, population = nodes.place(alignment, overlap), nodes.population
+    rows = objective.derivatives(h, population.responses, parameters, jacobian=False, head=False)
+    head: Parameters = {}
+    direction: Parameters = {}
+    if parameters:
+        head = direction = mean_head_direction(objective, population, h, parameters)
+        if f is not None:
+            direction = mean_head_direction(objective, population, h, parameters, f)
+    curvature = mean_jacobian(objective, population, h, parameters)
+    return Slopes(population.by_mode(rows.direction), curvature, head, direction)
+
+
+def taylor_terms(evolution: Evolution) -> TaylorTerms:
+    r"""Expand the test error at every iterate of an evolution (Theorem "ddLearn").
+
+    .. math:: \mathrm{test}_{t+1} = \mathrm{test}_t + \text{six terms} + \delta_t, \qquad
+              \delta_t = O(\epsilon^2), \quad
+              \epsilon = \max(|1-\eta_0|, |1-\gamma_0|, \eta_1, \gamma_1)
+
+    Args:
+        evolution: Of the paper's update rule.
+
+    Returns:
+        The terms.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.flipped_classes(10, labels=(0.0, 1.0))
+        >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
+        >>> theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.01, 0.99))
+        >>> terms = taylor_terms(theory.run(5))
+        >>> bool((terms.signal < 0).all()), float(terms.remainder.abs().max()) < 1e-3
+        (True, True)
+    """
+    theory = evolution.theory
+    eta0, eta1 = step_rates(theory)
+    gamma0, gamma1 = head_rates(theory)
+    chi, ratio = theory.mixture.overlaps, theory.ratio
+    nodes = one_time_nodes(theory, evolution.overlap.shape[-1])
+    rows = []
+    for t in range(len(evolution.test_error)):
+        alignment, overlap = evolution.alignment[t], evolution.overlap[t]
+        parameters = evolution.parameters(t)
+        at = slopes(theory, nodes, alignment, overlap, parameters)
+        xi = evolution.xi[t, t]
+        rows.append(
+            [
+                -(1 - gamma0) * inner(at.head, parameters),
+                -gamma1 * inner(at.head, at.head_direction),
+                -(1 - eta0) * (at.alignment * alignment).sum(),
+                -eta1 * ratio * (at.alignment * (chi @ evolution.signal[t])).sum(),
+                -eta0 * (1 - eta0) * (at.curvature * overlap).sum(),
+                -0.5 * eta0 * eta1 * (at.curvature * (xi + xi.T)).sum(),
+            ]
+        )
+    columns = torch.tensor(rows, dtype=torch.float64).T
+    return TaylorTerms(evolution.test_error, *columns)
+
+
+class PureTaylorTerms(NamedTuple):
+    r"""The expansion of pure decoupled descent (Theorem "pureTaylor"); all of shape (T,).
+
+    Attributes:
+        head_descent: −η ‖G_t p‖², never positive.
+        signal: −η α ‖U_t (diag(p) χ diag(p))^{1/2}‖²_F, never positive.
+        cross: −½ η Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩, of either sign ("TaylorError").
+    """
+
+    head_descent: Tensor
+    signal: Tensor
+    cross: Tensor
+
+
+def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
+    r"""Expand the test error of pure decoupled descent in the norms of Theorem "pureTaylor".
+
+    Args:
+        evolution: Of pure decoupled descent: no damping, no g and f, one rate for θ and the head.
+
+    Returns:
+        The three terms.
+    """
+    theory = evolution.theory
+    (eta0, eta), (gamma0, gamma) = step_rates(theory), head_rates(theory)
+    algorithm = theory.algorithm
+    own = algorithm.g is not None or algorithm.f is not None
+    if own or eta0 != 1 or gamma0 != 1 or (evolution.head and gamma != eta):
+        raise ValueError(
+            f"algorithm={algorithm!r} is not pure decoupled descent (no damping, no g and f, "
+            "head_lr equal to the effective lr); use taylor_terms"
+        )
+    p = theory.mixture.weights
+    values, vectors = torch.linalg.eigh(theory.mixture.overlaps)
+    root = vectors * values.clamp(min=0).sqrt()  # any root of χ gives the same norm
+    nodes = one_time_nodes(theory, evolution.overlap.shape[-1])
+    rows = []
+    for t in range(len(evolution.test_error)):
+        at = slopes(
+            theory, nodes, evolution.alignment[t], evolution.overlap[t], evolution.parameters(t)
+        )
+        xi = evolution.xi[t, t]
+        rows.append(
+            [
+                -eta * sum(float(v.square().sum()) for v in at.head.values()),
+                -eta * theory.ratio * float((at.alignment.T @ root).square().sum()),
+                -0.5 * eta * float((at.curvature * (xi + xi.T)).sum()),
+            ]
+        )
+    assert p.shape == (len(values),)
+    return PureTaylorTerms(*torch.tensor(rows, dtype=torch.float64).T)
+
+
+def step_rates(theory: StateEvolution) -> tuple[float, float]:
+    """Return η₀ and the effective η₁, or raise when the update rule is not the paper's.
+
+    Args:
+        theory: Gives the algorithm, and n for ``reduction="mean"``.
+    """
+    rule = theory.algorithm.update
+    if not isinstance(rule, Damped):
+        raise ValueError(f"rule={rule!r} is not the paper's η₀ v − η₁ w; leave rule unset")
+    return rule.damping, rule.lr * theory.algorithm.scale(theory.sample_size())
+
+
+def head_rates(theory: StateEvolution) -> tuple[float, float]:
+    """Return γ₀ and γ₁."""
+    algorithm = theory.algorithm
+    lr = algorithm.lr if algorithm.head_lr is None else algorithm.head_lr
+    return algorithm.head_damping, lr
+
+
+def inner(left: Parameters, right: Parameters) -> float:
+    """⟨left, right⟩ over all parameters."""
+    return float(sum((left[name] * right[name]).sum() for name in left))

@@ -1,0 +1,282 @@
+"""The battery that every algorithm passes, and the symmetries that every algorithm has."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import decoupled_descent as dd
+from decoupled_descent.descent.common import Info
+from tests.problems import binary, normal, two_layer, xor_objective
+
+RATES = {"damping": 0.95, "head_lr": 0.2, "head_damping": 0.99}
+ALGORITHMS = {
+    "gd": dd.GradientDescent(0.05),
+    "gd, all options": dd.GradientDescent(0.5, **RATES, reduction="mean"),
+    "dd": dd.DecoupledDescent(0.05),
+    "dd, all options": dd.DecoupledDescent(0.5, **RATES, reduction="mean"),
+}
+KINDS = [dd.GradientDescent, dd.DecoupledDescent]
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+STEPS = 8
+
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
+either_kind = pytest.mark.parametrize("kind", KINDS)
+properties = settings(max_examples=25, deadline=None)
+algorithms = st.sampled_from(list(ALGORITHMS.values()))
+seeds = st.integers(0, 2**31)
+
+
+def steps_of(algorithm, rows, objective, count=STEPS, **start):
+    """A user's own loop: states before every update, and what was seen there."""
+    state, states, infos = algorithm.init(rows, objective, **start), [], []
+    for _ in range(count):
+        following, info = algorithm.step(state, rows, objective)
+        states.append(state)
+        infos.append(info)
+        state = following
+    return states, infos
+
+
+def assert_same_run(run, other, **tolerance):
+    torch.testing.assert_close(run.train_error, other.train_error, **tolerance)
+    torch.testing.assert_close(run.theta, other.theta, **tolerance)
+
+
+@every_algorithm
+def test_step_is_pure(algorithm):
+    (X, y), objective = binary(), two_layer()
+    rows = dd.Rows(X, y)
+    state = algorithm.init(rows, objective, seed=0)
+    state, _ = algorithm.step(state, rows, objective)
+    watched = (state, rows.X, rows.y, objective.head.state_dict())
+    before, generator = copy.deepcopy(watched), torch.get_rng_state()
+    once, seen = algorithm.step(state, rows, objective)
+    torch.testing.assert_close(watched, before, rtol=0, atol=0)
+    assert torch.equal(torch.get_rng_state(), generator)
+    again, seen_again = algorithm.step(state, rows, objective)
+    torch.testing.assert_close((once, seen), (again, seen_again), rtol=0, atol=0)
+    assert not torch.equal(once.theta, state.theta)
+
+
+@every_algorithm
+def test_init_does_not_hand_out_what_it_was_given(algorithm):
+    (X, y), objective, theta = binary(), two_layer(), normal(3, 16)
+    state = algorithm.init(dd.Rows(X, y), objective, theta=theta)
+    own = [v.data_ptr() for v in (theta, *objective.head.parameters())]
+    given_out = [v.data_ptr() for v in (state.theta, *state.head.values())]
+    assert not set(own) & set(given_out)
+
+
+@every_algorithm
+def test_own_loop_is_fit(algorithm):
+    (X, y), objective = binary(), two_layer()
+    states, infos = steps_of(algorithm, dd.Rows(X, y), objective, seed=4)
+    run = dd.fit(X, y, objective, algorithm, STEPS, seed=4)
+    assert run.history.train_error == [info.train_error for info in infos]
+    assert run.history.train_error_stderr == [info.train_error_stderr for info in infos]
+    torch.testing.assert_close(run.state, states[-1], rtol=0, atol=0)
+    assert [state.step for state in states] == list(range(STEPS))
+
+
+@every_algorithm
+def test_entry_0_is_the_start(algorithm):
+    (X, y), theta, head = binary(), normal(3, 16), dd.heads.TwoLayer(3, seed=0).double()
+    objective = dd.Objective(head, "logistic")
+    run = dd.fit(X, y, objective, algorithm, steps=1, theta=theta)
+    losses = nn.functional.binary_cross_entropy_with_logits(
+        head(X @ theta.T).squeeze(1), y, reduction="none"
+    )
+    assert run.train_error.tolist() == pytest.approx([losses.mean().item()], rel=1e-13)
+    stderr = losses.detach().numpy().std(ddof=1) / len(X) ** 0.5
+    assert run.train_error_stderr.tolist() == pytest.approx([stderr], rel=1e-13)
+    assert torch.equal(run.theta, theta)
+    assert torch.equal(run.head[1].weight, head[1].weight)
+
+
+@every_algorithm
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dtype_and_device_are_those_of_X(algorithm, dtype, device):
+    X, y = binary(dtype=dtype)
+    run = dd.fit(X.to(device), y.double(), two_layer(), algorithm, 3, theta=normal(3, 16))
+    tensors = [run.theta, run.best_theta, *run.state.head.values(), *run.head.parameters()]
+    tensors += [run.predict(X), run.state.memory] if hasattr(run.state, "memory") else []
+    assert {(t.dtype, t.device.type) for t in tensors} == {(dtype, device)}
+
+
+@every_algorithm
+def test_single_precision_follows_double(algorithm):
+    (X, y), objective = binary(60, 40), two_layer()
+    double, single = (dd.fit(x, y, objective, algorithm, 20) for x in (X, X.float()))
+    assert_same_run(single, double, rtol=1e-4, atol=1e-5, check_dtype=False)
+
+
+@every_algorithm
+def test_head_without_parameters(algorithm):
+    (X, y), objective = binary(), dd.Objective(dd.heads.Linear(), "logistic")
+    run = dd.fit(X, y, objective, algorithm, STEPS)
+    assert run.state.head == {}
+    assert run.train_error[-1] < run.train_error[0]
+
+
+@either_kind
+def test_frozen_head(kind):
+    (X, y), objective = binary(), two_layer()
+    run = dd.fit(X, y, objective, kind(0.05, head_lr=0), STEPS)
+    assert torch.equal(run.head[1].weight, objective.head[1].weight)
+    fixed = copy.deepcopy(objective.head).requires_grad_(False)
+    other = dd.fit(X, y, dd.Objective(fixed, "logistic"), kind(0.05), STEPS)
+    assert_same_run(run, other, rtol=1e-14, atol=1e-14)
+    moving = dd.fit(X, y, objective, kind(0.05), STEPS)
+    assert not torch.equal(moving.theta, run.theta)
+
+
+@every_algorithm
+@pytest.mark.parametrize("curvature", ["structured", "autodiff"])
+def test_parameters_that_require_no_grad_stay(algorithm, curvature):
+    (X, y), head = binary(), dd.heads.Deep([3, 2], bias=True, seed=0).double()
+    head[1].requires_grad_(False)
+    run = dd.fit(X, y, dd.Objective(head, "logistic", curvature=curvature), algorithm, STEPS)
+    assert set(run.state.head) == {"3.weight", "3.bias"}
+    for name, before in head.state_dict().items():
+        assert torch.equal(before, run.head.state_dict()[name]) == name.startswith("1.")
+
+
+@either_kind
+def test_zero_rates_change_nothing(kind):
+    (X, y), theta = binary(), normal(3, 16)
+    run = dd.fit(X, y, two_layer(), kind(0.0), STEPS, theta=theta)
+    assert torch.equal(run.theta, theta)
+    assert len(set(run.history.train_error)) == 1
+
+
+@pytest.mark.parametrize("algorithm", [kind(0.05) for kind in KINDS], ids=["gd", "dd"])
+def test_mean_reduction_divides_the_first_layers_rate_only(algorithm):
+    X, y = binary()
+    kind, n = type(algorithm), len(X)
+    divided = dd.fit(X, y, two_layer(), kind(0.5, head_lr=0.1, reduction="mean"), STEPS)
+    small = dd.fit(X, y, two_layer(), kind(0.5 / n, head_lr=0.1), STEPS)
+    assert_same_run(divided, small, rtol=1e-12, atol=1e-13)
+
+
+@properties
+@given(algorithm=algorithms, seed=seeds)
+def test_order_of_rows_is_irrelevant(algorithm, seed):
+    (X, y), objective, theta = binary(), two_layer(), normal(3, 16)
+    order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
+    runs = [
+        dd.fit(*rows, objective, algorithm, STEPS, theta=theta)
+        for rows in ((X, y), (X[order], y[order]))
+    ]
+    assert_same_run(*runs, rtol=1e-11, atol=1e-12)
+
+
+@properties
+@given(algorithm=algorithms, seed=seeds)
+def test_rotating_the_features_rotates_theta(algorithm, seed):
+    (X, y), objective, theta = binary(), two_layer(), normal(3, 16)
+    Q = torch.linalg.qr(normal(16, 16, seed=seed)).Q
+    plain = dd.fit(X, y, objective, algorithm, STEPS, theta=theta)
+    turned = dd.fit(X @ Q, y, objective, algorithm, STEPS, theta=theta @ Q)
+    torch.testing.assert_close(plain.train_error, turned.train_error, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(plain.theta @ Q, turned.theta, rtol=1e-11, atol=1e-12)
+
+
+@properties
+@given(algorithm=algorithms, a=st.floats(-2, 2), seed=seeds)
+def test_swapping_labels_flips_the_product_head(algorithm, a, seed):
+    (X, y), theta = binary(seed=seed), normal(2, 16)
+    plain = dd.fit(X, y, xor_objective(a), algorithm, STEPS, theta=theta)
+    swapped = dd.fit(X, 1 - y, xor_objective(-a), algorithm, STEPS, theta=theta)
+    assert_same_run(plain, swapped, rtol=1e-10, atol=1e-11)
+    torch.testing.assert_close(plain.state.head["a"], -swapped.state.head["a"])
+
+
+@properties
+@given(algorithm=algorithms, seed=seeds)
+def test_swapping_labels_flips_the_output_weights(algorithm, seed):
+    (X, y), objective, theta = binary(seed=seed), two_layer(), normal(3, 16)
+    flipped = copy.deepcopy(objective.head)
+    with torch.no_grad():
+        flipped[1].weight.neg_()
+    plain = dd.fit(X, y, objective, algorithm, STEPS, theta=theta)
+    other = dd.fit(X, 1 - y, dd.Objective(flipped, "logistic"), algorithm, STEPS, theta=theta)
+    assert_same_run(plain, other, rtol=1e-10, atol=1e-11)
+    torch.testing.assert_close(plain.head[1].weight, -other.head[1].weight)
+
+
+@properties
+@given(algorithm=algorithms, first=st.integers(1, 10), second=st.integers(1, 10))
+def test_resuming_is_not_interrupting(algorithm, first, second):
+    (X, y), objective = binary(), two_layer()
+    begun = dd.fit(X, y, objective, algorithm, first)
+    resumed = dd.fit(X, y, objective, algorithm, second, state=begun.state)
+    whole = dd.fit(X, y, objective, algorithm, first + second - 1)
+    assert begun.history.train_error + resumed.history.train_error[1:] == whole.history.train_error
+    torch.testing.assert_close(resumed.state, whole.state, rtol=0, atol=0)
+
+
+def test_the_start_is_drawn_from_the_standard_normal_law_whatever_the_dtype():
+    (X, y), objective = binary(10, 2000), two_layer(20)
+    algorithm = dd.GradientDescent(0.1)
+    double, single, other = (
+        algorithm.init(dd.Rows(x, y), objective, seed=s).theta
+        for x, s in ((X, 1), (X.float(), 1), (X, 2))
+    )
+    assert torch.equal(double.float(), single)
+    assert not torch.equal(double, other)
+    count = double.numel()
+    assert abs(double.mean()) < 4 / count**0.5
+    assert abs(double.square().mean() - 1) < 4 * (2 / count) ** 0.5
+
+
+def test_info_summarises_the_losses():
+    losses = torch.tensor([1.0, 2.0, 6.0])
+    info = Info(losses, torch.zeros(3, 1), None)
+    assert info.train_error == 3.0
+    assert info.train_error_stderr == pytest.approx((7 / 3) ** 0.5)
+
+
+@either_kind
+@pytest.mark.parametrize("name", ["lr", "damping", "head_lr", "head_damping"])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "0.1"])
+def test_bad_rates(kind, name, value):
+    with pytest.raises(ValueError, match=f"{name}={value!r} must be a finite number of at least 0"):
+        kind(**{"lr": 0.1, name: value})
+
+
+@either_kind
+def test_bad_reduction(kind):
+    with pytest.raises(ValueError, match="reduction='max' must be 'sum' or 'mean'"):
+        kind(0.1, reduction="max")
+
+
+@pytest.mark.parametrize(
+    ("theta", "message"),
+    [
+        (normal(16, 3), r"theta has shape \(16, 3\) but X has d = 16 columns.*\(L, 16\)"),
+        (normal(16), r"theta has shape \(16,\)"),
+        (normal(4, 16), "the head takes L = 3 pre-activations, but theta has 4 rows"),
+        (normal(3, 16) * torch.inf, r"theta\[0, 0\] is -?inf"),
+        (torch.full((3, 16), torch.nan), r"theta\[0, 0\] is nan \(48 such entries"),
+    ],
+)
+@either_kind
+def test_bad_theta(kind, theta, message):
+    X, y = binary()
+    with pytest.raises(ValueError, match=message):
+        kind(0.1).init(dd.Rows(X, y), two_layer(), theta=theta)
+
+
+@either_kind
+def test_unknown_width(kind):
+    (X, y), objective = binary(), dd.Objective(nn.Tanh(), "logistic")
+    with pytest.raises(
+        ValueError, match=r"L cannot be read off head Tanh; pass Objective\(…, width"
+    ):
+        kind(0.1).init(dd.Rows(X, y), objective)
+    assert kind(0.1).init(dd.Rows(X, y), objective, theta=normal(1, 16)).theta.shape == (1, 16)

@@ -1,0 +1,93 @@
+"""One pass over the rows, against a row-by-row reference, whatever the blocks."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.func import grad, hessian
+
+import decoupled_descent as dd
+from decoupled_descent.descent.passes import one_pass
+from tests.problems import binary, normal, two_layer
+
+BCE = nn.functional.binary_cross_entropy_with_logits
+
+
+def row_by_row(X, y, theta, w, memory):
+    """Sums and means over single rows, with derivatives by ``torch.func``."""
+
+    def loss(h, w, label):
+        return BCE(torch.tanh(h) @ w, label)
+
+    h = X @ theta.T + memory.T
+    rows = list(zip(h, y, strict=True))
+    direction = torch.stack([grad(loss)(row, w, label) for row, label in rows])
+    return {
+        "losses": torch.stack([loss(row, w, label) for row, label in rows]),
+        "preactivations": h.T,
+        "direction": direction.T,
+        "gradient": sum(torch.outer(g, x) for g, x in zip(direction, X, strict=True)),
+        "jacobian": torch.stack([hessian(loss)(row, w, label) for row, label in rows]).mean(0),
+        "head": torch.stack([grad(loss, argnums=1)(row, w, label) for row, label in rows]).mean(0),
+    }
+
+
+@pytest.mark.parametrize("block_size", [None, 1, 4, 10, 11])
+def test_every_quantity(block_size):
+    (X, y), theta, memory, objective = binary(11, 7), normal(3, 7), normal(3, 11), two_layer(3)
+    parameters = objective.parameters()
+    rows = dd.Rows(X, y, block_size)
+    found = one_pass(rows, objective, theta, parameters, memory=memory, jacobian=True)
+    expected = row_by_row(X, y, theta, parameters["1.weight"][0], memory)
+    for name, value in expected.items():
+        mine = found.head["1.weight"][0] if name == "head" else getattr(found, name)
+        torch.testing.assert_close(mine, value, rtol=1e-12, atol=1e-14)
+
+
+def test_only_what_is_asked_for():
+    (X, y), theta, objective = binary(11, 7), normal(3, 7), two_layer(3)
+    found = one_pass(dd.Rows(X, y, 4), objective, theta, objective.parameters(), head=False)
+    assert found.jacobian is None
+    assert found.head == {}
+    torch.testing.assert_close(found.preactivations, theta @ X.T)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    block_size=st.integers(1, 25),
+    decoupled=st.booleans(),
+    reduction=st.sampled_from(["sum", "mean"]),
+)
+def test_block_size_changes_nothing(block_size, decoupled, reduction):
+    X, y = binary(24, 16)
+    kind = dd.DecoupledDescent if decoupled else dd.GradientDescent
+    algorithm, objective = kind(0.1, 0.9, reduction=reduction), two_layer(3)
+    ends = []
+    for rows in (dd.Rows(X, y, block_size), dd.Rows(X, y)):
+        state = algorithm.init(rows, objective, seed=0)
+        for _ in range(6):
+            state, info = algorithm.step(state, rows, objective)
+        ends.append((state.theta, state.head, info.losses))
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-11, atol=1e-13)
+
+
+def test_general_directions_go_block_by_block():
+    (X, y), theta, objective = binary(11, 7), normal(2, 7), two_layer(2)
+
+    def g(h, y, a):
+        return torch.sin(h.flip(1)) * h - y.unsqueeze(1)
+
+    def f(h, y, a):
+        return {"1.weight": (h * y.unsqueeze(1)).unsqueeze(1)}
+
+    found = [
+        one_pass(rows, objective, theta, objective.parameters(), jacobian=True, g=g, f=f)
+        for rows in (dd.Rows(X, y, 3), dd.Rows(X, y))
+    ]
+    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
+    h = X @ theta.T
+    torch.testing.assert_close(found[1].direction.T, g(h, y, None))
+    bend = torch.stack([torch.func.jacrev(lambda v: torch.sin(v.flip(0)) * v)(v) for v in h])
+    torch.testing.assert_close(found[1].jacobian, bend.mean(0))
+    torch.testing.assert_close(found[1].head["1.weight"][0], (h * y.unsqueeze(1)).mean(0))

@@ -1,0 +1,135 @@
+"""The command line: results, machine-readable output, and one clear line for bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent import cli
+
+TINY = ["demo", "--n", "30", "--dimension", "20", "--steps", "5", "--replications", "2"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in this process: exit status, standard output, standard error."""
+
+    def invoke(*arguments):
+        monkeypatch.setattr(sys, "argv", ["decoupled", *map(str, arguments)])
+        monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer replaces it
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
+
+    return invoke
+
+
+def test_demo_prints_a_table_and_saves_the_figure(run, tmp_path):
+    status, out, err = run(*TINY, "--out", tmp_path / "new" / "folder")
+    assert (status, err) == (0, "")
+    figure = tmp_path / "new" / "folder" / "xor.png"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert list(figure.parent.iterdir()) == [figure]
+    for words in ("gradient descent", "decoupled descent", "train error", "test error", "gap"):
+        assert words in out
+    assert f"figure: {figure}" in out
+
+
+def test_demo_in_json(run, tmp_path):
+    status, out, _ = run(*TINY, "--out", tmp_path, "--json")
+    result = json.loads(out)
+    assert status == 0
+    assert Path(result["figure"]).exists()
+    curves = cli.train_replications(30, 20, 4.0, 0.05, 5, 2, 0)
+    for name, errors in curves.items():
+        train, test = errors["train"][:, -1], errors["test"][:, -1]
+        middle = {"train": train, "test": test, "gap": (train - test).abs()}
+        for kind, values in middle.items():
+            assert result["final"][name][kind] == pytest.approx(values.mean().item(), rel=1e-5)
+
+
+def test_one_step_will_do(run, tmp_path):
+    assert run(*TINY, "--steps", 1, "--replications", 1, "--out", tmp_path)[0] == 0
+
+
+def test_replications_are_independent_of_their_number():
+    whole = cli.train_replications(20, 10, 4.0, 0.05, 4, 3, 5)
+    last = cli.train_replications(20, 10, 4.0, 0.05, 4, 1, 7)
+    for name in ("gd", "dd"):
+        assert whole[name]["train"].shape == whole[name]["test"].shape == (3, 4)
+        assert torch.equal(whole[name]["test"][2], last[name]["test"][0])
+        assert len(set(whole[name]["train"][:, 0].tolist())) == 3
+
+
+def test_both_algorithms_start_from_the_same_point():
+    curves = cli.train_replications(20, 10, 4.0, 0.05, 2, 2, 0)
+    torch.testing.assert_close(curves["gd"]["test"][:, 0], curves["dd"]["test"][:, 0])
+    torch.testing.assert_close(curves["gd"]["train"][:, 0], curves["dd"]["train"][:, 0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--dimension", "21"], "error: dimension=21 must be even: the means are pairs [v, ±v]"),
+        (["--lr", "-0.1"], "error: lr=-0.1 must be a finite number of at least 0"),
+        (["--lr", "nan"], "error: lr=nan must be a finite number of at least 0"),
+    ],
+)
+def test_bad_settings(run, tmp_path, arguments, line):
+    status, out, err = run(*TINY, *arguments, "--out", tmp_path / "folder")
+    assert (status, out, err) == (2, "", line + "\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_folder_that_cannot_be_written_to(run, tmp_path, below):
+    taken = tmp_path / "a file [bold]"
+    taken.write_text("kept")
+    status, out, err = run(*TINY, "--out", taken / below)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: --out {taken / below}: cannot write there (")
+    assert err.count("\n") == 1
+    assert taken.read_text() == "kept"
+
+
+def test_options_out_of_range(run, tmp_path):
+    status, out, err = run(*TINY, "--steps", "0", "--out", tmp_path / "folder")
+    assert (status, out) == (2, "")
+    assert "--steps" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_interruption_ends_the_command(run, tmp_path, monkeypatch):
+    calls = []
+
+    def interrupted(self, state, rows, objective):
+        calls.append(state.step)
+        if state.step == 2:
+            raise KeyboardInterrupt
+        return step(self, state, rows, objective)
+
+    step = dd.GradientDescent.step
+    monkeypatch.setattr(dd.GradientDescent, "step", interrupted)
+    status, out, _ = run(*TINY, "--out", tmp_path)
+    assert (status, out) == (130, "")
+    assert calls == [0, 1, 2]
+    assert not list(tmp_path.iterdir())
+
+
+def test_version_of_the_installed_command():
+    command = Path(sys.executable).with_name("decoupled")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{dd.__version__}\n", "")
+    assert dd.__version__.count(".") == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"]])
+def test_help(run, arguments):
+    status, out, _ = run(*arguments)
+    assert status == 0
+    assert "demo" in out
