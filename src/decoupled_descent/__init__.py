@@ -9,6 +9,14 @@ from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent import DecoupledDescent, GradientDescent
 from decoupled_descent.descent.decoupled import ScalingWarning
 from decoupled_descent.objective import Objective
+from decoupled_descent.state_evolution import (
+    MixtureLimit,
+    StateEvolution,
+    asymptotic_test_error,
+    fixed_point,
+    population_test_error,
+    taylor_terms,
+)
 from decoupled_descent.training import DivergenceWarning, History, Run, fit
 
 __version__ = "0.1.0"
@@ -19,15 +27,21 @@ __all__ = [
     "GaussianMixture",
     "GradientDescent",
     "History",
+    "MixtureLimit",
     "Objective",
     "RowDerivatives",
     "Rows",
     "Run",
     "ScalingWarning",
+    "StateEvolution",
     "Step",
     "StopReason",
+    "asymptotic_test_error",
     "fit",
+    "fixed_point",
     "heads",
     "mixtures",
+    "population_test_error",
     "responses",
+    "taylor_terms",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import NamedTuple
 
@@ -111,7 +112,7 @@ class Descent:
         if self.reduction not in REDUCTIONS:
             raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")
 
-    @property
+    @cached_property
     def update(self) -> LinearRule:
         """The rule that moves θ and the memory."""
         return Damped(self.lr, self.damping) if self.rule is None else self.rule

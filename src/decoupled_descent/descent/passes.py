@@ -71,7 +71,8 @@ def one_pass(
         if memory is None:
             h = theta @ block.X.T
         else:
-            h = torch.addmm(memory[:, block.span], theta, block.X.T)
+            part = memory if len(block.X) == rows.n else memory[:, block.span]
+            h = torch.addmm(part, theta, block.X.T)
         found = objective.derivatives(
             h.T, block.y, parameters, g=g, f=f, jacobian=jacobian, head=head, spacing=spacing
         )

@@ -97,7 +97,7 @@ def pack(point: Point, names: list[str]) -> Tensor:
 def unpack(values: Tensor, like: Point, names: list[str]) -> Point:
     """Read a point back from a vector; parameters not in ``names`` stay as they are."""
     shapes = [like.alignment.shape, like.overlap.shape, *[like.head[k].shape for k in names]]
-    parts = values.split([shape.numel() for shape in shapes])
+    parts = torch.split(values, [shape.numel() for shape in shapes])
     alignment, overlap, *head = [v.reshape(s) for v, s in zip(parts, shapes, strict=True)]
     return Point(alignment, overlap, like.head | dict(zip(names, head, strict=True)))
 

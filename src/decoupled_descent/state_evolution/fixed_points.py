@@ -1,4 +1,4 @@
-r"""Fixed points of damped decoupled descent (Theorem "global") and critical points of the test error."""
+r"""Fixed points of damped decoupled descent (Theorem "global"), and critical points."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.curvature import Parameters
-from decoupled_descent.state_evolution.averages import mean_jacobian
 from decoupled_descent.state_evolution.equations import Equations, Point, solve
-from decoupled_descent.state_evolution.recursion import StateEvolution, head_parameters
+from decoupled_descent.state_evolution.inputs import head_parameters
+from decoupled_descent.state_evolution.recursion import StateEvolution
 from decoupled_descent.state_evolution.stability import replicon, spectral_radius
 from decoupled_descent.state_evolution.taylor import (
     head_rates,
@@ -57,7 +57,7 @@ class FixedPoint:
         Changes of (m, Ω, ā) die out like the spectral radius; differences between iterates, which
         enter the variance squared, like 1 − η + η √replicon.
         """
-        return max(self.spectral_radius, (1 - self.eta + self.eta * self.replicon**0.5) ** 2)
+        return max(self.spectral_radius, (1 - self.eta + self.eta * math.sqrt(self.replicon)) ** 2)
 
     @property
     def stable(self) -> bool:
@@ -283,6 +283,5 @@ def critical_point(
             f"no critical point was found: the equations are violated by {violation:.3g} > "
             f"tolerance={tolerance:g}; start closer, for instance from a trained theta"
         )
-    h = nodes.place(point.alignment, point.overlap)
-    hessian = mean_jacobian(theory.objective, nodes.population, h, point.head)
+    hessian = slopes(theory, nodes, point.alignment, point.overlap, point.head).curvature
     return CriticalPoint(*point, equations.loss(point), hessian, violation)

@@ -96,7 +96,8 @@ def psd_root(matrix: Tensor) -> Tensor:
                 [0., 0.]])
     """
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    return root
 
 
 class BlockFactor:

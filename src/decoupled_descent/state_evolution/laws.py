@@ -135,36 +135,3 @@ def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
             f"{name} is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}"
             + (f"; {remedy}" if remedy else "")
         )
-
-
-def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> None:
-    r"""Raise ``ValueError`` unless χ, m and Ω can be overlaps of actual vectors.
-
-    .. math:: \begin{bmatrix}\Omega & m^\top\\ m & \chi\end{bmatrix} \succeq 0
-
-    is the Gram matrix of (θ, μ_1, …, μ_J)/√d, so nothing else can occur.
-
-    Args:
-        mixture: Gives χ.
-        alignment: m_j, shape (J, L).
-        overlap: Ω, shape (L, L).
-    """
-    width, modes = overlap.shape[-1], len(mixture.overlaps)
-    if overlap.shape != (width, width):
-        raise ValueError(f"overlap has shape {tuple(overlap.shape)}; it must be (L, L)")
-    if alignment.shape != (modes, width):
-        raise ValueError(
-            f"alignment has shape {tuple(alignment.shape)}; with J = {modes} modes and an overlap "
-            f"of width L = {width} it must be ({modes}, {width})"
-        )
-    require_psd("the mixture's overlaps", mixture.overlaps)
-    require_psd("overlap", overlap, "it must be θ θᵀ/d for θ of shape (L, d)")
-    joint = torch.cat(
-        [torch.cat([overlap, alignment.T], 1), torch.cat([alignment, mixture.overlaps], 1)]
-    )
-    require_psd(
-        "the Gram matrix of theta and the means",
-        joint,
-        "alignment is too large for this overlap and these means: pass both as computed from one "
-        "theta, alignment = means θᵀ/d and overlap = θ θᵀ/d",
-    )

@@ -22,18 +22,18 @@ class Population(NamedTuple):
         responses: y, shape (N,).
         modes: j, shape (N,).
         weights: Sum to one, and to p_j over the rows of mode j; shape (N,).
-        count: J.
+        total: J.
     """
 
     responses: Tensor
     modes: Tensor
     weights: Tensor
-    count: int
+    total: int
 
     def by_mode(self, values: Tensor) -> Tensor:
         """Return p_j E[values | mode j], shape (J, …)."""
         weighted = values * self.weights.reshape(-1, *[1] * (values.ndim - 1))
-        return values.new_zeros(self.count, *values.shape[1:]).index_add_(0, self.modes, weighted)
+        return values.new_zeros(self.total, *values.shape[1:]).index_add_(0, self.modes, weighted)
 
 
 class Nodes(NamedTuple):

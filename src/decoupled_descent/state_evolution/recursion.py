@@ -6,8 +6,8 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +16,13 @@ from decoupled_descent.curvature import Parameters
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
-from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, check_limits
+from decoupled_descent.state_evolution.inputs import (
+    check_limits,
+    check_objective,
+    head_parameters,
+    theta_limits,
+)
+from decoupled_descent.state_evolution.laws import MixtureLaw, atoms
 from decoupled_descent.state_evolution.populations import ORDERS, quadrature_nodes
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 from decoupled_descent.training import DivergenceWarning
@@ -97,7 +103,7 @@ class StateEvolution:
         algorithm: Decoupled descent: pure, damped, or with g and f of its own. With
             ``reduction="mean"`` its step depends on n, taken as ratio · mixture.dimension.
         ratio: α = n/d.
-        method: ``"quadrature"`` (L = 1, deterministic), ``"paths"`` (any L, sampled), or ``"auto"``.
+        method: ``"quadrature"`` (L = 1, exact), ``"paths"`` (any L, sampled), or ``"auto"``.
         order: Gauss–Hermite nodes per coordinate.
         paths: M, sampled paths per randomisation, a power of two.
         randomisations: Independent repetitions, which give the standard errors.
@@ -109,7 +115,7 @@ class StateEvolution:
         >>> algorithm = dd.DecoupledDescent(lr=0.05, damping=0.95)
         >>> theory = dd.StateEvolution(dd.mixtures.signalless(10), objective, algorithm)
         >>> theory.run(steps=3).test_error
-        tensor([0.5000, 0.4525, 0.4095], dtype=torch.float64)
+        tensor([0.5000, 0.4525, 0.4118], dtype=torch.float64)
     """
 
     def __init__(
@@ -165,7 +171,7 @@ class StateEvolution:
             The evolution; Ctrl-C returns what was reached, and so does an error that is no longer
             finite, with a :class:`~decoupled_descent.DivergenceWarning`.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
         alignment, overlap = self.start(theta, alignment, overlap)
         parameters = head_parameters(self.objective, head)
@@ -214,7 +220,7 @@ class StateEvolution:
             alignment = overlap.new_zeros(len(self.mixture.weights), overlap.shape[-1])
         alignment = torch.as_tensor(alignment, dtype=torch.float64)
         check_limits(self.mixture, alignment, overlap)
-        check_objective(self.objective, self.mixture, len(overlap))
+        check_objective(self.objective, self.mixture, len(overlap), self.algorithm.g)
         return alignment, overlap
 
     def sample_size(self) -> int:
@@ -227,7 +233,7 @@ class StateEvolution:
                 "reduction='mean' divides the step by n, but this mixture has no dimension; use "
                 "reduction='sum' with lr/n, or a GaussianMixture"
             )
-        return max(1, round(self.ratio * dimension))
+        return max(1, round(self.ratio * int(dimension)))
 
     def _engines(self, steps: int, width: int) -> list[Engine]:
         exact = width == 1 and atoms(self.mixture) is not None
@@ -244,9 +250,7 @@ class StateEvolution:
         drawn = torch.randint(2**31, (self.randomisations,), generator=seeds).tolist()
         return [PathEngine(*common, width, self.paths, seed, nodes) for seed in drawn]
 
-    def _follow(
-        self, trajectories: list[Trajectory], steps: int, progress: bool | None
-    ) -> int:
+    def _follow(self, trajectories: list[Trajectory], steps: int, progress: bool | None) -> int:
         """Advance all trajectories side by side; return how many iterates are finite."""
         reached = 0
         try:
@@ -282,63 +286,3 @@ class StateEvolution:
             stderr[name] = spread / len(values) ** 0.5
         head = {k.removeprefix("head."): mean.pop(k) for k in [*mean] if k.startswith("head.")}
         return Evolution(self, head=head, stderr=stderr, **mean)
-
-
-def theta_limits(mixture: MixtureLaw, theta: Any) -> tuple[Tensor, Tensor]:
-    """Overlaps of θ with the means and with itself: μ_jᵀθ/d and θᵀθ/d.
-
-    Args:
-        mixture: With means.
-        theta: θ, shape (L, d).
-
-    Returns:
-        Alignment of shape (J, L) and overlap of shape (L, L), in float64.
-    """
-    means = getattr(mixture, "means", None)
-    if means is None:
-        raise ValueError("theta needs a mixture with means; pass alignment and overlap instead")
-    theta = torch.as_tensor(theta).detach().to("cpu", torch.float64)
-    if theta.ndim != 2 or theta.shape[1] != means.shape[1]:
-        raise ValueError(
-            f"theta has shape {tuple(theta.shape)}; for this mixture it must be "
-            f"(L, {means.shape[1]}), laid out as nn.Linear.weight"
-        )
-    return means @ theta.T / theta.shape[1], theta @ theta.T / theta.shape[1]
-
-
-def head_parameters(
-    objective: Objective, head: nn.Module | Mapping[str, Tensor] | None = None
-) -> Parameters:
-    """The head's trainable parameters in float64, from a module, a mapping or the objective.
-
-    Args:
-        objective: Knows the names and the defaults.
-        head: Replaces the objective's own values.
-
-    Returns:
-        a, by name.
-    """
-    own = objective.parameters(torch.zeros((), dtype=torch.float64))
-    if head is None:
-        return own
-    given = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
-    for name, value in own.items():
-        if name not in given or given[name].shape != value.shape:
-            raise ValueError(
-                f"head has no parameter {name!r} of shape {tuple(value.shape)}; its parameters "
-                f"must be those of the objective's head: {', '.join(own)}"
-            )
-    return {name: given[name].detach().to("cpu", torch.float64) for name in own}
-
-
-def check_objective(objective: Objective, mixture: MixtureLaw, width: int) -> None:
-    """Raise ``ValueError`` unless the head takes L pre-activations and the responses fit the loss.
-
-    Args:
-        objective: Ψ.
-        mixture: Gives responses.
-        width: L.
-    """
-    generator = torch.Generator().manual_seed(0)
-    responses = torch.cat([law(4, generator).double() for law in mixture.responses])
-    objective.check(responses, width, torch.zeros((), dtype=torch.float64))

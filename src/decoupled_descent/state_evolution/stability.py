@@ -25,7 +25,8 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
     .. math::
        \lambda\,\delta m &= (1-\eta)\,\delta m - \eta\,c\,\alpha\,\chi\,\delta l \\
        \lambda\,\delta K &= (1-\eta)\,\delta K
-           + \eta\,c^2\,\delta\big(\alpha E[g g_*^\top] + \alpha^2\, l^\top\chi\,l_*\big)\,\Omega^{-1}\\
+           + \eta\,c^2\,
+           \delta\big(\alpha E[g g_*^\top] + \alpha^2\, l^\top\chi\,l_*\big)\,\Omega^{-1}\\
        \lambda\,\delta a &= \delta a - \gamma\,\delta E f ,
 
     and the largest |λ| of this finite matrix is returned.
@@ -87,7 +88,9 @@ def central_differences(function: Callable[[Tensor], Tensor], at: Tensor) -> Ten
 def replicon(equations: Equations, point: Point) -> float:
     r"""Growth of the squared distance between two iterates at the same overlaps.
 
-    .. math:: c^2\,\alpha\,\varrho\big(X \mapsto \textstyle\sum_j p_j E[\nabla g\,X\,\nabla g^\top]\big)
+    .. math::
+       c^2\,\alpha\,\varrho\big(X \mapsto
+       \textstyle\sum_j p_j E[\nabla g\,X\,\nabla g^\top]\big)
 
     A filter v ← (1 − η) v − c η w amplifies slow differences most, by c; hence no η.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from decoupled_descent.curvature import Parameters
 from decoupled_descent.descent.update import Damped
 from decoupled_descent.state_evolution.averages import mean_head_direction, mean_jacobian
+from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
 from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
 
@@ -118,7 +119,12 @@ def slopes(
         head = direction = mean_head_direction(objective, population, h, parameters)
         if f is not None:
             direction = mean_head_direction(objective, population, h, parameters, f)
-    curvature = mean_jacobian(objective, population, h, parameters)
+    if objective.curvature == "smoothed":  # kinks: integrate by parts, which sees them
+        mixed = rows.direction.T @ (population.weights.unsqueeze(1) * nodes.normals)
+        curvature = mixed @ torch.linalg.pinv(psd_root(overlap), hermitian=True)
+        curvature = (curvature + curvature.T) / 2
+    else:
+        curvature = mean_jacobian(objective, population, h, parameters)
     return Slopes(population.by_mode(rows.direction), curvature, head, direction)
 
 
@@ -201,7 +207,6 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
             f"algorithm={algorithm!r} is not pure decoupled descent (no damping, no g and f, "
             "head_lr equal to the effective lr); use taylor_terms"
         )
-    p = theory.mixture.weights
     values, vectors = torch.linalg.eigh(theory.mixture.overlaps)
     root = vectors * values.clamp(min=0).sqrt()  # any root of χ gives the same norm
     nodes = one_time_nodes(theory, evolution.overlap.shape[-1])
@@ -218,7 +223,6 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
                 -0.5 * eta * float((at.curvature * (xi + xi.T)).sum()),
             ]
         )
-    assert p.shape == (len(values),)
     return PureTaylorTerms(*torch.tensor(rows, dtype=torch.float64).T)
 
 

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.objective import Objective
-from decoupled_descent.state_evolution.laws import MixtureLaw, check_limits
-from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
-from decoupled_descent.state_evolution.recursion import (
+from decoupled_descent.state_evolution.inputs import (
+    check_limits,
     check_objective,
     head_parameters,
     theta_limits,
 )
+from decoupled_descent.state_evolution.laws import MixtureLaw
+from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
 
 
 class Estimate(NamedTuple):

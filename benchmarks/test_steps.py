@@ -1,0 +1,95 @@
+"""What a step costs: decoupled descent against gradient descent, and both against their floor."""
+
+import pytest
+import torch
+from torch import nn
+
+import decoupled_descent as dd
+
+from . import contenders as make
+
+SIZES = [(800, 784, 3), (800, 784, 9), (800, 784, 27), (1000, 1000, 2), (8000, 4000, 9)]
+DD = dd.DecoupledDescent(0.1, reduction="mean")
+GD = dd.GradientDescent(0.1, reduction="mean")
+
+
+def label(n, d, width):
+    return f"n={n} d={d} L={width}"
+
+
+@pytest.mark.parametrize(("n", "d", "width"), SIZES)
+def test_two_layer_step(race, n, d, width):
+    X, y = make.problem(n, d)
+    times = race(
+        {
+            "dd": make.ours(X, y, width, DD),
+            "gd": make.ours(X, y, width, GD),
+            "gd two-pass": make.ours(X, y, width, GD, block_size=n),
+            "torch gd": make.torch_gradient_descent(X, y, width),
+            "listing": make.paper_listing(X, y, width),
+            "two products": make.two_products(X, width),
+            "read X": make.read_once(X),
+        },
+        rounds=15 if n > 4000 else 200,
+    )
+    size = label(n, d, width)
+    race.ratio(size, "DD / PyTorch GD", times["dd"] / times["torch gd"], 1.0)
+    race.ratio(size, "DD / our GD", times["dd"] / times["gd"], 1.15)
+    listing = {9: 0.35, 27: 0.15}.get(width) if n == 800 else None
+    race.ratio(size, "DD / paper's listing", times["dd"] / times["listing"], listing)
+    if n > 4000:
+        race.ratio(size, "DD / two-pass GD", times["dd"] / times["gd two-pass"], 0.75)
+    race.ratio(size, "DD / two bare products", times["dd"] / times["two products"])
+    race.ratio(size, "DD / reading X once", times["dd"] / times["read X"])
+
+
+def test_product_head(race):
+    X, y = make.problem(1000, 1000)
+    head = dd.heads.Product(a=1.0)
+    times = race(
+        {name: make.ours(X, y, 2, kind, head=head) for name, kind in {"dd": DD, "gd": GD}.items()},
+        rounds=200,
+    )
+    race.ratio(label(1000, 1000, 2), "DD / our GD, product head", times["dd"] / times["gd"], 1.15)
+
+
+class Gated(nn.Module):
+    """A head without a closed form."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.value, self.gate = nn.Linear(width, 1), nn.Linear(width, 1)
+
+    def forward(self, h):
+        return torch.tanh(self.value(torch.tanh(h))) * torch.sigmoid(self.gate(h))
+
+
+def test_generic_head(race):
+    X, y = make.problem(800, 784)
+    times = race(
+        {
+            "dd": make.ours(X, y, 9, DD, head=Gated(9), curvature="autodiff"),
+            "torch gd": make.torch_gradient_descent(X, y, 9, Gated(9)),
+            "two-layer dd": make.ours(X, y, 9, DD, curvature="autodiff"),
+            "two-layer torch gd": make.torch_gradient_descent(X, y, 9),
+        },
+        rounds=200,
+    )
+    size = label(800, 784, 9)
+    race.ratio(size, "autodiff DD / PyTorch GD, gated head", times["dd"] / times["torch gd"], 2.0)
+    ratio = times["two-layer dd"] / times["two-layer torch gd"]
+    race.ratio(size, "autodiff DD / PyTorch GD, two-layer", ratio, 2.0)
+
+
+@pytest.mark.parametrize("axis", ["n", "d", "L"])
+def test_growth(race, axis):
+    base = {"n": 1000, "d": 1000, "L": 8}
+    steps = {}
+    for factor in (1, 2, 4):
+        n, d, width = (base[key] * (factor if key == axis else 1) for key in ("n", "d", "L"))
+        X, y = make.problem(n, d)
+        steps[factor] = make.ours(X, y, width, DD)
+    times = race({str(factor): step for factor, step in steps.items()}, rounds=60)
+    for factor in (2, 4):
+        grown = times[str(factor)] / times["1"]
+        race.ratio(label(*base.values()), f"DD with {factor} × {axis} / DD", grown)
