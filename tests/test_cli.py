@@ -30,9 +30,9 @@ def run(monkeypatch, capsys):
 
 
 def test_demo_prints_a_table_and_saves_the_figure(run, tmp_path):
-    status, out, err = run(*TINY, "--out", tmp_path / "new" / "folder")
+    status, out, err = run(*TINY, "--out", tmp_path / "new" / "runs [v1]")
     assert (status, err) == (0, "")
-    figure = tmp_path / "new" / "folder" / "xor.png"
+    figure = tmp_path / "new" / "runs [v1]" / "xor.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
     assert list(figure.parent.iterdir()) == [figure]
     for words in ("gradient descent", "decoupled descent", "train error", "test error", "gap"):

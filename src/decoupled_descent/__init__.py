@@ -2,7 +2,9 @@
 
 from decoupled_descent import heads
 from decoupled_descent.callbacks import Step, StopReason
+from decoupled_descent.checkpoint import SaveIterates, load_iterate
 from decoupled_descent.curvature import RowDerivatives
+from decoupled_descent.curvature.smoothed import KinkWarning
 from decoupled_descent.data import mixtures, responses
 from decoupled_descent.data.mixtures import GaussianMixture
 from decoupled_descent.data.rows import Rows
@@ -18,30 +20,50 @@ from decoupled_descent.state_evolution import (
     taylor_terms,
 )
 from decoupled_descent.training import DivergenceWarning, History, Run, fit
+from decoupled_descent.validation.greedy import GreedyDescent
+from decoupled_descent.validation.selection import (
+    one_standard_error,
+    paired_difference,
+    winners_curse,
+)
+from decoupled_descent.validation.stopping import EarlyStopping
+from decoupled_descent.validation.sweep import Halving, Sweep, select_architecture, sweep
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DecoupledDescent",
     "DivergenceWarning",
+    "EarlyStopping",
     "GaussianMixture",
     "GradientDescent",
+    "GreedyDescent",
+    "Halving",
     "History",
+    "KinkWarning",
     "MixtureLimit",
     "Objective",
     "RowDerivatives",
     "Rows",
     "Run",
+    "SaveIterates",
     "ScalingWarning",
     "StateEvolution",
     "Step",
     "StopReason",
+    "Sweep",
     "asymptotic_test_error",
     "fit",
     "fixed_point",
     "heads",
+    "load_iterate",
     "mixtures",
+    "one_standard_error",
+    "paired_difference",
     "population_test_error",
     "responses",
+    "select_architecture",
+    "sweep",
     "taylor_terms",
+    "winners_curse",
 ]

@@ -25,6 +25,9 @@ class StopReason(StrEnum):
     """Why training ended."""
 
     STEPS = "steps exhausted"
+    CONVERGED = "converged"
+    RISING = "rising"
+    PRUNED = "pruned"
     CALLBACK = "stopped by a callback"
     DIVERGED = "diverged"
     INTERRUPTED = "interrupted"

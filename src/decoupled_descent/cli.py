@@ -145,7 +145,7 @@ def demo(
         table.add_column(column, justify="right")
     for name, numbers in summary.items():
         table.add_row(names[name], *(f"{numbers[k]:.3f}" for k in ("train", "test", "gap")))
-    console = Console()
+    console = Console(markup=False)
     console.print(table)
     console.print(
         "gap = |train error − test error|. Decoupled descent never saw the test rows: its\n"

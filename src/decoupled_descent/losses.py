@@ -70,14 +70,19 @@ def _absolute(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs - labels).abs().sum(1)
 
 
+def _softplus(outputs: Tensor) -> Tensor:
+    """log(1 + eᵘ); torch's default threshold of 20 would leave an error of 2e-9."""
+    return functional.softplus(outputs, threshold=40)
+
+
 def _logistic(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (functional.softplus(outputs) - labels * outputs).sum(1)
+    return (_softplus(outputs) - labels * outputs).sum(1)
 
 
 def _expand_logistic(outputs: Tensor, labels: Tensor) -> Expansion:
     """With p = 1/(1 + e^{−u}): ℓ' = p − y and ℓ'' = p (1 − p)."""
     probability = torch.sigmoid(outputs)
-    losses = torch.addcmul(functional.softplus(outputs), labels, outputs, value=-1)
+    losses = torch.addcmul(_softplus(outputs), labels, outputs, value=-1)
     diagonal = torch.addcmul(probability, probability, probability, value=-1)
     return Expansion(_total(losses), probability - labels, diagonal)
 

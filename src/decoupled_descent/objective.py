@@ -68,7 +68,7 @@ class Objective:
         self.loss = get_loss(loss)
         self._declared = width if width is not None else getattr(head, "width", None)
         self.width: int | None = self._declared or _first_linear(head)
-        self._fixed = {k: v.detach() for k, v in head.named_buffers()}
+        self._fixed = {k: v.detach().clone() for k, v in head.named_buffers()}
         self._fixed |= {k: v.detach() for k, v in head.named_parameters() if not v.requires_grad}
         closed = None if curvature == "autodiff" else structured.engine(head, self.loss)
         if curvature == "structured" and closed is None:
@@ -79,10 +79,13 @@ class Objective:
         self._closed = closed is not None
         self._engine: Engine = closed or autodiff.engine(self._row_losses)
         self.curvature = curvature
-        kinked = smoothed.has_kinked_module(head) or not self.loss.smooth
-        if curvature == "auto" and self._closed and not kinked:
+        self._automatic = curvature == "auto"
+        self._settled: list[tuple[Direction | None, str]] = []
+        self._kinked = smoothed.has_kinked_module(head) or not self.loss.smooth
+        self._inplace = any(getattr(module, "inplace", False) for module in head.modules())
+        if self._automatic and self._closed and not self._kinked:
             self.curvature = "structured"
-        self._kinked = kinked
+            self._settled.append((None, "structured"))
 
     def __repr__(self) -> str:
         """Name the head, the loss and the way derivatives are taken."""
@@ -177,6 +180,8 @@ class Objective:
         """
         if parameters is None:
             parameters = self.parameters(h)
+        if jacobian and self._automatic:
+            self.settle_curvature(y, h.shape[1], g)
         if jacobian and self.curvature == "smoothed":
             return self._smoothed(h, y, parameters, g, f, head, spacing)
         head_gradient = head and bool(parameters) and f is None
@@ -231,8 +236,12 @@ class Objective:
                 f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
                 "return (n,) or (n, K)"
             )
-        alone = torch.cat([self._call(row.unsqueeze(0), parameters) for row in probe])
-        if not torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5):
+        try:
+            alone = torch.cat([self._call(row.unsqueeze(0), parameters) for row in probe])
+            independent = torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5)
+        except (RuntimeError, ValueError):  # batch normalisation refuses single rows
+            independent = False
+        if not independent:
             raise ValueError(
                 f"head {name} mixes rows or is random (batch normalisation, dropout?); decoupled "
                 "descent needs a head that treats rows one by one: remove such layers or call "
@@ -240,34 +249,51 @@ class Objective:
             )
 
     def settle_curvature(self, y: Tensor, width: int, g: Direction | None = None) -> None:
-        """Decide once how ``curvature="auto"`` finds J̄: look for kinks where nothing is known.
+        """Decide once per g how ``curvature="auto"`` finds J̄: look for kinks where none are known.
 
         Args:
             y: Labels, some of which are probed with.
             width: L.
             g: Replaces ∇_hΨ.
         """
-        if self.curvature != "auto":
+        if not self._automatic:
             return
-        if not (self._kinked or smoothed.jumps(self._probe(g), width, y[:16], y)):
-            self.curvature = "structured" if self._closed else "autodiff"
+        for known, curvature in self._settled:
+            if known is g:
+                self.curvature = curvature
+                return
+        kinked = self._kinked if g is None else False
+        if not kinked:
+            kinked = self._jumps(y, width, g)
+        smooth = "structured" if self._closed and g is None else "autodiff"
+        self.curvature = "smoothed" if kinked else smooth
+        self._settled.append((g, self.curvature))
+        if not kinked:
             return
-        self.curvature = "smoothed"
+        subject = f"head {type(self.head).__name__} with loss {self.loss.name!r}"
         warnings.warn(
-            f"head {type(self.head).__name__} with loss {self.loss.name!r} has kinks, where exact "
-            "second derivatives miss the jumps of the first: J̄ is taken by macroscopic differences "
-            "instead. Say curvature='smoothed' to agree, 'autodiff' to insist on pointwise "
-            "derivatives",
+            f"{subject if g is None else 'g'} has kinks, where exact second derivatives miss the "
+            "jumps of the first: J̄ is taken by macroscopic differences instead. Say "
+            "curvature='smoothed' to agree, 'autodiff' to insist on pointwise derivatives",
             smoothed.KinkWarning,
             stacklevel=3,
         )
+
+    def _jumps(self, y: Tensor, width: int, g: Direction | None) -> bool:
+        labels = y[:: max(1, len(y) // 16)][:16]  # from all over: labels may come sorted
+        try:
+            return smoothed.jumps(self._probe(g), width, labels, y)
+        except (RuntimeError, ValueError):
+            if g is None:
+                raise
+            return False  # this g belongs to its own rows (weights per sample, say)
 
     def _probe(self, g: Direction | None) -> Callable[[Tensor, Tensor], Tensor]:
         parameters: Parameters = {}
 
         def direction(h: Tensor, y: Tensor) -> Tensor:
             if not parameters:
-                parameters.update(self.parameters(h))
+                parameters.update(_without_zeros(self.parameters(h)))
             y = y.to(h) if y.is_floating_point() else y
             return self.derivatives(h, y, parameters, g=g, jacobian=False, head=False).direction
 
@@ -311,6 +337,7 @@ class Objective:
         return rows._replace(direction=direction.detach(), jacobian=bend)
 
     def _call(self, h: Tensor, parameters: Parameters) -> Tensor:
+        h = h.clone() if self._inplace else h
         fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
         outputs: Tensor = functional_call(self.head, fixed | parameters, (h,))
         return outputs
@@ -336,6 +363,15 @@ class Objective:
         if self.loss.categorical:
             return y.long()
         return y.unsqueeze(1) if y.ndim == 1 else y
+
+
+def _without_zeros(parameters: Parameters) -> Parameters:
+    """Replace zeros by noise: a head that starts from zero weights would hide its kinks."""
+    noise = torch.Generator().manual_seed(0)
+    return {
+        k: torch.where(v == 0, torch.randn(v.shape, generator=noise, dtype=v.dtype).to(v), v)
+        for k, v in parameters.items()
+    }
 
 
 def _first_linear(head: nn.Module) -> int | None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoupled_descent.data import rows as module
@@ -99,6 +99,7 @@ def test_ratio():
     assert Rows(X, Y).ratio == 1.5
 
 
+@settings(max_examples=30, deadline=None)
 @given(n=st.integers(2, 40), size=st.integers(1, 50))
 def test_blocks_partition_the_rows(n, size):
     data = torch.arange(2.0 * n).reshape(n, 2)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent.passes import one_pass
+from decoupled_descent.descent.passes import Request, one_pass
 from tests.problems import binary, normal, two_layer
 
 BCE = nn.functional.binary_cross_entropy_with_logits
@@ -38,7 +38,8 @@ def test_every_quantity(block_size):
     (X, y), theta, memory, objective = binary(11, 7), normal(3, 7), normal(3, 11), two_layer(3)
     parameters = objective.parameters()
     rows = dd.Rows(X, y, block_size)
-    found = one_pass(rows, objective, theta, parameters, memory=memory, jacobian=True)
+    request = Request(objective, theta, parameters, memory, jacobian=True)
+    (found,) = one_pass(rows, [request])
     expected = row_by_row(X, y, theta, parameters["1.weight"][0], memory)
     for name, value in expected.items():
         mine = found.head["1.weight"][0] if name == "head" else getattr(found, name)
@@ -47,7 +48,8 @@ def test_every_quantity(block_size):
 
 def test_only_what_is_asked_for():
     (X, y), theta, objective = binary(11, 7), normal(3, 7), two_layer(3)
-    found = one_pass(dd.Rows(X, y, 4), objective, theta, objective.parameters(), head=False)
+    request = Request(objective, theta, objective.parameters(), trains_head=False)
+    (found,) = one_pass(dd.Rows(X, y, 4), [request])
     assert found.jacobian is None
     assert found.head == {}
     torch.testing.assert_close(found.preactivations, theta @ X.T)
@@ -81,10 +83,8 @@ def test_general_directions_go_block_by_block():
     def f(h, y, a):
         return {"1.weight": (h * y.unsqueeze(1)).unsqueeze(1)}
 
-    found = [
-        one_pass(rows, objective, theta, objective.parameters(), jacobian=True, g=g, f=f)
-        for rows in (dd.Rows(X, y, 3), dd.Rows(X, y))
-    ]
+    request = Request(objective, theta, objective.parameters(), jacobian=True, g=g, f=f)
+    found = [one_pass(rows, [request])[0] for rows in (dd.Rows(X, y, 3), dd.Rows(X, y))]
     torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
     h = X @ theta.T
     torch.testing.assert_close(found[1].direction.T, g(h, y, None))

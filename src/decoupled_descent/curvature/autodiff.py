@@ -37,10 +37,8 @@ def mean_jacobian(direction: Tensor, h: Tensor) -> Tensor:
         return direction.new_zeros(width, width)
     picks = torch.eye(width, dtype=h.dtype, device=h.device)
     picks = picks.unsqueeze(1).expand(width, *direction.shape)
-    (rows,) = torch.autograd.grad(
-        direction, h, picks, is_grads_batched=True, allow_unused=True, materialize_grads=True
-    )
-    return rows.mean(1)
+    (rows,) = torch.autograd.grad(direction, h, picks, is_grads_batched=True, allow_unused=True)
+    return direction.new_zeros(width, width) if rows is None else rows.mean(1)
 
 
 def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:

@@ -17,6 +17,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+
+from decoupled_descent.heads import Elementwise
 
 #: Modules whose derivative jumps. (ELU, CELU and Mish do not: theirs is continuous.)
 KINKED: tuple[type[nn.Module], ...] = (
@@ -35,6 +38,10 @@ KINKED: tuple[type[nn.Module], ...] = (
     nn.modules.pooling._MaxPoolNd,
     nn.modules.pooling._AdaptiveMaxPoolNd,
 )
+
+
+#: The same for plain functions.
+KINKED_FUNCTIONS = (torch.relu, functional.relu)
 
 
 class KinkWarning(UserWarning):
@@ -79,8 +86,12 @@ def mean_jacobian(g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor) -> Te
 
 
 def has_kinked_module(head: nn.Module) -> bool:
-    """Whether a head contains a module that is known to have kinks."""
-    return any(isinstance(module, KINKED) for module in head.modules())
+    """Whether a head contains a module or a function that is known to have kinks."""
+    return any(
+        isinstance(module, KINKED)
+        or (isinstance(module, Elementwise) and module.function in KINKED_FUNCTIONS)
+        for module in head.modules()
+    )
 
 
 def jumps(
@@ -133,4 +144,4 @@ def jumps(
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(vectors, dim=1)
+    return functional.normalize(vectors, dim=1)

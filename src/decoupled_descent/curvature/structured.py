@@ -15,7 +15,7 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -61,7 +61,10 @@ def _log_sigmoid(z: Tensor) -> Activation:
 
 
 def _softplus(z: Tensor) -> Activation:
-    """σ = log(1 + e^z), σ' = s = 1/(1 + e^{−z}), σ'' = s (1 − s)."""
+    """σ = log(1 + e^z), σ' = s = 1/(1 + e^{−z}), σ'' = s (1 − s).
+
+    (Beyond z = 20 torch's own softplus is z exactly, which is 2e-9 off the formula.)
+    """
     first = torch.sigmoid(z)
     return functional.softplus(z), first, lambda _, pulled: Bend(1, pulled, 1 - first)
 
@@ -115,7 +118,7 @@ def _leaky_relu(slope: float) -> Callable[[Tensor], Activation]:
     """σ = z for z > 0 and c z below, σ' = 1 or c, σ'' = 0 except at the kink."""
 
     def activation(z: Tensor) -> Activation:
-        first = torch.where(z > 0, 1.0, slope).to(z.dtype)
+        first = torch.full_like(z, slope).masked_fill_(z > 0, 1)
         return z * first, first, lambda _, pulled: Bend(0, pulled, pulled)
 
     return activation
@@ -167,16 +170,21 @@ Step = Affine | Callable[[Tensor], Activation]
 
 def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether a module does what its class says: nothing overridden, hooked or parametrised."""
-    hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-    return type(module).forward is kind.forward and not hooked
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if "forward" in vars(module) or any(getattr(module, name) for name in hooks):
+        return False
+    return all(
+        getattr(type(module), name, None) is getattr(kind, name, None)
+        for name in ("forward", "__call__", "__iter__")
+    )
 
 
 def _activation(module: nn.Module) -> Callable[[Tensor], Activation] | None:
     if type(module) is Elementwise:
-        return FUNCTIONS.get(module.function)
+        return next((known for f, known in FUNCTIONS.items() if f is module.function), None)
     if type(module) is nn.LeakyReLU:
         return _leaky_relu(module.negative_slope)
-    if isinstance(module, nn.Softplus) and (module.beta != 1 or module.threshold < 20):
+    if isinstance(module, nn.Softplus) and (module.beta != 1 or module.threshold != 20):
         return None
     if isinstance(module, nn.GELU) and module.approximate != "none":
         return None
@@ -201,8 +209,8 @@ def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
     """
     if isinstance(head, nn.Sequential) and _plain(head, nn.Sequential):
         steps: list[Step] = []
-        for name, child in head.named_children():
-            inner = parse(child, f"{prefix}{name}.")
+        for name, child in head._modules.items():  # named_children() leaves repetitions out
+            inner = None if child is None else parse(child, f"{prefix}{name}.")
             if inner is None:
                 return None
             steps += inner
@@ -384,6 +392,13 @@ class ScalarTwoLayer:
         return RowDerivatives(losses, direction.T, bend, means)
 
 
+def _own_weights(steps: list[Step], parameters: Mapping[str, Tensor]) -> bool:
+    """Whether every affine map has parameters of its own: not shared, tied or kept in buffers."""
+    affine = [step for step in steps if isinstance(step, Affine)]
+    names = [name for step in affine for name in step if name is not None]
+    return len(set(names)) == len(names) and all(name in parameters for name in names)
+
+
 def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Parameters:
     return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
 
@@ -442,9 +457,10 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
     if type(head) is Product and _plain(head, Product) and not loss.categorical:
         return _product_engine(loss, constants)
     steps = parse(head)
-    if steps is None:
+    if steps is None or not _own_weights(steps, dict(head.named_parameters())):
         return None
     two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
+    two_layer = two_layer and not loss.categorical
     if two_layer and len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1:
         return ScalarTwoLayer(steps, loss, constants)
     return Chain(steps, loss, constants)

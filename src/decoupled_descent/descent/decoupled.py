@@ -12,7 +12,7 @@ from torch import Tensor
 from decoupled_descent.curvature import Parameters, smoothed
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Descent, Info, starting_theta
-from decoupled_descent.descent.passes import one_pass
+from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.update import Slots
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
@@ -115,18 +115,25 @@ class DecoupledDescent(Descent):
         Returns:
             The state after the update, and what was seen before it.
         """
-        found = one_pass(
-            rows,
+        (found,) = one_pass(rows, [self.request(state, rows, objective)])
+        return self.advance(state, rows, found)
+
+    def request(self, state: State, rows: Rows, objective: Objective) -> Request:
+        """Say what a step needs to know of the data."""
+        return Request(
             objective,
             state.theta,
             state.head,
-            memory=state.memory,
+            state.memory,
             jacobian=True,
-            head=self.trains_head,
+            trains_head=self.trains_head,
             g=self.g,
             f=self.f,
-            spacing=_spacing(state.theta, rows) if objective.curvature == "smoothed" else None,
+            spacing=spacing_of(state.theta, rows, objective),
         )
+
+    def advance(self, state: State, rows: Rows, found: Pass) -> tuple[State, Info]:
+        """Make the update from what a pass found."""
         assert found.jacobian is not None
         tilde = torch.addmm(found.gradient, found.jacobian, state.theta, alpha=-rows.ratio)
         scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
@@ -139,8 +146,10 @@ class DecoupledDescent(Descent):
         return State(theta, memory, head, (theta_slots, memory_slots), state.step + 1), info
 
 
-def _spacing(theta: Tensor, rows: Rows) -> Tensor:
+def spacing_of(theta: Tensor, rows: Rows, objective: Objective) -> Tensor | None:
     """Steps for smoothed differences: the noise in h_j has standard deviation ‖θ_j‖/√d."""
+    if objective.curvature != "smoothed":
+        return None
     return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, rows.n)
 
 

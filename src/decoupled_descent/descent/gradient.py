@@ -10,7 +10,7 @@ from torch import Tensor
 from decoupled_descent.curvature import Parameters
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Descent, Info, starting_theta
-from decoupled_descent.descent.passes import one_pass
+from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.update import Slots
 from decoupled_descent.objective import Objective
 
@@ -92,7 +92,15 @@ class GradientDescent(Descent):
         Returns:
             The state after the update, and what was seen before it.
         """
-        found = one_pass(rows, objective, state.theta, state.head, head=self.trains_head)
+        (found,) = one_pass(rows, [self.request(state, rows, objective)])
+        return self.advance(state, rows, found)
+
+    def request(self, state: State, rows: Rows, objective: Objective) -> Request:
+        """Say what a step needs to know of the data."""
+        return Request(objective, state.theta, state.head, trains_head=self.trains_head)
+
+    def advance(self, state: State, rows: Rows, found: Pass) -> tuple[State, Info]:
+        """Make the update from what a pass found."""
         theta, slots = self.update(
             state.theta, found.gradient, state.slots, state.step, self.scale(rows.n)
         )

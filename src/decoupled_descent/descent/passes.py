@@ -1,19 +1,60 @@
-r"""One pass over the rows: everything a step needs to know about the data."""
+r"""One pass over the rows: everything the steps of one or several runs need to know of the data."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters, RowDerivatives
-from decoupled_descent.data.rows import Rows
+from decoupled_descent.data.rows import Block, Rows
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
 
+class Request(NamedTuple):
+    r"""What one run wants to know.
+
+    Attributes:
+        objective: Ψ.
+        theta: θ, shape (L, d).
+        head: a, by parameter name.
+        memory: Mᵀ, shape (L, n), added to the pre-activations; None for nothing.
+        jacobian: Whether J̄ is wanted.
+        trains_head: Whether the head's direction is wanted.
+        g: Replaces ∇_hΨ.
+        f: Replaces ∇_aΨ.
+        spacing: The steps of smoothed differences.
+    """
+
+    objective: Objective
+    theta: Tensor
+    head: Parameters
+    memory: Tensor | None = None
+    jacobian: bool = False
+    trains_head: bool = True
+    g: Direction | None = None
+    f: HeadDirection | None = None
+    spacing: Tensor | None = None
+
+    def look(self, h: Tensor, block: Block) -> RowDerivatives:
+        """Differentiate on one block, given hᵀ of shape (L, b)."""
+        return self.objective.derivatives(
+            h.T,
+            block.y,
+            self.head,
+            g=self.g,
+            f=self.f,
+            jacobian=self.jacobian,
+            head=self.trains_head,
+            spacing=self.spacing,
+        )
+
+
 class Pass(NamedTuple):
-    r"""What one pass found, for θ of shape (L, d).
+    r"""What one pass found for one run.
 
     Attributes:
         losses: Ψ(h_i, y_i, a), shape (n,).
@@ -32,71 +73,85 @@ class Pass(NamedTuple):
     head: Parameters
 
 
-def one_pass(
-    rows: Rows,
-    objective: Objective,
-    theta: Tensor,
-    parameters: Parameters,
-    *,
-    memory: Tensor | None = None,
-    jacobian: bool = False,
-    head: bool = True,
-    g: Direction | None = None,
-    f: HeadDirection | None = None,
-    spacing: Tensor | None = None,
-) -> Pass:
+def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
     r"""Go through the rows once: forward, derivatives and ĥᵀX while a block is in the cache.
 
-    Pre-activations and ĥ are kept feature by feature, (L, n), which is the layout in which both
-    products with X run fastest.
+    The runs' parameters are stacked, so that X meets all of them in two products. Pre-activations
+    and ĥ are kept feature by feature, (L, n), the layout in which these products are fastest.
 
     Args:
         rows: The data.
-        objective: Ψ.
-        theta: θ, shape (L, d).
-        parameters: a, by name.
-        memory: Mᵀ, shape (L, n), added to the pre-activations.
-        jacobian: Whether J̄ is wanted.
-        head: Whether the head's direction is wanted.
-        g: Replaces ∇_hΨ.
-        f: Replaces ∇_aΨ.
-        spacing: The steps of smoothed differences.
+        requests: One per run.
 
     Returns:
-        Sums and means over all rows.
+        One answer per request.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> objective = dd.Objective(dd.heads.Linear(), "squared")
+        >>> rows = dd.Rows(torch.eye(3), torch.zeros(3))
+        >>> (found,) = one_pass(rows, [Request(objective, torch.ones(1, 3), {})])
+        >>> found.gradient
+        tensor([[1., 1., 1.]])
     """
-    whole: Pass | None = None
-    parts: list[RowParts] = []
+    ends = [0]
+    for request in requests:
+        ends.append(ends[-1] + len(request.theta))
+    spans = [slice(a, b) for a, b in pairwise(ends)]
+    alone = len(requests) == 1
+    theta = requests[0].theta if alone else torch.cat([request.theta for request in requests])
+    gradient: Tensor | None = None
+    parts: list[list[_Part]] = [[] for _ in requests]
     for block in rows.blocks():
-        if memory is None:
-            h = theta @ block.X.T
+        if alone:
+            preactivations = [_forward(requests[0], block, rows.n)]
         else:
-            part = memory if len(block.X) == rows.n else memory[:, block.span]
-            h = torch.addmm(part, theta, block.X.T)
-        found = objective.derivatives(
-            h.T, block.y, parameters, g=g, f=f, jacobian=jacobian, head=head, spacing=spacing
-        )
-        direction = found.direction.T
-        if whole is None:
+            stacked = theta @ block.X.T
+            preactivations = [
+                _remember(request, stacked[span], block)
+                for request, span in zip(requests, spans, strict=True)
+            ]
+        share = len(block.X) / rows.n
+        directions = []
+        for request, h, seen in zip(requests, preactivations, parts, strict=True):
+            found = request.look(h, block)
+            directions.append(found.direction.T)
+            seen.append(_Part(share, h, found))
+        direction = directions[0] if alone else torch.cat(directions)
+        if gradient is None:
             gradient = direction @ block.X
-            whole = Pass(found.loss, h, direction, gradient, found.jacobian, found.head)
         else:
-            whole.gradient.addmm_(direction, block.X)
-        parts.append(RowParts(len(block.X) / rows.n, h, found))
-    assert whole is not None
-    return whole if len(parts) == 1 else _join(parts, whole.gradient)
+            gradient.addmm_(direction, block.X)
+    assert gradient is not None
+    return [_join(seen, gradient[span]) for seen, span in zip(parts, spans, strict=True)]
 
 
-class RowParts(NamedTuple):
-    """One block's share: its fraction of the rows, its hᵀ and its derivatives."""
+class _Part(NamedTuple):
+    """One block's share of the rows, its hᵀ and its derivatives."""
 
     share: float
     preactivations: Tensor
     found: RowDerivatives
 
 
-def _join(parts: list[RowParts], gradient: Tensor) -> Pass:
+def _forward(request: Request, block: Block, n: int) -> Tensor:
+    """θXᵀ + Mᵀ on one block, in one operation."""
+    if request.memory is None:
+        return request.theta @ block.X.T
+    memory = request.memory if len(block.X) == n else request.memory[:, block.span]
+    return torch.addmm(memory, request.theta, block.X.T)
+
+
+def _remember(request: Request, h: Tensor, block: Block) -> Tensor:
+    """Add the memory to a run's share of the stacked pre-activations."""
+    return h if request.memory is None else h + request.memory[:, block.span]
+
+
+def _join(parts: list[_Part], gradient: Tensor) -> Pass:
     """Put blocks together: concatenate what is per row, weight means by their share of the rows."""
+    if len(parts) == 1:
+        _, h, found = parts[0]
+        return Pass(found.loss, h, found.direction.T, gradient, found.jacobian, found.head)
 
     def average(values: list[Tensor]) -> Tensor:
         total = parts[0].share * values[0]
@@ -105,11 +160,12 @@ def _join(parts: list[RowParts], gradient: Tensor) -> Pass:
         return total
 
     bends = [part.found.jacobian for part in parts if part.found.jacobian is not None]
+    names = parts[0].found.head
     return Pass(
         torch.cat([part.found.loss for part in parts]),
         torch.cat([part.preactivations for part in parts], 1),
         torch.cat([part.found.direction.T for part in parts], 1),
         gradient,
         average(bends) if bends else None,
-        {name: average([part.found.head[name] for part in parts]) for name in parts[0].found.head},
+        {name: average([part.found.head[name] for part in parts]) for name in names},
     )

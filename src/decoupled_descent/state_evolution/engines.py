@@ -191,6 +191,6 @@ class PathEngine:
             ).direction
         self.directions[t] = direction.T
         stored = self.directions[: t + 1].flatten(0, 1)
-        correlation = stored @ (self.directions[t] * population.weights).T
+        correlation = ((self.directions[t] * population.weights) @ stored.T).T
         self.time += 1
         return Seen(seen.loss, seen.signal, seen.head, correlation)

@@ -66,7 +66,7 @@ def quadrature_nodes(mixture: MixtureLaw, width: int, order: int | None = None) 
 
     Example:
         >>> from decoupled_descent.data.mixtures import xor
-        >>> len(quadrature_nodes(xor(2), 2, order=10).normals)
+        >>> len(quadrature_nodes(xor(dimension=2), width=2, order=10).normals)
         400
     """
     support = atoms(mixture)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -127,7 +128,7 @@ class StateEvolution:
         *,
         method: str = "auto",
         order: int | None = None,
-        paths: int = 4096,
+        paths: int = 8192,
         randomisations: int = 8,
         seed: int = 0,
     ) -> None:
@@ -168,8 +169,8 @@ class StateEvolution:
             progress: Whether to draw a progress bar; by default, only on a terminal.
 
         Returns:
-            The evolution; Ctrl-C returns what was reached, and so does an error that is no longer
-            finite, with a :class:`~decoupled_descent.DivergenceWarning`.
+            The evolution; Ctrl-C returns the randomisations completed (or the steps of the first
+            one), and an error that is no longer finite ends it there, with a :class:`~decoupled_descent.DivergenceWarning`.
         """
         if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
@@ -177,20 +178,28 @@ class StateEvolution:
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
         coefficients = rule_coefficients(self.algorithm.update, steps, len(overlap), scale)
-        trajectories = [
-            Trajectory(
-                self.mixture,
-                self.algorithm,
-                coefficients,
-                self.ratio,
-                alignment,
-                overlap,
-                parameters,
-                engine,
-            )
-            for engine in self._engines(steps, len(overlap))
-        ]
-        return self._collect(trajectories, self._follow(trajectories, steps, progress))
+        found: list[dict[str, Tensor]] = []
+        engines = self._engines(steps, len(overlap))
+        try:
+            with progress_bar(steps * len(engines), "state evolution", progress) as advance:
+                for number, engine in enumerate(engines):
+                    trajectory = Trajectory(
+                        self.mixture,
+                        self.algorithm,
+                        coefficients,
+                        self.ratio,
+                        alignment,
+                        overlap,
+                        parameters,
+                        engine(),
+                    )
+                    reached = _follow(trajectory, number * steps, advance)
+                    found.append(trajectory.quantities(reached))
+        except KeyboardInterrupt:
+            if not found and not trajectory.losses:
+                raise
+            found = found or [trajectory.quantities(len(trajectory.losses))]
+        return self._collect(found)
 
     def start(
         self, theta: Tensor | None, alignment: Tensor | None = None, overlap: Tensor | None = None
@@ -235,7 +244,8 @@ class StateEvolution:
             )
         return max(1, round(self.ratio * int(dimension)))
 
-    def _engines(self, steps: int, width: int) -> list[Engine]:
+    def _engines(self, steps: int, width: int) -> list[Callable[[], Engine]]:
+        """Makers of engines, one per randomisation: their memory is needed one at a time."""
         exact = width == 1 and atoms(self.mixture) is not None
         if self.method == "quadrature" and not exact:
             raise ValueError(
@@ -244,45 +254,41 @@ class StateEvolution:
             )
         common = (self.mixture, self.objective, self.algorithm, steps)
         if exact and self.method != "paths":
-            return [HermiteEngine(*common, self.order or ORDERS[1])]
+            return [partial(HermiteEngine, *common, self.order or ORDERS[1])]
         nodes = quadrature_nodes(self.mixture, width, self.order)
         seeds = torch.Generator().manual_seed(self.seed)
         drawn = torch.randint(2**31, (self.randomisations,), generator=seeds).tolist()
-        return [PathEngine(*common, width, self.paths, seed, nodes) for seed in drawn]
+        return [partial(PathEngine, *common, width, self.paths, seed, nodes) for seed in drawn]
 
-    def _follow(self, trajectories: list[Trajectory], steps: int, progress: bool | None) -> int:
-        """Advance all trajectories side by side; return how many iterates are finite."""
-        reached = 0
-        try:
-            with progress_bar(steps, "state evolution", progress) as advance:
-                for reached in range(steps):
-                    errors = [trajectory.advance() for trajectory in trajectories]
-                    if not all(map(math.isfinite, errors)):
-                        warnings.warn(
-                            f"the test error is no longer finite at step {reached}; the evolution "
-                            "ends before it: lower lr or damping",
-                            DivergenceWarning,
-                            stacklevel=3,
-                        )
-                        return reached
-                    advance(reached + 1, f"test error {sum(errors) / len(errors):.4f}")
-        except KeyboardInterrupt:
-            if not reached:
-                raise
-            return reached
-        return steps
-
-    def _collect(self, trajectories: list[Trajectory], reached: int) -> Evolution:
-        """Average over the randomisations."""
-        if not reached:
-            raise ValueError("the test error is not finite at the starting point")
+    def _collect(self, found: list[dict[str, Tensor]]) -> Evolution:
+        """Average over the randomisations, up to the last iterate that is finite in all."""
+        reached = min(len(quantities["test_error"]) for quantities in found)
         mean: dict[str, Tensor] = {}
         stderr: dict[str, Tensor] = {}
-        everything = [trajectory.quantities(reached) for trajectory in trajectories]
-        for name in everything[0]:
-            values = torch.stack([quantities[name] for quantities in everything])
+        for name in found[0]:
+            pair = name in ("omega", "sigma", "xi")
+            cut = (slice(reached), slice(reached)) if pair else slice(reached)
+            values = torch.stack([quantities[name][cut] for quantities in found])
             mean[name] = values.mean(0)
             spread = values.std(0) if len(values) > 1 else torch.zeros_like(mean[name])
-            stderr[name] = spread / len(values) ** 0.5
+            stderr[name] = spread / math.sqrt(len(values))
         head = {k.removeprefix("head."): mean.pop(k) for k in [*mean] if k.startswith("head.")}
         return Evolution(self, head=head, stderr=stderr, **mean)
+
+
+def _follow(trajectory: Trajectory, before: int, advance: Callable[[int, str], None]) -> int:
+    """Make all steps of one trajectory; return how many iterates have a finite test error."""
+    for step in range(trajectory.steps):
+        error = trajectory.advance()
+        if not math.isfinite(error):
+            if not step:
+                raise ValueError("the test error is not finite at the starting point")
+            warnings.warn(
+                f"the test error is no longer finite at step {step}; the evolution ends before "
+                "it: lower lr or damping",
+                DivergenceWarning,
+                stacklevel=4,
+            )
+            return step
+        advance(before + step + 1, f"test error {error:.4f}")
+    return trajectory.steps

@@ -1,0 +1,168 @@
+"""Replications side by side in processes, each saved as it finishes and never computed twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import joblib
+import numpy as np
+import torch
+
+from decoupled_descent.callbacks import progress_bar
+from decoupled_descent.reproduce.experiment import Curves, Experiment, Settings
+
+FOLDER = "replications"
+
+
+def key(name: str, settings: Settings, seed: int) -> str:
+    """Write down everything a replication depends on.
+
+    Args:
+        name: The experiment's.
+        settings: Its settings; how many replications are wanted does not matter to any one of them.
+        seed: The replication's.
+
+    Returns:
+        One line of JSON.
+
+    Example:
+        >>> key("xor", {"replications": 20, "n": 1000}, 3)
+        '{"figure": "xor", "n": 1000, "seed": 3}'
+    """
+    relevant = {k: v for k, v in settings.items() if k != "replications"}
+    return json.dumps({"figure": name, "seed": seed} | relevant, sort_keys=True)
+
+
+def saved_at(folder: Path, identity: str) -> Path:
+    """Where the replication with this key is kept."""
+    name, seed = (json.loads(identity)[field] for field in ("figure", "seed"))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    return folder / FOLDER / f"{name}-{digest}-{seed}.npz"
+
+
+def save(path: Path, identity: str, curves: Curves) -> None:
+    """Write one replication to a temporary file and rename it, so that it is whole or not there.
+
+    Args:
+        path: Where.
+        identity: Its key, kept beside the curves.
+        curves: What was computed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.npz")
+    try:
+        np.savez_compressed(partial, key=np.array(identity), **curves)  # type: ignore[arg-type]
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def load(path: Path, identity: str) -> Curves | None:
+    """Read one replication back.
+
+    Args:
+        path: Where.
+        identity: Its key.
+
+    Returns:
+        The curves, or None when the file is missing, damaged or belongs to other settings.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            curves = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        return None
+    return curves if str(curves.pop("key", None)) == identity else None
+
+
+def run_all(
+    experiment: Experiment,
+    settings: Settings,
+    seed: int,
+    folder: Path,
+    data: Path | None = None,
+    jobs: int | None = None,
+    progress: bool | None = None,
+) -> Curves:
+    """Compute the replications that are not there yet, and put all of them together.
+
+    Args:
+        experiment: Which.
+        settings: Its settings.
+        seed: Of the first replication; the others count on from it.
+        folder: Where replications are kept.
+        data: The folder of data sets.
+        jobs: How many processes; as many as there are cores by default.
+        progress: Whether to draw a progress bar; by default, only on a terminal.
+
+    Returns:
+        Curves of shape (replications, …), by name.
+    """
+    seeds = range(seed, seed + settings["replications"])
+    identities = [key(experiment.name, settings, s) for s in seeds]
+    found = {s: load(saved_at(folder, i), i) for s, i in zip(seeds, identities, strict=True)}
+    missing = [s for s, curves in found.items() if curves is None]
+    kept = len(found) - len(missing)
+    description = experiment.name + (f" ({kept} replications are there already)" if kept else "")
+    with progress_bar(len(missing), description, progress) as advance:
+        finished = _compute(experiment, settings, missing, folder, data, jobs)
+        for done, (s, curves) in enumerate(finished, 1):
+            found[s] = curves
+            advance(done, f"seed {s}")
+    whole = [curves for curves in found.values() if curves is not None]
+    return {name: np.stack([curves[name] for curves in whole]) for name in whole[0]}
+
+
+def _compute(
+    experiment: Experiment,
+    settings: Settings,
+    seeds: list[int],
+    folder: Path,
+    data: Path | None,
+    jobs: int | None,
+) -> Iterator[tuple[int, Curves]]:
+    """Yield replications as they finish, from one process or several, one thread in each."""
+    jobs = min(jobs or available_cores(), len(seeds))
+    if experiment.timed or jobs <= 1:
+        with one_thread():
+            for seed in seeds:
+                yield _replicate(experiment, settings, seed, folder, data)
+        return
+    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        calls = (joblib.delayed(_replicate)(experiment, settings, s, folder, data) for s in seeds)
+        yield from pool(calls)
+
+
+def _replicate(
+    experiment: Experiment, settings: Settings, seed: int, folder: Path, data: Path | None
+) -> tuple[int, Curves]:
+    """Compute one replication and save it; this is what the processes do."""
+    with one_thread():
+        curves = experiment.replicate(settings, seed, data)
+    identity = key(experiment.name, settings, seed)
+    save(saved_at(folder, identity), identity, curves)
+    return seed, curves
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: processes share the cores, and results do not depend on them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return int(joblib.cpu_count())

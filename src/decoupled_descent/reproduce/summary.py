@@ -1,0 +1,127 @@
+"""From curves to ``summary.json``: quantiles over replications, gaps, and files that are whole."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from decoupled_descent.reproduce.experiment import Curves, Settings
+
+NAMES = {"gd": "gradient descent", "dd": "decoupled descent"}
+
+
+def quantiles(values: ArrayLike) -> dict[str, Any]:
+    """Summarise replications entry by entry.
+
+    Args:
+        values: Shape (replications, …).
+
+    Returns:
+        Median, quartiles and extremes over the replications, as nested lists; None where they are
+        infinite.
+
+    Example:
+        >>> quantiles([[1.0], [2.0], [4.0]])["median"]
+        [2.0]
+    """
+    array = np.asarray(values, dtype=float)
+    levels = {"median": 0.5, "q25": 0.25, "q75": 0.75, "min": 0.0, "max": 1.0}
+    with np.errstate(invalid="ignore"):  # between two infinities
+        found = np.quantile(array, list(levels.values()), axis=0)
+    return {name: _plain(values) for name, values in zip(levels, found, strict=True)}
+
+
+def _plain(values: Any) -> Any:
+    """Floats and nested lists of floats that JSON can hold: what is not finite becomes None."""
+    if isinstance(values, np.ndarray) and values.ndim:
+        return [_plain(value) for value in values]
+    number = float(values)
+    return number if math.isfinite(number) else None
+
+
+def gap(train: ArrayLike, test: ArrayLike) -> float | None:
+    """Mean over runs and steps of |train error − test error|, where both are finite."""
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(np.asarray(train) - np.asarray(test))
+    finite = differences[np.isfinite(differences)]
+    return float(finite.mean()) if len(finite) else None
+
+
+def summarise_errors(settings: Settings, curves: Curves) -> list[dict[str, Any]]:
+    """Summarise error curves panel by panel.
+
+    Args:
+        settings: Not needed; every experiment's summary takes them.
+        curves: By ``"panel/algorithm/kind"``, kind being train, test or state_evolution, each of
+            shape (replications, T).
+
+    Returns:
+        The panels of ``summary.json``. ``state_evolution`` is the median of the predictions made
+        from every run's own start, and empty where there is none.
+    """
+    panels: dict[str, dict[str, Any]] = {}
+    for name in curves:
+        panel, algorithm, kind = name.split("/")
+        if kind != "train":
+            continue
+        train, test = curves[name], curves[f"{panel}/{algorithm}/test"]
+        theory = curves.get(f"{panel}/{algorithm}/state_evolution")
+        curve = {
+            "algorithm": algorithm,
+            "train": quantiles(train),
+            "test": quantiles(test),
+            "mean_absolute_gap": gap(train, test),
+            "diverged": int(np.isinf(train).any(axis=1).sum()),
+            "state_evolution": [] if theory is None else quantiles(theory)["median"],
+        }
+        if theory is not None:
+            curve["distance_to_theory"] = gap(
+                np.median(test, axis=0), np.median(theory, axis=0)
+            )
+        panels.setdefault(panel, {"name": panel, "curves": []})["curves"].append(curve)
+    return list(panels.values())
+
+
+def curve(panel: dict[str, Any], algorithm: str) -> dict[str, Any]:
+    """The summary of one algorithm in one panel."""
+    return next(c for c in panel["curves"] if c["algorithm"] == algorithm)
+
+
+def last(panel: dict[str, Any], algorithm: str, kind: str) -> float:
+    """The median error of the last iterate; infinite when most runs diverged."""
+    value = curve(panel, algorithm)[kind]["median"][-1]
+    return math.inf if value is None else float(value)
+
+
+def lowest(panel: dict[str, Any], algorithm: str, kind: str) -> tuple[float, int]:
+    """The smallest median error over the steps, and its step."""
+    medians = curve(panel, algorithm)[kind]["median"]
+    errors = [math.inf if value is None else value for value in medians]
+    step = int(np.argmin(errors))
+    return errors[step], step
+
+
+def divergences(panels: list[dict[str, Any]]) -> str:
+    """One sentence about runs that diverged, empty when none did."""
+    found = [
+        f"{c['diverged']} of {NAMES.get(c['algorithm'], c['algorithm'])} in panel {p['name']}"
+        for p in panels
+        for c in p["curves"]
+        if c["diverged"]
+    ]
+    return f" Runs that diverged: {', '.join(found)}." if found else ""
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON to a temporary file and rename it."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Zero-cost validation: stop, choose and search on the train error."""

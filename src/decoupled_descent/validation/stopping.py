@@ -1,0 +1,81 @@
+r"""Online early stopping on the train error (section "Natural Algorithmic Consequences")."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from decoupled_descent.callbacks import Step, StopReason
+
+
+@dataclass
+class EarlyStopping:
+    r"""Stop when the train error, which is the test error in the limit, no longer falls.
+
+    With E_t the train error, an update counts as an improvement if it lowers the error by more than
+    the tolerance:
+
+    .. math:: E_{t+1} - E_t < -\varepsilon \quad\text{or (relative)}\quad
+       \log E_{t+1} - \log E_t < \log(1 - \varepsilon) ,
+
+    so that at ε = 0 the error never rises up to the stop. (The paper's text has the signs of both
+    inequalities mixed up; these are the ones that its conclusion needs.) With patience above one,
+    E_t is the error of the last improvement, and that many updates in a row must fail to improve on
+    it.
+
+    ``run.best_theta`` and ``run.best_head`` are the parameters before the error stopped falling.
+
+    Args:
+        tolerance: ε.
+        relative: Whether ε is relative to the error.
+        patience: How many updates in a row may fail to improve before training stops.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> run = dd.fit(
+        ...     X, y, objective, dd.DecoupledDescent(0.05), 500, callbacks=[dd.EarlyStopping()]
+        ... )
+        >>> str(run.stop_reason), len(run.train_error) == run.best_step + 2
+        ('rising', True)
+    """
+
+    tolerance: float = 0.0
+    relative: bool = False
+    patience: int = 1
+    _lowest: float = field(default=math.inf, init=False, repr=False)
+    _failures: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        limit = 1.0 if self.relative else math.inf
+        if not 0 <= self.tolerance < limit:
+            raise ValueError(
+                f"tolerance={self.tolerance!r} must be at least 0"
+                + (" and below 1, being relative" if self.relative else " and finite")
+            )
+        if isinstance(self.patience, bool) or not isinstance(self.patience, int):
+            raise ValueError(f"patience={self.patience!r} must be a whole number of at least 1")
+        if self.patience < 1:
+            raise ValueError(f"patience={self.patience!r} must be at least 1")
+
+    def __call__(self, step: Step) -> StopReason | None:
+        """Look at one iterate; a new run (index 0) starts afresh."""
+        error = step.train_error
+        if step.index == 0:
+            self._lowest, self._failures = error, 0
+            return None
+        if error < self._target():
+            self._lowest, self._failures = error, 0
+            return None
+        self._failures += 1
+        if self._failures < self.patience:
+            return None
+        return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
+
+    def _target(self) -> float:
+        """The error an update must stay below to count as an improvement."""
+        if self.relative:
+            return self._lowest * (1 - self.tolerance)
+        return self._lowest - self.tolerance

@@ -1,0 +1,363 @@
+r"""Sweeps: many configurations on the same rows, advanced together, chosen by their train error.
+
+All configurations share X, so their parameters are stacked into one (Σ L_k, d) matrix and every
+step makes two products with X for all of them; the rest of a step is row-wise and small.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import torch
+from joblib import Parallel, delayed
+from torch import Tensor, nn
+
+from decoupled_descent.callbacks import Callback, StopReason, progress_bar
+from decoupled_descent.data.rows import Rows
+from decoupled_descent.losses import RowLoss
+from decoupled_descent.objective import Objective
+from decoupled_descent.training import (
+    Algorithm,
+    DivergenceWarning,
+    Run,
+    Trainee,
+    check_rows,
+    check_test,
+    train_together,
+)
+from decoupled_descent.validation.selection import (
+    CorrectedError,
+    Difference,
+    one_standard_error,
+    paired_difference,
+    winners_curse,
+)
+
+
+class Configuration(NamedTuple):
+    """One run of a sweep before it starts."""
+
+    name: str
+    objective: Objective
+    algorithm: Algorithm
+    theta: Tensor | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Halving:
+    r"""Successive halving whose cuts the standard error decides.
+
+    At each rung the runs are ranked by their current train error. The better half goes on; of the
+    other half, those go on that are within z standard errors of the leader (paired, on the same
+    rows), and the rest leave the stack.
+
+    Args:
+        rungs: The steps at which to cut; by default T/8, T/4 and T/2.
+        z: How many standard errors make a run clearly worse.
+    """
+
+    rungs: tuple[int, ...] | None = None
+    z: float = 2.0
+
+    def cutter(self, steps: int) -> Callable[[int, list[Trainee]], None]:
+        """Return what ``train_together`` calls after each step."""
+        rungs = self.rungs or (steps // 8, steps // 4, steps // 2)
+
+        def cut(index: int, going: list[Trainee]) -> None:
+            if index not in rungs or index == 0 or len(going) < 2:
+                return
+            ranked = sorted(going, key=lambda trainee: trainee.history.train_error[-1])
+            for trainee in ranked[(len(ranked) + 1) // 2 :]:
+                behind = paired_difference(trainee.losses, ranked[0].losses)
+                if behind.mean > self.z * behind.stderr:
+                    trainee.stop(
+                        StopReason.PRUNED,
+                        f"pruned at step {index}: {behind.mean:.3g} ± {behind.stderr:.2g} behind "
+                        "the leader",
+                    )
+
+        return cut
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The result of :func:`sweep`.
+
+    Attributes:
+        names: What sets each configuration apart.
+        runs: One run per configuration, in the same order.
+    """
+
+    names: tuple[str, ...]
+    runs: tuple[Run, ...]
+
+    def __repr__(self) -> str:
+        """Name the winner."""
+        error, stderr, _ = self.corrected_error
+        return (
+            f"Sweep({len(self.runs)} configurations, best {self.names[self.best_index]!r}, "
+            f"estimated test error {error:.4g} ± {stderr:.2g})"
+        )
+
+    @property
+    def losses(self) -> Tensor:
+        """(K, n) row losses of every run at its best step."""
+        return torch.stack([run.best_losses for run in self.runs])
+
+    @property
+    def best_index(self) -> int:
+        """The configuration with the lowest train error at its best step."""
+        return int(self.losses.double().mean(1).argmin())
+
+    @property
+    def best(self) -> Run:
+        """The winning run."""
+        return self.runs[self.best_index]
+
+    @property
+    def corrected_error(self) -> CorrectedError:
+        """The winner's error with the winner's curse over configurations taken out."""
+        return winners_curse(self.losses)
+
+    def difference(self, index: int) -> Difference:
+        """How much worse a configuration is than the winner, row by row on the same rows."""
+        losses = self.losses
+        return paired_difference(losses[index], losses[self.best_index])
+
+    def simplest(self, key: Callable[[Run], Any] | None = None) -> int:
+        """Apply the one-standard-error rule.
+
+        Args:
+            key: Orders runs from simple to complex; by default, by width L and then by the size of
+                the head.
+
+        Returns:
+            The index of the simplest configuration within one standard error of the best.
+        """
+        order = sorted(range(len(self.runs)), key=lambda k: (key or _complexity)(self.runs[k]))
+        return one_standard_error(self.losses, order)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """One dictionary per configuration: its options and what came of it."""
+        rows = []
+        for index, (name, run) in enumerate(zip(self.names, self.runs, strict=True)):
+            behind = self.difference(index)
+            step = run.best_step
+            row: dict[str, Any] = {"name": name, "head": type(run.objective.head).__name__}
+            row |= {"width": len(run.theta)} | _options(run.algorithm)
+            row |= {
+                "train_error": float(run.train_error[step]),
+                "stderr": float(run.train_error_stderr[step]),
+                "behind_best": behind.mean,
+                "behind_best_stderr": behind.stderr,
+                "best_step": step,
+                "steps": len(run.train_error),
+                "stop_reason": str(run.stop_reason),
+            }
+            if run.test_error is not None:
+                row["test_error"] = float(run.test_error[step])
+            rows.append(row)
+        return rows
+
+    @property
+    def table(self) -> Any:
+        """The records as a pandas data frame, best first."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "sweep.table needs pandas: pip install 'decoupled-descent[tables]', or use "
+                "sweep.records"
+            ) from error
+        return pd.DataFrame(self.records).sort_values("train_error", ignore_index=True)
+
+
+def sweep(
+    X: Any,
+    y: Any,
+    objective: Objective | Sequence[Objective] | Mapping[str, Objective],
+    algorithms: Algorithm | Sequence[Algorithm] | Mapping[str, Algorithm],
+    steps: int = 200,
+    theta: Tensor | Sequence[Tensor] | None = None,
+    seed: int | Sequence[int] = 0,
+    *,
+    test: tuple[Any, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    halving: Halving | None = None,
+    n_jobs: int | None = None,
+    progress: bool | None = None,
+) -> Sweep:
+    """Train every combination of objectives, algorithms and seeds on the same rows.
+
+    Args:
+        X: Features, shape (n, d), noise variance 1/d.
+        y: Labels, n rows.
+        objective: One or several (heads of different widths are fine), or a mapping from names.
+        algorithms: One or several, or a mapping from names.
+        steps: T, iterates per run.
+        theta: θ_1 for all, or one per objective; drawn from N(0, 1) with ``seed`` by default.
+        seed: One or several seeds, each a configuration of its own.
+        test: Held-out rows whose error is recorded and used for nothing else.
+        callbacks: Copied for every run.
+        halving: Drops losing configurations on the way.
+        n_jobs: Splits the sweep into this many stacks, trained in parallel through joblib and
+            whatever backend it is set to (Dask, Ray, processes); one stack by default.
+        progress: Whether to draw a progress bar; by default, only on a terminal.
+
+    Returns:
+        All runs and the winner.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=6.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> dampings = {f"{d:g}": dd.DecoupledDescent(0.05, d, head_lr=0) for d in (1, 0.9, 0.8)}
+        >>> result = dd.sweep(X, y, objective, dampings, steps=50)
+        >>> result.names, len(result.best.train_error)
+        (('1', '0.9', '0.8'), 50)
+    """
+    rows = check_rows(X, y, steps)
+    configurations = _configurations(objective, algorithms, theta, seed)
+    if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
+        runs = _train(configurations, rows, steps, test, callbacks, halving, progress)
+    else:
+        if halving is not None:
+            raise ValueError("halving compares all runs at every rung, so it needs n_jobs=None")
+        count = len(configurations) if n_jobs < 0 else min(n_jobs, len(configurations))
+        shares = [configurations[k::count] for k in range(count)]
+        parts = Parallel(n_jobs=n_jobs)(
+            delayed(_train)(share, rows, steps, test, callbacks, None, False) for share in shares
+        )
+        runs = [parts[k % count][k // count] for k in range(len(configurations))]
+    for configuration, run in zip(configurations, runs, strict=True):
+        if run.stop_reason is StopReason.DIVERGED:
+            warnings.warn(f"{configuration.name}: {run.message}", DivergenceWarning, stacklevel=2)
+    return Sweep(tuple(c.name for c in configurations), tuple(runs))
+
+
+def select_architecture(
+    X: Any,
+    y: Any,
+    heads: Sequence[nn.Module] | Mapping[str, nn.Module],
+    loss: str | RowLoss,
+    algorithm: Algorithm,
+    steps: int = 200,
+    *,
+    halving: Halving | None = None,
+    **options: Any,
+) -> Sweep:
+    """Choose among heads by their train error, dropping the losers on the way.
+
+    Args:
+        X: Features, shape (n, d), noise variance 1/d.
+        y: Labels, n rows.
+        heads: The architectures, of any widths.
+        loss: The loss they share.
+        algorithm: The algorithm they share.
+        steps: T, iterates per run.
+        halving: When to drop what; successive halving at T/8, T/4 and T/2 by default.
+        options: Passed on to :func:`sweep`.
+
+    Returns:
+        All runs and the winner.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.flipped_classes(60, snr=4.0, labels=(0, 1)).sample(120, seed=0)
+        >>> heads = {"linear": dd.heads.Linear(), "tanh": dd.heads.TwoLayer(3, seed=0)}
+        >>> algorithm = dd.DecoupledDescent(0.1, damping=0.9)
+        >>> dd.select_architecture(X, y, heads, "logistic", algorithm, steps=40).names
+        ('linear', 'tanh')
+    """
+    if isinstance(heads, Mapping):
+        objectives: Any = {name: Objective(head, loss) for name, head in heads.items()}
+    else:
+        objectives = [Objective(head, loss) for head in heads]
+    return sweep(X, y, objectives, algorithm, steps, halving=halving or Halving(), **options)
+
+
+def _train(
+    configurations: Sequence[Configuration],
+    rows: Rows,
+    steps: int,
+    test: tuple[Any, Any] | None,
+    callbacks: Sequence[Callback],
+    halving: Halving | None,
+    progress: bool | None,
+) -> list[Run]:
+    """Train one stack."""
+    trainees = []
+    for _, objective, algorithm, theta, seed in configurations:
+        state = algorithm.init(rows, objective, theta=theta, seed=seed)
+        trainees.append(Trainee(objective, algorithm, state, copy.deepcopy(list(callbacks))))
+    held_out = check_test(test, rows, trainees)
+    cut = None if halving is None else halving.cutter(steps)
+    with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
+        train_together(trainees, rows, steps, held_out, advance, cut)
+    return [trainee.result() for trainee in trainees]
+
+
+def _configurations(
+    objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
+) -> list[Configuration]:
+    """Every combination, named by what sets it apart."""
+    objectives, methods = _named(objective, _head_name), _named(algorithms, _algorithm_name)
+    seeds = [seed] if isinstance(seed, int) else list(seed)
+    if not (objectives and methods and seeds):
+        raise ValueError("a sweep needs at least one objective, one algorithm and one seed")
+    thetas = list(theta) if isinstance(theta, list | tuple) else [theta] * len(objectives)
+    if len(thetas) != len(objectives):
+        raise ValueError(
+            f"theta has {len(thetas)} entries for {len(objectives)} objectives; give one each"
+        )
+    found = []
+    for ((head, psi), start), (method, algorithm), s in product(
+        zip(objectives, thetas, strict=True), methods, seeds
+    ):
+        parts = [head] * (len(objectives) > 1) + [method] * (len(methods) > 1)
+        parts += [f"seed={s}"] * (len(seeds) > 1)
+        found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, s))
+    return found
+
+
+def _named(given: Any, name: Callable[[Any], str]) -> list[tuple[str, Any]]:
+    if isinstance(given, Mapping):
+        return list(given.items())
+    if not isinstance(given, Sequence):
+        given = [given]
+    names = [name(value) for value in given]
+    varying = [n if names.count(n) == 1 else f"{n} #{k}" for k, n in enumerate(names)]
+    return list(zip(varying, given, strict=True))
+
+
+def _head_name(objective: Objective) -> str:
+    head = type(objective.head).__name__
+    return head if objective.width is None else f"{head} L={objective.width}"
+
+
+def _algorithm_name(algorithm: Any) -> str:
+    options = ", ".join(f"{key}={value:g}" for key, value in _options(algorithm).items())
+    return f"{type(algorithm).__name__}({options})" if options else type(algorithm).__name__
+
+
+def _options(algorithm: Any) -> dict[str, float]:
+    """The numbers among an algorithm's options."""
+    if not is_dataclass(algorithm):
+        return {}
+    values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
+    return {
+        key: value
+        for key, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _complexity(run: Run) -> tuple[int, int]:
+    return len(run.theta), sum(value.numel() for value in run.state.head.values())
