@@ -19,7 +19,6 @@ from decoupled_descent.training import Algorithm
 
 app = typer.Typer(
     help="Training whose train error is an honest estimate of the test error.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -47,14 +46,19 @@ def _decoupled(
 
 def main() -> None:
     """Run the command; bad input gets one line on standard error and exit status 2."""
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        app()
-    except (ValueError, OSError) as error:
-        console = Console(stderr=True, highlight=False, markup=False)
-        console.print(f"error: {error}", style="red", soft_wrap=True)
-        sys.exit(2)
+        sys.exit(app(arguments, standalone_mode=False) or 0)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # typer's own errors: wrong options
+        if usage is None and not isinstance(error, ValueError | OSError):
+            raise
+        console = Console(stderr=True, highlight=False, markup=False)
+        text = usage() if usage is not None else str(error)
+        console.print(f"error: {text}", style="red", soft_wrap=True)
+        sys.exit(2)
 
 
 def output_folder(path: Path) -> Path:

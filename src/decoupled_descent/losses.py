@@ -48,7 +48,7 @@ class Loss(NamedTuple):
     @property
     def builtin(self) -> bool:
         """Whether this is one of the named losses, called with (n, K) outputs."""
-        return LOSSES.get(self.name) is self
+        return LOSSES.get(self.name) == self  # not `is`: a copy from another process is equal
 
 
 def _total(losses: Tensor) -> Tensor:

@@ -281,19 +281,20 @@ class Objective:
 
     def _jumps(self, y: Tensor, width: int, g: Direction | None) -> bool:
         labels = y[:: max(1, len(y) // 16)][:16]  # from all over: labels may come sorted
+        probes = (self._probe(g, scale) for scale in (1.0, 5.0))  # weights will grow
         try:
-            return smoothed.jumps(self._probe(g), width, labels, y)
+            return any(smoothed.jumps(probe, width, labels, y) for probe in probes)
         except (RuntimeError, ValueError):
             if g is None:
                 raise
             return False  # this g belongs to its own rows (weights per sample, say)
 
-    def _probe(self, g: Direction | None) -> Callable[[Tensor, Tensor], Tensor]:
+    def _probe(self, g: Direction | None, scale: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
         parameters: Parameters = {}
 
         def direction(h: Tensor, y: Tensor) -> Tensor:
             if not parameters:
-                parameters.update(_without_zeros(self.parameters(h)))
+                parameters.update(_enlarged(self.parameters(h), scale))
             y = y.to(h) if y.is_floating_point() else y
             return self.derivatives(h, y, parameters, g=g, jacobian=False, head=False).direction
 
@@ -365,11 +366,11 @@ class Objective:
         return y.unsqueeze(1) if y.ndim == 1 else y
 
 
-def _without_zeros(parameters: Parameters) -> Parameters:
-    """Replace zeros by noise: a head that starts from zero weights would hide its kinks."""
+def _enlarged(parameters: Parameters, scale: float) -> Parameters:
+    """Multiply parameters, zeros replaced by noise: small weights would hide kinks."""
     noise = torch.Generator().manual_seed(0)
     return {
-        k: torch.where(v == 0, torch.randn(v.shape, generator=noise, dtype=v.dtype).to(v), v)
+        k: scale * torch.where(v == 0, torch.randn(v.shape, generator=noise).to(v), v)
         for k, v in parameters.items()
     }
 

@@ -10,9 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 #: Blue and vermilion of the Okabe-Ito palette: told apart by every kind of colour vision.
 COLOURS = {"train": "#0072B2", "test": "#D55E00"}
+
+#: How predictions are drawn: over the curves, yet letting them show between the dashes.
+THEORY: dict[str, Any] = {"color": "black", "lw": 1.2, "ls": (0, (4, 4)), "label": "state evolution"}
 
 
 def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:
@@ -51,7 +56,13 @@ def error_band(ax: Axes, curves: Any, kind: str, label: str | None = None) -> No
 
 
 def error_panel(
-    ax: Axes, train: Any, test: Any = None, title: str = "", loss: str = "error"
+    ax: Axes,
+    train: Any,
+    test: Any = None,
+    title: str = "",
+    loss: str = "error",
+    theory: Any = None,
+    legend: bool = True,
 ) -> None:
     """Draw train and test error over the steps of one algorithm.
 
@@ -61,15 +72,41 @@ def error_panel(
         test: Test errors of the same shape, or None.
         title: Of the panel.
         loss: The label of the vertical axis.
+        theory: What state evolution predicts, shape (T,), or None.
+        legend: Whether the panel has its own legend; see :func:`figure_legend` for a common one.
     """
     if test is not None:
         error_band(ax, test, "test")
     error_band(ax, train, "train")
+    if theory is not None:
+        ax.plot(np.asarray(theory, dtype=float), **THEORY)
     ax.set(title=title, xlabel="step", ylabel=loss)
     ax.set_xlim(left=0)
     ax.grid(alpha=0.25, lw=0.6)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    if legend:
+        ax.legend(frameon=False)
+
+
+def figure_legend(figure: Figure, theory: bool = False) -> None:
+    """Explain colours, bands and dots once for all panels, below them.
+
+    Args:
+        figure: Made by :func:`new_figure`.
+        theory: Whether some panel shows what state evolution predicts.
+    """
+    entries: list[Any] = [
+        Line2D([], [], color=colour, lw=1.8, label=f"{kind} error (median)")
+        for kind, colour in COLOURS.items()
+    ]
+    entries += [
+        Patch(color="0.5", alpha=0.4, lw=0, label="quartiles"),
+        Line2D([], [], color="0.4", lw=0.9, ls=":", label="extremes"),
+    ]
+    if theory:
+        entries.append(Line2D([], [], **THEORY))
+    columns = min(len(entries), int(figure.get_figwidth() // 1.8))
+    figure.legend(handles=entries, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def save_figure(figure: Figure, path: str | Path, formats: Sequence[str] = ("png",)) -> list[Path]:
@@ -77,15 +114,17 @@ def save_figure(figure: Figure, path: str | Path, formats: Sequence[str] = ("png
 
     Args:
         figure: What.
-        path: Where; its suffix is replaced by each format's.
+        path: Where; a suffix ``.png``, ``.svg`` or ``.pdf`` is replaced by each format's.
         formats: File formats.
 
     Returns:
         The files written.
     """
+    path = Path(path)
+    stem = path.with_suffix("") if path.suffix in (".png", ".svg", ".pdf") else path
     written = []
     for suffix in formats:
-        target = Path(path).with_suffix(f".{suffix}")
+        target = Path(f"{stem}.{suffix}")
         partial = target.with_name(f".{target.name}.partial")
         try:
             figure.savefig(partial, format=suffix)

@@ -165,3 +165,109 @@ def linear_closed_form(
             eta0**2 * omega[t, t] - 2 * eta0 * eta1 * xi[t, t] + eta1**2 * alpha * omega[t, t]
         )
     return omega, xi
+
+
+class Frozen(NamedTuple):
+    r"""Iterates of the frozen algorithm: :math:`h_t`, :math:`\theta_t`, :math:`\tilde\theta_t`."""
+
+    h: list[Array]
+    theta: list[Array]
+    theta_tilde: list[Array]
+
+
+def frozen_descent(
+    Z: Array,
+    labels: Array,
+    y: Array,
+    theta1: Array,
+    mu: Array,
+    m: Array,
+    l: Array,  # noqa: E741
+    a: list[Array],
+    g: Callable[[Array, Array, Array], Array],
+    g_jacobian: Callable[[Array, Array, Array], Array],
+    eta0: float,
+    eta1: float,
+) -> Frozen:
+    r"""Run equation "frozenDd": decoupled descent with prescribed m_{j,t}, l_{j,t} and a_t.
+
+    Z has variance 1/d; `labels` says which mode a row is of; theta is (d, L); m and l are (T, J, L).
+    """
+    (n, d), path = Z.shape, Frozen([], [], [])
+    theta, h_hats = theta1, []
+    for t in range(len(m)):
+        memory = sum(eta1 * eta0 ** (t - 1 - s) * h_hats[s] for s in range(t))
+        h = m[t, labels] + Z @ theta + memory
+        h_hats.append(g(h, y, a[t]))
+        J_bar = g_jacobian(h, y, a[t]).mean(0)
+        tilde = n / d * mu.T @ l[t] + Z.T @ h_hats[t] - n / d * theta @ J_bar.T
+        path.h.append(h)
+        path.theta.append(theta)
+        path.theta_tilde.append(tilde)
+        theta = eta0 * theta - eta1 * tilde
+    return path
+
+
+def frozen_amp(
+    Z: Array,
+    labels: Array,
+    y: Array,
+    theta1: Array,
+    mu: Array,
+    m: Array,
+    l: Array,  # noqa: E741
+    a: list[Array],
+    g: Callable[[Array, Array, Array], Array],
+    g_jacobian: Callable[[Array, Array, Array], Array],
+    eta0: float,
+    eta1: float,
+) -> Frozen:
+    r"""Run equation "frozenAmpSimp" and undo the change of variables "reparam".
+
+    .. math::
+        z_t &= \tilde Z \theta_t - \sum_{s<t} \hat h_s B_{t,s}^\top, \quad
+        \hat h_t = G(z_t), \quad
+        w_t = \tilde Z^\top \hat h_t - \theta_t C_t^\top, \quad
+        \theta_{t+1} = F_t(w_1, \dots, w_t) \\
+        B_{t,s} &= \frac1n \sum_i \partial_{w_{s,i}} F_{t-1}, \quad
+        C_t = \frac1n \sum_i \partial_{z_{t,i}} G(z_{t,i})
+
+    where :math:`\tilde Z = \alpha^{-1/2} Z` has variance 1/n. The Onsager coefficients B and C are
+    derived from F and G as AMP prescribes, not copied from decoupled descent; C is evaluated at
+    :math:`h_t` (the text has :math:`\tilde\theta_t` there, which has d rows and not n).
+    """
+    n, d = Z.shape
+    L, alpha = theta1.shape[1], n / d
+    Z_tilde, path = Z / np.sqrt(alpha), Frozen([], [], [])
+    ws: list[Array] = []
+    h_hats: list[Array] = []
+
+    def F(t: int, ws: list[Array]) -> Array:
+        moved = sum(
+            eta0 ** (t - s) * (np.sqrt(alpha) * ws[s - 1] + alpha * mu.T @ l[s - 1])
+            for s in range(1, t + 1)
+        )
+        return eta0**t * theta1 - eta1 * moved
+
+    def dF(t: int, s: int) -> Array:
+        # F is linear in w_s, and the same for every coordinate: one coordinate tells its derivative
+        probe = [np.zeros((d, L)) for _ in range(t)]
+        base, columns = F(t, probe)[0], []
+        for k in range(L):
+            probe[s - 1][0, k] = 1.0
+            columns.append(F(t, probe)[0] - base)
+            probe[s - 1][0, k] = 0.0
+        return np.stack(columns, 1)
+
+    for t in range(1, len(m) + 1):
+        theta = F(t - 1, ws)
+        onsager = sum(h_hats[s - 1] @ (d / n * dF(t - 1, s)).T for s in range(1, t))
+        z = Z_tilde @ theta - onsager
+        h = np.sqrt(alpha) * z + m[t - 1, labels]
+        h_hats.append(g(h, y, a[t - 1]))
+        C = np.sqrt(alpha) * g_jacobian(h, y, a[t - 1]).mean(0)
+        ws.append(Z_tilde.T @ h_hats[-1] - theta @ C.T)
+        path.h.append(h)
+        path.theta.append(theta)
+        path.theta_tilde.append(np.sqrt(alpha) * ws[-1] + alpha * mu.T @ l[t - 1])
+    return path

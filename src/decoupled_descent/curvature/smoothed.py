@@ -140,7 +140,8 @@ def jumps(
         pick = first.unsqueeze(1)
         left, right = torch.where(pick, left, middle), torch.where(pick, middle, right)
         low, high = torch.where(pick, low, value), torch.where(pick, value, high)
-    return bool(((high - low).abs() > 1e-4 * scale).any())
+    jump = (high - low).abs()
+    return bool(((jump > 1e-4 * scale) & jump.isfinite()).any())
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -120,6 +120,7 @@ class DecoupledDescent(Descent):
 
     def request(self, state: State, rows: Rows, objective: Objective) -> Request:
         """Say what a step needs to know of the data."""
+        objective.settle_curvature(rows.y, len(state.theta), self.g)  # a continued run has no init
         return Request(
             objective,
             state.theta,

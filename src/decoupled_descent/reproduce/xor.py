@@ -110,7 +110,7 @@ def replicate_damping(settings: Settings, seed: int, data: Path | None = None) -
 def draw_damping(settings: Settings, curves: Curves) -> Figure:
     """One panel per damping, side by side."""
     title = f"{_title('XOR with damping', settings)}, λ = {settings['snr']:g}"
-    return error_grid(curves, title, LOSS, side_by_side=True)
+    return error_grid(curves, title, LOSS, columns=3)
 
 
 def findings_damping(settings: Settings, panels: list[dict[str, Any]]) -> str:
@@ -176,7 +176,7 @@ DAMPING = Experiment(
         "lr": 0.05,
         "snr": 4.0,
         "damping": [1.0, 0.9, 0.8],
-        "steps": 200,
+        "steps": 100,
         "test_rows": 2000,
         "replications": 50,
     },

@@ -16,8 +16,8 @@ from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.averages import observe
 from decoupled_descent.state_evolution.gaussian import (
-    BlockFactor,
     Normals,
+    Paths,
     hermite_basis,
     hermite_rule,
 )
@@ -161,18 +161,16 @@ class PathEngine:
         nodes: Nodes | None,
     ) -> None:
         self.objective, self.algorithm, self.nodes = objective, algorithm, nodes
-        self.normals = Normals(paths, steps * width, seed, auxiliary=2)
-        self.population = sampled_population(mixture, self.normals, seed)
-        self.factor = BlockFactor(width)
+        normals = Normals(paths, steps * width, seed, auxiliary=2)
+        self.population = sampled_population(mixture, normals, seed)
+        self.paths = Paths(width, steps, normals)
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
         self.time = 0
 
     def step(self, at: Request) -> Seen:
         """Return the averages of step t."""
         t, population = self.time, self.population
-        self.factor.extend(at.gram)
-        coefficients = at.own @ self.factor.coefficients
-        noise = coefficients @ self.normals.columns(self.factor.rank)
+        noise = self.paths.combine(at.own, at.gram)
         h = (noise + at.alignment.T[:, population.modes]).T
         models = self.objective, self.algorithm
         if self.nodes is None:

@@ -10,11 +10,12 @@ import torch
 from scipy.special import roots_hermitenorm
 from scipy.stats import qmc
 from torch import Tensor
-from torch.nn.functional import pad
 
-#: Innovations below this share of a block's variance are left out. Regressing on smooth histories
-#: multiplies rounding by up to its inverse, so nothing below √ε could be told from noise.
-RANK_TOLERANCE = 1e-8
+#: Added to the diagonal of a Gram matrix, as a share of each block's variance: enough to drown
+#: rounding, which regression on a smooth history multiplies, and too little to be seen otherwise.
+JITTER = 1e-11
+#: The share of an iterate's variance below which a direction gets no normal of its own.
+NEGLIGIBLE_VARIANCE = 1e-10
 #: Nodes of a product rule may be left out up to this total weight.
 NEGLIGIBLE_MASS = 1e-13
 #: Leading directions that get Sobol points; later ones explain next to nothing and get plain ones.
@@ -111,69 +112,111 @@ def psd_root(matrix: Tensor) -> Tensor:
 
 
 class BlockFactor:
-    r"""Writes Gaussian blocks B_0, B_1, … in independent normals, one block row of Γ at a time.
+    r"""Cholesky factor of a growing Gram matrix Γ, one block row at a time.
 
-    .. math:: B_t = \sum_{k \le K_t} A_{t,k} z_k, \qquad A A^\top = \Gamma
+    .. math:: B_t = \sum_{s \le t} A_{t,s} z_s, \qquad A A^\top = \Gamma + \text{jitter}
 
-    Each block brings at most L new normals: those of its innovation, the part that the blocks
-    before it do not explain. Smooth dynamics explain themselves almost entirely after a few steps
-    (and repeated iterates do so exactly), so directions whose innovation is rounding are left out:
-    Γ may be singular, and K_t stays far below t·L. The directions kept are the pivots of a
-    Cholesky factor; solving with that triangle, rather than with its inverse, keeps A Aᵀ = Γ to
-    rounding however ill-conditioned Γ is.
+    Smooth dynamics explain themselves almost entirely after a few steps (and repeated iterates do
+    so exactly): Γ is as good as singular. Every block therefore gets a share ``JITTER`` of its
+    variance on top, of its own, which keeps the triangle solvable and is all that A Aᵀ is off by.
 
     Args:
         width: L.
+        blocks: How many there will be.
 
     Example:
-        >>> factor = BlockFactor(1)
+        >>> factor = BlockFactor(width=1, blocks=3)
         >>> first = factor.extend(torch.tensor([[4.0]], dtype=torch.float64))
         >>> factor.extend(torch.tensor([[2.0, 5.0]], dtype=torch.float64))
         tensor([[1., 2.]], dtype=torch.float64)
-        >>> factor.extend(torch.tensor([[2.0, 5.0, 5.0]], dtype=torch.float64)), factor.rank
-        (tensor([[1., 2.]], dtype=torch.float64), 2)
+        >>> factor.extend(torch.tensor([[2.0, 5.0, 5.0]], dtype=torch.float64)).round(decimals=4)
+        tensor([[1., 2., 0.]], dtype=torch.float64)
     """
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self.coefficients = torch.zeros(0, 0, dtype=torch.float64)  # A, (t L, K)
-        self.pivots = torch.zeros(0, 0, dtype=torch.float64)  # directions kept, (t L, K)
-        self.triangle = torch.zeros(0, 0, dtype=torch.float64)  # Cholesky factor, (K, K)
+    def __init__(self, width: int, blocks: int) -> None:
+        self.width, self.size = width, 0
+        self._triangle = torch.zeros(blocks * width, blocks * width, dtype=torch.float64)
 
     @property
-    def rank(self) -> int:
-        """K: how many normals there are so far."""
-        return len(self.triangle)
+    def triangle(self) -> Tensor:
+        """A so far, lower triangular, shape (t L, t L)."""
+        return self._triangle[: self.size, : self.size]
 
     def extend(self, row: Tensor) -> Tensor:
         """Add one block.
 
         Args:
-            row: Cov(B_t, (B_0, …, B_t)), shape (L, (t + 1) L).
+            row: Cov(B_t, (B_1, …, B_t)), shape (L, t L).
 
         Returns:
-            A_t, shape (L, K_t).
+            A_t, shape (L, t L).
         """
-        past, own = row[:, : -self.width], row[:, -self.width :]
-        explained = torch.linalg.solve_triangular(
-            self.triangle, (past @ self.pivots).T, upper=False
-        ).T
-        innovation = own - explained @ explained.T
-        values, vectors = torch.linalg.eigh((innovation + innovation.T) / 2)
-        fresh = values > RANK_TOLERANCE * max(float(own.diagonal().max()), 1e-300)
+        past, own = row[:, : self.size], row[:, self.size :]
+        explained = torch.linalg.solve_triangular(self.triangle, past.T, upper=False).T
+        jitter = JITTER * max(float(own.diagonal().max()), 1e-200)
+        values, vectors = torch.linalg.eigh(own - explained @ explained.T)
+        # the eigenvalues are not negative, and the clamp does nothing, except for rounding
+        innovation = (vectors * (values + jitter).clamp(min=0.1 * jitter)) @ vectors.T
+        now = slice(self.size, self.size + self.width)
+        self._triangle[now, : self.size] = explained
+        self._triangle[now, now] = torch.linalg.cholesky(innovation)
+        self.size += self.width
+        return self._triangle[now, : self.size]
+
+
+class Paths:
+    """Samples of combinations of Gaussian blocks with a growing Gram matrix.
+
+    The combinations wanted, one per step, resemble each other; an orthonormal basis of their span
+    is kept, one normal per direction, and grows only by directions that are not in it yet: far
+    fewer than t·L of them for smooth dynamics.
+
+    Args:
+        width: L.
+        blocks: How many there will be.
+        normals: Where the normals come from.
+
+    Example:
+        >>> paths = Paths(1, 2, Normals(64, directions=1, seed=0))
+        >>> unit = torch.ones(1, 1, dtype=torch.float64)
+        >>> first = paths.combine(unit, gram=unit)
+        >>> second = paths.combine(torch.tensor([[0.0, 1.0]]).double(), gram=unit.expand(1, 2))
+        >>> torch.allclose(first, second, atol=1e-4), paths.rank
+        (True, 1)
+    """
+
+    def __init__(self, width: int, blocks: int, normals: Normals) -> None:
+        self.factor, self.normals = BlockFactor(width, blocks), normals
+        self._basis = torch.zeros(0, blocks * width, dtype=torch.float64)
+
+    @property
+    def rank(self) -> int:
+        """How many normals were needed so far."""
+        return len(self._basis)
+
+    def combine(self, own: Tensor, gram: Tensor) -> Tensor:
+        """Add a block, and sample a linear combination of all blocks so far.
+
+        Args:
+            own: The combination, shape (L, t L).
+            gram: The last block row of the Gram matrix, shape (L, t L).
+
+        Returns:
+            Samples, shape (L, M).
+        """
+        self.factor.extend(gram)
+        wanted = own @ self.factor.triangle
+        basis = self._basis[:, : self.factor.size]
+        known = wanted @ basis.T
+        rest = wanted - known @ basis
+        rest -= (rest @ basis.T) @ basis  # once more: the first time leaves rounding behind
+        values, vectors = torch.linalg.eigh(rest @ rest.T)
+        fresh = values > NEGLIGIBLE_VARIANCE * float(wanted.square().sum(1).max())
         spread, axes = values[fresh].sqrt(), vectors[:, fresh]
-        coefficients = torch.cat([explained, axes * spread], 1)
-        self.coefficients = _corner(self.coefficients, coefficients)
-        self.pivots = _corner(self.pivots, pad(axes, (self.rank, 0)))
-        self.triangle = _corner(
-            self.triangle, torch.cat([axes.T @ explained, torch.diag(spread)], 1)
-        )
-        return coefficients
-
-
-def _corner(matrix: Tensor, rows: Tensor) -> Tensor:
-    """Append rows that may be wider than the matrix, filling up with zeros."""
-    return torch.cat([pad(matrix, (0, rows.shape[1] - matrix.shape[1])), rows])
+        directions = torch.zeros(len(spread), self._basis.shape[1], dtype=torch.float64)
+        directions[:, : self.factor.size] = (axes / spread).T @ rest
+        self._basis = torch.cat([self._basis, directions])
+        return torch.cat([known, axes * spread], 1) @ self.normals.columns(self.rank)
 
 
 class Normals:

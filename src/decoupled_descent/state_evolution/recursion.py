@@ -170,7 +170,8 @@ class StateEvolution:
 
         Returns:
             The evolution; Ctrl-C returns the randomisations completed (or the steps of the first
-            one), and an error that is no longer finite ends it there, with a :class:`~decoupled_descent.DivergenceWarning`.
+            one), and an error that is no longer finite ends it there, with a
+            :class:`~decoupled_descent.DivergenceWarning`.
         """
         if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ValueError(f"steps={steps!r} must be a whole number of at least 1")

@@ -97,21 +97,24 @@ def one_standard_error(losses: Tensor, order: Sequence[int] | None = None) -> in
     return best
 
 
-def winners_curse(losses: Tensor, resamples: int = 1000, seed: int = 0) -> CorrectedError:
+def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> CorrectedError:
     r"""Correct the lowest of K errors for having been chosen as the lowest.
 
-    The minimum of K noisy errors is too low by its expected dip below the error of the same
-    configuration on other rows. That dip is estimated on resampled rows: draw n rows with
-    replacement, let the configuration win that is lowest there, and see how much lower it is there
-    than on the original rows.
+    The minimum of K noisy errors lies below the true error of the configuration that attains it.
+    How far is found by replaying the contest: errors m̃ + N(0, C), with C the covariance of the K
+    means estimated from the rows, are drawn again and again, the lowest wins, and its dip below its
+    own m̃ is averaged. The m̃ are the measured means shrunk towards their average by the share of their
+    spread that is noise (measured means are more spread out than true ones, and replaying them as
+    they are would make the contest look less close than it was). Configurations four standard errors
+    behind had no chance and stay out of it.
 
-    .. math:: \mathrm{optimism} = \mathbf E_b\bigl[\bar\ell_{k_b} - \bar\ell^{(b)}_{k_b}\bigr],
-       \qquad k_b = \arg\min_k \bar\ell^{(b)}_k
+    .. math:: \mathrm{optimism} = \mathbf E\bigl[\tilde m_k - m_k\bigr], \qquad
+       m \sim N(\tilde m, C), \quad k = \arg\min m
 
     Args:
         losses: Row losses of the K candidates, shape (K, n).
-        resamples: How many resamples.
-        seed: Of the resampling.
+        draws: How often the contest is replayed.
+        seed: Of the replays.
 
     Returns:
         The corrected error of the winner.
@@ -125,15 +128,23 @@ def winners_curse(losses: Tensor, resamples: int = 1000, seed: int = 0) -> Corre
     if losses.ndim != 2 or losses.shape[1] < 2:
         raise ValueError(f"losses has shape {tuple(losses.shape)}; it must be (K, n) with n ≥ 2")
     losses = losses.double().cpu()
-    n = losses.shape[1]
-    means = losses.mean(1)
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randint(n, (resamples, n), generator=generator)
-    counts = torch.zeros(resamples, n, dtype=losses.dtype)
-    counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=losses.dtype))
-    resampled = counts @ losses.T / n
-    lowest, winners = resampled.min(1)
-    optimism = max(0.0, float((means[winners] - lowest).mean()))
-    best = int(means.argmin())
+    best = int(losses.mean(1).argmin())
+    error, n = float(losses[best].mean()), losses.shape[1]
     stderr = float(losses[best].std()) / n**0.5
-    return CorrectedError(float(means[best]) + optimism, stderr, optimism)
+    behind = [paired_difference(row, losses[best]) for row in losses]
+    contenders = losses[[difference.mean <= 4 * difference.stderr for difference in behind]]
+    if len(contenders) < 2:
+        return CorrectedError(error, stderr, 0.0)
+    means = contenders.mean(1)
+    centred = contenders - means.unsqueeze(1)
+    relative = centred - centred.mean(0)
+    noise = float(relative.square().sum()) / (n * (n - 1) * (len(means) - 1))
+    spread = float(means.var())
+    kept = max(0.0, 1 - noise / spread) if spread > 0 else 0.0
+    shrunk = means.mean() + kept * (means - means.mean())
+    generator = torch.Generator().manual_seed(seed)
+    multipliers = torch.randn(draws, n, generator=generator, dtype=losses.dtype)
+    replayed = shrunk + multipliers @ centred.T / n
+    lowest, winners = replayed.min(1)
+    optimism = max(0.0, float((shrunk[winners] - lowest).mean()))
+    return CorrectedError(error + optimism, stderr, optimism)

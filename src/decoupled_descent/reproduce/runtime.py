@@ -1,0 +1,174 @@
+"""What a step costs: the paper's listing, this package's gradient descent and decoupled descent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.stats import gaussian_kde
+
+import decoupled_descent.data.rows as data_rows
+from decoupled_descent import plotting
+from decoupled_descent.descent import DecoupledDescent, GradientDescent
+from decoupled_descent.heads import TwoLayer
+from decoupled_descent.objective import Objective
+from decoupled_descent.reproduce import mnist
+from decoupled_descent.reproduce.experiment import (
+    Curves,
+    Experiment,
+    Settings,
+    default_theta,
+    streams,
+)
+from decoupled_descent.reproduce.listing import Listing
+from decoupled_descent.reproduce.summary import quantiles
+
+WARM_UP = 5
+CONTENDERS = {
+    "listing": ("DD, the paper's listing", "#009E73"),
+    "dd": ("DD, this package", "#0072B2"),
+    "gd": ("GD, this package", "#E69F00"),
+}
+
+
+def contenders(settings: Settings, seed: int, data: Path | None) -> dict[str, Callable[[], float]]:
+    """Set up what is timed: functions that make one update and return the train error."""
+    (X, y), _ = mnist.noisy_digits(settings, seed, data)
+    theta_seed, head_seed = streams(seed, 5)[3:]
+    theta = default_theta(settings["width"], X.shape[1], theta_seed)
+    head = TwoLayer(settings["width"], seed=head_seed)
+    objective, rows, lr = Objective(head, "logistic"), data_rows.Rows(X, y), settings["lr"]
+
+    def ours(algorithm: Any) -> Callable[[], float]:
+        state = algorithm.init(rows, objective, theta=theta)
+
+        def step() -> float:
+            nonlocal state
+            state, info = algorithm.step(state, rows, objective)
+            return float(info.train_error)
+
+        return step
+
+    output = next(head.parameters()).detach()
+    return {
+        "listing": Listing(X, y, theta, output, lr).step,
+        "dd": ours(DecoupledDescent(lr, reduction="mean")),
+        "gd": ours(GradientDescent(lr, reduction="mean")),
+    }
+
+
+def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves:
+    """Time every step of every contender, in an order that changes with the seed."""
+    curves: Curves = {}
+    steps = contenders(settings, seed, data)
+    for index in np.random.default_rng(seed).permutation(len(steps)):
+        name = list(steps)[index]
+        for _ in range(WARM_UP):
+            steps[name]()
+        seconds = np.empty(settings["steps"])
+        for t in range(len(seconds)):
+            start = time.perf_counter()
+            steps[name]()
+            seconds[t] = time.perf_counter() - start
+        curves[f"{name}/seconds"] = seconds
+    return {f"{name}/seconds": curves[f"{name}/seconds"] for name in CONTENDERS}
+
+
+def summarise(settings: Settings, curves: Curves) -> list[dict[str, Any]]:
+    """Quantiles of the time per step (ms) and of the time per replication (s)."""
+    panels = []
+    for panel, unit, times in (
+        ("step", "milliseconds", {k: 1e3 * v.ravel() for k, v in curves.items()}),
+        ("total", "seconds", {k: v.sum(axis=1) for k, v in curves.items()}),
+    ):
+        found = [
+            {"algorithm": name.split("/")[0], unit: quantiles(values)}
+            for name, values in times.items()
+        ]
+        panels.append({"name": panel, "curves": found})
+    return panels
+
+
+def draw(settings: Settings, curves: Curves) -> Figure:
+    """Densities of the time per step, left, and of the time per replication, right."""
+    figure, axes = plotting.new_figure(columns=2)
+    for name, (label, colour) in CONTENDERS.items():
+        seconds = curves[f"{name}/seconds"]
+        density(axes[0, 0], 1e3 * seconds.ravel(), label, colour)
+        density(axes[0, 1], seconds.sum(axis=1), label, colour)
+    axes[0, 0].set(title="one step", xlabel="milliseconds", ylabel="density (per factor e)")
+    axes[0, 1].set(title=f"{settings['steps']} steps", xlabel="seconds")
+    for ax in axes[0]:
+        ax.set_xscale("log")
+        ax.set_ylim(bottom=0)
+        ax.grid(alpha=0.25, lw=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle(
+        f"Time on MNIST: n = {settings['n']}, d = {settings['d']}, L = {settings['width']}, "
+        f"{settings['replications']} runs, one thread"
+    )
+    return figure
+
+
+def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> None:
+    """Draw a kernel estimate of the density of log time, without its outermost half percents."""
+    low, high = np.quantile(times, [0.005, 0.995])
+    logs = np.log(times[(times >= low) & (times <= high)])
+    spread = max(float(logs.std()), 0.01)
+    grid = np.linspace(logs.min() - 3 * spread, logs.max() + 3 * spread, 400)
+    if len(logs) > 1 and logs.std() > 0:
+        height = gaussian_kde(logs)(grid)
+    else:  # a single replication
+        height = np.exp(-(((grid - logs.mean()) / spread) ** 2) / 2) / (spread * (2 * np.pi) ** 0.5)
+    ax.plot(np.exp(grid), height, color=colour, lw=1.8, label=label)
+    ax.fill_between(np.exp(grid), 0, height, color=colour, alpha=0.25, lw=0)
+
+
+def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
+    """Say what a step costs, and how it compares."""
+    step, total = (
+        {c["algorithm"]: c[unit]["median"] for c in panel["curves"]}
+        for panel, unit in zip(panels, ("milliseconds", "seconds"), strict=True)
+    )
+    return (
+        f"Medians over {settings['replications']} runs of {settings['steps']} steps with L = "
+        f"{settings['width']}, on one thread, without the test error. The paper's listing takes "
+        f"{step['listing']:.2f} ms per step ({total['listing']:.2f} s per run), this package's "
+        f"decoupled descent {step['dd']:.2f} ms ({total['dd']:.2f} s) and its gradient descent "
+        f"{step['gd']:.2f} ms ({total['gd']:.2f} s): a step of decoupled descent costs "
+        f"{step['dd'] / step['gd']:.2f} times one of gradient descent here, and the listing "
+        f"{step['listing'] / step['dd']:.1f} times as much as this package."
+    )
+
+
+RUNTIME = Experiment(
+    name="runtime",
+    title="Run time on MNIST",
+    label="fig:timeGDvDD",
+    settings={
+        "n": 800,
+        "d": 784,
+        "snr": 30.0,
+        "width": 9,
+        "lr": 1.0,
+        "reduction": "mean",
+        "steps": 500,
+        "threads": 1,
+        "replications": 25,
+    },
+    quick={"replications": 4},
+    replicate=replicate,
+    summarise=summarise,
+    draw=draw,
+    findings=findings,
+    prepare=mnist.prepare,
+    timed=True,
+)

@@ -1,0 +1,78 @@
+"""Greedy descent against trying every candidate with the algorithm itself."""
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+
+
+def problem(n=60, d=50):
+    X, y = dd.mixtures.xor(d, 5.0).sample(n, seed=0, dtype=torch.float64)
+    return X, y, dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_equals_trying_every_candidate(reduction):
+    X, y, objective = problem()
+    rows = dd.Rows(X, y)
+    lr = 0.2 if reduction == "sum" else 10.0
+    greedy = dd.GreedyDescent.grid(lr, reduction=reduction)
+    state = greedy.init(rows, objective, seed=0)
+    plain = greedy.candidates[0].init(rows, objective, seed=0)
+    for _ in range(40):
+        following, info = greedy.step(state, rows, objective)
+        current = greedy.candidates[0].step(plain, rows, objective)[1].train_error
+        assert info.train_error == pytest.approx(current, abs=1e-12)
+        tries = [candidate.step(plain, rows, objective)[0] for candidate in greedy.candidates]
+        errors = [greedy.candidates[0].step(t, rows, objective)[1].train_error for t in tries]
+        lowest = min(range(len(errors)), key=errors.__getitem__)
+        if errors[lowest] >= current:
+            assert following.chosen == -1
+            break
+        assert following.chosen == lowest
+        plain, state = tries[lowest], following
+        torch.testing.assert_close(state.theta, plain.theta, rtol=0, atol=1e-10)
+        torch.testing.assert_close(state.memory, plain.memory, rtol=0, atol=1e-10)
+        torch.testing.assert_close(state.head, plain.head, rtol=0, atol=1e-10)
+
+
+def test_error_never_rises_and_stopping_ends_the_run_where_nothing_helps():
+    X, y = dd.mixtures.signalless(80).sample(40, seed=0, dtype=torch.float64)
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    greedy = dd.GreedyDescent.grid(0.1, dampings=(1.0,))
+    run = dd.fit(X, y, objective, greedy, 200, callbacks=[dd.EarlyStopping()])
+    assert run.stop_reason is dd.StopReason.CONVERGED
+    assert (run.train_error.diff() <= 0).all()
+    assert run.state.chosen == -1
+    assert torch.equal(run.theta, run.best_theta)
+
+
+def test_keeps_the_identity():
+    """Across seeds the mean of train − test error is within three standard errors of zero."""
+    gaps = []
+    mixture = dd.mixtures.flipped_classes(400, 2.0, labels=(0, 1))
+    for seed in range(12):
+        X, y = mixture.sample(400, seed=2 * seed)
+        objective = dd.Objective(dd.heads.TwoLayer(3, seed=seed), "logistic")
+        test = mixture.sample(4000, seed=2 * seed + 1)
+        greedy = dd.GreedyDescent.grid(0.1, dampings=(1.0, 0.95))
+        run = dd.fit(X, y, objective, greedy, 40, seed=seed, test=test)
+        gaps.append(float(run.gap[run.best_step]))
+    mean, stderr = torch.tensor(gaps).mean(), torch.tensor(gaps).std() / len(gaps) ** 0.5
+    assert stderr < 0.02
+    assert abs(mean) < 3 * stderr + 0.01  # 0.01: finite-size bias at n = 400
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        ((), "candidates is empty"),
+        (
+            (dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.1, reduction="mean")),
+            "differs from .* in more than its rates",
+        ),
+    ],
+)
+def test_bad_candidates(candidates, message):
+    with pytest.raises(ValueError, match=message):
+        dd.GreedyDescent(candidates)

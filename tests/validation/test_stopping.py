@@ -1,0 +1,88 @@
+"""Early stopping follows its inequalities, and at zero tolerance the error never rises."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import decoupled_descent as dd
+
+
+def feed(stopping, errors):
+    """Where and why a sequence of train errors is stopped."""
+    for index, error in enumerate(errors):
+        reason = stopping(dd.Step(index, error, 0.0, None, None, None))
+        if reason is not None:
+            return index, reason
+    return None
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    errors=st.lists(st.floats(0.01, 10), min_size=2, max_size=30),
+    tolerance=st.floats(0, 0.5),
+    relative=st.booleans(),
+)
+def test_stops_at_the_first_update_that_fails_its_inequality(errors, tolerance, relative):
+    expected = None
+    for t in range(len(errors) - 1):
+        now, following = errors[t], errors[t + 1]
+        target = now * (1 - tolerance) if relative else now - tolerance
+        if following >= target:
+            expected = (t + 1, "rising" if following > now else "converged")
+            break
+    found = feed(dd.EarlyStopping(tolerance, relative), errors)
+    assert (None if found is None else (found[0], str(found[1]))) == expected
+
+
+def test_relative_rule_is_the_logarithmic_one():
+    errors = [1.0, 0.9, 0.85, 0.84]
+    index, _ = feed(dd.EarlyStopping(0.05, relative=True), errors)
+    drops = [math.log(b) - math.log(a) for a, b in itertools.pairwise(errors)]
+    assert index == 1 + next(t for t, drop in enumerate(drops) if drop >= math.log(1 - 0.05))
+
+
+def test_patience_forgives_a_few_updates_in_a_row():
+    errors = [1.0, 0.8, 0.81, 0.82, 0.7, 0.71, 0.72, 0.73, 0.1]
+    assert feed(dd.EarlyStopping(patience=1), errors)[0] == 2
+    assert feed(dd.EarlyStopping(patience=3), errors) == (7, dd.StopReason.RISING)
+
+
+def test_small_improvements_add_up_to_one():
+    assert feed(dd.EarlyStopping(0.25, patience=4), [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]) is None
+
+
+def test_an_instance_starts_afresh_with_every_run():
+    stopping = dd.EarlyStopping()
+    assert feed(stopping, [1.0, 2.0]) == feed(stopping, [5.0, 6.0]) == (1, dd.StopReason.RISING)
+
+
+@pytest.mark.parametrize("patience", [1, 5])
+def test_in_fit(patience):
+    X, y = dd.mixtures.signalless(60).sample(60, seed=0)
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    stopping = dd.EarlyStopping(patience=patience)
+    run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 300, callbacks=[stopping], seed=1)
+    assert run.stop_reason is dd.StopReason.RISING
+    assert len(run.train_error) == run.best_step + 1 + patience
+    assert (run.train_error[: run.best_step + 1].diff() < 0).all()
+    again = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), run.best_step + 1, seed=1)
+    assert torch.equal(run.best_theta, again.theta)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tolerance": -0.1}, r"tolerance=-0.1 must be at least 0"),
+        ({"tolerance": math.nan}, "tolerance=nan"),
+        ({"tolerance": 1.0, "relative": True}, "tolerance=1.0 must be .* below 1"),
+        ({"patience": 0}, "patience=0 must be at least 1"),
+        ({"patience": 1.5}, "patience=1.5 must be a whole number"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        dd.EarlyStopping(**options)

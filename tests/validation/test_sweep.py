@@ -1,0 +1,178 @@
+"""A sweep is its separate runs, only together."""
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+
+MIXTURE = dd.mixtures.flipped_classes(30, 3.0, labels=(0, 1))
+X, Y = MIXTURE.sample(40, seed=0, dtype=torch.float64)
+TEST = MIXTURE.sample(50, seed=1, dtype=torch.float64)
+OBJECTIVE = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
+
+
+def assert_same_run(one, other):
+    np.testing.assert_allclose(one.train_error, other.train_error, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(one.theta, other.theta, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(one.best_losses, other.best_losses, rtol=0, atol=1e-11)
+    assert one.stop_reason == other.stop_reason
+    if one.test_error is not None:
+        np.testing.assert_allclose(one.test_error, other.test_error, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_equals_separate_runs_of_all_kinds(n_jobs):
+    objectives = [
+        OBJECTIVE,
+        dd.Objective(dd.heads.Linear(), "logistic"),
+        dd.Objective(dd.heads.Deep([5, 2], bias=True, seed=1).double(), "logistic"),
+        dd.Objective(dd.heads.TwoLayer(4, "relu", seed=2), "logistic", curvature="smoothed"),
+        dd.Objective(dd.heads.TwoLayer(2, seed=3), "logistic", curvature="autodiff"),
+    ]
+    algorithms = [
+        dd.DecoupledDescent(0.1, damping=0.95),
+        dd.DecoupledDescent(5.0, reduction="mean", head_lr=0),
+        dd.GradientDescent(0.1),
+    ]
+    result = dd.sweep(X, Y, objectives, algorithms, 30, seed=[0, 7], test=TEST, n_jobs=n_jobs)
+    assert len(result.runs) == len(set(result.names)) == 30
+    combinations = [(o, a, s) for o in objectives for a in algorithms for s in (0, 7)]
+    for run, (objective, algorithm, seed) in zip(result.runs, combinations, strict=True):
+        assert_same_run(run, dd.fit(X, Y, objective, algorithm, 30, seed=seed, test=TEST))
+
+
+def test_blocks_change_nothing(monkeypatch):
+    whole = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
+    monkeypatch.setattr("decoupled_descent.data.rows.automatic_block_size", lambda X: 7)
+    blocks = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
+    for one, other in zip(whole.runs, blocks.runs, strict=True):
+        assert_same_run(one, other)
+
+
+def test_one_diverging_run_leaves_the_others_alone():
+    algorithms = {"wild": dd.GradientDescent(1e3), "calm": dd.GradientDescent(0.1)}
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    with pytest.warns(dd.DivergenceWarning, match="wild: the train error became"):
+        result = dd.sweep(X, Y, objective, algorithms, 200)
+    wild, calm = result.runs
+    assert wild.stop_reason is dd.StopReason.DIVERGED
+    assert len(wild.train_error) < 200 == len(calm.train_error)
+    assert_same_run(calm, dd.fit(X, Y, objective, algorithms["calm"], 200))
+    assert result.best is calm
+
+
+def test_every_run_has_its_own_callbacks():
+    stopping = dd.EarlyStopping()
+    algorithms = [dd.DecoupledDescent(lr) for lr in (0.05, 0.4, 1.0)]
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 150, callbacks=[stopping])
+    for run, algorithm in zip(result.runs, algorithms, strict=True):
+        alone = dd.fit(X, Y, OBJECTIVE, algorithm, 150, callbacks=[dd.EarlyStopping()])
+        assert_same_run(run, alone)
+
+
+def test_halving_drops_the_clearly_worse_and_only_them():
+    algorithms = [dd.DecoupledDescent(lr, damping=0.9) for lr in (0.5, 0.45, 0.0, 1e-4)]
+    big = dd.mixtures.flipped_classes(100, 6.0, flip=0.05, labels=(0, 1)).sample(300, seed=0)
+    result = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=dd.Halving())
+    reasons = [run.stop_reason for run in result.runs]
+    assert reasons == [dd.StopReason.STEPS] * 2 + [dd.StopReason.PRUNED] * 2
+    assert {len(run.train_error) for run in result.runs[2:]} <= {9, 17, 33}
+    assert "behind the leader" in result.runs[2].message
+    full = dd.sweep(*big, OBJECTIVE, algorithms, 64)
+    assert result.best_index == full.best_index
+    for run, alone in zip(result.runs[:2], full.runs[:2], strict=True):
+        np.testing.assert_allclose(run.train_error, alone.train_error, rtol=1e-5)
+
+
+def test_halving_keeps_what_the_standard_error_cannot_tell_apart():
+    algorithms = [dd.DecoupledDescent(0.1 + 1e-7 * k) for k in range(8)]
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 32, halving=dd.Halving(z=1e9))
+    assert all(run.stop_reason is dd.StopReason.STEPS for run in result.runs)
+
+
+def test_table_and_winner():
+    algorithms = {"slow": dd.DecoupledDescent(0.01), "fast": dd.DecoupledDescent(0.2, 0.9)}
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 40, test=TEST)
+    table = result.table
+    lowest = [float(run.train_error.min()) for run in result.runs]
+    assert result.best_index == int(np.argmin(lowest))
+    assert table["train_error"].tolist() == pytest.approx(sorted(lowest))
+    assert set(table["name"]) == {"slow", "fast"}
+    assert set(table["lr"]) == {0.01, 0.2}
+    assert table["behind_best"][0] == 0
+    assert "best '" in repr(result)
+    assert {"damping", "width", "head", "stderr", "test_error", "best_step"} <= set(table)
+
+
+def test_simplest_prefers_small_heads():
+    heads = {f"{width}": dd.heads.TwoLayer(width, seed=0) for width in (6, 2, 4)}
+    algorithm = dd.DecoupledDescent(1e-3)
+    result = dd.select_architecture(X, Y, heads, "logistic", algorithm, 3, halving=dd.Halving(z=99))
+    within = [k for k in range(3) if result.difference(k).mean <= result.difference(k).stderr]
+    widths = [len(result.runs[k].theta) for k in within]
+    assert len(result.runs[result.simplest()].theta) == min(widths)
+
+
+def test_theta_for_all_or_one_each():
+    start = torch.ones(3, 30, dtype=torch.float64)
+    algorithms = [dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.2)]
+    shared = dd.sweep(X, Y, OBJECTIVE, algorithms, 2, theta=start)
+    assert all(torch.equal(run.best_state.theta, start) or run.best_step for run in shared.runs)
+    with pytest.raises(ValueError, match="theta has 3 entries for 1 objectives"):
+        dd.sweep(X, Y, OBJECTIVE, algorithms, 2, theta=[start] * 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"algorithms": []}, "at least one objective, one algorithm"),
+        ({"steps": 0}, "steps=0"),
+        ({"test": (X[:, 1:], Y)}, "test has 29 columns"),
+        ({"halving": dd.Halving(), "n_jobs": 2}, "n_jobs=None"),
+    ],
+)
+def test_bad_input(change, message):
+    two = [dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.2)]
+    arguments = {"objective": OBJECTIVE, "algorithms": two, "steps": 3} | change
+    with pytest.raises(ValueError, match=message):
+        dd.sweep(X, Y, **arguments)
+
+
+def test_interrupted_sweep_keeps_what_was_reached():
+    def interrupt(step):
+        if step.index == 4:
+            raise KeyboardInterrupt
+
+    algorithms = [dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.2)]
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 20, callbacks=[interrupt])
+    assert {run.stop_reason for run in result.runs} == {dd.StopReason.INTERRUPTED}
+    assert all(4 <= len(run.train_error) <= 5 for run in result.runs)
+
+
+def test_xor_sweep_picks_mild_damping():
+    """Fixed a = 1, snr 4, η₀ ∈ {1, 0.9, 0.8}: the train error chooses 0.9, the test error too."""
+    mixture = dd.mixtures.xor(1000, 4.0)
+    data, test = mixture.sample(1000, seed=0), mixture.sample(4000, seed=1)
+    dampings = {f"{eta:g}": dd.DecoupledDescent(0.05, eta, head_lr=0) for eta in (1, 0.9, 0.8)}
+    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    result = dd.sweep(*data, objective, dampings, 200, test=test, seed=2)
+    assert result.names[result.best_index] == "0.9"
+    assert min(result.runs, key=lambda run: float(run.test_error[-1])) is result.best
+
+
+def test_dask_cluster_gives_the_same_runs():
+    distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
+    joblib = pytest.importorskip("joblib")
+    algorithms = [dd.DecoupledDescent(lr) for lr in (0.05, 0.1, 0.2)]
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        far = dd.sweep(X, Y, OBJECTIVE, algorithms, 10, n_jobs=2)
+    near = dd.sweep(X, Y, OBJECTIVE, algorithms, 10)
+    for one, other in zip(far.runs, near.runs, strict=True):
+        assert_same_run(one, other)
