@@ -17,7 +17,12 @@ from matplotlib.patches import Patch
 COLOURS = {"train": "#0072B2", "test": "#D55E00"}
 
 #: How predictions are drawn: over the curves, yet letting them show between the dashes.
-THEORY: dict[str, Any] = {"color": "black", "lw": 1.2, "ls": (0, (4, 4)), "label": "state evolution"}
+THEORY: dict[str, Any] = {
+    "color": "black",
+    "lw": 1.2,
+    "ls": (0, (4, 4)),
+    "label": "state evolution",
+}
 
 
 def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:

@@ -140,8 +140,7 @@ def jumps(
         pick = first.unsqueeze(1)
         left, right = torch.where(pick, left, middle), torch.where(pick, middle, right)
         low, high = torch.where(pick, low, value), torch.where(pick, value, high)
-    jump = (high - low).abs()
-    return bool(((jump > 1e-4 * scale) & jump.isfinite()).any())
+    return bool(((high - low).abs() > 1e-4 * scale).any())
 
 
 def _unit(vectors: Tensor) -> Tensor:

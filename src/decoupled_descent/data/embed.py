@@ -9,6 +9,7 @@ torchvision, which this package does not install (``pip install torchvision``); 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -148,11 +149,12 @@ def save_npz(path: str | Path, arrays: dict[str, NDArray[Any]]) -> Path:
 def _torchvision_parts(folder: Path) -> tuple[nn.Module, list[tuple[NDArray[np.uint8], Any]]]:
     """The pre-trained network and CIFAR-10, downloaded by torchvision: all that needs it."""
     try:
-        from torchvision import datasets, models
+        torchvision: Any = importlib.import_module("torchvision")
     except ImportError as error:
         raise OSError("this needs torchvision: pip install torchvision") from error
+    models, cifar10 = torchvision.models, torchvision.datasets.CIFAR10
     network = models.resnet18(weights=models.ResNet18_Weights.IMAGENET1K_V1)
-    parts = [datasets.CIFAR10(str(folder), train=train, download=True) for train in (True, False)]
+    parts = [cifar10(str(folder), train=train, download=True) for train in (True, False)]
     return without_last_layer(network), [(part.data, part.targets) for part in parts]
 
 

@@ -64,8 +64,10 @@ def _checked(path: Path, arrays: dict[str, NDArray[np.generic]]) -> Embeddings:
     """Bring the arrays to their types, or say what is wrong with them."""
     X = arrays["X"]
     if X.ndim != 2 or X.dtype.kind not in "fiu" or not np.isfinite(X).all():
-        raise ValueError(f"{path}: X has shape {X.shape} and dtype {X.dtype}; it must be a finite "
-                         "matrix of numbers, one row per sample")
+        raise ValueError(
+            f"{path}: X has shape {X.shape} and dtype {X.dtype}; it must be a finite "
+            "matrix of numbers, one row per sample"
+        )
     labels: list[NDArray[np.int64] | None] = []
     for name in ("y", "split"):
         values = arrays.get(name)

@@ -221,4 +221,5 @@ def add_noise(images: Tensor, snr: float, seed: int) -> Tensor:
     """
     n, d = images.shape
     noise = three_point((n, d), torch.Generator().manual_seed(seed))
-    return (snr / d * images.double() + noise / d**0.5).to(images.dtype)
+    rows: Tensor = snr / d * images.double() + noise / d**0.5
+    return rows.to(images.dtype)

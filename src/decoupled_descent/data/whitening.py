@@ -2,9 +2,9 @@ r"""Standardise, whiten, scale to variance 1/d: embeddings made to look like the
 
 Section sec:embedding of the paper has three ways, all after standardising by train statistics::
 
-    Whitening("vanilla").fit(X)             # x ↦ x/√d
-    Whitening("zca").fit(X)                 # x ↦ x W/√d, W = Σ^{−1/2} of the train rows
-    Whitening("zca").fit(X, pool=X_test)    # joint: Σ of the train and test rows together
+    Whitening("vanilla").fit(X)  # x ↦ x/√d
+    Whitening("zca").fit(X)  # x ↦ x W/√d, W = Σ^{−1/2} of the train rows
+    Whitening("zca").fit(X, pool=X_test)  # joint: Σ of the train and test rows together
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return self
 
     def _standardise(self, rows: Floats) -> Floats:
-        return (rows - self.mean_) / self.scale_
+        standard: Floats = (rows - self.mean_) / self.scale_
+        return standard
 
     def _whiten(self, standard: Floats) -> None:
         """Compute W and its inverse from standardised rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from decoupled_descent import plotting
 from decoupled_descent.reproduce import cifar, mnist, runtime, signalless, xor
 from decoupled_descent.reproduce.experiment import Experiment, resolve
+from decoupled_descent.reproduce.gallery import write_gallery
 from decoupled_descent.reproduce.replications import run_all
 from decoupled_descent.reproduce.summary import write_json
 
@@ -59,6 +61,29 @@ def get_experiment(figure: str) -> Experiment:
     return EXPERIMENTS[figure]
 
 
+def find_data(figure: str, data: str | Path | None = None) -> dict[str, Any]:
+    """Find the data that a figure needs, or raise ``OSError``.
+
+    Args:
+        figure: A key of ``EXPERIMENTS``, or ``"all"``, which makes do with what there is.
+        data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
+
+    Returns:
+        What the data add to the experiment's settings.
+
+    Example:
+        >>> find_data("xor")
+        {}
+    """
+    source = None if data is None else Path(data)
+    if source is not None and not source.exists():
+        raise FileNotFoundError(f"data folder {source} does not exist")
+    if figure == "all":
+        return {}
+    prepare = get_experiment(figure).prepare
+    return prepare(source) if prepare else {}
+
+
 def reproduce(
     figure: str,
     out: str | Path,
@@ -73,9 +98,10 @@ def reproduce(
 
     Args:
         figure: ``"signalless"``, ``"xor"``, ``"mnist"``, …: a key of ``EXPERIMENTS``.
-        out: The folder to write to: ``<figure>.png``, ``<figure>.svg``, ``<figure>/summary.json``,
-            and every replication, which the next call with the same settings uses again.
-        quick: Fewer replications (and steps), for a look.
+        out: The folder in which to make a folder of the figure's name with ``<figure>.png``,
+            ``<figure>.svg``, ``summary.json`` and every replication; the next call with the same
+            settings uses the replications that are there.
+        quick: Fewer replications, for a look.
         replications: How many, instead of the paper's number.
         seed: Of the first replication; the others count on from it.
         data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
@@ -86,11 +112,11 @@ def reproduce(
         What was found, and the files.
     """
     experiment = get_experiment(figure)
+    settings = resolve(experiment, quick, replications, find_data(figure, data))
     folder, source = Path(out) / figure, None if data is None else Path(data)
-    found = experiment.prepare(source) if experiment.prepare else {}
-    settings = resolve(experiment, quick, replications, found)
+    folder.mkdir(parents=True, exist_ok=True)
     curves = run_all(experiment, settings, seed, folder, source, jobs, progress)
-    panels = experiment.summarise(settings, curves)
+    panels = experiment.summarise(curves)
     summary = {
         "figure": figure,
         "title": experiment.title,
@@ -99,8 +125,41 @@ def reproduce(
         "panels": panels,
         "findings": experiment.findings(settings, panels),
     }
-    drawn = plotting.save_figure(
-        experiment.draw(settings, curves), folder / f"{figure}.png", ("png", "svg")
-    )
+    drawn = experiment.draw(settings, curves)
+    pictures = plotting.save_figure(drawn, folder / f"{figure}.png", ("png", "svg"))
     write_json(folder / "summary.json", summary)
-    return Reproduced(experiment, summary, (*drawn, folder / "summary.json"))
+    return Reproduced(experiment, summary, (*pictures, folder / "summary.json"))
+
+
+def reproduce_all(
+    out: str | Path,
+    data: str | Path | None = None,
+    report: Callable[[Reproduced], None] | None = None,
+    **options: Any,
+) -> tuple[list[Reproduced], dict[str, str]]:
+    """Compute every figure whose data are at hand, and write a gallery of them.
+
+    Args:
+        out: The folder; it gets ``index.html``, brought up to date after every figure.
+        data: The folder of data sets.
+        report: Called with every figure as it is done.
+        options: Passed on to :func:`reproduce`.
+
+    Returns:
+        The figures, and those left out for want of data, with the reason.
+    """
+    find_data("all", data)
+    skipped: dict[str, str] = {}
+    for name in EXPERIMENTS:
+        try:
+            find_data(name, data)
+        except OSError as error:
+            skipped[name] = str(error)
+    done: list[Reproduced] = []
+    for name in EXPERIMENTS:
+        if name not in skipped:
+            done.append(reproduce(name, out, data=data, **options))
+            write_gallery(Path(out), done, skipped)
+            if report:
+                report(done[-1])
+    return done, skipped

@@ -40,9 +40,9 @@ class Experiment:
         label: The figure's label in the paper's source.
         settings: The paper's settings, ``replications`` among them.
         quick: What ``--quick`` changes.
-        replicate: ``replicate(settings, seed, data)``, one replication; a function at the top level
-            of its module, since other processes call it.
-        summarise: Turns the settings and all curves into the panels of ``summary.json``.
+        replicate: ``replicate(settings, seed)``, one replication; experiments on real data take the
+            folder of data sets as well. At the top level of its module: other processes call it.
+        summarise: Turns all curves into the panels of ``summary.json``.
         draw: Turns the settings and all curves into a figure.
         findings: Turns the settings and ``summary.json``'s panels into a paragraph.
         prepare: ``prepare(data)`` finds the data, or raises ``OSError``, and says what to add to
@@ -55,8 +55,8 @@ class Experiment:
     label: str
     settings: Settings
     quick: Settings
-    replicate: Callable[[Settings, int, Path | None], Curves]
-    summarise: Callable[[Settings, Curves], list[dict[str, Any]]]
+    replicate: Callable[..., Curves]
+    summarise: Callable[[Curves], list[dict[str, Any]]]
     draw: Callable[[Settings, Curves], Figure]
     findings: Callable[[Settings, list[dict[str, Any]]], str]
     prepare: Callable[[Path | None], Settings] | None = None

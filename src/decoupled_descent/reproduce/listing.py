@@ -54,8 +54,8 @@ class Listing:
         ratio = self.X.shape[0] / self.X.shape[1]
         with torch.no_grad():
             slope = torch.autograd.grad(loss, self.second, retain_graph=True)[0]
-            self.second -= self.lr * slope
+            self.second.sub_(self.lr * slope)
             tilde = direction.t() @ self.X - ratio * (jacobian @ self.first)
             self.first.copy_(self.first - self.lr * tilde)
-            self.memory += self.lr * direction.detach()
+            self.memory.add_(self.lr * direction.detach())
         return loss.item()

@@ -7,7 +7,6 @@ into decay for small η₁ = cη, and the train error alone tells which c are sm
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ def _problem(settings: Settings, seed: int) -> tuple[Rows, Rows, torch.Tensor]:
     return rows, mixture.sample(settings["test_rows"], seed=test_seed), theta
 
 
-def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves:
+def replicate(settings: Settings, seed: int) -> Curves:
     """Train GD and pure DD on one data set, from the same start."""
     rows, test, theta = _problem(settings, seed)
     n, d, lr, steps = (settings[name] for name in ("n", "d", "lr", "steps"))
@@ -88,7 +87,7 @@ def largest_relative_gap(errors: dict[str, Any]) -> float:
     return float(np.max(np.abs(train_error - test_error) / test_error))
 
 
-def replicate_sweep(settings: Settings, seed: int, data: Path | None = None) -> Curves:
+def replicate_sweep(settings: Settings, seed: int) -> Curves:
     """Train DD with every c on the same data, from the same start."""
     rows, test, theta = _problem(settings, seed)
     n, d, eta, steps = (settings[name] for name in ("n", "d", "lr", "steps"))
@@ -103,42 +102,40 @@ def replicate_sweep(settings: Settings, seed: int, data: Path | None = None) -> 
     return curves
 
 
-def selected(settings: Settings, curves: Curves, kind: str = "train") -> list[float]:
-    """The c with the lowest last error, run by run.
+def selected(curves: Curves, kind: str = "train") -> list[str]:
+    """The panel with the lowest last error, run by run.
 
     Args:
-        settings: Of the sweep.
         curves: Of all runs.
         kind: Whether the train or the test error selects.
 
     Returns:
-        One c per run.
+        One panel per run, such as ``"c=0.5"``.
     """
-    final = np.stack([curves[f"c={c:g}/dd/{kind}"][:, -1] for c in settings["c"]])
-    return [settings["c"][k] for k in final.argmin(axis=0)]
+    ends = {k.split("/")[0]: v[:, -1] for k, v in curves.items() if k.endswith(f"/{kind}")}
+    return [list(ends)[winner] for winner in np.stack(list(ends.values())).argmin(axis=0)]
 
 
-def summarise_sweep(settings: Settings, curves: Curves) -> list[dict[str, Any]]:
+def summarise_sweep(curves: Curves) -> list[dict[str, Any]]:
     """Panels as usual, each with the share of runs whose train (or test) error selects its c."""
-    panels = summarise_errors(settings, curves)
+    panels = summarise_errors(curves)
     for kind in ("train", "test"):
-        choices = selected(settings, curves, kind)
-        for c, panel in zip(settings["c"], panels, strict=True):
-            panel[f"selected_by_{kind}"] = choices.count(c) / len(choices)
+        choices = selected(curves, kind)
+        for panel in panels:
+            panel[f"selected_by_{kind}"] = choices.count(panel["name"]) / len(choices)
     return panels
 
 
 def draw_sweep(settings: Settings, curves: Curves) -> Figure:
     """One panel per c on a common logarithmic axis, the selected one marked."""
-    choices = selected(settings, curves)
-    winner = max(settings["c"], key=choices.count)
-    headings = {f"c={c:g}": f"c = {c:g}" for c in settings["c"]}
-    headings[f"c={winner:g}"] += f": selected in {choices.count(winner)} of {len(choices)} runs"
+    choices = selected(curves)
+    winner = max(choices, key=choices.count)
+    marked = f"{winner.replace('=', ' = ')}: selected in {choices.count(winner)} of {len(choices)}"
     title = f"{_title(settings)}, η₀ = 1 − η, η₁ = cη"
-    figure = error_grid(curves, title, LOSS, headings, columns=3)
+    figure = error_grid(curves, title, LOSS, {winner: f"{marked} runs"}, columns=3)
     for ax in figure.axes:
         ax.set_yscale("log")
-        if ax.get_title().startswith(f"c = {winner:g}:"):
+        if ax.get_title().startswith(marked):
             ax.set_title(ax.get_title(), fontweight="bold")
             ax.set_facecolor("#FFF7E0")
     return figure

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decoupled_descent.reproduce.experiment import Curves, Settings
+from decoupled_descent.reproduce.experiment import Curves
 
 NAMES = {"gd": "gradient descent", "dd": "decoupled descent"}
 
@@ -52,11 +52,10 @@ def gap(train: ArrayLike, test: ArrayLike) -> float | None:
     return float(finite.mean()) if len(finite) else None
 
 
-def summarise_errors(settings: Settings, curves: Curves) -> list[dict[str, Any]]:
+def summarise_errors(curves: Curves) -> list[dict[str, Any]]:
     """Summarise error curves panel by panel.
 
     Args:
-        settings: Not needed; every experiment's summary takes them.
         curves: By ``"panel/algorithm/kind"``, kind being train, test or state_evolution, each of
             shape (replications, T).
 
@@ -80,9 +79,7 @@ def summarise_errors(settings: Settings, curves: Curves) -> list[dict[str, Any]]
             "state_evolution": [] if theory is None else quantiles(theory)["median"],
         }
         if theory is not None:
-            curve["distance_to_theory"] = gap(
-                np.median(test, axis=0), np.median(theory, axis=0)
-            )
+            curve["distance_to_theory"] = gap(np.median(test, axis=0), np.median(theory, axis=0))
         panels.setdefault(panel, {"name": panel, "curves": []})["curves"].append(curve)
     return list(panels.values())
 

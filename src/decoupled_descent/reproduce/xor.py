@@ -6,7 +6,6 @@ Four modes ±[v, v] (label 0) and ±[v, −v] (label 1), every entry of v being 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,7 +40,7 @@ def normal_theta(dimension: int, seed: int) -> torch.Tensor:
     return torch.randn(2, dimension, generator=torch.Generator().manual_seed(seed))
 
 
-def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves:
+def replicate(settings: Settings, seed: int) -> Curves:
     """Train GD and DD on one data set per signal-to-noise ratio, from the same start."""
     n, d, lr, steps = (settings[name] for name in ("n", "d", "lr", "steps"))
     rows_seed, test_seed, theta_seed, head_seed = streams(seed, 4)
@@ -88,7 +87,7 @@ def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
     )
 
 
-def replicate_damping(settings: Settings, seed: int, data: Path | None = None) -> Curves:
+def replicate_damping(settings: Settings, seed: int) -> Curves:
     """Train DD with every damping on the same data, from the same start, with a = 1 fixed."""
     n, d, steps = (settings[name] for name in ("n", "d", "steps"))
     rows_seed, test_seed, theta_seed = streams(seed, 3)

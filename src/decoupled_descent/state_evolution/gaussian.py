@@ -19,7 +19,7 @@ NEGLIGIBLE_VARIANCE = 1e-10
 #: Nodes of a product rule may be left out up to this total weight.
 NEGLIGIBLE_MASS = 1e-13
 #: Leading directions that get Sobol points; later ones explain next to nothing and get plain ones.
-SOBOL_DIRECTIONS = 48
+SOBOL_DIRECTIONS = 128
 
 
 @functools.lru_cache(maxsize=32)

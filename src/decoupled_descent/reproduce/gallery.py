@@ -1,0 +1,97 @@
+"""One page with every figure and what it shows, pictures included, for a desk or a phone."""
+
+from __future__ import annotations
+
+import base64
+import html
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from decoupled_descent.reproduce import Reproduced
+
+STYLE = """
+body { font: 1rem/1.55 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem;
+       color: #1a1a1a; background: #fff; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+img { width: 100%; height: auto; } nav a { margin-right: 0.8rem; white-space: nowrap; }
+.settings { color: #555; font-size: 0.85rem; overflow-wrap: anywhere; }
+.missing { border-left: 4px solid #D55E00; padding-left: 0.8rem; }
+"""
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Decoupled descent: the figures</title>
+<style>{style}</style>
+</head>
+<body>
+<h1>Decoupled descent: the figures</h1>
+<p>Blue is the train error, red the test error; lines are medians over runs, bands quartiles, dots
+the extremes, dashes what state evolution predicts.</p>
+<nav>{links}</nav>
+{sections}
+</body>
+</html>
+"""
+
+SECTION = """<section id="{name}">
+<h2>{title}</h2>
+<img src="data:image/png;base64,{picture}" alt="{title}: {findings}">
+<p>{findings}</p>
+<p class="settings">{settings}<br>Figure {label} of the paper ·
+<a href="{name}/{name}.svg">SVG</a> · <a href="{name}/summary.json">numbers</a></p>
+</section>"""
+
+MISSING = """<section id="{name}">
+<h2>{name}</h2>
+<p class="missing">Left out: {reason}</p>
+</section>"""
+
+
+def write_gallery(folder: Path, done: Sequence[Reproduced], skipped: Mapping[str, str]) -> Path:
+    """Write ``index.html`` to a temporary file and rename it.
+
+    Args:
+        folder: That holds the figures' folders.
+        done: The figures to show.
+        skipped: Figures that were left out, and why.
+
+    Returns:
+        The page.
+    """
+    sections = [_section(one) for one in done]
+    sections += [MISSING.format(name=_text(k), reason=_text(v)) for k, v in skipped.items()]
+    names = [one.experiment.name for one in done] + list(skipped)
+    links = " ".join(f'<a href="#{_text(name)}">{_text(name)}</a>' for name in names)
+    page = PAGE.format(style=STYLE, links=links, sections="\n".join(sections))
+    target = folder / "index.html"
+    partial = target.with_name(f".index.{os.getpid()}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return target
+
+
+def _section(one: Reproduced) -> str:
+    """One figure: picture, findings, settings, links."""
+    picture = next(path for path in one.files if path.suffix == ".png")
+    settings = ", ".join(f"{name} = {value}" for name, value in one.summary["settings"].items())
+    return SECTION.format(
+        name=_text(one.experiment.name),
+        title=_text(one.experiment.title),
+        label=_text(one.experiment.label),
+        findings=_text(one.summary["findings"]),
+        settings=_text(settings),
+        picture=base64.b64encode(picture.read_bytes()).decode(),
+    )
+
+
+def _text(value: str) -> str:
+    return html.escape(value, quote=True)

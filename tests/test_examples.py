@@ -1,0 +1,48 @@
+"""Every example runs as a user would run it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name, *arguments, needs=None):
+    if needs is not None:
+        pytest.importorskip(needs, reason=f"{name} needs {needs}")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"MLFLOW_ALLOW_FILE_STORE": "true"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_own_training_loop():
+    assert "an ordinary module" in run("own_training_loop.py")
+
+
+def test_tensorboard_logger_writes_every_step(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run("tensorboard_logger.py", tmp_path)
+    events = accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train error")] == list(range(60))
+
+
+def test_mlflow_logger_writes_every_step(tmp_path):
+    run("mlflow_logger.py", f"file://{tmp_path}/runs", needs="mlflow")
+    (metric,) = tmp_path.glob("runs/*/*/metrics/train_error")
+    assert len(metric.read_text().splitlines()) == 20
+
+
+def test_optuna_prunes_on_the_train_error():
+    out = run("optuna_pruning.py", needs="optuna")
+    assert "best estimated test error" in out
+    assert int(out.split(";")[1].split()[0]) > 0
