@@ -10,6 +10,7 @@ from decoupled_descent.data.mixtures import GaussianMixture
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent import DecoupledDescent, GradientDescent
 from decoupled_descent.descent.decoupled import ScalingWarning
+from decoupled_descent.loop import History
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution import (
     MixtureLimit,
@@ -19,7 +20,7 @@ from decoupled_descent.state_evolution import (
     population_test_error,
     taylor_terms,
 )
-from decoupled_descent.training import DivergenceWarning, History, Run, fit
+from decoupled_descent.training import DivergenceWarning, Run, fit
 from decoupled_descent.validation.greedy import GreedyDescent
 from decoupled_descent.validation.selection import (
     one_standard_error,

@@ -15,7 +15,7 @@ from rich.table import Table
 import decoupled_descent as dd
 from decoupled_descent import plotting
 from decoupled_descent.callbacks import progress_bar
-from decoupled_descent.training import Algorithm
+from decoupled_descent.loop import Algorithm
 
 app = typer.Typer(
     help="Training whose train error is an honest estimate of the test error.",

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrize, prune
 
 import decoupled_descent as dd
-from decoupled_descent.curvature import structured
+from decoupled_descent.curvature import activations, structured
 from decoupled_descent.heads import Elementwise
 from tests.curvature.references import (
     LOSSES,
@@ -26,11 +26,11 @@ from tests.curvature.references import (
 from tests.problems import normal
 
 N = 7
-ACTIVATIONS = {kind.__name__: kind for kind in structured.MODULES}
+ACTIVATIONS = {kind.__name__: kind for kind in activations.MODULES}
 ACTIVATIONS |= {"LeakyReLU": lambda: nn.LeakyReLU(0.3)}
 ACTIVATIONS |= {
     f"{function.__module__}.{function.__name__}": functools.partial(Elementwise, function)
-    for function in structured.FUNCTIONS
+    for function in activations.FUNCTIONS
 }
 SMOOTH = [name for name in ACTIVATIONS if "relu" not in name.lower()]
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from ..oracles import state_evolution as oracle
 from torch import nn
 
 import decoupled_descent as dd
+from tests.oracles import state_evolution as oracle
 
 ROTATION = np.array([[0.8, -0.7], [0.4, 1.1]])
 STEPS = 12

@@ -102,7 +102,7 @@ def test_paths_have_the_covariance_and_few_normals():
         own[0, t] = 1.0
         rows.append(paths.combine(own, gram[t : t + 1, : t + 1]))
     samples = torch.cat(rows)
-    assert paths.rank < 20
+    assert paths.rank < 35
     np.testing.assert_allclose(samples @ samples.T / 1024, gram, rtol=0, atol=1e-5)
 
 

@@ -176,3 +176,24 @@ def test_dask_cluster_gives_the_same_runs():
     near = dd.sweep(X, Y, OBJECTIVE, algorithms, 10)
     for one, other in zip(far.runs, near.runs, strict=True):
         assert_same_run(one, other)
+
+
+@pytest.mark.slow
+def test_sweep_over_c_picks_the_lowest_test_error():
+    """Signal-less regression, η₀ = 1 − η, η₁ = cη: the choice agrees with the exact test error.
+
+    Here the test error of θ is ‖θ‖²/(2d), with no sampling error of its own.
+    """
+    eta, right = 0.05, 0
+    grid = (0.25, 0.5, 0.75, 1.0, 1.25)
+    algorithms = [dd.DecoupledDescent(c * eta, 1 - eta) for c in grid]
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    for seed in range(100):
+        data = dd.mixtures.signalless(800).sample(800, seed=seed)
+        result = dd.sweep(*data, objective, algorithms, 60, seed=seed)
+        exact = [float(run.best_theta.double().square().mean()) / 2 for run in result.runs]
+        chosen, best = result.best_index, int(np.argmin(exact))
+        right += chosen == best
+        stderr = dd.paired_difference(result.losses[chosen], result.losses[best]).stderr
+        assert exact[chosen] <= exact[best] + 2 * stderr
+    assert right >= 95

@@ -83,7 +83,7 @@ def _checked(path: Path, arrays: dict[str, NDArray[np.generic]]) -> Embeddings:
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 

@@ -17,9 +17,10 @@ from torch import Tensor
 from decoupled_descent.callbacks import StopReason
 from decoupled_descent.data.mixtures import GaussianMixture
 from decoupled_descent.descent import DecoupledDescent
+from decoupled_descent.loop import Algorithm
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution import StateEvolution
-from decoupled_descent.training import Algorithm, DivergenceWarning, fit
+from decoupled_descent.training import DivergenceWarning, fit
 
 #: Everything that a replication depends on besides its seed; plain values that JSON can hold.
 Settings = dict[str, Any]

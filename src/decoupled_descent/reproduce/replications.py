@@ -75,7 +75,7 @@ def load(path: Path, identity: str) -> Curves | None:
         The curves, or None when the file is missing, damaged or belongs to other settings.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             curves = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         return None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 #: Added to the diagonal of a Gram matrix, as a share of each block's variance: enough to drown
 #: rounding, which regression on a smooth history multiplies, and too little to be seen otherwise.
-JITTER = 1e-11
+JITTER = 1e-13
 #: The share of an iterate's variance below which a direction gets no normal of its own.
 NEGLIGIBLE_VARIANCE = 1e-10
 #: Nodes of a product rule may be left out up to this total weight.
@@ -127,7 +127,7 @@ class BlockFactor:
     Example:
         >>> factor = BlockFactor(width=1, blocks=3)
         >>> first = factor.extend(torch.tensor([[4.0]], dtype=torch.float64))
-        >>> factor.extend(torch.tensor([[2.0, 5.0]], dtype=torch.float64))
+        >>> factor.extend(torch.tensor([[2.0, 5.0]], dtype=torch.float64)).round(decimals=4)
         tensor([[1., 2.]], dtype=torch.float64)
         >>> factor.extend(torch.tensor([[2.0, 5.0, 5.0]], dtype=torch.float64)).round(decimals=4)
         tensor([[1., 2., 0.]], dtype=torch.float64)

@@ -103,10 +103,10 @@ def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> Corrected
     The minimum of K noisy errors lies below the true error of the configuration that attains it.
     How far is found by replaying the contest: errors m̃ + N(0, C), with C the covariance of the K
     means estimated from the rows, are drawn again and again, the lowest wins, and its dip below its
-    own m̃ is averaged. The m̃ are the measured means shrunk towards their average by the share of their
-    spread that is noise (measured means are more spread out than true ones, and replaying them as
-    they are would make the contest look less close than it was). Configurations four standard errors
-    behind had no chance and stay out of it.
+    own m̃ is averaged. The m̃ are the measured means, shrunk towards their average by the share of
+    their spread that is noise: measured means are more spread out than true ones, and replaying
+    them as they are would make the contest look less close than it was. Configurations four
+    standard errors behind had no chance and stay out of it.
 
     .. math:: \mathrm{optimism} = \mathbf E\bigl[\tilde m_k - m_k\bigr], \qquad
        m \sim N(\tilde m, C), \quad k = \arg\min m

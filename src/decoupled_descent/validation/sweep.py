@@ -19,17 +19,10 @@ from torch import Tensor, nn
 
 from decoupled_descent.callbacks import Callback, StopReason, progress_bar
 from decoupled_descent.data.rows import Rows
+from decoupled_descent.loop import Algorithm, Trainee, check_rows, check_test, train_together
 from decoupled_descent.losses import RowLoss
 from decoupled_descent.objective import Objective
-from decoupled_descent.training import (
-    Algorithm,
-    DivergenceWarning,
-    Run,
-    Trainee,
-    check_rows,
-    check_test,
-    train_together,
-)
+from decoupled_descent.training import DivergenceWarning, Run
 from decoupled_descent.validation.selection import (
     CorrectedError,
     Difference,
@@ -301,7 +294,7 @@ def _train(
     cut = None if halving is None else halving.cutter(steps)
     with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
         train_together(trainees, rows, steps, held_out, advance, cut)
-    return [trainee.result() for trainee in trainees]
+    return [Run.of(trainee) for trainee in trainees]
 
 
 def _configurations(

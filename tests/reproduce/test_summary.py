@@ -1,0 +1,84 @@
+"""Summaries: quantiles, gaps, what diverged, and files that are whole."""
+
+import json
+
+import numpy as np
+import pytest
+
+from decoupled_descent.reproduce import summary
+
+RNG = np.random.default_rng(0)
+TRAIN, TEST = RNG.random((5, 7)), RNG.random((5, 7))
+
+
+def test_quantiles_over_the_replications():
+    found = summary.quantiles(TRAIN)
+    ordered = np.sort(TRAIN, axis=0)
+    for name, rank in (("min", 0), ("q25", 1), ("median", 2), ("q75", 3), ("max", 4)):
+        np.testing.assert_array_equal(found[name], ordered[rank])
+
+
+def test_quantiles_of_single_numbers():
+    assert summary.quantiles([3.0, 1.0, 2.0]) == {
+        "median": 2.0,
+        "q25": 1.5,
+        "q75": 2.5,
+        "min": 1.0,
+        "max": 3.0,
+    }
+
+
+def test_infinite_errors_become_null():
+    found = summary.quantiles([[1.0, np.inf], [2.0, np.inf], [3.0, 5.0]])
+    assert (found["median"], found["min"]) == ([2.0, None], [1.0, 5.0])
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_gap():
+    by_hand = [abs(a - b) for a, b in zip(TRAIN.flat, TEST.flat, strict=True)]
+    assert summary.gap(TRAIN, TEST) == pytest.approx(sum(by_hand) / len(by_hand))
+    assert summary.gap([1.0, np.inf], [3.0, np.inf]) == 2.0
+    assert summary.gap([np.inf], [np.inf]) is None
+
+
+def test_panels():
+    curves = {
+        "a/gd/train": TRAIN,
+        "a/gd/test": TEST,
+        "a/dd/train": TEST,
+        "a/dd/test": np.where(TRAIN > 0.9, np.inf, TRAIN),
+        "a/dd/state_evolution": TRAIN + 1,
+        "b/gd/train": np.where(np.arange(7) < 5, TRAIN, np.inf),
+        "b/gd/test": TEST,
+    }
+    first, second = summary.summarise_errors(curves)
+    assert (first["name"], second["name"]) == ("a", "b")
+    assert [curve["algorithm"] for curve in first["curves"]] == ["gd", "dd"]
+    gradient, decoupled = first["curves"]
+    assert gradient["state_evolution"] == []
+    assert gradient["train"]["median"] == np.median(TRAIN, axis=0).tolist()
+    assert decoupled["state_evolution"] == np.median(TRAIN + 1, axis=0).tolist()
+    assert gradient["diverged"] == 0
+    assert second["curves"][0]["diverged"] == 5
+    assert summary.last(second, "gd", "train") == np.inf
+    assert summary.last(first, "gd", "test") == np.median(TEST[:, -1])
+    error, step = summary.lowest(second, "gd", "train")
+    assert (error, step) == (np.median(TRAIN[:, :5], axis=0).min(), step)
+    assert second["curves"][0]["train"]["median"][step] == error
+    assert "5 of gradient descent in panel b" in summary.divergences([first, second])
+    assert summary.divergences([first]) == ""
+
+
+def test_distance_to_theory_is_between_medians():
+    curves = {"a/dd/train": TRAIN, "a/dd/test": TEST, "a/dd/state_evolution": TEST + 0.25}
+    (panel,) = summary.summarise_errors(curves)
+    assert panel["curves"][0]["distance_to_theory"] == pytest.approx(0.25)
+
+
+def test_json_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "summary.json"
+    summary.write_json(path, {"a": [1.5, None]})
+    with pytest.raises(ValueError, match="JSON"):
+        summary.write_json(path, {"a": np.inf})
+    assert json.loads(path.read_text()) == {"a": [1.5, None]}
+    assert list(tmp_path.iterdir()) == [path]

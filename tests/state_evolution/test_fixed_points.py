@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.state_evolution import critical_point, fixed_point
+
+from . import problems
+
+
+def flipped_theory(c, eta=0.1, ratio=1.0):
+    mixture = dd.mixtures.flipped_classes(100, snr=2.0, flip=0.1, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    return dd.StateEvolution(mixture, objective, dd.DecoupledDescent(c * eta, 1 - eta), ratio)
+
+
+@pytest.mark.parametrize(("c", "ratio"), [(0.5, 1.0), (1.5, 0.6), (3.0, 1.0), (5.0, 1.0)])
+def test_the_recursion_ends_where_the_solver_says(c, ratio):
+    theory = flipped_theory(c, ratio=ratio)
+    point, evolution = fixed_point(theory), theory.run(300)
+    assert point.stable
+    np.testing.assert_allclose(evolution.alignment[-1], point.alignment, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(evolution.overlap[-1], point.overlap, rtol=0, atol=1e-6)
+    assert float(evolution.test_error[-1]) == pytest.approx(point.test_error, abs=1e-6)
+    # iterates become one vector: overlaps at a distance are those at no distance
+    np.testing.assert_allclose(evolution.omega[-1, -60], point.overlap, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("c", [1.5, 5.0])
+def test_the_approach_has_the_predicted_rate(c):
+    theory = flipped_theory(c)
+    point, evolution = fixed_point(theory), theory.run(220)
+    gap = (evolution.overlap[:, 0, 0] - point.overlap[0, 0]).abs()
+    measured = float((gap[210] / gap[170]) ** (1 / 40))
+    assert measured == pytest.approx(point.rate, abs=0.003)
+    assert point.rate < 0.95
+
+
+def trained_head():
+    mixture, objective, _, theta = problems.discrete(80)
+    algorithm = dd.DecoupledDescent(0.1, 0.9, head_lr=0.5)
+    return dd.StateEvolution(mixture, objective, algorithm), theta
+
+
+def test_the_paper_s_equations_with_a_trained_head():
+    """Equations "fixM" and "fixA", each expectation by its own quadrature."""
+    theory, theta = trained_head()
+    evolution = theory.run(900, theta=theta)
+    point = fixed_point(theory, theta)
+    np.testing.assert_allclose(evolution.overlap[-1], point.overlap, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(evolution.alignment[-1], point.alignment, rtol=0, atol=1e-6)
+    weight = float(point.head["1.weight"])
+    assert float(evolution.head["1.weight"][-1]) == pytest.approx(weight, abs=1e-6)
+    nodes, masses = np.polynomial.hermite_e.hermegauss(40)
+    masses /= masses.sum()
+    m, sd = point.alignment.numpy()[:, 0], float(point.overlap[0, 0]) ** 0.5
+    h = m[:, None] + sd * nodes
+    y = np.array([law.mean for law in theory.mixture.responses])[:, None]  # g is affine in y
+    residual = weight * np.tanh(h) - y
+    expected_g = (residual * weight * (1 - np.tanh(h) ** 2)) @ masses
+    expected_f = (residual * np.tanh(h)) @ masses
+    p, chi = theory.mixture.weights.numpy(), theory.mixture.overlaps.numpy()
+    np.testing.assert_allclose(m, -1.0 * chi @ (p * expected_g), rtol=0, atol=1e-9)
+    assert abs(p @ expected_f) < 1e-9
+
+
+def test_two_units_within_sampling_error():
+    mixture = dd.mixtures.xor(100, snr=2.0)
+    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    algorithm = dd.DecoupledDescent(0.2, 0.8, head_lr=0.0)
+    theory = dd.StateEvolution(mixture, objective, algorithm, paths=2**12)
+    theta = problems.informed(mixture, [0, 1])
+    evolution = theory.run(60, theta=theta)
+    point = fixed_point(theory, theta)
+    assert point.stable
+    gap = (evolution.overlap[-1] - point.overlap).abs()
+    assert (gap < 5 * evolution.stderr["overlap"][-1] + 1e-4).all()
+    gap = (evolution.alignment[-1] - point.alignment).abs()
+    assert (gap < 5 * evolution.stderr["alignment"][-1] + 1e-4).all()
+    assert point.alignment.abs().max() > 0.5
+
+
+@pytest.mark.parametrize(("c", "ratio"), [(0.5, 1.0), (0.9, 1.0), (1.2, 1.0), (0.5, 5.0)])
+def test_signalless_regression_contracts_below_c_squared_alpha_one(c, ratio):
+    """The replicon is c² α: the recursion contracts to zero below one and explodes above."""
+    algorithm = dd.DecoupledDescent(0.1 * c, 0.9)
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    theory = dd.StateEvolution(dd.mixtures.signalless(10), objective, algorithm, ratio)
+    point = fixed_point(theory, overlap=[[1e-6]])
+    assert float(point.overlap[0, 0]) == pytest.approx(0, abs=1e-9)
+    assert point.replicon == pytest.approx(c**2 * ratio, rel=1e-10)
+    error = theory.run(400).test_error
+    assert point.stable == (c**2 * ratio < 1) == bool(error[-1] < error[300])
+
+
+@pytest.mark.parametrize(("options", "message"), [({}, "damping=1"), ({"head_damping": 0.9}, "")])
+def test_only_the_damped_subspace(options, message):
+    damping = 0.9 if options else 1.0
+    theory = dd.StateEvolution(
+        dd.mixtures.signalless(10),
+        dd.Objective(dd.heads.Linear(), "squared"),
+        dd.DecoupledDescent(0.1, damping, **options),
+    )
+    with pytest.raises(ValueError, match=message or "head_damping=0.9"):
+        fixed_point(theory)
+
+
+def test_no_fixed_point_is_an_error():
+    """Squared loss with noise: beyond c² α = 1 the variance has none."""
+    mixture = dd.MixtureLimit([[0.0]], [1.0], [dd.responses.Noisy(0.0, 1.0)])
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1 * 1.0, 0.9))
+    with pytest.raises(ValueError, match="no fixed point was found"):
+        fixed_point(theory)
+
+
+def test_critical_points_are_critical():
+    """The population test error does not change to first order in any direction of θ and a."""
+    mixture = dd.mixtures.flipped_classes(40, snr=2.0, flip=0.1, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1, 0.9))
+    point = critical_point(theory)
+    theta = float(point.alignment[0]) / 4.0 * mixture.means[:1]  # in the span of the means
+    np.testing.assert_allclose(theta @ theta.T / 40, point.overlap, atol=1e-9)
+    generator = torch.Generator().manual_seed(0)
+    for direction in (mixture.means[:1], torch.randn(1, 40, generator=generator).double()):
+        up, down = (
+            float(dd.population_test_error(mixture, objective, theta + sign * 1e-4 * direction))
+            for sign in (1, -1)
+        )
+        assert abs(up - down) / 2e-4 < 1e-8
+    below = dd.population_test_error(mixture, objective, 0.9 * theta)
+    assert float(below) > point.test_error
+
+
+def test_matching_c_makes_the_alignment_equations_the_same():
+    """c = 1/(α c*), not c*; and the variance is larger by c² α Σ, which the comparison leaves out."""
+    ratio = 0.5
+    theory = flipped_theory(1.0, ratio=ratio)
+    critical = critical_point(theory)
+    assert critical.anisotropy == 0
+    c = critical.matching_c(ratio)
+    assert c == pytest.approx(1 / (ratio * float(critical.hessian[0, 0])))
+    mixture, objective = theory.mixture, theory.objective
+    nodes, masses = np.polynomial.hermite_e.hermegauss(60)
+    masses /= masses.sum()
+    h = critical.alignment.numpy() + float(critical.overlap[0, 0]) ** 0.5 * nodes
+    y = np.array([[0.1], [0.9]])
+    signal = 0.5 * (1 / (1 + np.exp(-h)) - y) @ masses
+    chi = mixture.overlaps.numpy()
+    np.testing.assert_allclose(
+        critical.alignment.numpy()[:, 0], -c * ratio * chi @ signal, rtol=0, atol=1e-8
+    )
+    wrong = -(1 / c) * ratio * chi @ signal
+    assert np.abs(critical.alignment.numpy()[:, 0] - wrong).max() > 0.5
+    pulled = c**2 * ratio**2 * signal @ chi @ signal
+    assert float(critical.overlap[0, 0]) == pytest.approx(pulled, abs=1e-8)
+    matched = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.02 * c, 0.98), ratio)
+    descent = fixed_point(matched)
+    assert float(descent.overlap[0, 0]) > 1.2 * float(critical.overlap[0, 0])
+    assert descent.test_error > critical.test_error
+
+
+def test_no_critical_point_is_an_error():
+    mixture = dd.mixtures.xor(20, snr=2.0)
+    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1, 0.9))
+    with pytest.raises(ValueError, match="no critical point was found"):
+        critical_point(theory, problems.informed(mixture, [0, 1]), tolerance=-1.0)

@@ -1,0 +1,464 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import decoupled_descent as dd
+from decoupled_descent.descent.update import Damped
+from decoupled_descent.state_evolution import engines
+from decoupled_descent.state_evolution.trajectory import rule_coefficients
+from tests.oracles import state_evolution as oracle
+
+from . import problems
+
+LINEAR = dd.Objective(dd.heads.Linear(), "squared")
+BLOCKS = ("sigma", "omega", "xi")
+
+
+def gauss_hermite(dimensions, order):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    weights = weights / weights.sum()
+    grid = np.stack(np.meshgrid(*[nodes] * dimensions, indexing="ij"), -1).reshape(-1, dimensions)
+    masses = np.prod(np.meshgrid(*[weights] * dimensions, indexing="ij"), 0).ravel()
+    return grid, masses
+
+
+@pytest.mark.parametrize("ratio", [0.25, 1.0, 1.7])
+@pytest.mark.parametrize(("damping", "c"), [(1.0, None), (0.95, 0.3), (0.95, 1.0), (0.95, 1.3)])
+def test_signalless_regression_is_exact(ratio, damping, c):
+    """Σ = Ω for a linear direction: the recursion closes without any expectation."""
+    lr = 0.05 if c is None else c * (1 - damping)
+    theory = dd.StateEvolution(
+        dd.mixtures.signalless(10), LINEAR, dd.DecoupledDescent(lr, damping), ratio
+    )
+    evolution = theory.run(100, overlap=[[1.3]])
+    omega, xi = oracle.linear_closed_form(ratio, 1.3, damping, lr, 100)
+    now = slice(1, 101)
+    scale = np.abs(omega).max()
+    np.testing.assert_allclose(
+        evolution.omega[..., 0, 0], omega[now, now], rtol=0, atol=1e-10 * scale
+    )
+    np.testing.assert_allclose(evolution.xi[..., 0, 0], xi[now, now], rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(evolution.test_error, np.diag(omega)[now] / 2, rtol=1e-10)
+
+
+def test_quadrature_follows_the_definition():
+    """Flipped classes: every Σ[r,s] by its own two-dimensional quadrature in the oracle."""
+    mixture = dd.mixtures.flipped_classes(100, snr=1.5, flip=0.1, labels=(0.0, 1.0))
+    model = oracle.Model(
+        loss=lambda h, y, a: np.logaddexp(0, h[:, 0]) - y * h[:, 0],
+        g=lambda h, y, a: 0.5 * (1 + np.tanh(h / 2)) - y,
+        f=lambda h, y, a: np.zeros((len(h), 0)),
+    )
+    modes = [(0, 0.0, 0.45), (0, 1.0, 0.05), (1, 1.0, 0.45), (1, 0.0, 0.05)]
+    one, two = gauss_hermite(1, 60), gauss_hermite(2, 60)
+    start = np.array([[0.2], [-0.2]]), np.array([[1.3]])
+    states = oracle.definition(
+        model,
+        [oracle.Mode(*mode) for mode in modes],
+        mixture.overlaps.numpy(),
+        0.7,
+        *start,
+        np.zeros(0),
+        oracle.Rates(0.95, 0.1, 1.0, 0.0),
+        12,
+        (one[0], two[0]),
+        (one[1], two[1]),
+    )
+    theory = dd.StateEvolution(
+        mixture, dd.Objective(dd.heads.Linear(), "logistic"), dd.DecoupledDescent(0.1, 0.95), 0.7
+    )
+    evolution = theory.run(12, alignment=start[0], overlap=start[1])
+    now = slice(1, 13)
+    for name in BLOCKS:
+        expected = getattr(states, name)[now, now]
+        np.testing.assert_allclose(getattr(evolution, name), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(evolution.alignment, states.m[now], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(evolution.signal, states.l[now], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(evolution.test_error, states.test[now], rtol=0, atol=1e-12)
+    assert evolution.test_error_stderr.max() == 0
+
+
+ROTATION = np.array([[0.8, -0.7], [0.4, 1.1]])
+
+
+class Scaled(nn.Module):
+    """a tanh(h₁ + h₂/2)."""
+
+    width = 2
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor(0.7, dtype=torch.float64))
+
+    def forward(self, h):
+        return self.a * torch.tanh(h[:, 0] + 0.5 * h[:, 1])
+
+
+def rotational():
+    """A general family: g is no gradient, f is not ∇_aΨ, the head is damped."""
+    rotation = torch.from_numpy(ROTATION)
+    algorithm = dd.DecoupledDescent(
+        lr=0.3,
+        damping=0.9,
+        head_lr=0.4,
+        head_damping=0.95,
+        g=lambda h, y, a: a["a"] * torch.tanh(h @ rotation.T - y.unsqueeze(1)),
+        f=lambda h, y, a: {"a": torch.tanh(a["a"] * h.sum(1)) - y},
+    )
+    model = oracle.Model(
+        loss=lambda h, y, a: 0.5 * (a * np.tanh(h[:, 0] + 0.5 * h[:, 1]) - y) ** 2,
+        g=lambda h, y, a: a * np.tanh(h @ ROTATION.T - y),
+        f=lambda h, y, a: np.tanh(a * h.sum(1)) - y,
+    )
+    return dd.Objective(Scaled(), "squared"), algorithm, model
+
+
+def test_paths_follow_the_definition_for_a_general_family():
+    mixture = dd.mixtures.flipped_classes(40, snr=1.2, flip=0.2)
+    objective, algorithm, model = rotational()
+    start = np.array([[0.3, -0.2], [-0.3, 0.2]]), np.array([[1.2, 0.3], [0.3, 0.9]])
+    modes = [(0, -1.0, 0.4), (0, 1.0, 0.1), (1, 1.0, 0.4), (1, -1.0, 0.1)]
+    one, two = gauss_hermite(2, 24), gauss_hermite(4, 13)
+    states = oracle.definition(
+        model,
+        [oracle.Mode(*mode) for mode in modes],
+        mixture.overlaps.numpy(),
+        1.4,
+        *start,
+        np.array(0.7),
+        oracle.Rates(0.9, 0.3, 0.95, 0.4),
+        6,
+        (one[0], two[0]),
+        (one[1], two[1]),
+    )
+    theory = dd.StateEvolution(mixture, objective, algorithm, 1.4, paths=2**13, randomisations=16)
+    evolution = theory.run(6, alignment=start[0], overlap=start[1])
+    now = slice(1, 7)
+    for name in BLOCKS:
+        gap = getattr(evolution, name).numpy() - getattr(states, name)[now, now]
+        assert np.all(np.abs(gap) < 5 * evolution.stderr[name].numpy() + 2e-5), name
+    for name, expected in (("alignment", states.m), ("test_error", states.test)):
+        gap = getattr(evolution, name).numpy() - expected[now]
+        assert np.all(np.abs(gap) < 5 * evolution.stderr[name].numpy() + 2e-5), name
+    np.testing.assert_allclose(evolution.head["a"], np.stack(states.a)[now], rtol=0, atol=2e-4)
+    assert 0 < evolution.stderr["sigma"].max() < 1e-3
+
+
+def test_paths_and_quadrature_agree():
+    mixture, objective, algorithm, theta = problems.flipped(50)
+    exact = dd.StateEvolution(mixture, objective, algorithm).run(25, theta=theta)
+    theory = dd.StateEvolution(mixture, objective, algorithm, method="paths", paths=2**12)
+    sampled = theory.run(25, theta=theta)
+    for name in ("test_error", "sigma", "omega", "xi"):
+        gap = (getattr(sampled, name) - getattr(exact, name)).abs()
+        assert (gap < 6 * sampled.stderr[name] + 1e-6).all(), name
+    assert 0 < sampled.test_error_stderr.max() < 1e-3
+
+
+def test_affine_directions_carry_no_sampling_error():
+    algorithm = dd.DecoupledDescent(0.05, 0.95)
+    mixture = dd.mixtures.flipped_classes(20, snr=1.0, flip=0.2)
+    exact = dd.StateEvolution(mixture, LINEAR, algorithm).run(30)
+    theory = dd.StateEvolution(mixture, LINEAR, algorithm, method="paths", paths=256)
+    np.testing.assert_allclose(theory.run(30).test_error, exact.test_error, rtol=0, atol=1e-6)
+
+
+def test_sampled_responses_match_enumerated_ones():
+    """An arbitrary sampler goes to the paths; the same Gaussian law is enumerated elsewhere."""
+    objective, algorithm = dd.Objective(dd.heads.TwoLayer(1, seed=2).double(), "squared"), None
+    algorithm = dd.DecoupledDescent(0.2, 0.95)
+
+    def drawn(count, generator):
+        return torch.randn(count, generator=generator, dtype=torch.float64)
+
+    laws = [dd.responses.Noisy(0.5, 0.4), dd.responses.Noisy(0.5, 0.4, drawn)]
+    known, unknown = (dd.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
+    exact = dd.StateEvolution(known, objective, algorithm).run(10, overlap=[[1.0]])
+    sampled = dd.StateEvolution(unknown, objective, algorithm).run(10, overlap=[[1.0]])
+    assert sampled.test_error_stderr.min() > 0
+    gap = (sampled.test_error - exact.test_error).abs()
+    assert (gap < 5 * sampled.test_error_stderr).all()
+
+
+def test_mean_reduction_is_a_smaller_rate():
+    mixture, objective, _, theta = problems.discrete(60)
+    by_mean = dd.DecoupledDescent(6.0, 0.97, head_lr=0.2, reduction="mean")
+    by_sum = dd.DecoupledDescent(6.0 / 90, 0.97, head_lr=0.2)
+    runs = [dd.StateEvolution(mixture, objective, a, 1.5).run(8, theta) for a in (by_mean, by_sum)]
+    np.testing.assert_allclose(runs[0].omega, runs[1].omega, rtol=1e-12)
+    limit = dd.MixtureLimit(mixture.overlaps, mixture.weights, mixture.responses)
+    with pytest.raises(ValueError, match="reduction='mean'"):
+        dd.StateEvolution(limit, objective, by_mean).run(2)
+
+
+def test_frozen_and_damped_heads():
+    mixture, objective, _, theta = problems.discrete(40)
+    frozen = dd.DecoupledDescent(0.1, head_lr=0.0)
+    path = dd.StateEvolution(mixture, objective, frozen).run(5, theta).head["1.weight"]
+    assert (path == path[0]).all()
+    damped = dd.DecoupledDescent(0.1, head_lr=0.0, head_damping=0.5)
+    path = dd.StateEvolution(mixture, objective, damped).run(5, theta).head["1.weight"]
+    np.testing.assert_allclose(path[:, 0, 0] / path[0, 0, 0], 0.5 ** np.arange(5))
+
+
+class Momentum:
+    """v ← β v + w, θ ← θ − η v."""
+
+    def __init__(self, lr, beta):
+        self.lr, self.beta = lr, beta
+
+    def slots(self, value):
+        return (torch.zeros_like(value),)
+
+    def __call__(self, value, direction, slots, step, scale):
+        velocity = self.beta * slots[0] + scale * direction
+        return value - self.lr * velocity, (velocity,)
+
+
+class RowRates:
+    """The paper's rule with rates of its own for every row of θ."""
+
+    def __init__(self, lr, damping):
+        self.lr, self.damping = torch.tensor(lr).double(), torch.tensor(damping).double()
+
+    def slots(self, value):
+        return ()
+
+    def __call__(self, value, direction, slots, step, scale):
+        return self.damping[:, None] * value - self.lr[:, None] * scale * direction, slots
+
+
+def test_rule_coefficients_of_momentum():
+    found = rule_coefficients(Momentum(0.1, 0.5), 4, 1, 1.0)[3, 0]
+    np.testing.assert_allclose(found, [1, -0.175, -0.15, -0.1, 0])
+
+
+def test_rows_of_theta_with_rates_of_their_own():
+    """Two one-unit problems side by side are one problem with a matrix-valued rule."""
+    mixture = dd.mixtures.signalless(10)
+    both = dd.Objective(nn.Identity(), lambda u, y: 0.5 * u.square().sum(1), width=2)
+    algorithm = dd.DecoupledDescent(1.0, rule=RowRates([0.05, 0.02], [1.0, 0.9]))
+    pair = dd.StateEvolution(mixture, both, algorithm, paths=256).run(15)
+    for k, (lr, damping) in enumerate([(0.05, 1.0), (0.02, 0.9)]):
+        alone = dd.StateEvolution(mixture, LINEAR, dd.DecoupledDescent(lr, damping)).run(15)
+        np.testing.assert_allclose(pair.overlap[:, k, k], alone.overlap[:, 0, 0], rtol=0, atol=1e-6)
+
+
+def test_momentum_predicts_training():
+    n = 1500
+    mixture, objective, _, theta = problems.flipped(n)
+    heavy = dd.DecoupledDescent(0.05, rule=Momentum(0.05, 0.8))
+    with_momentum, without = (
+        dd.StateEvolution(mixture, objective, algorithm).run(25, theta=theta).overlap[-1, 0, 0]
+        for algorithm in (heavy, dd.DecoupledDescent(0.05))
+    )
+    found = []
+    for seed in range(6):
+        X, y = mixture.sample(n, seed=seed)
+        run = dd.fit(X, y, objective, heavy, steps=25, theta=theta)
+        found.append(float(run.theta.double().square().mean()))
+    stderr = np.std(found, ddof=1) / 6**0.5
+    assert abs(np.mean(found) - float(with_momentum)) < 4 * stderr
+    assert abs(float(with_momentum - without)) > 20 * stderr
+
+
+def test_a_rule_that_is_not_linear_is_refused():
+    class Signs(RowRates):
+        def __call__(self, value, direction, slots, step, scale):
+            return value - 0.1 * direction.sign(), slots
+
+    algorithm = dd.DecoupledDescent(0.1, rule=Signs([1.0], [1.0]))
+    with pytest.raises(ValueError, match="not linear"):
+        dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, algorithm).run(3)
+
+
+def test_a_mode_of_probability_zero_only_watches():
+    algorithm, objective = (
+        dd.DecoupledDescent(0.2, 0.95),
+        dd.Objective(dd.heads.Linear(), "logistic"),
+    )
+    one = dd.MixtureLimit([[2.0]], [1.0], [1.0])
+    two = dd.MixtureLimit([[2.0, 0.5], [0.5, 1.0]], [1.0, 0.0], [1.0, 0.0])
+    alone = dd.StateEvolution(one, objective, algorithm).run(10, overlap=[[1.0]])
+    for method in ("quadrature", "paths"):
+        theory = dd.StateEvolution(two, objective, algorithm, method=method, paths=512)
+        watched = theory.run(10, overlap=[[1.0]])
+        np.testing.assert_allclose(watched.alignment[:, :1], alone.alignment, atol=1e-3)
+        ratio = watched.alignment[1:, 1] / watched.alignment[1:, 0]
+        np.testing.assert_allclose(ratio, 0.25, rtol=1e-9)
+
+
+@pytest.mark.parametrize("lr", [0.0, 0.1])
+def test_singular_overlaps_do_not_crash(lr):
+    """Equal rows of θ make Ω[1,1] singular; without a learning rate every iterate is the same."""
+    mixture = dd.mixtures.xor(20, snr=2.0)
+    row = torch.randn(1, 20, generator=torch.Generator().manual_seed(0)).double()
+    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(lr, head_lr=0.0), paths=256)
+    evolution = theory.run(12, theta=row.repeat(2, 1))
+    assert evolution.test_error.isfinite().all()
+    np.testing.assert_allclose(evolution.overlap[:, 0, 0], evolution.overlap[:, 1, 1], atol=1e-6)
+    if lr == 0:
+        np.testing.assert_allclose(evolution.omega, evolution.overlap[0].expand(12, 12, 2, 2))
+        np.testing.assert_allclose(evolution.test_error, evolution.test_error[0])
+
+
+def test_a_start_at_zero():
+    theory = dd.StateEvolution(
+        dd.mixtures.xor(20),
+        dd.Objective(dd.heads.Product(a=1.0), "logistic"),
+        dd.DecoupledDescent(0.1),
+        paths=256,
+    )
+    evolution = theory.run(4, theta=torch.zeros(2, 20))
+    np.testing.assert_allclose(evolution.test_error, np.log(2))
+
+
+def test_gradient_overlap_is_the_limit_of_the_squared_correction():
+    """α Σ + α² Σ χ l lᵀ: the lemma's α Σ alone is off by an order of magnitude here."""
+    n, steps = 2000, 3
+    mixture, objective, algorithm, theta = problems.flipped(n)
+    evolution = dd.StateEvolution(mixture, objective, algorithm).run(steps, theta=theta)
+    found = []
+    for seed in range(6):
+        X, y = mixture.sample(n, seed=seed)
+        seen = []
+        dd.fit(X, y, objective, algorithm, steps=steps, theta=theta, callbacks=[seen.append])
+        first, second = (step.state.theta.double() for step in seen[:2])
+        tilde = (algorithm.damping * first - second) / algorithm.lr
+        found.append(float(tilde.square().sum()) / n)
+    stderr = np.std(found, ddof=1) / 6**0.5
+    assert abs(np.mean(found) - float(evolution.gradient_overlap[0, 0])) < 4 * stderr
+    assert abs(np.mean(found) - float(evolution.sigma[0, 0])) > 8 * stderr
+
+
+STEPS = 12
+
+
+@pytest.mark.parametrize("name", ["flipped", "four_modes", "discrete"])
+def test_training_at_n_4000_is_predicted(name):
+    """Runs at n = d = 1000 set the scale of fluctuations; at 4000 they are half as large."""
+    make = getattr(problems, name)
+    evolution = dd.StateEvolution(*make(1000)[:3], paths=2**13).run(STEPS, theta=make(1000)[3])
+    predicted = problems.predict(evolution)
+    small = problems.gaps(make(1000), 1000, range(20), STEPS, predicted)
+    large = problems.gaps(make(4000), 4000, range(3), STEPS, predicted)
+    for key, deviations in large.items():
+        spread = small[key].std(0, ddof=1) / 2  # of a single run at n = 4000
+        moving = spread > 1e-7
+        z = np.abs(deviations.mean(0))[moving] / (spread[moving] / 3**0.5)
+        assert np.sqrt((z**2).mean()) < 2.5, key
+        assert z.max() < 4.5, key
+        shrunk = np.sqrt((deviations**2).mean() / (small[key] ** 2).mean())
+        assert shrunk < 0.85, key
+
+
+def test_xor_through_the_escape_from_the_saddle():
+    """A start with a little signal; from none at all, the escape is finite-size noise."""
+    n, steps = 1500, 80
+    mixture = dd.mixtures.xor(n, snr=4.0)
+    theta = problems.informed(mixture, [0, 1], strength=0.02)
+    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    problem = mixture, objective, dd.DecoupledDescent(0.05), theta
+    theory = dd.StateEvolution(*problem[:3], paths=2**12)
+    evolution = theory.run(steps, theta=theta)
+    assert evolution.test_error[0] > 0.75 > 0.4 > evolution.test_error[-1]
+    runs = [problems.measure(problem, n, seed, steps) for seed in range(5)]
+    errors, m = (np.stack([run[k] for run in runs]) for k in ("error", "m"))
+    low, high = errors.min(0) - 0.02, errors.max(0) + 0.02
+    inside = (evolution.test_error.numpy() > low) & (evolution.test_error.numpy() < high)
+    assert inside.mean() > 0.9
+    strongest = np.abs(m).max((2, 3)).mean(0)
+    np.testing.assert_allclose(strongest, evolution.alignment.abs().amax((1, 2)), rtol=0.15)
+
+
+def test_divergence_ends_the_evolution_with_a_warning():
+    algorithm = dd.DecoupledDescent(1e6)
+    theory = dd.StateEvolution(dd.mixtures.signalless(10), LINEAR, algorithm)
+    with pytest.warns(dd.DivergenceWarning, match="no longer finite at step"):
+        evolution = theory.run(100)
+    assert 1 < len(evolution.test_error) < 100
+    assert evolution.omega.shape[:2] == (len(evolution.test_error),) * 2
+
+
+@pytest.mark.parametrize(("interrupt", "steps", "spread"), [(4, 3, False), (26, 10, True)])
+def test_interruption_keeps_what_was_reached(monkeypatch, interrupt, steps, spread):
+    calls, step = [], engines.PathEngine.step
+
+    def interrupted(self, at):
+        calls.append(at)
+        if len(calls) == interrupt:
+            raise KeyboardInterrupt
+        return step(self, at)
+
+    monkeypatch.setattr(engines.PathEngine, "step", interrupted)
+    mixture, objective, algorithm, theta = problems.flipped(20)
+    theory = dd.StateEvolution(mixture, objective, algorithm, method="paths", paths=64)
+    evolution = theory.run(10, theta=theta)
+    assert len(evolution.test_error) == steps
+    assert bool(evolution.stderr["sigma"].max() > 0) is spread
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, True])
+def test_steps_must_be_positive(steps):
+    theory = dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, dd.DecoupledDescent(0.1))
+    with pytest.raises(ValueError, match=f"steps={steps!r}"):
+        theory.run(steps)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ratio": 0}, "ratio=0"),
+        ({"method": "magic"}, "method='magic'"),
+        ({"randomisations": 1}, "randomisations=1"),
+        ({"algorithm": dd.GradientDescent(0.1)}, "population_test_error"),
+    ],
+)
+def test_bad_options(options, message):
+    arguments = {"algorithm": dd.DecoupledDescent(0.1)} | options
+    with pytest.raises(ValueError, match=message):
+        dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ({"theta": torch.zeros(1, 5)}, r"theta has shape \(1, 5\).*\(L, 4\)"),
+        ({"theta": torch.zeros(2, 4)}, "L = 1"),
+        ({"theta": torch.zeros(1, 4), "overlap": [[1.0]]}, "either theta or"),
+        ({"alignment": [[0.1], [0.1]]}, "without overlap"),
+        ({"overlap": [[-1.0]]}, "not positive semi-definite"),
+        ({"overlap": [[1.0, 0.0]]}, r"must be \(L, L\)"),
+        ({"overlap": [[1.0]], "alignment": [[0.1]]}, r"it must be \(2, 1\)"),
+        ({"overlap": [[1.0]], "alignment": [[9.0], [-9.0]]}, "too large for this overlap"),
+        ({"overlap": [[1.0]], "alignment": [[0.5], [0.5]]}, "Gram matrix"),
+        ({"overlap": [[float("nan")]]}, "NaN"),
+        ({"head": {"b": torch.zeros(1)}}, None),
+    ],
+)
+def test_bad_starts(start, message):
+    mixture = dd.mixtures.flipped_classes(4, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1))
+    if message is None:  # a head without parameters takes any mapping
+        assert theory.run(2, **start).head == {}
+        return
+    with pytest.raises(ValueError, match=message):
+        theory.run(2, **start)
+
+
+def test_labels_that_do_not_fit_the_loss():
+    mixture = dd.mixtures.flipped_classes(4)
+    theory = dd.StateEvolution(
+        mixture, dd.Objective(dd.heads.Linear(), "logistic"), dd.DecoupledDescent(0.1)
+    )
+    with pytest.raises(ValueError, match="labels between 0 and 1"):
+        theory.run(2)
+
+
+def test_damped_rule_is_the_default():
+    np.testing.assert_allclose(
+        rule_coefficients(Damped(0.1, 0.5), 3, 1, 2.0)[2, 0], [0.25, -0.1, -0.2, 0]
+    )
