@@ -21,6 +21,7 @@ from decoupled_descent.state_evolution import (
     taylor_terms,
 )
 from decoupled_descent.training import DivergenceWarning, Run, fit
+from decoupled_descent.validation.figures import plot_run, plot_sweep
 from decoupled_descent.validation.greedy import GreedyDescent
 from decoupled_descent.validation.selection import (
     one_standard_error,
@@ -61,6 +62,8 @@ __all__ = [
     "mixtures",
     "one_standard_error",
     "paired_difference",
+    "plot_run",
+    "plot_sweep",
     "population_test_error",
     "responses",
     "select_architecture",

@@ -41,22 +41,54 @@ def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure,
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def quantiles(values: Any, levels: Sequence[float]) -> np.ndarray:
+    """Quantiles over replications, which may be infinite where runs diverged.
+
+    Args:
+        values: Shape (replications, …), finite or +∞.
+        levels: Between 0 and 1.
+
+    Returns:
+        Shape (levels, …): the linear interpolation of ``numpy.quantile``, which makes NaN of
+        infinities; here what lies between a number and infinity is infinite.
+
+    Example:
+        >>> quantiles([1.0, 2.0, np.inf], [0.0, 0.5, 0.75])
+        array([ 1.,  2., inf])
+    """
+    ordered = np.sort(np.asarray(values, dtype=float), axis=0)
+    found = []
+    for level in levels:
+        position = level * (len(ordered) - 1)
+        below = int(position)
+        share, low = position - below, ordered[below]
+        if share > 0:
+            high = ordered[below + 1]
+            finite = np.isfinite(high)
+            rise = np.subtract(high, low, out=np.zeros_like(low), where=finite)
+            low = np.where(finite, low + share * rise, np.inf)
+        found.append(low)
+    return np.stack(found)
+
+
 def error_band(ax: Axes, curves: Any, kind: str, label: str | None = None) -> None:
     """Draw replicated error curves: median, interquartile band, dotted extremes.
 
     Args:
         ax: Where.
-        curves: Errors, shape (replications, T), or (T,) for a single run.
+        curves: Errors, shape (replications, T), or (T,) for a single run; infinite ones, of runs
+            that diverged, are left out.
         kind: ``"train"`` or ``"test"``, which sets the colour.
         label: For the legend; ``"<kind> error"`` by default.
     """
     values = np.atleast_2d(np.asarray(curves, dtype=float))
     steps, colour = np.arange(values.shape[1]), COLOURS[kind]
-    ax.plot(steps, np.median(values, 0), color=colour, lw=1.8, label=label or f"{kind} error")
+    drawn = quantiles(values, [0.5, 0.25, 0.75, 0.0, 1.0])
+    median, low, high, *extremes = np.where(np.isfinite(drawn), drawn, np.nan)
+    ax.plot(steps, median, color=colour, lw=1.8, label=label or f"{kind} error")
     if len(values) > 1:
-        low, high = np.quantile(values, [0.25, 0.75], axis=0)
         ax.fill_between(steps, low, high, color=colour, alpha=0.25, lw=0)
-        for extreme in (values.min(0), values.max(0)):
+        for extreme in extremes:
             ax.plot(steps, extreme, color=colour, lw=0.9, ls=":")
 
 

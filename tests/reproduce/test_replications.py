@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from decoupled_descent.reproduce import replications, xor
-from decoupled_descent.reproduce.experiment import Experiment
 
 TINY = {"n": 30, "d": 20, "lr": 0.05, "snr": [2.0], "steps": 4, "test_rows": 40, "replications": 3}
 CALLS = []
@@ -136,28 +135,27 @@ def test_the_key_is_kept_beside_the_curves(experiment, tmp_path):
     assert kept == {k: v for k, v in TINY.items() if k != "replications"} | {"figure": "xor"}
 
 
-def where(settings, seed):
-    """A replication that tells which process it ran in, and on how many threads."""
-    return {"a/b/c": np.array([os.getpid(), torch.get_num_threads(), seed], float)}
+@pytest.fixture
+def telltale():
+    """An experiment that tells which process it ran in, and on how many threads."""
+
+    def where(settings, seed):  # not at the top level: other processes cannot import the tests
+        return {"a/b/c": np.array([os.getpid(), torch.get_num_threads(), seed], float)}
+
+    return replace(xor.XOR, name="where", replicate=where)
 
 
-def nothing(*arguments):
-    raise AssertionError("not needed")
-
-
-WHERE = Experiment("where", "", "", TINY, {}, where, nothing, nothing, nothing)
-
-
-def test_processes_share_the_work_one_thread_each(tmp_path):
-    found = replications.run_all(WHERE, TINY | {"replications": 6}, 0, tmp_path, jobs=2)["a/b/c"]
+@pytest.mark.slow
+def test_processes_share_the_work_one_thread_each(telltale, tmp_path):
+    found = replications.run_all(telltale, TINY | {"replications": 6}, 0, tmp_path, jobs=2)["a/b/c"]
     assert os.getpid() not in found[:, 0]
     assert found[:, 1:].tolist() == [[1, seed] for seed in range(6)]
     assert len(files(tmp_path)) == 6
 
 
-def test_what_is_timed_stays_in_this_process(tmp_path):
+def test_what_is_timed_stays_in_this_process(telltale, tmp_path):
     before = torch.get_num_threads()
-    found = replications.run_all(replace(WHERE, timed=True), TINY, 0, tmp_path, jobs=2)["a/b/c"]
+    found = replications.run_all(replace(telltale, timed=True), TINY, 0, tmp_path, jobs=2)["a/b/c"]
     assert set(found[:, 0]) == {os.getpid()}
     assert set(found[:, 1]) == {1}
     assert torch.get_num_threads() == before

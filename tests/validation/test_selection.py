@@ -63,7 +63,7 @@ def test_winners_curse_is_taken_out_among_equals():
 
 @pytest.mark.parametrize("gaps", [[0.02 * k for k in range(12)], [0.0] * 6 + [5.0] * 6])
 def test_winners_curse_in_contests_of_other_kinds(gaps):
-    """Where the configurations truly differ the correction is a little too careful, not too bold."""
+    """Where configurations truly differ the correction is a little too careful, not too bold."""
     naive, corrected = simulate(gaps, n=200, replications=200, seed=1)
     stderr = float(naive.std()) / 200**0.5
     assert float(naive.mean()) < -4 * stderr

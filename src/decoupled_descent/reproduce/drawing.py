@@ -46,9 +46,9 @@ def error_grid(
         heading = (headings or {}).get(panel, panel.replace("=", " = "))
         if len(algorithms) > 1:
             heading = ": ".join(filter(None, (heading, NAMES.get(algorithm, algorithm))))
-        train, test = (_finite(curves[f"{name}/{kind}"]) for kind in ("train", "test"))
+        train, test = (curves[f"{name}/{kind}"] for kind in ("train", "test"))
         theory = curves.get(f"{name}/state_evolution")
-        prediction = None if theory is None else np.median(_finite(theory), axis=0)
+        prediction = None if theory is None else _finite(np.median(theory, axis=0))
         plotting.error_panel(ax, train, test, heading, loss, prediction, legend=False)
         ax.set_xlim(0, train.shape[1] - 1)
         if share:

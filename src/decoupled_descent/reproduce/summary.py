@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from decoupled_descent import plotting
 from decoupled_descent.reproduce.experiment import Curves
 
 NAMES = {"gd": "gradient descent", "dd": "decoupled descent"}
@@ -29,10 +30,8 @@ def quantiles(values: ArrayLike) -> dict[str, Any]:
         >>> quantiles([[1.0], [2.0], [4.0]])["median"]
         [2.0]
     """
-    array = np.asarray(values, dtype=float)
     levels = {"median": 0.5, "q25": 0.25, "q75": 0.75, "min": 0.0, "max": 1.0}
-    with np.errstate(invalid="ignore"):  # between two infinities
-        found = np.quantile(array, list(levels.values()), axis=0)
+    found = plotting.quantiles(values, list(levels.values()))
     return {name: _plain(values) for name, values in zip(levels, found, strict=True)}
 
 

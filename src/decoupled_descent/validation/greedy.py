@@ -139,7 +139,7 @@ class GreedyDescent:
             The state before any update.
         """
         start = self.candidates[0].init(rows, objective, theta, seed)
-        h = torch.cat([start.theta @ block.X.T for block in rows.blocks()], 1)
+        h = _times_rows(start.theta, rows)
         return State(start.theta, start.memory, start.head, h, -1, 0)
 
     def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
@@ -166,8 +166,11 @@ class GreedyDescent:
         )
         assert found.jacobian is not None
         direction = found.direction.T
-        tilde = torch.addmm(direction @ rows.X, found.jacobian, state.theta, alpha=-rows.ratio)
-        change = tilde @ rows.X.T - direction
+        gradient = torch.zeros_like(state.theta)
+        for block in rows.blocks():
+            gradient.addmm_(direction[:, block.span], block.X)
+        tilde = torch.addmm(gradient, found.jacobian, state.theta, alpha=-rows.ratio)
+        change = _times_rows(tilde, rows) - direction
         info = Info(found.loss, state.preactivations.T, found.jacobian)
         best, lowest = state._replace(chosen=-1, step=state.step + 1), float(found.loss.mean())
         for index, candidate in enumerate(self.candidates):
@@ -185,6 +188,11 @@ class GreedyDescent:
                     state.step + 1,
                 )
         return best, info
+
+
+def _times_rows(theta: Tensor, rows: Rows) -> Tensor:
+    """θXᵀ, block by block, shape (L, n)."""
+    return torch.cat([theta @ block.X.T for block in rows.blocks()], 1)
 
 
 def _moved(candidate: DecoupledDescent, value: Tensor, direction: Tensor, n: int) -> Tensor:

@@ -301,7 +301,7 @@ def _configurations(
     objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
 ) -> list[Configuration]:
     """Every combination, named by what sets it apart."""
-    objectives, methods = _named(objective, _head_name), _named(algorithms, _algorithm_name)
+    objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
     seeds = [seed] if isinstance(seed, int) else list(seed)
     if not (objectives and methods and seeds):
         raise ValueError("a sweep needs at least one objective, one algorithm and one seed")
@@ -320,24 +320,34 @@ def _configurations(
     return found
 
 
-def _named(given: Any, name: Callable[[Any], str]) -> list[tuple[str, Any]]:
+def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
     if isinstance(given, Mapping):
         return list(given.items())
     if not isinstance(given, Sequence):
         given = [given]
-    names = [name(value) for value in given]
+    names = describe(given)
     varying = [n if names.count(n) == 1 else f"{n} #{k}" for k, n in enumerate(names)]
     return list(zip(varying, given, strict=True))
 
 
-def _head_name(objective: Objective) -> str:
-    head = type(objective.head).__name__
-    return head if objective.width is None else f"{head} L={objective.width}"
+def _head_names(objectives: Sequence[Objective]) -> list[str]:
+    names = [type(objective.head).__name__ for objective in objectives]
+    widths = [objective.width for objective in objectives]
+    return [n if w is None else f"{n} L={w}" for n, w in zip(names, widths, strict=True)]
 
 
-def _algorithm_name(algorithm: Any) -> str:
-    options = ", ".join(f"{key}={value:g}" for key, value in _options(algorithm).items())
-    return f"{type(algorithm).__name__}({options})" if options else type(algorithm).__name__
+def _algorithm_names(algorithms: Sequence[Any]) -> list[str]:
+    """Name algorithms by the options in which they differ, and by their kind if that differs."""
+    options = [_options(algorithm) for algorithm in algorithms]
+    keys = dict.fromkeys(key for each in options for key in each)
+    varying = [key for key in keys if len({each.get(key) for each in options}) > 1]
+    kinds = [type(algorithm).__name__ for algorithm in algorithms]
+    names = []
+    for kind, each in zip(kinds, options, strict=True):
+        parts = [kind] * (len(set(kinds)) > 1 or not varying)
+        parts += [f"{key}={each[key]:g}" for key in varying if key in each]
+        names.append(" ".join(parts))
+    return names
 
 
 def _options(algorithm: Any) -> dict[str, float]:

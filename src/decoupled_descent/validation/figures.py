@@ -1,0 +1,101 @@
+"""Pictures of a run and of a sweep."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from decoupled_descent.callbacks import StopReason
+from decoupled_descent.plotting import COLOURS, new_figure
+from decoupled_descent.training import Run
+from decoupled_descent.validation.sweep import Sweep
+
+
+def plot_run(run: Run, title: str = "") -> Figure:
+    """Draw a run's train error with its 95 % interval, the best step, and the test error if known.
+
+    Args:
+        run: What :func:`fit` returned.
+        title: Of the figure.
+
+    Returns:
+        A figure; :func:`decoupled_descent.plotting.save_figure` writes it to a file.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> figure = plot_run(dd.fit(X, y, objective, dd.DecoupledDescent(0.05), steps=20))
+        >>> figure.axes[0].get_xlabel()
+        'step'
+    """
+    figure, axes = new_figure()
+    ax: Axes = axes[0, 0]
+    error, margin = run.train_error.numpy(), 1.96 * run.train_error_stderr.numpy()
+    steps = np.arange(len(error))
+    if run.test_error is not None:
+        ax.plot(steps, run.test_error, color=COLOURS["test"], lw=1.4, label="test error")
+    ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label="train error")
+    ax.fill_between(
+        steps, error - margin, error + margin, color=COLOURS["train"], alpha=0.2, lw=0,
+        label="its 95 % interval",
+    )  # fmt: skip
+    best = run.best_step
+    ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
+    ax.set(title=title or type(run.algorithm).__name__, xlabel="step", ylabel="error")
+    _tidy(ax)
+    return figure
+
+
+def plot_sweep(sweep: Sweep) -> Figure:
+    """Draw a sweep: all train errors over the steps, and how far each is behind the winner.
+
+    Args:
+        sweep: What :func:`sweep` returned.
+
+    Returns:
+        A figure with two panels. Whiskers are 95 % intervals of the *difference* from the winner on
+        the same rows; a cross marks where a configuration was pruned or diverged.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> algorithms = [dd.DecoupledDescent(lr) for lr in (0.02, 0.05)]
+        >>> len(plot_sweep(dd.sweep(X, y, objective, algorithms, steps=20)).axes)
+        2
+    """
+    figure, axes = new_figure(columns=2)
+    curves, behind = axes[0]
+    winner = sweep.best_index
+    for index, run in enumerate(sweep.runs):
+        best = index == winner
+        error = run.train_error.numpy()
+        style = {"color": COLOURS["train"], "lw": 2.0} if best else {"color": "0.6", "lw": 0.9}
+        label = f"winner: {sweep.names[index]}" if best else None
+        curves.plot(error, zorder=3 if best else 2, label=label, **style)
+        if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
+            curves.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
+    curves.set(xlabel="step", ylabel="train error")
+    starts = [run.history.train_error[0] for run in sweep.runs]
+    curves.set_ylim(top=1.15 * max(starts), bottom=min(0.0, sweep.best.history.lowest))
+    _tidy(curves)
+    order = sorted(range(len(sweep.runs)), key=lambda k: -sweep.difference(k).mean)
+    for place, index in enumerate(order):
+        difference = sweep.difference(index)
+        behind.errorbar(
+            difference.mean, place, xerr=1.96 * difference.stderr, fmt="o", ms=4, capsize=2,
+            color=COLOURS["train"] if index == winner else "0.4",
+        )  # fmt: skip
+    behind.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
+    behind.set(xlabel="behind the winner, on the same rows")
+    _tidy(behind, legend=False)
+    return figure
+
+
+def _tidy(ax: Axes, legend: bool = True) -> None:
+    ax.grid(alpha=0.25, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    if legend:
+        ax.legend(frameon=False, fontsize="small")
