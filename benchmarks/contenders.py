@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import decoupled_descent as dd
+from decoupled_descent.reproduce.listing import Listing
 
 Step = Callable[[], object]
 
@@ -69,28 +70,8 @@ def torch_gradient_descent(X: Tensor, y: Tensor, width: int, head: nn.Module | N
 
 def paper_listing(X: Tensor, y: Tensor, width: int) -> Step:
     """Decoupled descent as the paper's appendix implements it: one reverse pass per hidden unit."""
-    n, d = X.shape
-    model, memory, rate = Network(d, width), torch.zeros(n, width), 0.1
-    output = model.head[1].weight
-
-    def step() -> None:
-        nonlocal memory
-        logits, z = model(X, memory)
-        loss = functional.binary_cross_entropy_with_logits(logits, y)
-        (direction,) = torch.autograd.grad(loss, z, create_graph=True)
-        rows = []
-        for unit in range(width):
-            total = direction[:, unit].sum()
-            rows.append(torch.autograd.grad(total, z, retain_graph=True)[0].mean(0))
-        jacobian = torch.stack(rows)
-        with torch.no_grad():
-            output.sub_(rate * torch.autograd.grad(loss, output, retain_graph=True)[0])
-            theta = model.first.weight
-            theta.copy_(theta - rate * (direction.t() @ X - n / d * (jacobian @ theta)))
-            memory = memory + rate * direction.detach()
-        loss.item()
-
-    return step
+    model = Network(X.shape[1], width)
+    return Listing(X, y, model.first.weight.detach(), model.head[1].weight.detach(), lr=0.1).step
 
 
 def two_products(X: Tensor, width: int) -> Step:

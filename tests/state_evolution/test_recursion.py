@@ -382,6 +382,18 @@ def test_divergence_ends_the_evolution_with_a_warning():
     assert evolution.omega.shape[:2] == (len(evolution.test_error),) * 2
 
 
+def test_divergence_of_sampled_paths_ends_the_evolution_with_a_warning():
+    objective = dd.Objective(dd.heads.Product(a=3.2), "logistic")
+    theory = dd.StateEvolution(
+        dd.mixtures.xor(10, 8.0), objective, dd.DecoupledDescent(5.0), paths=256, randomisations=2
+    )
+    theta = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(dd.DivergenceWarning, match="no longer finite at step"):
+        evolution = theory.run(60, theta=theta)
+    assert 1 <= len(evolution.test_error) < 60
+    assert bool(evolution.test_error.isfinite().all())
+
+
 @pytest.mark.parametrize(("interrupt", "steps", "spread"), [(4, 3, False), (26, 10, True)])
 def test_interruption_keeps_what_was_reached(monkeypatch, interrupt, steps, spread):
     calls, step = [], engines.PathEngine.step

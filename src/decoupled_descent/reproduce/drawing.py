@@ -50,7 +50,7 @@ def error_grid(
         theory = curves.get(f"{name}/state_evolution")
         prediction = None if theory is None else _finite(np.median(theory, axis=0))
         plotting.error_panel(ax, train, test, heading, loss, prediction, legend=False)
-        ax.set_xlim(0, train.shape[1] - 1)
+        ax.set_xlim(0, train.shape[1])
         if share:
             ax.label_outer(remove_inner_ticks=False)
     for start in range(0, len(names), columns):

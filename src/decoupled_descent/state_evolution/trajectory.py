@@ -2,6 +2,8 @@ r"""The linear algebra of state evolution: block matrices that grow by one block
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -111,7 +113,7 @@ class Trajectory:
         self.losses: list[Tensor] = []
 
     def advance(self) -> float:
-        """Make step t and return the test error of iterate t."""
+        """Make step t and return the test error of iterate t; infinite once overlaps are."""
         t, width = len(self.losses), self.width
         seen_size = (t + 1) * width
         now = slice(t * width, seen_size)  # iterate t, and θ̃_{t−1} among θ_1, θ̃_1, …
@@ -124,6 +126,8 @@ class Trajectory:
         self.omega[:seen_size, now] = row.T
         alignment = self.means[:, :seen_size] @ own.T
         gram = self.gram[now, :seen_size]
+        if not bool(torch.isfinite(row).all() and torch.isfinite(gram).all()):
+            return math.inf
         seen = self.engine.step(Request(row, alignment, self.parameters, own, gram))
         self.sigma[:seen_size, now] = seen.correlation
         self.sigma[now, :seen_size] = seen.correlation.T
