@@ -194,3 +194,28 @@ def test_training_mode_batch_normalisation():
 def test_bad_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("p", [0.01, 0.5])
+def test_active_dropout_is_found_whatever_chance_says(p):
+    head = torch.nn.Sequential(torch.nn.Dropout(p), torch.nn.Linear(3, 1))
+    with pytest.raises(ValueError, match=r"random .*head.eval\(\)"):
+        dd.Objective(head, "squared").check(torch.zeros(8), 3, torch.zeros(()))
+    dd.Objective(head.eval(), "squared").check(torch.zeros(8), 3, torch.zeros(()))
+
+
+def test_a_head_with_nan_says_so():
+    head = dd.heads.TwoLayer(2)
+    torch.nn.init.constant_(head[1].weight, float("nan"))
+    with pytest.raises(ValueError, match="returned nan for finite"):
+        dd.Objective(head, "squared").check(torch.zeros(8), 2, torch.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("directions", "message"),
+    [({}, "f returned nothing"), ({"1.weight": torch.ones(1, 2)}, r"f returned shape \(1, 2\)")],
+)
+def test_f_must_answer_for_every_parameter(directions, message):
+    objective = dd.Objective(dd.heads.TwoLayer(2), "squared")
+    with pytest.raises(ValueError, match=message):
+        objective.derivatives(torch.ones(4, 2), torch.ones(4), f=lambda h, y, a: directions)

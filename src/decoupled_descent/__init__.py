@@ -8,7 +8,11 @@ from decoupled_descent.curvature.smoothed import KinkWarning
 from decoupled_descent.data import mixtures, responses
 from decoupled_descent.data.mixtures import GaussianMixture
 from decoupled_descent.data.rows import Rows
-from decoupled_descent.descent import DecoupledDescent, GradientDescent
+from decoupled_descent.descent import (
+    DecoupledDescent,
+    GradientDescent,
+    OrthogonalDecoupledDescent,
+)
 from decoupled_descent.descent.decoupled import ScalingWarning
 from decoupled_descent.loop import History
 from decoupled_descent.objective import Objective
@@ -45,6 +49,7 @@ __all__ = [
     "KinkWarning",
     "MixtureLimit",
     "Objective",
+    "OrthogonalDecoupledDescent",
     "RowDerivatives",
     "Rows",
     "Run",

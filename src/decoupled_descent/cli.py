@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -163,6 +164,69 @@ def _final(errors: dict[str, torch.Tensor]) -> dict[str, float]:
     train, test = errors["train"][:, -1], errors["test"][:, -1]
     values: dict[str, Any] = {"train": train, "test": test, "gap": (train - test).abs()}
     return {name: float(value.quantile(0.5)) for name, value in values.items()}
+
+
+@app.command()
+def evolve(
+    mixture: Annotated[
+        str, typer.Argument(metavar="MIXTURE", help="signalless, flipped, discrete or xor.")
+    ],
+    dimension: Annotated[int, typer.Option(help="Features.", min=2)] = 1000,
+    ratio: Annotated[float, typer.Option(help="Training rows per feature, n/d.")] = 1.0,
+    snr: Annotated[float, typer.Option(help="Signal-to-noise ratio.")] = 4.0,
+    signal: Annotated[float, typer.Option(help="Share of the means in the start.")] = 0.0,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
+    damping: Annotated[float, typer.Option(help="Damping; 1 means none.")] = 1.0,
+    steps: Annotated[int, typer.Option(help="Iterates.", min=1)] = 100,
+    runs: Annotated[int, typer.Option(help="Runs to compare with.", min=0)] = 4,
+    paths: Annotated[int, typer.Option(help="Sampled paths, a power of two.")] = 4096,
+    seed: Annotated[int, typer.Option(help="Of the start and the data.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("decoupled-evolve"),
+    as_json: Json = False,
+) -> None:
+    """Predict decoupled descent by state evolution, next to runs from the same start."""
+    from decoupled_descent.state_evolution import examples
+
+    law, objective = examples.example(mixture, dimension, snr)
+    algorithm = dd.DecoupledDescent(lr, damping)
+    theory = dd.StateEvolution(law, objective, algorithm, ratio, paths=paths)
+    folder = output_folder(out)
+    found = examples.compare(theory, dimension, steps, runs, seed, signal)
+    evolution, train, test = found.evolution, found.train, found.test
+    figure, axes = plotting.new_figure(columns=2)
+    title = f"{mixture}, n/d = {ratio:g}, d = {dimension}"
+    plotting.error_panel(
+        axes[0, 0],
+        train if runs else evolution.test_error,
+        test if runs else None,
+        title,
+        objective.loss.name,
+        theory=evolution.test_error,
+    )
+    plotting.taylor_panel(axes[0, 1], dd.taylor_terms(evolution), "what drives it")
+    (path,) = plotting.save_figure(figure, folder / f"{mixture}.png")
+    if as_json:
+        curves = {"test_error": evolution.test_error, "stderr": evolution.test_error_stderr}
+        curves |= {"alignment": evolution.alignment, "overlap": evolution.overlap}
+        lists = {name: values.tolist() for name, values in curves.items()}
+        lists["train_error_of_runs"] = [[_number(v) for v in row] for row in train.tolist()]
+        typer.echo(json.dumps({"figure": str(path), "mixture": mixture} | lists))
+        return
+    table = Table(title=f"{title}, {runs} runs")
+    for column in ("step", "predicted", "train error", "test error"):
+        table.add_column(column, justify="right")
+    reached = len(evolution.test_error)
+    for t in sorted({round(k * (reached - 1) / 8) for k in range(9)}):
+        cells = [f"{float(v[:, t].median()):.4f}" if runs else "–" for v in (train, test)]
+        table.add_row(str(t), f"{float(evolution.test_error[t]):.4f}", *cells)
+    console = Console(markup=False)
+    console.print(table)
+    console.print(f"figure: {path}", soft_wrap=True)
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity: a run that diverged has no error."""
+    return value if math.isfinite(value) else None
 
 
 @app.command()

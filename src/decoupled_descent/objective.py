@@ -190,8 +190,7 @@ class Objective:
         else:
             rows = self._general(h, y, parameters, g, jacobian, head_gradient)
         if f is not None and head:
-            means = {k: v.mean(0) for k, v in f(h, y, parameters).items()}
-            rows = rows._replace(head=means)
+            rows = rows._replace(head=_mean_rows(f(h, y, parameters), parameters, len(h)))
         return rows
 
     def check(self, y: Tensor, width: int, like: Tensor) -> None:
@@ -236,12 +235,17 @@ class Objective:
                 f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
                 "return (n,) or (n, K)"
             )
+        if not outputs.isfinite().all():
+            raise ValueError(
+                f"head {name} returned {outputs[~outputs.isfinite()][0].item()} for finite "
+                "pre-activations; check its parameters"
+            )
         try:
             alone = torch.cat([self._call(row.unsqueeze(0), parameters) for row in probe])
             independent = torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5)
         except (RuntimeError, ValueError):  # batch normalisation refuses single rows
             independent = False
-        if not independent:
+        if not independent or _drops(self.head):
             raise ValueError(
                 f"head {name} mixes rows or is random (batch normalisation, dropout?); decoupled "
                 "descent needs a head that treats rows one by one: remove such layers or call "
@@ -262,9 +266,7 @@ class Objective:
             if known is g:
                 self.curvature = curvature
                 return
-        kinked = self._kinked if g is None else False
-        if not kinked:
-            kinked = self._jumps(y, width, g)
+        kinked = (g is None and self._kinked) or smoothed.find_kinks(self, y, width, g)
         smooth = "structured" if self._closed and g is None else "autodiff"
         self.curvature = "smoothed" if kinked else smooth
         self._settled.append((g, self.curvature))
@@ -278,27 +280,6 @@ class Objective:
             smoothed.KinkWarning,
             stacklevel=3,
         )
-
-    def _jumps(self, y: Tensor, width: int, g: Direction | None) -> bool:
-        labels = y[:: max(1, len(y) // 16)][:16]  # from all over: labels may come sorted
-        probes = (self._probe(g, scale) for scale in (1.0, 5.0))  # weights will grow
-        try:
-            return any(smoothed.jumps(probe, width, labels, y) for probe in probes)
-        except (RuntimeError, ValueError):
-            if g is None:
-                raise
-            return False  # this g belongs to its own rows (weights per sample, say)
-
-    def _probe(self, g: Direction | None, scale: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
-        parameters: Parameters = {}
-
-        def direction(h: Tensor, y: Tensor) -> Tensor:
-            if not parameters:
-                parameters.update(_enlarged(self.parameters(h), scale))
-            y = y.to(h) if y.is_floating_point() else y
-            return self.derivatives(h, y, parameters, g=g, jacobian=False, head=False).direction
-
-        return direction
 
     def _smoothed(
         self,
@@ -366,13 +347,22 @@ class Objective:
         return y.unsqueeze(1) if y.ndim == 1 else y
 
 
-def _enlarged(parameters: Parameters, scale: float) -> Parameters:
-    """Multiply parameters, zeros replaced by noise: small weights would hide kinks."""
-    noise = torch.Generator().manual_seed(0)
-    return {
-        k: scale * torch.where(v == 0, torch.randn(v.shape, generator=noise).to(v), v)
-        for k, v in parameters.items()
-    }
+def _mean_rows(directions: Parameters, parameters: Parameters, n: int) -> Parameters:
+    """Average what f returned over the rows, once it is known to fit the parameters."""
+    for name, value in parameters.items():
+        found = directions[name].shape if name in directions else None
+        if found != (n, *value.shape):
+            raise ValueError(
+                f"f returned {'nothing' if found is None else f'shape {tuple(found)}'} for head "
+                f"parameter {name!r}; it must return one row per sample, {(n, *value.shape)}"
+            )
+    return {name: directions[name].mean(0) for name in parameters}
+
+
+def _drops(head: nn.Module) -> bool:
+    """Whether a head has dropout switched on, which a probe may miss by chance."""
+    kinds = (nn.modules.dropout._DropoutNd,)
+    return any(isinstance(m, kinds) and m.training and m.p > 0 for m in head.modules())
 
 
 def _first_linear(head: nn.Module) -> int | None:

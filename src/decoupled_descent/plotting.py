@@ -16,6 +16,9 @@ from matplotlib.patches import Patch
 #: Blue and vermilion of the Okabe-Ito palette: told apart by every kind of colour vision.
 COLOURS = {"train": "#0072B2", "test": "#D55E00"}
 
+#: Okabe-Ito colours for the terms of a Taylor expansion.
+TERMS = ("#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#D55E00")
+
 #: How predictions are drawn: over the curves, yet letting them show between the dashes.
 THEORY: dict[str, Any] = {
     "color": "black",
@@ -123,6 +126,26 @@ def error_panel(
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
         ax.legend(frameon=False)
+
+
+def taylor_panel(ax: Axes, terms: Any, title: str = "") -> None:
+    """Draw what changes the test error at every step, term by term, and the change itself.
+
+    Args:
+        ax: Where.
+        terms: :class:`~decoupled_descent.state_evolution.TaylorTerms`.
+        title: Of the panel.
+    """
+    ax.axhline(0, color="0.6", lw=0.8)
+    for index, (name, values) in enumerate(terms.terms.items()):
+        if float(values.abs().max()) > 0:
+            ax.plot(np.asarray(values), lw=1.5, color=TERMS[index], label=name.replace("_", " "))
+    ax.plot(np.diff(np.asarray(terms.test_error)), **THEORY | {"label": "actual change"})
+    ax.set(title=title, xlabel="step", ylabel="change of the test error per step")
+    ax.set_xlim(left=0)
+    ax.grid(alpha=0.25, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small")
 
 
 def figure_legend(figure: Figure, theory: bool = False) -> None:

@@ -253,7 +253,7 @@ def test_every_type_in_the_list_has_kinks(kind):
         head = Custom(lambda h: module(h.float()).to(h))
         module.eval()
     objective = dd.Objective(head, "squared")
-    assert smoothed.jumps(objective._probe(None), 3, normal(16), normal(1))
+    assert smoothed.find_kinks(objective, normal(16), 3, None)
 
 
 SMOOTH = {

@@ -35,10 +35,21 @@ def test_infinite_errors_become_null():
 
 
 def test_gap():
-    by_hand = [abs(a - b) for a, b in zip(TRAIN.flat, TEST.flat, strict=True)]
-    assert summary.gap(TRAIN, TEST) == pytest.approx(sum(by_hand) / len(by_hand))
-    assert summary.gap([1.0, np.inf], [3.0, np.inf]) == 2.0
-    assert summary.gap([np.inf], [np.inf]) is None
+    medians = [sorted(abs(TRAIN[:, t] - TEST[:, t]))[2] for t in range(7)]
+    assert summary.gap(TRAIN, TEST) == pytest.approx(sum(medians) / 7)
+    assert summary.gap([[np.inf]], [[np.inf]]) is None
+
+
+def test_one_exploding_run_does_not_rule_the_gap():
+    train = TRAIN.copy()
+    train[0, 3:] = [1e30, np.inf, np.inf, np.inf]
+    assert summary.gap(train, TEST) < 1
+
+
+def test_steps_at_which_most_runs_have_diverged_are_left_out():
+    train = TRAIN.copy()
+    train[:3, 5:] = np.inf
+    assert summary.gap(train, TEST) == pytest.approx(summary.gap(TRAIN[:, :5], TEST[:, :5]))
 
 
 def test_panels():

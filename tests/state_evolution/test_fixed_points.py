@@ -32,21 +32,24 @@ def test_the_approach_has_the_predicted_rate(c):
     point, evolution = fixed_point(theory), theory.run(220)
     gap = (evolution.overlap[:, 0, 0] - point.overlap[0, 0]).abs()
     measured = float((gap[210] / gap[170]) ** (1 / 40))
-    assert measured == pytest.approx(point.rate, abs=0.003)
+    # where differences between iterates are the slower ones, a power of t comes on top
+    assert point.rate - 0.012 < measured < point.rate + 0.001
     assert point.rate < 0.95
 
 
 def trained_head():
-    mixture, objective, _, theta = problems.discrete(80)
+    mixture = dd.mixtures.flipped_classes(80, snr=2.0, flip=0.1)
+    objective = dd.Objective(dd.heads.TwoLayer(1).double(), "squared")
     algorithm = dd.DecoupledDescent(0.1, 0.9, head_lr=0.5)
-    return dd.StateEvolution(mixture, objective, algorithm), theta
+    start = {"head": {"1.weight": torch.tensor([[0.8]])}, "theta": problems.informed(mixture, [1])}
+    return dd.StateEvolution(mixture, objective, algorithm), start
 
 
 def test_the_paper_s_equations_with_a_trained_head():
     """Equations "fixM" and "fixA", each expectation by its own quadrature."""
-    theory, theta = trained_head()
-    evolution = theory.run(900, theta=theta)
-    point = fixed_point(theory, theta)
+    theory, start = trained_head()
+    evolution, point = theory.run(400, **start), fixed_point(theory, **start)
+    assert point.stable
     np.testing.assert_allclose(evolution.overlap[-1], point.overlap, rtol=0, atol=1e-6)
     np.testing.assert_allclose(evolution.alignment[-1], point.alignment, rtol=0, atol=1e-6)
     weight = float(point.head["1.weight"])
@@ -55,22 +58,22 @@ def test_the_paper_s_equations_with_a_trained_head():
     masses /= masses.sum()
     m, sd = point.alignment.numpy()[:, 0], float(point.overlap[0, 0]) ** 0.5
     h = m[:, None] + sd * nodes
-    y = np.array([law.mean for law in theory.mixture.responses])[:, None]  # g is affine in y
+    y = 0.8 * np.array([[-1.0], [1.0]])  # the mean response: g and f are affine in y
     residual = weight * np.tanh(h) - y
     expected_g = (residual * weight * (1 - np.tanh(h) ** 2)) @ masses
     expected_f = (residual * np.tanh(h)) @ masses
     p, chi = theory.mixture.weights.numpy(), theory.mixture.overlaps.numpy()
-    np.testing.assert_allclose(m, -1.0 * chi @ (p * expected_g), rtol=0, atol=1e-9)
-    assert abs(p @ expected_f) < 1e-9
+    np.testing.assert_allclose(m, -1.0 * chi @ (p * expected_g), rtol=0, atol=1e-8)
+    assert abs(p @ expected_f) < 1e-8
 
 
 def test_two_units_within_sampling_error():
     mixture = dd.mixtures.xor(100, snr=2.0)
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-    algorithm = dd.DecoupledDescent(0.2, 0.8, head_lr=0.0)
-    theory = dd.StateEvolution(mixture, objective, algorithm, paths=2**12)
-    theta = problems.informed(mixture, [0, 1])
-    evolution = theory.run(60, theta=theta)
+    algorithm = dd.DecoupledDescent(0.3, 0.8, head_lr=0.0)
+    theory = dd.StateEvolution(mixture, objective, algorithm, paths=2**11)
+    theta = problems.informed(mixture, [0, 1]) + 0.3 * mixture.means[[2, 2]]
+    evolution = theory.run(120, theta=theta)
     point = fixed_point(theory, theta)
     assert point.stable
     gap = (evolution.overlap[-1] - point.overlap).abs()
@@ -134,7 +137,7 @@ def test_critical_points_are_critical():
 
 
 def test_matching_c_makes_the_alignment_equations_the_same():
-    """c = 1/(α c*), not c*; and the variance is larger by c² α Σ, which the comparison leaves out."""
+    """c = 1/(α c*), not c*; and the variance is larger by c² α Σ, which the text leaves out."""
     ratio = 0.5
     theory = flipped_theory(1.0, ratio=ratio)
     critical = critical_point(theory)

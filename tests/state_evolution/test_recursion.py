@@ -356,14 +356,14 @@ def test_training_at_n_4000_is_predicted(name):
 
 def test_xor_through_the_escape_from_the_saddle():
     """A start with a little signal; from none at all, the escape is finite-size noise."""
-    n, steps = 1500, 80
+    n, steps = 1500, 110
     mixture = dd.mixtures.xor(n, snr=4.0)
-    theta = problems.informed(mixture, [0, 1], strength=0.02)
+    theta = problems.informed(mixture, [0, 1], strength=0.02) + 0.02 * mixture.means[[2, 2]]
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
     problem = mixture, objective, dd.DecoupledDescent(0.05), theta
     theory = dd.StateEvolution(*problem[:3], paths=2**12)
     evolution = theory.run(steps, theta=theta)
-    assert evolution.test_error[0] > 0.75 > 0.4 > evolution.test_error[-1]
+    assert evolution.test_error[0] > 0.7 > 0.4 > evolution.test_error[-1]
     runs = [problems.measure(problem, n, seed, steps) for seed in range(5)]
     errors, m = (np.stack([run[k] for run in runs]) for k in ("error", "m"))
     low, high = errors.min(0) - 0.02, errors.max(0) + 0.02
@@ -382,10 +382,11 @@ def test_divergence_ends_the_evolution_with_a_warning():
     assert evolution.omega.shape[:2] == (len(evolution.test_error),) * 2
 
 
-def test_divergence_of_sampled_paths_ends_the_evolution_with_a_warning():
-    objective = dd.Objective(dd.heads.Product(a=3.2), "logistic")
+@pytest.mark.parametrize("lr", [1.0, 3.0, 20.0])
+def test_divergence_of_sampled_paths_ends_the_evolution_with_a_warning(lr):
+    objective = dd.Objective(dd.heads.Product(a=10.0), "logistic")
     theory = dd.StateEvolution(
-        dd.mixtures.xor(10, 8.0), objective, dd.DecoupledDescent(5.0), paths=256, randomisations=2
+        dd.mixtures.xor(10, 8.0), objective, dd.DecoupledDescent(lr), paths=64, randomisations=2
     )
     theta = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
     with pytest.warns(dd.DivergenceWarning, match="no longer finite at step"):

@@ -14,9 +14,14 @@ The step is half a standard deviation at n = 1000 and shrinks at the rate that b
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from decoupled_descent.objective import Direction, Objective
 from torch.nn import functional
 
 from decoupled_descent.heads import Elementwise
@@ -145,3 +150,41 @@ def jumps(
 
 def _unit(vectors: Tensor) -> Tensor:
     return functional.normalize(vectors, dim=1)
+
+
+def find_kinks(objective: Objective, y: Tensor, width: int, g: Direction | None) -> bool:
+    """Probe the directions of an objective for jumps.
+
+    Args:
+        objective: Ψ.
+        y: Labels; some from all over are probed with, for they may come sorted.
+        width: L.
+        g: Replaces ∇_hΨ. One that works on its own rows only (weights per sample, say) cannot be
+            probed and is taken to be smooth.
+
+    Returns:
+        Whether a jump was found, with the head as it is or with weights grown fivefold.
+    """
+    labels = y[:: max(1, len(y) // 16)][:16]
+    try:
+        return any(
+            jumps(partial(_direction, objective, scale, g), width, labels, y)
+            for scale in (1.0, 5.0)
+        )
+    except (RuntimeError, ValueError):
+        if g is None:
+            raise
+        return False
+
+
+def _direction(
+    objective: Objective, scale: float, g: Direction | None, h: Tensor, y: Tensor
+) -> Tensor:
+    """Evaluate g with enlarged weights, zeros replaced by noise: small weights would hide kinks."""
+    noise = torch.Generator().manual_seed(0)
+    parameters = {
+        k: scale * torch.where(v == 0, torch.randn(v.shape, generator=noise).to(v), v)
+        for k, v in objective.parameters(h).items()
+    }
+    y = y.to(h) if y.is_floating_point() else y
+    return objective.derivatives(h, y, parameters, g=g, jacobian=False, head=False).direction

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from decoupled_descent.data.gram import Gram
 
 #: Rows are taken in blocks of about this many bytes, so that the second use of a block finds it
 #: in the cache; data up to ``SINGLE_BLOCK_BYTES`` goes through in one piece.
@@ -122,6 +125,11 @@ class Rows:
     def ratio(self) -> float:
         """α = n/d."""
         return self.n / self.d
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The decomposed Gram matrix of X, computed when first asked for."""
+        return Gram(self.X)
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""

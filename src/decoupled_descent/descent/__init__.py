@@ -2,5 +2,6 @@
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
+from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 
-__all__ = ["DecoupledDescent", "GradientDescent"]
+__all__ = ["DecoupledDescent", "GradientDescent", "OrthogonalDecoupledDescent"]

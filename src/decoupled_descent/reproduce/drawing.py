@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoupled_descent import plotting
@@ -12,7 +13,10 @@ from decoupled_descent.reproduce.experiment import Curves
 from decoupled_descent.reproduce.summary import NAMES
 
 #: An error that grows to this multiple of its start has exploded and needs a logarithmic axis.
-EXPLOSION = 5.0
+EXPLOSION = 10.0
+
+#: Extremes this many times above every quartile are a few runs' own, and may leave the panel.
+OUTLIER = 20.0
 
 
 def error_grid(
@@ -22,6 +26,7 @@ def error_grid(
     headings: Mapping[str, str] | None = None,
     columns: int | None = None,
     share: bool = True,
+    log: bool | None = None,
 ) -> Figure:
     """Draw all error curves of an experiment, panel after panel, algorithm after algorithm.
 
@@ -32,9 +37,10 @@ def error_grid(
         headings: What to write for a panel's name; the name itself by default.
         columns: Panels per row; one per algorithm by default, so that a row is a panel.
         share: Whether the panels of a row share their vertical axis.
+        log: Whether the vertical axes are logarithmic; by default in rows where an error explodes.
 
     Returns:
-        The figure; rows in which an error explodes have a logarithmic axis.
+        The figure.
     """
     names = [name.removesuffix("/train") for name in curves if name.endswith("/train")]
     algorithms = dict.fromkeys(name.split("/")[1] for name in names)
@@ -55,9 +61,7 @@ def error_grid(
             ax.label_outer(remove_inner_ticks=False)
     for start in range(0, len(names), columns):
         here = names[start : start + columns]
-        if explodes(curves, here):
-            for ax in axes.flat[start : start + len(here)]:
-                ax.set_yscale("log")
+        _scale(list(axes.flat[start : start + len(here)]), curves, here, log)
     for ax in axes.flat[len(names) :]:
         ax.remove()
     plotting.figure_legend(figure, theory=any(n.endswith("/state_evolution") for n in curves))
@@ -65,10 +69,25 @@ def error_grid(
     return figure
 
 
-def explodes(curves: Curves, names: Sequence[str]) -> bool:
-    """Whether some error of these panels, extremes included, grows far beyond its start."""
-    found = [curves[f"{name}/{kind}"] for name in names for kind in ("train", "test")]
-    return any(np.nanmax(_finite(errors)) > EXPLOSION * errors[:, 0].max() for errors in found)
+def _scale(row: Sequence[Axes], curves: Curves, names: Sequence[str], log: bool | None) -> None:
+    """Choose the vertical axes of a row: logarithmic after an explosion, not ruled by outliers."""
+    found = {n: np.stack([curves[f"{n}/{kind}"] for kind in ("train", "test")]) for n in names}
+    quartiles = [plotting.quantiles(e, [0.75])[0] for v in found.values() for e in v]
+    usual = float(np.nanmax(_finite(np.stack(quartiles))))
+    peak = max(float(errors.max()) for errors in found.values())
+    start = max(float(errors[:, :, 0].max()) for errors in found.values())
+    top = 2 * usual if peak > OUTLIER * usual else peak
+    for ax, errors in zip(row, found.values(), strict=True):
+        logarithmic = top > EXPLOSION * start if log is None else log
+        if logarithmic:
+            ax.set_yscale("log")
+        if top < peak:
+            lowest = min(float(errors.min()) for errors in found.values())
+            ax.set_ylim(lowest / 1.5 if logarithmic else -0.04 * top, top)
+        outside = int((errors > top).any(axis=(0, 2)).sum())
+        if outside:
+            note = f"off the panel: {outside} of {errors.shape[1]} runs"
+            ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=8)
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

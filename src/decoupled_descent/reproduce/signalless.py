@@ -57,10 +57,7 @@ def replicate(settings: Settings, seed: int) -> Curves:
 
 def draw(settings: Settings, curves: Curves) -> Figure:
     """Gradient descent left, decoupled descent right, on logarithmic axes."""
-    figure = error_grid(curves, _title(settings), LOSS, {"signalless": ""}, share=False)
-    for ax in figure.axes:
-        ax.set_yscale("log")
-    return figure
+    return error_grid(curves, _title(settings), LOSS, {"signalless": ""}, share=False, log=True)
 
 
 def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
@@ -132,9 +129,8 @@ def draw_sweep(settings: Settings, curves: Curves) -> Figure:
     winner = max(choices, key=choices.count)
     marked = f"{winner.replace('=', ' = ')}: selected in {choices.count(winner)} of {len(choices)}"
     title = f"{_title(settings)}, η₀ = 1 − η, η₁ = cη"
-    figure = error_grid(curves, title, LOSS, {winner: f"{marked} runs"}, columns=3)
+    figure = error_grid(curves, title, LOSS, {winner: f"{marked} runs"}, columns=3, log=True)
     for ax in figure.axes:
-        ax.set_yscale("log")
         if ax.get_title().startswith(marked):
             ax.set_title(ax.get_title(), fontweight="bold")
             ax.set_facecolor("#FFF7E0")

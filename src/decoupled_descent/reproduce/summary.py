@@ -44,11 +44,29 @@ def _plain(values: Any) -> Any:
 
 
 def gap(train: ArrayLike, test: ArrayLike) -> float | None:
-    """Mean over runs and steps of |train error − test error|, where both are finite."""
-    with np.errstate(invalid="ignore"):
-        differences = np.abs(np.asarray(train) - np.asarray(test))
-    finite = differences[np.isfinite(differences)]
-    return float(finite.mean()) if len(finite) else None
+    """Mean over steps of the median over runs of |train error − test error|.
+
+    The median, since one run that explodes would be all that a mean shows; steps at which most runs
+    have diverged are left out.
+
+    Args:
+        train: Train errors, shape (replications, T), infinite where a run has diverged.
+        test: Test errors of the same shape.
+
+    Returns:
+        The gap, or None when there is no step to average over.
+
+    Example:
+        >>> gap([[1.0, 2.0], [1.0, 4.0], [9.0, np.inf]], [[1.0, 1.0], [2.0, 2.0], [0.0, np.inf]])
+        1.5
+    """
+    train_error, test_error = np.asarray(train, dtype=float), np.asarray(test, dtype=float)
+    finite = np.isfinite(train_error) & np.isfinite(test_error)
+    differences = np.full(finite.shape, np.inf)
+    differences[finite] = np.abs(train_error[finite] - test_error[finite])
+    medians = np.median(differences, axis=0)
+    medians = medians[np.isfinite(medians)]
+    return float(medians.mean()) if len(medians) else None
 
 
 def summarise_errors(curves: Curves) -> list[dict[str, Any]]:
@@ -78,7 +96,7 @@ def summarise_errors(curves: Curves) -> list[dict[str, Any]]:
             "state_evolution": [] if theory is None else quantiles(theory)["median"],
         }
         if theory is not None:
-            curve["distance_to_theory"] = gap(np.median(test, axis=0), np.median(theory, axis=0))
+            curve["distance_to_theory"] = gap(np.median(test, 0)[None], np.median(theory, 0)[None])
         panels.setdefault(panel, {"name": panel, "curves": []})["curves"].append(curve)
     return list(panels.values())
 

@@ -62,7 +62,8 @@ def replicate(settings: Settings, seed: int) -> Curves:
 
 def draw(settings: Settings, curves: Curves) -> Figure:
     """One row per signal-to-noise ratio: gradient descent left, decoupled descent right."""
-    return error_grid(curves, _title("XOR", settings), LOSS)
+    headings = {f"snr={snr:g}": f"λ = {snr:g}" for snr in settings["snr"]}
+    return error_grid(curves, _title("XOR", settings), LOSS, headings)
 
 
 def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
@@ -109,7 +110,8 @@ def replicate_damping(settings: Settings, seed: int) -> Curves:
 def draw_damping(settings: Settings, curves: Curves) -> Figure:
     """One panel per damping, side by side."""
     title = f"{_title('XOR with damping', settings)}, λ = {settings['snr']:g}"
-    return error_grid(curves, title, LOSS, columns=3)
+    headings = {f"damping={damping:g}": f"η₀ = {damping:g}" for damping in settings["damping"]}
+    return error_grid(curves, title, LOSS, headings, columns=3, log=True)
 
 
 def findings_damping(settings: Settings, panels: list[dict[str, Any]]) -> str:

@@ -55,7 +55,7 @@ class FixedPoint:
         """Factor per step by which Ω[t,t] finally approaches Ω*, by the slower of two ways.
 
         Changes of (m, Ω, ā) die out like the spectral radius; differences between iterates, which
-        enter the variance squared, like 1 − η + η √replicon.
+        enter the variance squared, like 1 − η + η √replicon, up to a power of t.
         """
         return max(self.spectral_radius, (1 - self.eta + self.eta * math.sqrt(self.replicon)) ** 2)
 

@@ -42,7 +42,9 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
     """
     noise = equations.nodes.normals @ psd_root(point.overlap)
     modes = equations.nodes.population.modes
-    inverse = torch.linalg.pinv(point.overlap, hermitian=True, rtol=1e-10)
+    inverse = torch.zeros_like(point.overlap)
+    if float(point.overlap.abs().max()) > 1e-12:  # at Ω = 0 there is nothing to tilt
+        inverse = torch.linalg.pinv(point.overlap, hermitian=True, rtol=1e-10)
     names = list(point.head) if equations.trains_head else []
     still = equations.directions(point.alignment[modes] + noise, point.head)
     origin = Point(point.alignment, torch.zeros_like(point.overlap), point.head)

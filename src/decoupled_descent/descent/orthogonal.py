@@ -1,0 +1,165 @@
+r"""Orthogonal decoupled descent: the train–test identity without i.i.d. noise.
+
+Two ingredients take the place of the paper's corrections. Directions are made free of divergence
+(their mean Jacobian is zero, so no Onsager term is due, whatever the covariance of the rows), and
+each row is left out, exactly, of the ridge-preconditioned step that its own pre-activations see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.update import LinearRule, Slots
+from decoupled_descent.objective import Direction, HeadDirection, Objective
+
+
+class State(NamedTuple):
+    r"""What orthogonal decoupled descent carries from step to step.
+
+    Attributes:
+        theta: θ, shape (L, d).
+        preactivations: hᵀ, shape (L, n): of each row under a θ that was trained without it.
+        head: a, by parameter name.
+        slots: What the update rule carries for θ and for h.
+        step: How many updates have been made.
+    """
+
+    theta: Tensor
+    preactivations: Tensor
+    head: Parameters
+    slots: tuple[Slots, Slots]
+    step: int
+
+
+@dataclass(frozen=True)
+class OrthogonalDecoupledDescent(Descent):
+    r"""Descent for rows of any covariance whose train error is an estimate of its test error.
+
+    .. math::
+       q_t &= g(h_t, y, a_t) - h_t \bar J_t^\top \\
+       \theta_{t+1} &= \eta_0\theta_t - \eta_1 c\, A^{-1}X^\top q_t, \qquad
+       A = X^\top X + \lambda \tfrac{\|X\|_F^2}{d} I \\
+       h_{t+1} &= \eta_0 h_t - \eta_1 c\, \frac{P q_t - p \odot q_t}{1 - p}, \qquad
+       P = X A^{-1} X^\top,\; p_i = P_{ii} \\
+       a_{t+1} &= \gamma_0 a_t - \gamma_1 \langle f(h_t, y, a_t)\rangle
+
+    with h_1 = Xθ_1, g = ∇_hΨ and f = ∇_aΨ unless given, J̄ the mean Jacobian of g, and
+    c = mean ‖x_i‖² / mean p_i. Row i of the fraction is what a step computed without row i gives to
+    row i, so h recurs by itself and never meets θ.
+
+    As λ → ∞ the step becomes Xᵀq and the fraction XXᵀq − ‖x_i‖² q: decoupled descent along the
+    divergence-free direction, the memory of each row weighted by its squared norm.
+
+    The rows are best centred; their scale is free, but ``lr`` is meant for norms about one. All
+    configurations of a sweep share one eigen-decomposition of the Gram matrix.
+
+    Args:
+        lr: η₁.
+        damping: η₀. Divergence-free directions feed the signal back, so that h can grow without
+            bound where the head is unbounded: damping below 1 keeps it in check.
+        ridge: λ, positive; small values whiten, ``math.inf`` leaves the rows as they are.
+        head_lr: γ₁, ``lr`` by default; 0 freezes the head.
+        head_damping: γ₀.
+        reduction: ``"sum"``, or ``"mean"`` to divide θ's step by n.
+        rule: Replaces η₀ v − η₁ w by another linear rule (momentum, say), for θ and h alike.
+        g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
+        f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=20, snr=4.0).sample(30, seed=0)
+        >>> objective = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
+        >>> algorithm = dd.OrthogonalDecoupledDescent(2.0, 0.98, ridge=1.0, reduction="mean")
+        >>> rows = dd.Rows(X, y)
+        >>> state = algorithm.init(rows, objective, seed=0)
+        >>> state, info = algorithm.step(state, rows, objective)
+        >>> state.step, state.preactivations.shape, info.jacobian.shape
+        (1, torch.Size([3, 30]), torch.Size([3, 3]))
+    """
+
+    ridge: float = 1.0
+    _: KW_ONLY
+    head_lr: float | None = None
+    head_damping: float = 1.0
+    reduction: str = "sum"
+    rule: LinearRule | None = None
+    g: Direction | None = None
+    f: HeadDirection | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if not isinstance(self.ridge, Real) or not float(self.ridge) > 0:
+            raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
+
+    def init(
+        self,
+        rows: Rows,
+        objective: Objective,
+        theta: Tensor | None = None,
+        seed: int | None = None,
+    ) -> State:
+        """Check that everything fits and return the starting state.
+
+        Args:
+            rows: The data; its Gram matrix is decomposed unless it has been already.
+            objective: Ψ.
+            theta: θ₁, shape (L, d), independent of the data; entries drawn from N(0, 1) by default.
+            seed: Draws θ₁.
+
+        Returns:
+            The state before any update.
+        """
+        theta = starting_theta(rows, objective, theta, seed)
+        objective.settle_curvature(rows.y, len(theta), self.g)
+        rows.gram.leave_one_out(float(self.ridge))
+        h = theta @ rows.X.T
+        slots = (self.update.slots(theta), self.update.slots(h))
+        return State(theta, h, objective.parameters(rows.X), slots, 0)
+
+    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
+        """Make one update.
+
+        Args:
+            state: The state before the update; not changed.
+            rows: The data.
+            objective: Ψ.
+
+        Returns:
+            The state after the update, and what was seen before it.
+        """
+        h = state.preactivations
+        _check_rows(h, rows)
+        objective.settle_curvature(rows.y, len(h), self.g)  # a continued run has no init
+        found = objective.derivatives(
+            h.T, rows.y, state.head, g=self.g, f=self.f, head=self.trains_head
+        )
+        assert found.jacobian is not None
+        q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
+        left_out = rows.gram.leave_one_out(float(self.ridge))
+        direction = left_out.direction(q)
+        response = left_out.response(q, direction, rows.X)
+        scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
+        theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
+        following, h_slots = self.update(h, response, h_slots, state.step, scale)
+        head = self.step_head(state.head, found.head)
+        slots = (theta_slots, h_slots)
+        info = Info(found.loss, h.T, found.jacobian)
+        return State(theta, following, head, slots, state.step + 1), info
+
+
+def _check_rows(h: Tensor, rows: Rows) -> None:
+    """Raise ``ValueError`` when a state to continue from belongs to other rows."""
+    if h.shape[1] != rows.n:
+        raise ValueError(
+            f"state was made for {h.shape[1]} rows but X has {rows.n}; continue on the rows that "
+            "the state comes from"
+        )

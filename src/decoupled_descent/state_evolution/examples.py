@@ -1,0 +1,104 @@
+"""The paper's four example mixtures with a model for each, as ``decoupled evolve`` runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from decoupled_descent import heads
+from decoupled_descent.data import mixtures
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.objective import Objective
+from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+from decoupled_descent.training import fit
+
+NAMES = ("signalless", "flipped", "discrete", "xor")
+
+
+def example(name: str, dimension: int, snr: float) -> tuple[mixtures.GaussianMixture, Objective]:
+    """Return an example mixture (Example "data") and an objective that suits it.
+
+    Args:
+        name: ``"signalless"``, ``"flipped"``, ``"discrete"`` or ``"xor"``.
+        dimension: d.
+        snr: The signal-to-noise ratio, where there is a signal.
+
+    Returns:
+        The mixture and the objective.
+
+    Example:
+        >>> example("xor", dimension=10, snr=4.0)[1]
+        Objective(Product, 'logistic', structured)
+    """
+    if name == "signalless":
+        return mixtures.signalless(dimension), Objective(heads.Linear(), "squared")
+    if name == "flipped":
+        mixture = mixtures.flipped_classes(dimension, snr, labels=(0.0, 1.0))
+        return mixture, Objective(heads.Linear(), "logistic")
+    if name == "discrete":
+        mixture = mixtures.discrete_regression(dimension, snr=snr)
+        return mixture, Objective(heads.TwoLayer(1, bias=True, seed=0), "squared")
+    if name == "xor":
+        return mixtures.xor(dimension, snr), Objective(heads.Product(a=1.0), "logistic")
+    raise ValueError(f"mixture {name!r} is unknown; use one of {', '.join(NAMES)}")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A prediction and runs from the same start.
+
+    Attributes:
+        evolution: The prediction.
+        train: Train errors, shape (runs, T).
+        test: Test errors, shape (runs, T).
+    """
+
+    evolution: Evolution
+    train: Tensor
+    test: Tensor
+
+
+def compare(
+    theory: StateEvolution, dimension: int, steps: int, runs: int, seed: int, signal: float = 0.0
+) -> Comparison:
+    """Predict decoupled descent from a random start, and train from the same start.
+
+    Args:
+        theory: On a mixture with means.
+        dimension: d; n is ratio · d.
+        steps: T.
+        runs: How often to train, on fresh data each time.
+        seed: Draws the start; the data of run r come from seed + r.
+        signal: How much of the first means to add to the start, row by row.
+
+    Returns:
+        The prediction and the runs.
+    """
+    mixture, objective = theory.mixture, theory.objective
+    assert isinstance(mixture, mixtures.GaussianMixture)
+    assert isinstance(theory.algorithm, DecoupledDescent)
+    assert objective.width is not None
+    generator = torch.Generator().manual_seed(seed)
+    theta = torch.randn(objective.width, dimension, generator=generator, dtype=torch.float64)
+    theta = theta + signal * mixture.means[torch.arange(objective.width) % mixture.modes]
+    evolution = theory.run(steps, theta=theta)
+    n = max(2, round(theory.ratio * dimension))
+    train, test = [], []
+    for r in range(seed, seed + runs):
+        X, y = mixture.sample(n, seed=2 * r)
+        held_out = mixture.sample(2 * n, seed=2 * r + 1)
+        run = fit(X, y, objective, theory.algorithm, steps, theta, held_out, progress=False)
+        train.append(_padded(run.history.train_error, steps))
+        test.append(_padded(run.history.test_error, steps))
+    empty = torch.zeros(0, steps, dtype=torch.float64)
+    return Comparison(
+        evolution, torch.stack(train) if train else empty, torch.stack(test) if test else empty
+    )
+
+
+def _padded(errors: list[float], steps: int) -> Tensor:
+    """Errors of a run that may have diverged, as infinite from there on."""
+    missing = steps - len(errors)
+    return torch.tensor(errors + [float("inf")] * missing, dtype=torch.float64)

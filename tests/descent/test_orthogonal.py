@@ -1,0 +1,196 @@
+"""Orthogonal decoupled descent: against brute force, in its limits, and on rows that are not white."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.data.gram import Gram
+from tests.descent.test_update import Momentum
+from tests.oracles import descent as rows_of
+from tests.oracles import orthogonal as oracle
+from tests.problems import binary, normal, two_layer
+
+STEPS = 101
+RATES = {"lr": 0.05, "damping": 0.97, "head_lr": 0.2, "head_damping": 0.99}
+ODD = dd.OrthogonalDecoupledDescent
+
+
+def compare(run, path, **names):
+    scale = max(1.0, np.abs(path.theta[-1]).max(), np.abs(path.preactivations[-1]).max())
+    np.testing.assert_allclose(run.train_error, path.train_error, rtol=1e-10, atol=1e-10 * scale)
+    np.testing.assert_allclose(run.theta.T, path.theta[-1], rtol=0, atol=1e-10 * scale)
+    h = run.state.preactivations.T
+    np.testing.assert_allclose(h, path.preactivations[-1], rtol=0, atol=1e-10 * scale)
+    for theirs, ours in names.items():
+        found = run.state.head[ours.replace("_", ".")].squeeze()
+        np.testing.assert_allclose(found, np.squeeze(path.head[-1][theirs]), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("ridge", [0.1, 3.0, math.inf])
+@pytest.mark.parametrize("shape", [(30, 20), (20, 30), (50, 8)])
+def test_two_layer_against_brute_force(shape, ridge):
+    rng = np.random.default_rng(0)
+    (n, d), columns = shape, np.linspace(0.2, 2, shape[1])
+    X, theta = rng.standard_normal(shape) * columns / d**0.5, rng.standard_normal((d, 3))
+    y, w, b = rng.standard_normal(n), rng.standard_normal(3), np.array(0.3)
+    head = dd.heads.TwoLayer(3, bias=True).double()
+    with torch.no_grad():
+        head[1].weight.copy_(torch.from_numpy(w))
+        head[1].bias.fill_(0.3)
+    algorithm = ODD(ridge=ridge, **RATES)
+    run = dd.fit(X, y, dd.Objective(head, "squared"), algorithm, STEPS, theta=torch.tensor(theta.T))
+    rows = rows_of.biased_two_layer_rows()
+    path = oracle.iterate(X, y, theta, {"w": w, "b": b}, rows, ridge=ridge, steps=STEPS, **RATES)
+    compare(run, path, w="1_weight", b="1_bias")
+
+
+def test_softmax_and_a_non_symmetric_direction_against_brute_force():
+    rng = np.random.default_rng(1)
+    X, theta = rng.standard_normal((30, 20)) / 20**0.5, rng.standard_normal((20, 3))
+    labels = rng.integers(0, 4, 30)
+    head = dd.heads.TwoLayer(3, outputs=4, seed=1).double()
+    a, start = {"W": head[1].weight.detach().numpy().copy()}, torch.tensor(theta.T)
+    run = dd.fit(
+        X, labels, dd.Objective(head, "cross_entropy"), ODD(**RATES), STEPS, theta=start
+    )
+    path = oracle.iterate(X, labels, theta, a, rows_of.softmax_rows(), ridge=1, steps=STEPS, **RATES)
+    compare(run, path, W="1_weight")
+
+    rotation, y = torch.from_numpy(np.asarray(rows_of.ROTATION)), rng.standard_normal(30)
+    names = {"a": np.array(0.5)}
+    rows = rows_of.rotational_rows()._replace(f=lambda h, y, a: {"a": np.array(0.0)})
+    algorithm = ODD(
+        0.05, 0.97, head_lr=0, g=lambda h, y, a: 0.5 * torch.tanh(h @ rotation.T - y.unsqueeze(1))
+    )
+    first = dd.Objective(FirstCoordinate(), "squared", width=3)
+    run = dd.fit(X, y, first, algorithm, STEPS, theta=start)
+    rates = RATES | {"head_lr": 0.0, "head_damping": 1.0}
+    compare(run, oracle.iterate(X, y, theta, names, rows, ridge=1, steps=STEPS, **rates))
+
+
+class FirstCoordinate(torch.nn.Module):
+    def forward(self, h):
+        return torch.tanh(h[:, 0])
+
+
+@pytest.mark.parametrize(("n", "d"), [(25, 10), (10, 25)])
+def test_least_squares_is_ridge_regression_with_each_row_refitted(n, d):
+    """Squared loss has q = −y: one full step from zero is ridge regression, h its refits."""
+    X, y, ridge = normal(n, d, seed=3), normal(n, seed=4), 0.7
+    mu, c = oracle.shift_and_scale(X.numpy(), ridge)
+    algorithm = ODD(1 / c, damping=0, ridge=ridge)
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    run = dd.fit(X, y, objective, algorithm, 2, theta=torch.zeros(1, d).double())
+
+    def refit(kept):
+        A = X[kept].T @ X[kept] + mu * torch.eye(d, dtype=torch.float64)
+        return torch.linalg.solve(A, X[kept].T @ y[kept])
+
+    everyone = torch.arange(n)
+    held_out = torch.stack([X[i] @ refit(everyone != i) for i in range(n)])
+    torch.testing.assert_close(run.theta[0], refit(everyone), rtol=0, atol=1e-10)
+    torch.testing.assert_close(run.state.preactivations[0], held_out, rtol=0, atol=1e-10)
+    expected = (held_out - y).square().mean() / 2
+    torch.testing.assert_close(run.train_error[-1], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("rule", [None, Momentum(0.02, 0.8), Momentum(0.05, 0.5, halving=7)])
+def test_every_linear_rule_leaves_rows_out(rule):
+    """Least squares again, whole runs: h_i is what a run without row i gives to row i.
+
+    Such a run keeps the shift and the scale of all rows, which its own ridge and rate make up for.
+    """
+    X, y, theta = normal(16, 6, seed=5), normal(16, seed=6), normal(1, 6, seed=7)
+    objective, ridge, lr = dd.Objective(dd.heads.Linear(), "squared"), 0.5, 0.02
+    options = {"lr": lr, "damping": 0.9, "rule": rule}
+    run = dd.fit(X, y, objective, ODD(ridge=ridge, **options), 25, theta=theta)
+    _, c = oracle.shift_and_scale(X.numpy(), ridge)
+    for i in range(len(X)):
+        kept = torch.arange(len(X)) != i
+        own = ridge * float(X.square().sum() / X[kept].square().sum())
+        factor = c / oracle.shift_and_scale(X[kept].numpy(), own)[1]
+        if rule is None:
+            scaled = options | {"lr": lr * factor}
+        else:
+            scaled = options | {"rule": Momentum(rule.lr * factor, rule.momentum, rule.halving)}
+        without = dd.fit(X[kept], y[kept], objective, ODD(ridge=own, **scaled), 25, theta=theta)
+        received = X[i] @ without.theta[0]
+        assert abs(float(received - run.state.preactivations[0, i])) < 1e-10
+
+
+def test_infinite_ridge_is_the_limit():
+    (X, y), objective = binary(40, 25), two_layer()
+    limit = dd.fit(X, y, objective, ODD(0.05, 0.95, math.inf), 30)
+    far = [dd.fit(X, y, objective, ODD(0.05, 0.95, 10.0**k), 30) for k in (3, 4)]
+    gaps = [float((run.theta - limit.theta).abs().max()) for run in far]
+    assert gaps[0] < 0.05
+    assert gaps[1] == pytest.approx(gaps[0] / 10, rel=0.05)  # the approach is like 1/λ
+    errors = [float((run.train_error - limit.train_error).abs().max()) for run in far]
+    assert errors[1] == pytest.approx(errors[0] / 10, rel=0.05)
+
+
+def test_infinite_ridge_is_decoupled_descent_along_a_divergence_free_direction():
+    """On rows of norm one, the paper's general family with g − h J̄ᵀ, J̄ frozen at every step."""
+    X, y = binary(40, 25)
+    X = X / X.norm(dim=1, keepdim=True)
+    objective, theta = two_layer(), normal(3, 25)
+    run = dd.fit(X, y, objective, ODD(0.05, 0.95, math.inf, head_lr=0), 30, theta=theta)
+    memory, head = torch.zeros(40, 3).double(), objective.parameters()
+    for step in range(30):
+        h = X @ theta.T + memory
+        found = objective.derivatives(h, y, head)
+        error = float(found.loss.mean())
+        assert error == pytest.approx(run.history.train_error[step], abs=1e-11)
+        q = found.direction - h @ found.jacobian.T
+        theta, memory = 0.95 * theta - 0.05 * q.T @ X, 0.95 * memory + 0.05 * q
+
+
+def test_a_sweep_decomposes_once(monkeypatch):
+    (X, y), objective, made = binary(), two_layer(), []
+    original = Gram.__init__
+
+    def counted(self, X):
+        made.append(X)
+        original(self, X)
+
+    monkeypatch.setattr(Gram, "__init__", counted)
+    ridges = [0.1, 1.0, 10.0, math.inf]
+    swept = dd.sweep(X, y, objective, [ODD(0.05, 0.9, ridge) for ridge in ridges], 5)
+    assert len(made) == 1
+    assert swept.names == ("ridge=0.1", "ridge=1", "ridge=10", "ridge=inf")
+    for ridge, run in zip(ridges, swept.runs, strict=True):
+        alone = dd.fit(X, y, objective, ODD(0.05, 0.9, ridge), 5)
+        torch.testing.assert_close(run.train_error, alone.train_error, rtol=1e-12, atol=0)
+
+
+def test_kinks_are_differenced_over_the_spread_of_the_preactivations():
+    X, y = binary(60, 20)
+    objective = dd.Objective(dd.heads.TwoLayer(3, activation=torch.relu, seed=0).double(),
+                             "logistic", curvature="smoothed")
+    rows, algorithm = dd.Rows(X, y), ODD(0.05, 0.9)
+    state = algorithm.init(rows, objective, seed=0)
+    _, info = algorithm.step(state, rows, objective)
+    wanted = objective.derivatives(info.preactivations, y, state.head).jacobian
+    torch.testing.assert_close(info.jacobian, wanted)
+
+
+@pytest.mark.parametrize("ridge", [0, -1.0, float("nan"), "1"])
+def test_bad_ridge(ridge):
+    with pytest.raises(ValueError, match=f"ridge={ridge!r} must be a positive number, or math.inf"):
+        ODD(0.1, ridge=ridge)
+
+
+def test_options_after_the_ridge_are_named():
+    assert ODD(0.1, 0.9, 3.0) == ODD(lr=0.1, damping=0.9, ridge=3.0)
+    with pytest.raises(TypeError, match="positional"):
+        ODD(0.1, 0.9, 3.0, 0.2)
+
+
+def test_states_belong_to_their_rows():
+    X, y = binary()
+    run = dd.fit(X, y, two_layer(), ODD(0.05), 2)
+    with pytest.raises(ValueError, match="state was made for 24 rows but X has 20"):
+        dd.fit(X[:20], y[:20], two_layer(), ODD(0.05), 2, state=run.state)

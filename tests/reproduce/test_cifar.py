@@ -1,0 +1,117 @@
+"""The CIFAR figure: rows from the pool, three whitenings, and the gaps on the real embeddings."""
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.data.embeddings import CATS_DOGS, load_embeddings
+from decoupled_descent.reproduce import cifar
+from decoupled_descent.reproduce.experiment import default_theta, streams
+from decoupled_descent.reproduce.summary import curve
+from tests.real_data import real_data
+from tests.reproduce.small_data import write_embeddings
+
+SMALL = cifar.CIFAR.settings | {"n": 100, "width": 2, "steps": 8, "replications": 2}
+
+
+@pytest.fixture
+def data(tmp_path):
+    write_embeddings(tmp_path)
+    return tmp_path
+
+
+def test_train_and_test_rows_are_drawn_without_overlap(data):
+    pool = load_embeddings(data / f"{CATS_DOGS}.npz")
+    (X, y), (X_test, y_test) = cifar.draw_rows(SMALL, 0, data)
+    rows = torch.cat([X, X_test]).numpy()
+    assert rows.shape == (200, 12)
+    found = [int(np.flatnonzero((pool.X == row).all(1))[0]) for row in rows]
+    assert len(set(found)) == 200
+    np.testing.assert_array_equal(pool.y[found], torch.cat([y, y_test]).numpy())
+    assert 0.3 < y.mean() < 0.7, "shuffled, although the file is sorted by class"
+    assert not torch.equal(X, cifar.draw_rows(SMALL, 1, data)[0][0])
+
+
+def test_too_few_embeddings(data):
+    with pytest.raises(ValueError, match="n=200 train and test rows do not fit in 240"):
+        cifar.draw_rows(SMALL | {"n": 200}, 0, data)
+
+
+def test_whitening(data):
+    (X, _), (X_test, _) = cifar.draw_rows(SMALL, 0, data)
+    covariances = {}
+    for method in cifar.HEADINGS:
+        train, test = (x.double() for x in cifar.whiten(method, X, X_test))
+        both = torch.cat([train, test])
+        covariances[method] = {
+            "train": train.T @ train / 99 * 12,
+            "joint": both.T @ both / 199 * 12,
+        }
+    eye = torch.eye(12, dtype=torch.float64)
+    torch.testing.assert_close(covariances["zca"]["train"], eye, atol=1e-4, rtol=0)
+    torch.testing.assert_close(covariances["joint"]["joint"], eye, atol=1e-4, rtol=0)
+    diagonal = covariances["vanilla"]["train"].diagonal()
+    torch.testing.assert_close(diagonal, eye.diagonal() * 100 / 99, atol=1e-4, rtol=0)
+    for method, kind in (("vanilla", "train"), ("zca", "joint"), ("joint", "train")):
+        assert not torch.allclose(covariances[method][kind], eye, atol=0.05)
+
+
+@pytest.mark.parametrize("method", ["vanilla", "zca", "joint"])
+def test_training(data, method):
+    (X, y), (X_test, y_test) = cifar.draw_rows(SMALL, 1, data)
+    white, white_test = cifar.whiten(method, X, X_test)
+    theta_seed, head_seed = streams(1, 3)[1:]
+    objective = dd.Objective(dd.heads.TwoLayer(2, seed=head_seed), "logistic")
+    run = dd.fit(
+        white,
+        y,
+        objective,
+        dd.DecoupledDescent(1.0 / 100, head_lr=1.0),
+        steps=8,
+        theta=default_theta(2, 12, theta_seed),
+        test=(white_test, y_test),
+        progress=False,
+    )
+    curves = cifar.replicate(SMALL, 1, data)
+    np.testing.assert_allclose(curves[f"{method}/dd/train"], run.train_error, rtol=1e-5)
+    np.testing.assert_allclose(curves[f"{method}/dd/test"], run.test_error, rtol=1e-5)
+
+
+def test_other_embeddings_are_another_experiment(data):
+    first = cifar.prepare(data)
+    assert first["d"] == 12
+    write_embeddings(data, d=10, seed=1)
+    cifar._load.cache_clear()
+    second = cifar.prepare(data)
+    assert second["d"] == 10
+    assert first["embeddings"] != second["embeddings"]
+
+
+def test_findings_and_figure(data):
+    settings = SMALL | cifar.prepare(data)
+    runs = [cifar.replicate(settings, seed, data) for seed in range(2)]
+    curves = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
+    panels = cifar.CIFAR.summarise(curves)
+    text = cifar.findings(settings, panels)
+    gaps = {p["name"]: curve(p, "dd")["mean_absolute_gap"] for p in panels}
+    order = " < ".join(f"{cifar.HEADINGS[k]} ({gaps[k]:.3f})" for k in sorted(gaps, key=gaps.get))
+    assert f"gap by whitening: {order}." in text
+    titles = [ax.get_title() for ax in cifar.draw(settings, curves).axes]
+    assert titles[2:4] == ["ZCA (train): gradient descent", "ZCA (train): decoupled descent"]
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_what_the_paper_shows():
+    """On the real embeddings DD's gap is several times smaller; joint ZCA's below ZCA's."""
+    data = real_data(f"{CATS_DOGS}.npz")
+    runs = [cifar.replicate(cifar.CIFAR.settings, seed, data) for seed in (0,)]
+    panels = cifar.CIFAR.summarise({k: np.stack([run[k] for run in runs]) for k in runs[0]})
+    gaps = {
+        panel["name"]: [curve(panel, k)["mean_absolute_gap"] for k in ("gd", "dd")]
+        for panel in panels
+    }
+    for gradient, decoupled in gaps.values():
+        assert gradient > 3 * decoupled
+    assert gaps["joint"][1] < gaps["zca"][1] / 2
