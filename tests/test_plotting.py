@@ -76,3 +76,54 @@ def test_nothing_is_left_of_a_figure_that_could_not_be_saved(tmp_path, monkeypat
         plotting.save_figure(figure, target)
     assert list(tmp_path.iterdir()) == [target]
     assert target.read_bytes() == b"the old one"
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8])
+def test_quantiles_of_finite_values_are_numpys(count):
+    values, levels = normal(count, 7).numpy(), [0.0, 0.25, 0.5, 0.9, 1.0]
+    expected = np.quantile(values, levels, axis=0)
+    np.testing.assert_allclose(plotting.quantiles(values, levels), expected, atol=1e-12)
+
+
+def test_quantiles_with_infinities():
+    found = plotting.quantiles([1.0, np.inf, 3.0, np.inf], [0, 1 / 3, 0.5, 1])
+    assert found.tolist() == [1, 3, np.inf, np.inf]
+
+
+def test_band_of_runs_of_which_one_diverged():
+    _, axes = plotting.new_figure()
+    curves = CURVES.clone()
+    curves[0, 6:] = np.inf
+    plotting.error_band(axes[0, 0], curves, "test")
+    median, low, high = (line.get_ydata() for line in axes[0, 0].lines)
+    assert np.isfinite(median).all()
+    assert np.isfinite(low).all()
+    assert np.isfinite(high).tolist() == [True] * 6 + [False] * 6
+
+
+def test_theory_and_a_legend_for_all_panels():
+    figure, axes = plotting.new_figure(columns=2)
+    for ax in axes[0]:
+        plotting.error_panel(ax, CURVES, CURVES + 1, theory=CURVES[0], legend=False)
+        assert ax.get_legend() is None
+        dashed = next(line for line in ax.lines if line.get_label() == "state evolution")
+        np.testing.assert_allclose(dashed.get_ydata(), CURVES[0])
+    plotting.figure_legend(figure, theory=True)
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == [
+        "train error (median)",
+        "test error (median)",
+        "quartiles",
+        "extremes",
+        "state evolution",
+    ]
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_the_common_legend_fits_the_figure(columns):
+    figure, _ = plotting.new_figure(columns)
+    plotting.figure_legend(figure, theory=True)
+    figure.canvas.draw()
+    box = figure.legends[0].get_window_extent()
+    assert figure.bbox.x0 <= box.x0
+    assert box.x1 <= figure.bbox.x1

@@ -212,16 +212,22 @@ def evolve(
         lists["train_error_of_runs"] = [[_number(v) for v in row] for row in train.tolist()]
         typer.echo(json.dumps({"figure": str(path), "mixture": mixture} | lists))
         return
-    table = Table(title=f"{title}, {runs} runs")
+    console = Console(markup=False)
+    console.print(_evolution_table(f"{title}, {runs} runs", evolution.test_error, train, test))
+    console.print(f"figure: {path}", soft_wrap=True)
+
+
+def _evolution_table(
+    title: str, predicted: torch.Tensor, train: torch.Tensor, test: torch.Tensor
+) -> Table:
+    """Nine steps of a prediction, and medians over runs where there are some."""
+    table = Table(title=title)
     for column in ("step", "predicted", "train error", "test error"):
         table.add_column(column, justify="right")
-    reached = len(evolution.test_error)
-    for t in sorted({round(k * (reached - 1) / 8) for k in range(9)}):
-        cells = [f"{float(v[:, t].median()):.4f}" if runs else "–" for v in (train, test)]
-        table.add_row(str(t), f"{float(evolution.test_error[t]):.4f}", *cells)
-    console = Console(markup=False)
-    console.print(table)
-    console.print(f"figure: {path}", soft_wrap=True)
+    for t in sorted({round(k * (len(predicted) - 1) / 8) for k in range(9)}):
+        cells = [f"{float(v[:, t].median()):.4f}" if len(v) else "–" for v in (train, test)]
+        table.add_row(str(t), f"{float(predicted[t]):.4f}", *cells)
+    return table
 
 
 def _number(value: float) -> float | None:
@@ -279,6 +285,8 @@ def reproduce(
         report(done[0])
     for name, reason in skipped.items():
         typer.echo(f"left out {name}: {reason}", err=True)
+    if figure == "all" and not as_json:
+        typer.echo(f"gallery: {folder / 'index.html'}")
     if as_json:
         results = [one.summary | {"files": [str(file) for file in one.files]} for one in done]
         typer.echo(json.dumps({"figures": results, "skipped": skipped}))

@@ -1,6 +1,7 @@
 """The battery that every algorithm passes, and the symmetries that every algorithm has."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -18,8 +19,11 @@ ALGORITHMS = {
     "gd, all options": dd.GradientDescent(0.5, **RATES, reduction="mean"),
     "dd": dd.DecoupledDescent(0.05),
     "dd, all options": dd.DecoupledDescent(0.5, **RATES, reduction="mean"),
+    "odd": dd.OrthogonalDecoupledDescent(0.05),
+    "odd, all options": dd.OrthogonalDecoupledDescent(0.5, **RATES, ridge=0.3, reduction="mean"),
+    "odd, infinite ridge": dd.OrthogonalDecoupledDescent(0.05, **RATES, ridge=math.inf),
 }
-KINDS = [dd.GradientDescent, dd.DecoupledDescent]
+KINDS = [dd.GradientDescent, dd.DecoupledDescent, dd.OrthogonalDecoupledDescent]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 STEPS = 8
 
@@ -154,7 +158,7 @@ def test_zero_rates_change_nothing(kind):
     assert len(set(run.history.train_error)) == 1
 
 
-@pytest.mark.parametrize("algorithm", [kind(0.05) for kind in KINDS], ids=["gd", "dd"])
+@pytest.mark.parametrize("algorithm", [kind(0.05) for kind in KINDS], ids=["gd", "dd", "odd"])
 def test_mean_reduction_divides_the_first_layers_rate_only(algorithm):
     X, y = binary()
     kind, n = type(algorithm), len(X)

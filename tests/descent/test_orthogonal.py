@@ -1,4 +1,4 @@
-"""Orthogonal decoupled descent: against brute force, in its limits, and on rows that are not white."""
+"""Orthogonal decoupled descent: against brute force, in its limits, on rows that are not white."""
 
 import math
 
@@ -53,10 +53,10 @@ def test_softmax_and_a_non_symmetric_direction_against_brute_force():
     labels = rng.integers(0, 4, 30)
     head = dd.heads.TwoLayer(3, outputs=4, seed=1).double()
     a, start = {"W": head[1].weight.detach().numpy().copy()}, torch.tensor(theta.T)
-    run = dd.fit(
-        X, labels, dd.Objective(head, "cross_entropy"), ODD(**RATES), STEPS, theta=start
+    run = dd.fit(X, labels, dd.Objective(head, "cross_entropy"), ODD(**RATES), STEPS, theta=start)
+    path = oracle.iterate(
+        X, labels, theta, a, rows_of.softmax_rows(), ridge=1, steps=STEPS, **RATES
     )
-    path = oracle.iterate(X, labels, theta, a, rows_of.softmax_rows(), ridge=1, steps=STEPS, **RATES)
     compare(run, path, W="1_weight")
 
     rotation, y = torch.from_numpy(np.asarray(rows_of.ROTATION)), rng.standard_normal(30)
@@ -168,8 +168,11 @@ def test_a_sweep_decomposes_once(monkeypatch):
 
 def test_kinks_are_differenced_over_the_spread_of_the_preactivations():
     X, y = binary(60, 20)
-    objective = dd.Objective(dd.heads.TwoLayer(3, activation=torch.relu, seed=0).double(),
-                             "logistic", curvature="smoothed")
+    objective = dd.Objective(
+        dd.heads.TwoLayer(3, activation=torch.relu, seed=0).double(),
+        "logistic",
+        curvature="smoothed",
+    )
     rows, algorithm = dd.Rows(X, y), ODD(0.05, 0.9)
     state = algorithm.init(rows, objective, seed=0)
     _, info = algorithm.step(state, rows, objective)

@@ -191,7 +191,7 @@ def frozen_descent(
 ) -> Frozen:
     r"""Run equation "frozenDd": decoupled descent with prescribed m_{j,t}, l_{j,t} and a_t.
 
-    Z has variance 1/d; `labels` says which mode a row is of; theta is (d, L); m and l are (T, J, L).
+    Z has variance 1/d, `labels` gives the mode of each row, theta is (d, L), m and l (T, J, L).
     """
     (n, d), path = Z.shape, Frozen([], [], [])
     theta, h_hats = theta1, []

@@ -26,7 +26,7 @@ def test_train_and_test_rows_are_drawn_without_overlap(data):
     (X, y), (X_test, y_test) = cifar.draw_rows(SMALL, 0, data)
     rows = torch.cat([X, X_test]).numpy()
     assert rows.shape == (200, 12)
-    found = [int(np.flatnonzero((pool.X == row).all(1))[0]) for row in rows]
+    found = [int(np.flatnonzero((row == pool.X).all(1))[0]) for row in rows]
     assert len(set(found)) == 200
     np.testing.assert_array_equal(pool.y[found], torch.cat([y, y_test]).numpy())
     assert 0.3 < y.mean() < 0.7, "shuffled, although the file is sorted by class"
@@ -106,8 +106,8 @@ def test_findings_and_figure(data):
 def test_what_the_paper_shows():
     """On the real embeddings DD's gap is several times smaller; joint ZCA's below ZCA's."""
     data = real_data(f"{CATS_DOGS}.npz")
-    runs = [cifar.replicate(cifar.CIFAR.settings, seed, data) for seed in (0,)]
-    panels = cifar.CIFAR.summarise({k: np.stack([run[k] for run in runs]) for k in runs[0]})
+    curves = cifar.replicate(cifar.CIFAR.settings, 0, data)
+    panels = cifar.CIFAR.summarise({name: values[None] for name, values in curves.items()})
     gaps = {
         panel["name"]: [curve(panel, k)["mean_absolute_gap"] for k in ("gd", "dd")]
         for panel in panels

@@ -99,7 +99,7 @@ def test_findings_quote_the_medians():
     text = xor.findings(PURE, panels)
     for snr in ("1", "6"):
         ends = [
-            f"{np.median(curves[f'snr={snr}/{name}/{kind}'][:, -1]):.3f}"
+            f"{np.median(curves[f'snr={snr}/{name}/{kind}'][:, -1]):.3g}"
             for name in ("gd", "dd")
             for kind in ("train", "test")
         ]

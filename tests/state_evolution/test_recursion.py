@@ -42,6 +42,31 @@ def test_signalless_regression_is_exact(ratio, damping, c):
     np.testing.assert_allclose(evolution.test_error, np.diag(omega)[now] / 2, rtol=1e-10)
 
 
+def test_signalless_regression_predicts_the_mean_of_runs():
+    """Pure and damped, several c in one run: every row of θ has rates of its own."""
+    n, steps, replications = 1000, 60, 10
+    lr, damping = [0.05, 0.0125, 0.05, 0.0625], [1.0, 0.95, 0.95, 0.95]
+    objective = dd.Objective(nn.Identity(), "squared", width=4)
+    algorithm = dd.DecoupledDescent(1.0, rule=RowRates(lr, damping))
+    mixture = dd.mixtures.signalless(n)
+    theta = problems.informed(mixture, [0] * 4)
+    curves = []
+    for seed in range(replications):
+        X, _ = mixture.sample(n, seed=seed, dtype=torch.float64)
+        seen = []
+        y = torch.zeros(n, 4)
+        dd.fit(X, y, objective, algorithm, steps=steps, theta=theta, callbacks=[seen.append])
+        curves.append([step.info.preactivations.square().mean(0).numpy() / 2 for step in seen])
+    curves = np.array(curves)
+    for k in range(4):
+        theory = dd.StateEvolution(mixture, LINEAR, dd.DecoupledDescent(lr[k], damping[k]))
+        predicted = theory.run(steps, theta=theta[k : k + 1]).test_error.numpy()
+        stderr = curves[:, :, k].std(0, ddof=1) / replications**0.5
+        z = np.abs(curves[:, :, k].mean(0) - predicted) / stderr
+        assert z.max() < 4, k
+        assert np.sqrt((z**2).mean()) < 2.2, k
+
+
 def test_quadrature_follows_the_definition():
     """Flipped classes: every Σ[r,s] by its own two-dimensional quadrature in the oracle."""
     mixture = dd.mixtures.flipped_classes(100, snr=1.5, flip=0.1, labels=(0.0, 1.0))

@@ -75,9 +75,7 @@ class Gram:
         self._X = X
         self.wide = X.shape[0] < X.shape[1]
         rows = X.double()
-        eigenvalues, self.vectors = torch.linalg.eigh(
-            rows @ rows.T if self.wide else rows.T @ rows
-        )
+        eigenvalues, self.vectors = torch.linalg.eigh(rows @ rows.T if self.wide else rows.T @ rows)
         self.eigenvalues = eigenvalues.clamp_min(0)
         self._known: dict[float, LeaveOneOut] = {}
         if not float(self.eigenvalues[-1]) > 0:

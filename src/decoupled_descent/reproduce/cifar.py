@@ -30,7 +30,13 @@ from decoupled_descent.reproduce.experiment import (
     streams,
     train,
 )
-from decoupled_descent.reproduce.summary import curve, divergences, last, lowest, summarise_errors
+from decoupled_descent.reproduce.summary import (
+    divergences,
+    last,
+    lowest,
+    measure,
+    summarise_errors,
+)
 
 HEADINGS = {"vanilla": "Vanilla", "zca": "ZCA (train)", "joint": "Joint ZCA"}
 
@@ -118,7 +124,7 @@ def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
     """Say how much smaller DD's gap is than GD's under every whitening."""
     sentences, gaps = [], {}
     for panel in panels:
-        gradient, decoupled = (curve(panel, name)["mean_absolute_gap"] for name in ("gd", "dd"))
+        gradient, decoupled = (measure(panel, name, "mean_absolute_gap") for name in ("gd", "dd"))
         gaps[panel["name"]] = decoupled
         best, step = lowest(panel, "dd", "test")
         sentences.append(

@@ -18,6 +18,9 @@ EXPLOSION = 10.0
 #: Extremes this many times above every quartile are a few runs' own, and may leave the panel.
 OUTLIER = 20.0
 
+#: No axis goes beyond this multiple of the starting errors.
+CEILING = 1e12
+
 
 def error_grid(
     curves: Curves,
@@ -59,8 +62,9 @@ def error_grid(
         ax.set_xlim(0, train.shape[1])
         if share:
             ax.label_outer(remove_inner_ticks=False)
-    for start in range(0, len(names), columns):
-        here = names[start : start + columns]
+    together = columns if share else 1
+    for start in range(0, len(names), together):
+        here = names[start : start + together]
         _scale(list(axes.flat[start : start + len(here)]), curves, here, log)
     for ax in axes.flat[len(names) :]:
         ax.remove()
@@ -76,14 +80,14 @@ def _scale(row: Sequence[Axes], curves: Curves, names: Sequence[str], log: bool 
     usual = float(np.nanmax(_finite(np.stack(quartiles))))
     peak = max(float(errors.max()) for errors in found.values())
     start = max(float(errors[:, :, 0].max()) for errors in found.values())
-    top = 2 * usual if peak > OUTLIER * usual else peak
+    top = min(2 * usual if peak > OUTLIER * usual else peak, CEILING * start)
     for ax, errors in zip(row, found.values(), strict=True):
         logarithmic = top > EXPLOSION * start if log is None else log
-        if logarithmic:
-            ax.set_yscale("log")
         if top < peak:
             lowest = min(float(errors.min()) for errors in found.values())
             ax.set_ylim(lowest / 1.5 if logarithmic else -0.04 * top, top)
+        if logarithmic:
+            ax.set_yscale("log")
         outside = int((errors > top).any(axis=(0, 2)).sum())
         if outside:
             note = f"off the panel: {outside} of {errors.shape[1]} runs"

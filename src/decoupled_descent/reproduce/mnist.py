@@ -32,6 +32,7 @@ from decoupled_descent.reproduce.summary import (
     divergences,
     last,
     lowest,
+    measure,
     summarise_errors,
 )
 
@@ -104,10 +105,10 @@ def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
         sentences.append(
             f"L = {width}: gradient descent has train error {last(panel, 'gd', 'train'):.4f} and "
             f"test error {last(panel, 'gd', 'test'):.3f} (mean absolute gap "
-            f"{curve(panel, 'gd')['mean_absolute_gap']:.3f}); decoupled descent "
+            f"{measure(panel, 'gd', 'mean_absolute_gap'):.3f}); decoupled descent "
             f"{last(panel, 'dd', 'train'):.3f} and {last(panel, 'dd', 'test'):.3f} (gap "
-            f"{curve(panel, 'dd')['mean_absolute_gap']:.3f}), with its lowest test error {best:.3f}"
-            f" at step {step}, where its train error is "
+            f"{measure(panel, 'dd', 'mean_absolute_gap'):.3f}), with its lowest test error "
+            f"{best:.3f} at step {step}, where its train error is "
             f"{curve(panel, 'dd')['train']['median'][step]:.3f}."
         )
     return (

@@ -112,6 +112,21 @@ def last(panel: dict[str, Any], algorithm: str, kind: str) -> float:
     return math.inf if value is None else float(value)
 
 
+def measure(panel: dict[str, Any], algorithm: str, name: str) -> float:
+    """One number about an algorithm in a panel; infinite when its runs diverged from the start.
+
+    Args:
+        panel: Of the summary.
+        algorithm: Which.
+        name: ``"mean_absolute_gap"`` or ``"distance_to_theory"``.
+
+    Returns:
+        The number.
+    """
+    value = curve(panel, algorithm)[name]
+    return math.inf if value is None else float(value)
+
+
 def lowest(panel: dict[str, Any], algorithm: str, kind: str) -> tuple[float, int]:
     """The smallest median error over the steps, and its step."""
     medians = curve(panel, algorithm)[kind]["median"]

@@ -25,10 +25,10 @@ from decoupled_descent.reproduce.experiment import (
     train,
 )
 from decoupled_descent.reproduce.summary import (
-    curve,
     divergences,
     last,
     lowest,
+    measure,
     summarise_errors,
 )
 
@@ -72,14 +72,13 @@ def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
     for snr, panel in zip(settings["snr"], panels, strict=True):
         train_gd, test_gd = last(panel, "gd", "train"), last(panel, "gd", "test")
         train_dd, test_dd = last(panel, "dd", "train"), last(panel, "dd", "test")
-        decoupled = curve(panel, "dd")
         sentences.append(
-            f"At λ = {snr:g} gradient descent ends with train error {train_gd:.3f} and test error "
-            f"{test_gd:.3f}; decoupled descent with {train_dd:.3f} and {test_dd:.3f}. The mean "
-            f"absolute gap is {curve(panel, 'gd')['mean_absolute_gap']:.3f} against "
-            f"{decoupled['mean_absolute_gap']:.3f}, and state evolution is within "
-            f"{decoupled['distance_to_theory']:.3f} of decoupled descent's median test error on "
-            "average."
+            f"At λ = {snr:g} gradient descent ends with train error {train_gd:.3g} and test error "
+            f"{test_gd:.3g}; decoupled descent with {train_dd:.3g} and {test_dd:.3g}. The mean "
+            f"absolute gap is {measure(panel, 'gd', 'mean_absolute_gap'):.3f} against "
+            f"{measure(panel, 'dd', 'mean_absolute_gap'):.3f}, and state evolution is within "
+            f"{measure(panel, 'dd', 'distance_to_theory'):.3f} of decoupled descent's median test "
+            "error on average."
         )
     return (
         f"Medians over {settings['replications']} runs after {settings['steps']} steps. "
@@ -122,7 +121,7 @@ def findings_damping(settings: Settings, panels: list[dict[str, Any]]) -> str:
         sentences.append(
             f"η₀ = {damping:g} ends with train error {last(panel, 'dd', 'train'):.3f} and test "
             f"error {last(panel, 'dd', 'test'):.3f} (lowest {best:.3f}, at step {step}; mean "
-            f"absolute gap {curve(panel, 'dd')['mean_absolute_gap']:.3f})."
+            f"absolute gap {measure(panel, 'dd', 'mean_absolute_gap'):.3f})."
         )
     chosen = {
         kind: min(range(len(panels)), key=lambda k: last(panels[k], "dd", kind))
