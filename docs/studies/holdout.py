@@ -46,28 +46,24 @@ def mnist(seed):
     return data, test, objective, theta, {"lr": 1.0, "reduction": "mean"}, 500
 
 
-def fit(data, objective, algorithm, theta, steps, test=None):
-    return dd.fit(*data, objective, algorithm, steps, theta=theta, test=test, progress=False)
+def evaluate(test, objective, state):
+    """Test error of parameters that were chosen without it."""
+    return float(objective.losses(test[0] @ state.theta.T, test[1], state.head).mean())
 
 
 def hold_out(data, test, objective, theta, options, steps):
     X, y = data
-    cut = len(y) * 4 // 5
-    algorithm = dd.GradientDescent(**options)
-    watch = {"test": (torch.cat([X[cut:], test[0]]), torch.cat([y[cut:], test[1]]))}
-    held, fresh = [], []
+    cut, best = len(y) * 4 // 5, {"error": float("inf")}
 
-    def both(step):
-        losses = objective.losses(
-            watch["test"][0] @ step.state.theta.T, watch["test"][1], step.state.head
-        )
-        held.append(float(losses[: len(y) - cut].mean()))
-        fresh.append(float(losses[len(y) - cut :].mean()))
+    def watch(step):
+        if step.test_error < best["error"]:
+            best.update(error=step.test_error, state=step.state)
 
     start = time.perf_counter()
-    dd.fit(X[:cut], y[:cut], objective, algorithm, steps, theta=theta, callbacks=[both])
-    best = min(range(steps), key=held.__getitem__)
-    return held[best], fresh[best], time.perf_counter() - start
+    algorithm, held = dd.GradientDescent(**options), (X[cut:], y[cut:])
+    dd.fit(X[:cut], y[:cut], objective, algorithm, steps, theta, held, [watch])
+    seconds = time.perf_counter() - start
+    return best["error"], evaluate(test, objective, best["state"]), seconds
 
 
 def cross_validation(data, test, objective, theta, options, steps):
@@ -76,20 +72,20 @@ def cross_validation(data, test, objective, theta, options, steps):
     start, curves = time.perf_counter(), []
     for fold in range(5):
         inside, outside = folds != fold, folds == fold
-        run = fit(
-            (X[inside], y[inside]), objective, algorithm, theta, steps, (X[outside], y[outside])
-        )
+        held = X[outside], y[outside]
+        run = dd.fit(X[inside], y[inside], objective, algorithm, steps, theta, held)
         curves.append(run.test_error)
     curve = torch.stack(curves).mean(0)
-    run = fit(data, objective, algorithm, theta, int(curve.argmin()) + 1, test)
-    return float(curve.min()), float(run.test_error[-1]), time.perf_counter() - start
+    run = dd.fit(X, y, objective, algorithm, int(curve.argmin()) + 1, theta)
+    seconds = time.perf_counter() - start
+    return float(curve.min()), evaluate(test, objective, run.state), seconds
 
 
 def decoupled(data, test, objective, theta, options, steps):
     start = time.perf_counter()
-    run = fit(data, objective, dd.DecoupledDescent(**options), theta, steps, test)
-    best = run.best_step
-    return float(run.train_error[best]), float(run.test_error[best]), time.perf_counter() - start
+    run = dd.fit(*data, objective, dd.DecoupledDescent(**options), steps, theta)
+    seconds = time.perf_counter() - start
+    return float(run.train_error.min()), evaluate(test, objective, run.best_state), seconds
 
 
 def main(out):

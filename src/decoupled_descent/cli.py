@@ -118,6 +118,38 @@ def train_replications(
     return curves
 
 
+def predict_replications(
+    dimension: int, ratio: float, snr: float, lr: float, steps: int, replications: int, seed: int
+) -> torch.Tensor:
+    """Predict the decoupled runs of :func:`train_replications` from their starting points.
+
+    Args:
+        dimension: d.
+        ratio: n/d.
+        snr: λ.
+        lr: η.
+        steps: Iterates per run.
+        replications: How many runs.
+        seed: Of the first replication.
+
+    Returns:
+        The median over runs of the test error in the limit, shape (steps,).
+    """
+    mixture, algorithm = dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)
+    curves = []
+    with progress_bar(replications, "theory") as advance:
+        for r in range(seed, seed + replications):
+            objective = dd.Objective(dd.heads.Product(seed=3 * r + 2), "logistic")
+            generator = torch.Generator().manual_seed(3 * r + 2)
+            start = torch.randn(2, dimension, generator=generator, dtype=torch.float64)
+            theory = dd.StateEvolution(
+                mixture, objective, algorithm, ratio, paths=2048, randomisations=2
+            )
+            curves.append(theory.run(steps, theta=start, progress=False).test_error)
+            advance(len(curves), f"seed {r}")
+    return torch.stack(curves).quantile(0.5, 0)
+
+
 @app.command()
 def demo(
     n: Annotated[int, typer.Option(help="Training rows.", min=2)] = 1000,
@@ -134,10 +166,20 @@ def demo(
     dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # refuse these before making a folder
     folder = output_folder(out)
     curves = train_replications(n, dimension, snr, lr, steps, replications, seed)
+    theory = predict_replications(
+        dimension, n / dimension, snr, lr, curves["dd"]["train"].shape[1], replications, seed
+    )
     names = {"gd": "gradient descent", "dd": "decoupled descent"}
     figure, axes = plotting.new_figure(columns=2, sharey=True)
     for ax, (name, errors) in zip(axes[0], curves.items(), strict=True):
-        plotting.error_panel(ax, errors["train"], errors["test"], names[name], "cross-entropy")
+        plotting.error_panel(
+            ax,
+            errors["train"],
+            errors["test"],
+            names[name],
+            "cross-entropy",
+            theory if name == "dd" else None,
+        )
     figure.suptitle(f"XOR, signal-to-noise {snr:g}, n = {n}, d = {dimension}, {replications} runs")
     (path,) = plotting.save_figure(figure, folder / "xor.png")
     summary = {name: _final(errors) for name, errors in curves.items()}

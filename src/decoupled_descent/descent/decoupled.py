@@ -12,6 +12,7 @@ from torch import Tensor
 from decoupled_descent.curvature import Parameters, smoothed
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.onsager import Noise
 from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.update import Slots
 from decoupled_descent.objective import Direction, HeadDirection, Objective
@@ -64,6 +65,9 @@ class DecoupledDescent(Descent):
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
+        noise: A model of the noise (:class:`~decoupled_descent.descent.onsager.Covariance`,
+            :class:`~decoupled_descent.descent.onsager.RowNorms`) that changes the two corrections
+            accordingly; by default i.i.d. of variance 1/d.
 
     Example:
         >>> import decoupled_descent as dd
@@ -78,6 +82,7 @@ class DecoupledDescent(Descent):
 
     g: Direction | None = None
     f: HeadDirection | None = None
+    noise: Noise | None = None
 
     def init(
         self,
@@ -98,7 +103,10 @@ class DecoupledDescent(Descent):
             The state before any update.
         """
         theta = starting_theta(rows, objective, theta, seed)
-        _check_scaling(rows)
+        if self.noise is None:
+            _check_scaling(rows)
+        else:
+            self.noise.check(rows)
         objective.settle_curvature(rows.y, len(theta), self.g)
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
@@ -121,7 +129,7 @@ class DecoupledDescent(Descent):
     def request(self, state: State, rows: Rows, objective: Objective) -> Request:
         """Say what a step needs to know of the data."""
         objective.settle_curvature(rows.y, len(state.theta), self.g)  # a continued run has no init
-        return Request(
+        request = Request(
             objective,
             state.theta,
             state.head,
@@ -132,15 +140,20 @@ class DecoupledDescent(Descent):
             f=self.f,
             spacing=spacing_of(state.theta, rows, objective),
         )
+        return request if self.noise is None else self.noise.request(request, rows)
 
     def advance(self, state: State, rows: Rows, found: Pass) -> tuple[State, Info]:
         """Make the update from what a pass found."""
         assert found.jacobian is not None
-        tilde = torch.addmm(found.gradient, found.jacobian, state.theta, alpha=-rows.ratio)
+        theta, direction = state.theta, found.direction
+        if self.noise is not None:
+            theta = self.noise.coloured(theta)
+            direction = self.noise.remembered(direction, rows)
+        tilde = torch.addmm(found.gradient, found.jacobian, theta, alpha=-rows.ratio)
         scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, tilde, theta_slots, state.step, scale)
         memory, memory_slots = self.update(
-            state.memory, found.direction, memory_slots, state.step, -scale
+            state.memory, direction, memory_slots, state.step, -scale
         )
         head = self.step_head(state.head, found.head)
         info = Info(found.losses, found.preactivations.T, found.jacobian)

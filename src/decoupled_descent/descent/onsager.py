@@ -4,8 +4,9 @@ The two corrections of the paper come from one fact, E[z_i z_iᵀ] = I/d for the
 With E[z_i z_iᵀ] = w_i C/d they become
 
 .. math::
-   h_t = X\theta_t + \frac{\mathrm{tr}\,C}{d}\, w \odot \eta_1\sum_{s<t}\eta_0^{t-1-s}\hat h_s, \qquad
-   \tilde\theta_t = X^\top\hat h_t - \alpha\, C\theta_t \bar J_t^\top, \qquad
+   h_t &= X\theta_t + \tfrac{\mathrm{tr}\,C}{d}\, w \odot
+   \eta_1\textstyle\sum_{s<t}\eta_0^{t-1-s}\hat h_s \\
+   \tilde\theta_t &= X^\top\hat h_t - \alpha\, C\theta_t \bar J_t^\top, \qquad
    \bar J_t = \tfrac1n\sum_r w_r \nabla_h g(h_{t,r}, y_r, a_t) :
 
 the first because x_iᵀ Σ_j x_j ĥ_j holds the own share ‖z_i‖² ĥ_i ≈ w_i (tr C/d) ĥ_i, the second by
@@ -21,8 +22,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import RowDerivatives, autodiff, smoothed
-from decoupled_descent.data.rows import Block, Rows, as_floats, check_finite
+from decoupled_descent.curvature import smoothed
+from decoupled_descent.data.rows import Rows, as_floats, check_finite
 from decoupled_descent.descent.passes import Request
 
 #: θ ↦ θC for θ of shape (L, d).
@@ -77,6 +78,11 @@ class Covariance:
                 )
             return
         check_finite("matrix", self.matrix)
+        if self.matrix.ndim not in (1, 2) or len(set(self.matrix.shape)) != 1:
+            raise ValueError(
+                f"matrix has shape {tuple(self.matrix.shape)}; it must be (d, d), or (d,) for a "
+                "diagonal"
+            )
         if self.matrix.ndim == 2 and not torch.allclose(self.matrix, self.matrix.T):
             raise ValueError("matrix is not symmetric, so it is no covariance; pass (C + Cᵀ)/2")
         diagonal = self.matrix if self.matrix.ndim == 1 else torch.diagonal(self.matrix)
@@ -186,7 +192,7 @@ class RowNorms:
         spacing = request.spacing
         if spacing is not None:
             spacing = spacing * self.squares.mean().sqrt()
-        return WeightedRequest(*request._replace(spacing=spacing), self.squares)
+        return request._replace(spacing=spacing, weights=self.squares)
 
     def coloured(self, theta: Tensor) -> Tensor:
         """Return θ: the weights are in J̄."""
@@ -195,20 +201,3 @@ class RowNorms:
     def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return w ⊙ ĥ, transposed."""
         return direction * self.squares
-
-
-class WeightedRequest(Request):
-    r"""A request whose J̄ is (1/n) Σ_r w_r ∇_h g(h_r, y_r, a)."""
-
-    weights: Tensor
-
-    def __new__(cls, *fields: Any) -> WeightedRequest:
-        """Take the fields of a request and, last, the weights."""
-        made = super().__new__(cls, *fields[:-1])
-        made.weights = fields[-1]
-        return made
-
-    def look(self, h: Tensor, block: Block) -> RowDerivatives:
-        """Differentiate on one block, and weight its rows in J̄."""
-        found = self._replace(jacobian=False).look(h, block)
-        return found

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters, RowDerivatives
+from decoupled_descent.curvature.weighted import weighted_jacobian
 from decoupled_descent.data.rows import Block, Rows
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
@@ -27,6 +28,7 @@ class Request(NamedTuple):
         g: Replaces ∇_hΨ.
         f: Replaces ∇_aΨ.
         spacing: The steps of smoothed differences.
+        weights: How much each of the n rows counts in J̄; None for one each.
     """
 
     objective: Objective
@@ -38,19 +40,27 @@ class Request(NamedTuple):
     g: Direction | None = None
     f: HeadDirection | None = None
     spacing: Tensor | None = None
+    weights: Tensor | None = None
 
     def look(self, h: Tensor, block: Block) -> RowDerivatives:
         """Differentiate on one block, given hᵀ of shape (L, b)."""
-        return self.objective.derivatives(
+        found = self.objective.derivatives(
             h.T,
             block.y,
             self.head,
             g=self.g,
             f=self.f,
-            jacobian=self.jacobian,
+            jacobian=self.jacobian and self.weights is None,
             head=self.trains_head,
             spacing=self.spacing,
         )
+        if self.weights is None:
+            return found
+        weights = self.weights[block.span]
+        bend = weighted_jacobian(
+            self.objective, h.T, block.y, self.head, weights, self.g, self.spacing
+        )
+        return found._replace(jacobian=bend)
 
 
 class Pass(NamedTuple):

@@ -137,6 +137,11 @@ class StateEvolution:
                 f"algorithm={algorithm!r} must be a DecoupledDescent: state evolution describes no "
                 "other algorithm (for trained parameters of any run see population_test_error)"
             )
+        if algorithm.noise is not None:
+            raise ValueError(
+                f"algorithm has noise={algorithm.noise!r}, but state evolution describes i.i.d. "
+                "noise only: leave noise out"
+            )
         if not 0 < ratio < math.inf:
             raise ValueError(f"ratio={ratio!r} must be a positive number, n/d")
         if method not in METHODS:

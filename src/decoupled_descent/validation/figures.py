@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoupled_descent.callbacks import StopReason
-from decoupled_descent.plotting import COLOURS, new_figure
+from decoupled_descent.plotting import COLOURS, THEORY, new_figure
 from decoupled_descent.training import Run
 from decoupled_descent.validation.sweep import Sweep
 
 
-def plot_run(run: Run, title: str = "") -> Figure:
+def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
     """Draw a run's train error with its 95 % interval, the best step, and the test error if known.
 
     Args:
         run: What :func:`fit` returned.
         title: Of the figure.
+        theory: What state evolution predicts, shape (T,): ``StateEvolution(…).run(…).test_error``.
 
     Returns:
         A figure; :func:`decoupled_descent.plotting.save_figure` writes it to a file.
@@ -41,6 +44,8 @@ def plot_run(run: Run, title: str = "") -> Figure:
         steps, error - margin, error + margin, color=COLOURS["train"], alpha=0.2, lw=0,
         label="its 95 % interval",
     )  # fmt: skip
+    if theory is not None:
+        ax.plot(np.asarray(theory, dtype=float), **THEORY)
     best = run.best_step
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
     ax.set(title=title or type(run.algorithm).__name__, xlabel="step", ylabel="error")

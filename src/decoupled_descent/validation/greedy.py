@@ -77,6 +77,11 @@ class GreedyDescent:
         if not self.candidates:
             raise ValueError("candidates is empty; give at least one DecoupledDescent")
         first = self.candidates[0]
+        if first.noise is not None:
+            raise ValueError(
+                f"candidate {first} has noise={first.noise!r}; greedy descent knows the default "
+                "noise only, i.i.d. of variance 1/d"
+            )
         for candidate in self.candidates:
             shared = replace(
                 candidate,
