@@ -17,6 +17,7 @@ import decoupled_descent as dd
 from decoupled_descent import plotting
 from decoupled_descent.callbacks import progress_bar
 from decoupled_descent.loop import Algorithm
+from decoupled_descent.reproduce.replications import one_thread
 
 app = typer.Typer(
     help="Training whose train error is an honest estimate of the test error.",
@@ -165,10 +166,10 @@ def demo(
     """Train gradient descent and decoupled descent on XOR data and compare their errors."""
     dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # refuse these before making a folder
     folder = output_folder(out)
-    curves = train_replications(n, dimension, snr, lr, steps, replications, seed)
-    theory = predict_replications(
-        dimension, n / dimension, snr, lr, curves["dd"]["train"].shape[1], replications, seed
-    )
+    with one_thread():  # more would wait for each other longer than they help
+        curves = train_replications(n, dimension, snr, lr, steps, replications, seed)
+        length = curves["dd"]["train"].shape[1]
+        theory = predict_replications(dimension, n / dimension, snr, lr, length, replications, seed)
     names = {"gd": "gradient descent", "dd": "decoupled descent"}
     figure, axes = plotting.new_figure(columns=2, sharey=True)
     for ax, (name, errors) in zip(axes[0], curves.items(), strict=True):

@@ -21,6 +21,7 @@ ALGORITHMS = {
     "dd, all options": dd.DecoupledDescent(0.5, **RATES, reduction="mean"),
     "odd": dd.OrthogonalDecoupledDescent(0.05),
     "odd, all options": dd.OrthogonalDecoupledDescent(0.5, **RATES, ridge=0.3, reduction="mean"),
+    "odd, one fold per row": dd.OrthogonalDecoupledDescent(0.05, folds=24),
     "odd, infinite ridge": dd.OrthogonalDecoupledDescent(0.05, **RATES, ridge=math.inf),
 }
 KINDS = [dd.GradientDescent, dd.DecoupledDescent, dd.OrthogonalDecoupledDescent]

@@ -134,7 +134,7 @@ def test_known_covariance_closes_the_gap():
     variances = torch.full((1000,), 0.05, dtype=torch.float64)
     variances[:200] = 4.8
     objective = dd.Objective(dd.heads.Linear(), "logistic")
-    found = gaps(lambda X, y: Covariance(variances), variances, 0.0, objective, 0.9)
+    found = gaps(lambda X, y: Covariance(variances), variances, 0.0, objective, 0.9, 14)
     assert_closed(*found, factor=2)
 
 

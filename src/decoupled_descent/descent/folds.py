@@ -1,0 +1,82 @@
+r"""Heads that have not seen the rows they are judged on.
+
+A head with P parameters, trained on the mean over n rows, fits those rows better than new ones by
+about P/n: nothing in a high-dimensional limit, where P stays and n grows, but more than the standard
+error of the train error when n is a few hundred. So the rows are dealt into folds, and beside the
+head itself one more is trained per fold, by the same rule, on all rows but those of the fold. The
+loss of a row is taken with the head of its fold. Training is not changed by this: θ and the head
+follow the same path with any number of folds.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent.common import Descent
+from decoupled_descent.objective import HeadDirection, Objective
+
+#: One head per fold; none where rows are judged by the head that they train.
+FoldHeads = tuple[Parameters, ...]
+
+
+def start(folds: int, head: Parameters, algorithm: Descent, rows: Rows) -> FoldHeads:
+    """Return one copy of the head per fold, or none where it makes no difference.
+
+    Args:
+        folds: How many; 1 for none.
+        head: a, by parameter name.
+        algorithm: Says whether heads are trained.
+        rows: The data; the i-th row is in fold i mod ``folds``.
+
+    Returns:
+        The heads.
+    """
+    if folds > rows.n:
+        raise ValueError(f"folds={folds} but X has only {rows.n} rows; use fewer folds")
+    if folds == 1 or not head or not algorithm.trains_head:
+        return ()
+    return tuple({name: value.clone() for name, value in head.items()} for _ in range(folds))
+
+
+def judge(
+    heads: FoldHeads,
+    h: Tensor,
+    rows: Rows,
+    objective: Objective,
+    algorithm: Descent,
+    f: HeadDirection | None,
+) -> tuple[Tensor, FoldHeads]:
+    r"""Take losses with the heads of other folds, and train these heads.
+
+    .. math:: \Psi_i = \Psi(h_i, y_i, a^{(b_i)}), \qquad
+       a^{(b)} \leftarrow \gamma_0 a^{(b)} - \gamma_1 \langle f(h_j, y_j, a^{(b)})\rangle_{b_j\ne b}
+
+    Args:
+        heads: One per fold.
+        h: Pre-activations, shape (n, L).
+        rows: The data.
+        objective: Ψ.
+        algorithm: Gives γ₀ and γ₁.
+        f: Replaces ∇_aΨ.
+
+    Returns:
+        The losses, shape (n,), and the heads after the update.
+    """
+    losses, moved = h.new_empty(len(h)), []
+    folds = len(heads)
+    for fold, head in enumerate(heads):
+        everyone, own = (
+            objective.derivatives(h[span], rows.y[span], head, f=f, jacobian=False)
+            for span in (slice(None), slice(fold, None, folds))
+        )
+        losses[fold::folds] = own.loss
+        share = len(own.loss) / rows.n
+        others = {
+            name: torch.add(mean, own.head[name], alpha=-share) / (1 - share)
+            for name, mean in everyone.head.items()
+        }
+        moved.append(algorithm.step_head(head, others))
+    return losses, tuple(moved)
