@@ -53,7 +53,7 @@ class Loss(NamedTuple):
 
 def _total(losses: Tensor) -> Tensor:
     """Sum over outputs, (K, n) to (n,); a view for a single output."""
-    return losses[0] if len(losses) == 1 else losses.sum(0)
+    return losses[0] if losses.shape[0] == 1 else losses.sum(0)
 
 
 def _squared(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -237,6 +237,63 @@ def test_folds_take_out_the_optimism_of_the_head():
     assert abs(ten.mean()) < abs(one.mean()) / 4 + 3 * errors[1]
 
 
+def xor_run(**options):
+    """A product head on XOR data, undamped: positive feedback without a bound."""
+    mixture = dd.mixtures.xor(200, 4.0)
+    data, test = mixture.sample(200, seed=0), mixture.sample(4000, seed=1)
+    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    return dd.fit(*data, objective, ODD(0.2, 1.0, **options), 200, test=test, seed=3)
+
+
+def test_the_guard_stops_a_blow_up():
+    with pytest.warns(dd.DivergenceWarning):
+        wild = xor_run()
+    run = xor_run(guard=2.0)
+    assert str(run.stop_reason) == "steps"
+    lowest = torch.cummin(run.train_error + 2 * run.train_error_stderr, 0).values
+    assert (run.train_error[1:] <= lowest[:-1] + 1e-6).all()
+    assert run.state.rate < 1
+    assert run.train_error.min() <= wild.train_error.min() + 2 * run.train_error_stderr.min()
+    h, X = run.state.preactivations, dd.mixtures.xor(200, 4.0).sample(200, seed=0)[0]
+    assert torch.isfinite(h).all()
+    assert torch.isfinite(run.theta @ X.T).all()
+
+
+def test_the_guard_leaves_good_runs_alone():
+    (X, y), objective = binary(60, 20), two_layer()
+    plain = dd.fit(X, y, objective, ODD(0.05, 0.95, folds=3), 40)
+    guarded = dd.fit(X, y, objective, ODD(0.05, 0.95, folds=3, guard=3.0), 40)
+    assert guarded.state.rate == 1
+    assert guarded.history.train_error == plain.history.train_error
+
+
+def test_halved_updates_go_half_of_the_way():
+    """With a ceiling that the first update breaks, the first accepted state is on the way to it."""
+    (X, y), objective = binary(60, 20), two_layer()
+    rows, free, guarded = dd.Rows(X, y), ODD(3.0, 0.5, folds=3), ODD(3.0, 0.5, folds=3, guard=0.0)
+    start = free.init(rows, objective, seed=0)
+    full, _ = free.step(start, rows, objective)
+    reached, _ = guarded.step(start, rows, objective)
+    assert 0 < reached.rate < 1
+    for before, after, part in (
+        (start.theta, full.theta, reached.theta),
+        (start.preactivations, full.preactivations, reached.preactivations),
+        (start.head["1.weight"], full.head["1.weight"], reached.head["1.weight"]),
+        *(
+            (a["1.weight"], b["1.weight"], c["1.weight"])
+            for a, b, c in zip(start.fold_heads, full.fold_heads, reached.fold_heads, strict=True)
+        ),
+    ):
+        torch.testing.assert_close(part, before + reached.rate * (after - before))
+
+
+def test_bad_guard():
+    with pytest.raises(ValueError, match="guard=-1 must be None or a number of at least 0"):
+        ODD(0.1, guard=-1)
+    with pytest.raises(ValueError, match=r"guard=2.0 does not go with rule=Momentum"):
+        ODD(0.1, guard=2.0, rule=Momentum(0.1))
+
+
 def test_options_after_the_ridge_are_named():
     assert ODD(0.1, 0.9, 3.0) == ODD(lr=0.1, damping=0.9, ridge=3.0)
     with pytest.raises(TypeError, match="positional"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.reproduce import replications, xor
 
 TINY = {"n": 30, "d": 20, "lr": 0.05, "snr": [2.0], "steps": 4, "test_rows": 40, "replications": 3}
@@ -132,6 +133,7 @@ def test_the_key_is_kept_beside_the_curves(experiment, tmp_path):
     with np.load(files(tmp_path)[0], allow_pickle=False) as file:
         kept = json.loads(str(file["key"]))
     assert kept.pop("seed") in (0, 1, 2)
+    assert kept.pop("version") == dd.__version__
     assert kept == {k: v for k, v in TINY.items() if k != "replications"} | {"figure": "xor"}
 
 

@@ -104,7 +104,7 @@ def test_findings_quote_the_medians():
             for kind in ("train", "test")
         ]
         sentence = re.search(rf"At λ = {snr} .*?average\.", text).group()
-        assert re.findall(r"\d+\.\d+", sentence)[:4] == ends
+        assert re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", sentence)[1:5] == ends
     assert "over 3 runs after 12 steps" in text
 
 

@@ -55,7 +55,7 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
         h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
     ) -> RowDerivatives:
         with torch.enable_grad():
-            h = h.detach().requires_grad_()
+            h = h.detach().contiguous().requires_grad_()  # modules expect rows in one piece
             leaves = {k: v.detach().requires_grad_(head) for k, v in parameters.items()}
             loss = losses(h, y, leaves)
             wanted = [h, *leaves.values()] if head else [h]

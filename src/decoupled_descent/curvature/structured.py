@@ -244,8 +244,8 @@ class ScalarTwoLayer:
         bend = None
         if jacobian:
             scale, left, right = second(lambda: column * slope, direction)
-            bend = (D * (diagonal / len(h))) @ D.T
-            bend.diagonal().add_(torch.linalg.vecdot(left, right), alpha=scale / len(h))
+            bend = _mean_product(D[:, :1], D * diagonal, D)
+            bend.diagonal().add_(torch.linalg.vecdot(left, right), alpha=scale / h.shape[0])
         return RowDerivatives(losses, direction.T, bend, means)
 
 
@@ -260,6 +260,11 @@ def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Par
     return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
 
 
+def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """A Bᵀ/n in one operation; ``shape`` only lends its shape (a division would cost as much)."""
+    return torch.addmm(shape, left, right.T, beta=0, alpha=1 / left.shape[1])
+
+
 def _affine(step: Affine, weights: Parameters, z: Tensor) -> Tensor:
     if step.bias is None:
         return weights[step.weight] @ z
@@ -270,7 +275,7 @@ def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameter
     """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""
     means: Parameters = {}
     if step.weight in parameters:
-        means[step.weight] = (delta @ z.T).div_(z.shape[1])
+        means[step.weight] = _mean_product(parameters[step.weight], delta, z)
     if step.bias is not None and step.bias in parameters:
         means[step.bias] = delta.mean(1)
     return means
@@ -292,7 +297,8 @@ def _product_engine(loss: Loss, constants: Parameters) -> Engine:
         means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
         bend = None
         if jacobian:
-            bend = (D * (diagonal / len(h))) @ D.T + (a * slope.mean()) * swap.to(h)
+            bend = _mean_product(D[:, :1], D * diagonal, D)
+            bend = torch.addcmul(bend, a * slope.mean(), swap.to(h))
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
     return derivatives

@@ -1,11 +1,11 @@
 r"""Heads that have not seen the rows they are judged on.
 
 A head with P parameters, trained on the mean over n rows, fits those rows better than new ones by
-about P/n: nothing in a high-dimensional limit, where P stays and n grows, but more than the standard
-error of the train error when n is a few hundred. So the rows are dealt into folds, and beside the
-head itself one more is trained per fold, by the same rule, on all rows but those of the fold. The
-loss of a row is taken with the head of its fold. Training is not changed by this: θ and the head
-follow the same path with any number of folds.
+about P/n: nothing in a high-dimensional limit, where P stays and n grows, but as much as the
+standard error of the train error when n is a few hundred. So the rows are dealt into folds, and
+beside the head itself one more is trained per fold, by the same rule, on all rows but those of the
+fold. The loss of a row is taken with the head of its fold. Training is not changed by this: θ and
+the head follow the same path with any number of folds.
 """
 
 from __future__ import annotations

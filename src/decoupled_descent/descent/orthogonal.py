@@ -7,6 +7,7 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -21,6 +22,9 @@ from decoupled_descent.descent.common import Descent, Info, starting_theta
 from decoupled_descent.descent.update import LinearRule, Slots
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
+#: How often the guard halves an update before it leaves it out.
+HALVINGS = 8
+
 
 class State(NamedTuple):
     r"""What orthogonal decoupled descent carries from step to step.
@@ -32,6 +36,8 @@ class State(NamedTuple):
         slots: What the update rule carries for θ and for h.
         step: How many updates have been made.
         fold_heads: Heads that have not seen their fold; empty without folds.
+        rate: How much of an update the guard lets happen.
+        ceiling: The train error that the guard lets no iterate exceed.
     """
 
     theta: Tensor
@@ -40,6 +46,8 @@ class State(NamedTuple):
     slots: tuple[Slots, Slots]
     step: int
     fold_heads: fold.FoldHeads = ()
+    rate: float = 1.0
+    ceiling: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,10 @@ class OrthogonalDecoupledDescent(Descent):
             takes out the head's own optimism, about one part in n per parameter of the head. Worth
             its price (two row-wise evaluations per fold and step) when n is a few hundred or the
             head is large; θ and the head are trained as before.
+        guard: How many standard errors the train error may rise above its lowest value so far: an
+            update that would exceed it is halved, as are all later ones, as often as it takes (or
+            left out, if it takes too often). Fixed points stay what they are. One more row-wise
+            evaluation per step; None for no guard.
 
     Example:
         >>> import decoupled_descent as dd
@@ -101,6 +113,7 @@ class OrthogonalDecoupledDescent(Descent):
     g: Direction | None = None
     f: HeadDirection | None = None
     folds: int = 1
+    guard: float | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -109,6 +122,13 @@ class OrthogonalDecoupledDescent(Descent):
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
         if isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 1:
             raise ValueError(f"folds={self.folds!r} must be a whole number of at least 1")
+        if self.guard is not None and not float(self.guard) >= 0:
+            raise ValueError(f"guard={self.guard!r} must be None or a number of at least 0")
+        if self.guard is not None and self.rule is not None:
+            raise ValueError(
+                f"guard={self.guard!r} does not go with rule={self.rule!r}: what a rule carries "
+                "from past steps cannot be halved; use damping instead, or leave the guard out"
+            )
 
     def init(
         self,
@@ -161,13 +181,49 @@ class OrthogonalDecoupledDescent(Descent):
         scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
-        head = self.step_head(state.head, found.head)
         losses, heads = found.loss, state.fold_heads
         if heads:
             losses, heads = fold.judge(heads, h.T, rows, objective, self, self.f)
-        slots = (theta_slots, h_slots)
-        info = Info(losses, h.T, found.jacobian)
-        return State(theta, following, head, slots, state.step + 1, heads), info
+        moved = state._replace(
+            theta=theta,
+            preactivations=following,
+            head=self.step_head(state.head, found.head),
+            slots=(theta_slots, h_slots),
+            step=state.step + 1,
+            fold_heads=heads,
+        )
+        if self.guard is not None:
+            lowest = Info(found.loss, h.T, None)
+            allowed = lowest.train_error + self.guard * lowest.train_error_stderr
+            moved = _guarded(state, moved, min(state.ceiling, allowed), rows, objective)
+        return moved, Info(losses, h.T, found.jacobian)
+
+
+def _guarded(state: State, moved: State, ceiling: float, rows: Rows, objective: Objective) -> State:
+    """Go part of the way from one state to the next, so that the error stays below the ceiling."""
+    rate = state.rate
+    for _ in range(HALVINGS):
+        reached = moved if rate == 1 else _between(state, moved, rate)
+        losses = objective.losses(reached.preactivations.T, rows.y, reached.head)
+        if float(losses.mean()) <= ceiling:  # not so for NaN
+            return reached._replace(rate=rate, ceiling=ceiling)
+        rate /= 2
+    return state._replace(step=moved.step, rate=rate, ceiling=ceiling)
+
+
+def _between(state: State, moved: State, rate: float) -> State:
+    """State + rate · (moved − state): a linear rule like any other, for θ, h and heads alike."""
+
+    def heads(start: Parameters, end: Parameters) -> Parameters:
+        return {name: torch.lerp(start[name], end[name], rate) for name in start}
+
+    pairs = zip(state.fold_heads, moved.fold_heads, strict=True)
+    return moved._replace(
+        theta=torch.lerp(state.theta, moved.theta, rate),
+        preactivations=torch.lerp(state.preactivations, moved.preactivations, rate),
+        head=heads(state.head, moved.head),
+        fold_heads=tuple(heads(start, end) for start, end in pairs),
+    )
 
 
 def _check_rows(h: Tensor, rows: Rows) -> None:

@@ -121,7 +121,7 @@ def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
                 _remember(request, stacked[span], block)
                 for request, span in zip(requests, spans, strict=True)
             ]
-        share = len(block.X) / rows.n
+        share = block.X.shape[0] / rows.n
         directions = []
         for request, h, seen in zip(requests, preactivations, parts, strict=True):
             found = request.look(h, block)
@@ -133,6 +133,8 @@ def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
         else:
             gradient.addmm_(direction, block.X)
     assert gradient is not None
+    if alone:
+        return [_join(parts[0], gradient)]
     return [_join(seen, gradient[span]) for seen, span in zip(parts, spans, strict=True)]
 
 
@@ -148,7 +150,7 @@ def _forward(request: Request, block: Block, n: int) -> Tensor:
     """θXᵀ + Mᵀ on one block, in one operation."""
     if request.memory is None:
         return request.theta @ block.X.T
-    memory = request.memory if len(block.X) == n else request.memory[:, block.span]
+    memory = request.memory if block.X.shape[0] == n else request.memory[:, block.span]
     return torch.addmm(memory, request.theta, block.X.T)
 
 

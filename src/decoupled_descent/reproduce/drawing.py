@@ -38,7 +38,7 @@ def error_grid(
         title: Of the whole figure.
         loss: The label of the vertical axes.
         headings: What to write for a panel's name; the name itself by default.
-        columns: Panels per row; one per algorithm by default, so that a row is a panel.
+        columns: Axes per row; by default as many as a panel has algorithms, one row per panel.
         share: Whether the panels of a row share their vertical axis.
         log: Whether the vertical axes are logarithmic; by default in rows where an error explodes.
 
@@ -46,14 +46,15 @@ def error_grid(
         The figure.
     """
     names = [name.removesuffix("/train") for name in curves if name.endswith("/train")]
-    algorithms = dict.fromkeys(name.split("/")[1] for name in names)
-    columns = min(columns or len(algorithms), len(names))
+    panels = [name.split("/")[0] for name in names]
+    algorithms = max(map(panels.count, panels))
+    columns = min(columns or algorithms, len(names))
     rows = -(-len(names) // columns)
     figure, axes = plotting.new_figure(columns, rows, sharey="row" if share else False)
     for ax, name in zip(axes.flat, names, strict=False):
         panel, algorithm = name.split("/")
         heading = (headings or {}).get(panel, panel.replace("=", " = "))
-        if len(algorithms) > 1:
+        if algorithms > 1:
             heading = ": ".join(filter(None, (heading, NAMES.get(algorithm, algorithm))))
         train, test = (curves[f"{name}/{kind}"] for kind in ("train", "test"))
         theory = curves.get(f"{name}/state_evolution")

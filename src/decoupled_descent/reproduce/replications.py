@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import torch
 
+import decoupled_descent
 from decoupled_descent.callbacks import progress_bar
 from decoupled_descent.reproduce.experiment import Curves, Experiment, Settings
 
@@ -30,14 +31,15 @@ def key(name: str, settings: Settings, seed: int) -> str:
         seed: The replication's.
 
     Returns:
-        One line of JSON.
+        One line of JSON, with the version of this package.
 
     Example:
         >>> key("xor", {"replications": 20, "n": 1000}, 3)
-        '{"figure": "xor", "n": 1000, "seed": 3}'
+        '{"figure": "xor", "n": 1000, "seed": 3, "version": "..."}'
     """
     relevant = {k: v for k, v in settings.items() if k != "replications"}
-    return json.dumps({"figure": name, "seed": seed} | relevant, sort_keys=True)
+    identity = {"figure": name, "seed": seed, "version": decoupled_descent.__version__}
+    return json.dumps(identity | relevant, sort_keys=True)
 
 
 def saved_at(folder: Path, identity: str) -> Path:

@@ -13,7 +13,11 @@ from numpy.typing import ArrayLike
 from decoupled_descent import plotting
 from decoupled_descent.reproduce.experiment import Curves
 
-NAMES = {"gd": "gradient descent", "dd": "decoupled descent"}
+NAMES = {
+    "gd": "gradient descent",
+    "dd": "decoupled descent",
+    "orthogonal": "orthogonal decoupled descent",
+}
 
 
 def quantiles(values: ArrayLike) -> dict[str, Any]:
