@@ -42,7 +42,9 @@ def race(benchmark):
 
         warm = 5
         benchmark.pedantic(one_round, rounds=rounds, warmup_rounds=warm)
-        medians = {name: statistics.median(values[warm:]) for name, values in seconds.items()}
+        # with --benchmark-disable there is a single round and no warm-up
+        kept = {name: values[warm:] or values for name, values in seconds.items()}
+        medians = {name: statistics.median(values) for name, values in kept.items()}
         benchmark.extra_info.update({f"{name} (ms)": 1e3 * m for name, m in medians.items()})
         return medians
 

@@ -11,6 +11,7 @@ from . import contenders as make
 SIZES = [(800, 784, 3), (800, 784, 9), (800, 784, 27), (1000, 1000, 2), (8000, 4000, 9)]
 DD = dd.DecoupledDescent(0.1, reduction="mean")
 GD = dd.GradientDescent(0.1, reduction="mean")
+ODD = dd.OrthogonalDecoupledDescent(0.1, 0.98, reduction="mean")
 
 
 def label(n, d, width):
@@ -24,6 +25,7 @@ def test_two_layer_step(race, n, d, width):
         {
             "dd": make.ours(X, y, width, DD),
             "gd": make.ours(X, y, width, GD),
+            "odd": make.ours(X, y, width, ODD),
             "gd two-pass": make.ours(X, y, width, GD, block_size=n),
             "torch gd": make.torch_gradient_descent(X, y, width),
             "listing": make.paper_listing(X, y, width),
@@ -35,6 +37,7 @@ def test_two_layer_step(race, n, d, width):
     size = label(n, d, width)
     race.ratio(size, "DD / PyTorch GD", times["dd"] / times["torch gd"], 1.0)
     race.ratio(size, "DD / our GD", times["dd"] / times["gd"], 1.15)
+    race.ratio(size, "ODD / DD", times["odd"] / times["dd"], 1.3 if n < 4000 else None)
     listing = {9: 0.35, 27: 0.15}.get(width) if n == 800 else None
     race.ratio(size, "DD / paper's listing", times["dd"] / times["listing"], listing)
     if n > 4000:
