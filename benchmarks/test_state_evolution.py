@@ -100,7 +100,6 @@ def test_against_a_double_loop(race):
     ratio = min(times["paths"]) / min(times["double loop"])
     race({"nothing": lambda: None}, rounds=1)
     race.ratio(f"XOR T={STEPS} M={samples}", "state evolution / double loop", ratio, 0.1)
-    assert ratio < 0.1
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -119,4 +118,3 @@ def test_at_a_standard_error_of_a_thousandth(race, by_hand):
     race({"nothing": lambda: None}, rounds=1)
     what = "state evolution / double loop, from 50 pairs" + (", g by hand" if by_hand else "")
     race.ratio(f"XOR T={STEPS} M={8 * PATHS}", what, taken / whole, None if by_hand else 0.1)
-    assert taken / whole < (0.2 if by_hand else 0.1)

@@ -22,7 +22,6 @@ ALGORITHMS = {
     "odd": dd.OrthogonalDecoupledDescent(0.05),
     "odd, all options": dd.OrthogonalDecoupledDescent(0.5, **RATES, ridge=0.3, reduction="mean"),
     "odd, one fold per row": dd.OrthogonalDecoupledDescent(0.05, folds=24),
-    "odd, guarded": dd.OrthogonalDecoupledDescent(0.05, guard=2.0),
     "odd, infinite ridge": dd.OrthogonalDecoupledDescent(0.05, **RATES, ridge=math.inf),
 }
 KINDS = [dd.GradientDescent, dd.DecoupledDescent, dd.OrthogonalDecoupledDescent]

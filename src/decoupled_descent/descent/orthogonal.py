@@ -7,10 +7,11 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import product
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +22,6 @@ from decoupled_descent.descent import folds as fold
 from decoupled_descent.descent.common import Descent, Info, starting_theta
 from decoupled_descent.descent.update import LinearRule, Slots
 from decoupled_descent.objective import Direction, HeadDirection, Objective
-
-#: How often the guard halves an update before it leaves it out.
-HALVINGS = 8
 
 
 class State(NamedTuple):
@@ -36,8 +34,6 @@ class State(NamedTuple):
         slots: What the update rule carries for θ and for h.
         step: How many updates have been made.
         fold_heads: Heads that have not seen their fold; empty without folds.
-        rate: How much of an update the guard lets happen.
-        ceiling: The train error that the guard lets no iterate exceed.
     """
 
     theta: Tensor
@@ -46,8 +42,6 @@ class State(NamedTuple):
     slots: tuple[Slots, Slots]
     step: int
     fold_heads: fold.FoldHeads = ()
-    rate: float = 1.0
-    ceiling: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,6 @@ class OrthogonalDecoupledDescent(Descent):
             takes out the head's own optimism, about one part in n per parameter of the head. Worth
             its price (two row-wise evaluations per fold and step) when n is a few hundred or the
             head is large; θ and the head are trained as before.
-        guard: How many standard errors the train error may rise above its lowest value so far: an
-            update that would exceed it is halved, as are all later ones, as often as it takes (or
-            left out, if it takes too often). Fixed points stay what they are. One more row-wise
-            evaluation per step; None for no guard.
 
     Example:
         >>> import decoupled_descent as dd
@@ -113,7 +103,6 @@ class OrthogonalDecoupledDescent(Descent):
     g: Direction | None = None
     f: HeadDirection | None = None
     folds: int = 1
-    guard: float | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -122,13 +111,41 @@ class OrthogonalDecoupledDescent(Descent):
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
         if isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 1:
             raise ValueError(f"folds={self.folds!r} must be a whole number of at least 1")
-        if self.guard is not None and not float(self.guard) >= 0:
-            raise ValueError(f"guard={self.guard!r} must be None or a number of at least 0")
-        if self.guard is not None and self.rule is not None:
-            raise ValueError(
-                f"guard={self.guard!r} does not go with rule={self.rule!r}: what a rule carries "
-                "from past steps cannot be halved; use damping instead, or leave the guard out"
-            )
+
+    @classmethod
+    def grid(
+        cls,
+        ridges: Sequence[float] = (0.3, 1.0, 3.0, 10.0),
+        dampings: Sequence[float] = (0.99, 0.97, 0.9),
+        lr: float = 2.0,
+        **options: Any,
+    ) -> tuple[OrthogonalDecoupledDescent, ...]:
+        """Return candidates for :func:`~decoupled_descent.sweep`, which picks by the train error.
+
+        Of the two dangers, too little damping (h grows, the run diverges or overshoots) and too
+        much (the model is held back), which one is closer depends on the data; so does the ridge.
+        All candidates share one decomposition, and one that diverges keeps its best iterate.
+
+        Args:
+            ridges: λ.
+            dampings: η₀.
+            lr: η₁, with reduction ``"mean"`` unless the options say otherwise.
+            options: Passed on.
+
+        Returns:
+            One algorithm per ridge and damping.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> X, y = dd.mixtures.flipped_classes(40, 3.0, labels=(0.0, 1.0)).sample(100, seed=0)
+            >>> objective = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
+            >>> grid = dd.OrthogonalDecoupledDescent.grid(ridges=(1.0,))
+            >>> dd.sweep(X, y, objective, grid, steps=50).names
+            ('damping=0.99', 'damping=0.97', 'damping=0.9')
+        """
+        options = {"reduction": "mean"} | options
+        pairs = product(ridges, dampings)
+        return tuple(cls(lr, damping, ridge, **options) for ridge, damping in pairs)
 
     def init(
         self,
@@ -184,46 +201,10 @@ class OrthogonalDecoupledDescent(Descent):
         losses, heads = found.loss, state.fold_heads
         if heads:
             losses, heads = fold.judge(heads, h.T, rows, objective, self, self.f)
-        moved = state._replace(
-            theta=theta,
-            preactivations=following,
-            head=self.step_head(state.head, found.head),
-            slots=(theta_slots, h_slots),
-            step=state.step + 1,
-            fold_heads=heads,
-        )
-        if self.guard is not None:
-            lowest = Info(found.loss, h.T, None)
-            allowed = lowest.train_error + self.guard * lowest.train_error_stderr
-            moved = _guarded(state, moved, min(state.ceiling, allowed), rows, objective)
-        return moved, Info(losses, h.T, found.jacobian)
-
-
-def _guarded(state: State, moved: State, ceiling: float, rows: Rows, objective: Objective) -> State:
-    """Go part of the way from one state to the next, so that the error stays below the ceiling."""
-    rate = state.rate
-    for _ in range(HALVINGS):
-        reached = moved if rate == 1 else _between(state, moved, rate)
-        losses = objective.losses(reached.preactivations.T, rows.y, reached.head)
-        if float(losses.mean()) <= ceiling:  # not so for NaN
-            return reached._replace(rate=rate, ceiling=ceiling)
-        rate /= 2
-    return state._replace(step=moved.step, rate=rate, ceiling=ceiling)
-
-
-def _between(state: State, moved: State, rate: float) -> State:
-    """State + rate · (moved − state): a linear rule like any other, for θ, h and heads alike."""
-
-    def heads(start: Parameters, end: Parameters) -> Parameters:
-        return {name: torch.lerp(start[name], end[name], rate) for name in start}
-
-    pairs = zip(state.fold_heads, moved.fold_heads, strict=True)
-    return moved._replace(
-        theta=torch.lerp(state.theta, moved.theta, rate),
-        preactivations=torch.lerp(state.preactivations, moved.preactivations, rate),
-        head=heads(state.head, moved.head),
-        fold_heads=tuple(heads(start, end) for start, end in pairs),
-    )
+        head = self.step_head(state.head, found.head)
+        slots = (theta_slots, h_slots)
+        info = Info(losses, h.T, found.jacobian)
+        return State(theta, following, head, slots, state.step + 1, heads), info
 
 
 def _check_rows(h: Tensor, rows: Rows) -> None:
