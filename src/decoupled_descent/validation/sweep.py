@@ -9,9 +9,8 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from itertools import product
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from joblib import Parallel, delayed
@@ -23,6 +22,7 @@ from decoupled_descent.loop import Algorithm, Trainee, check_rows, check_test, t
 from decoupled_descent.losses import RowLoss
 from decoupled_descent.objective import Objective
 from decoupled_descent.training import DivergenceWarning, Run
+from decoupled_descent.validation.configurations import Configuration, combine, options
 from decoupled_descent.validation.selection import (
     CorrectedError,
     Difference,
@@ -30,16 +30,6 @@ from decoupled_descent.validation.selection import (
     paired_difference,
     winners_curse,
 )
-
-
-class Configuration(NamedTuple):
-    """One run of a sweep before it starts."""
-
-    name: str
-    objective: Objective
-    algorithm: Algorithm
-    theta: Tensor | None
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -144,7 +134,7 @@ class Sweep:
             behind = self.difference(index)
             step = run.best_step
             row: dict[str, Any] = {"name": name, "head": type(run.objective.head).__name__}
-            row |= {"width": len(run.theta)} | _options(run.algorithm)
+            row |= {"width": len(run.theta)} | options(run.algorithm)
             row |= {
                 "train_error": float(run.train_error[step]),
                 "stderr": float(run.train_error_stderr[step]),
@@ -217,7 +207,7 @@ def sweep(
         (('1', '0.9', '0.8'), 50)
     """
     rows = check_rows(X, y, steps)
-    configurations = _configurations(objective, algorithms, theta, seed)
+    configurations = combine(objective, algorithms, theta, seed)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
         runs = _train(configurations, rows, steps, test, callbacks, halving, progress)
     else:
@@ -295,71 +285,6 @@ def _train(
     with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
         train_together(trainees, rows, steps, held_out, advance, cut)
     return [Run.of(trainee) for trainee in trainees]
-
-
-def _configurations(
-    objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
-) -> list[Configuration]:
-    """Every combination, named by what sets it apart."""
-    objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
-    seeds = [seed] if isinstance(seed, int) else list(seed)
-    if not (objectives and methods and seeds):
-        raise ValueError("a sweep needs at least one objective, one algorithm and one seed")
-    thetas = list(theta) if isinstance(theta, list | tuple) else [theta] * len(objectives)
-    if len(thetas) != len(objectives):
-        raise ValueError(
-            f"theta has {len(thetas)} entries for {len(objectives)} objectives; give one each"
-        )
-    found = []
-    for ((head, psi), start), (method, algorithm), s in product(
-        zip(objectives, thetas, strict=True), methods, seeds
-    ):
-        parts = [head] * (len(objectives) > 1) + [method] * (len(methods) > 1)
-        parts += [f"seed={s}"] * (len(seeds) > 1)
-        found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, s))
-    return found
-
-
-def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
-    if isinstance(given, Mapping):
-        return list(given.items())
-    if not isinstance(given, Sequence):
-        given = [given]
-    names = describe(given)
-    varying = [n if names.count(n) == 1 else f"{n} #{k}" for k, n in enumerate(names)]
-    return list(zip(varying, given, strict=True))
-
-
-def _head_names(objectives: Sequence[Objective]) -> list[str]:
-    names = [type(objective.head).__name__ for objective in objectives]
-    widths = [objective.width for objective in objectives]
-    return [n if w is None else f"{n} L={w}" for n, w in zip(names, widths, strict=True)]
-
-
-def _algorithm_names(algorithms: Sequence[Any]) -> list[str]:
-    """Name algorithms by the options in which they differ, and by their kind if that differs."""
-    options = [_options(algorithm) for algorithm in algorithms]
-    keys = dict.fromkeys(key for each in options for key in each)
-    varying = [key for key in keys if len({each.get(key) for each in options}) > 1]
-    kinds = [type(algorithm).__name__ for algorithm in algorithms]
-    names = []
-    for kind, each in zip(kinds, options, strict=True):
-        parts = [kind] * (len(set(kinds)) > 1 or not varying)
-        parts += [f"{key}={each[key]:g}" for key in varying if key in each]
-        names.append(" ".join(parts))
-    return names
-
-
-def _options(algorithm: Any) -> dict[str, float]:
-    """The numbers among an algorithm's options."""
-    if not is_dataclass(algorithm):
-        return {}
-    values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
-    return {
-        key: value
-        for key, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
 
 
 def _complexity(run: Run) -> tuple[int, int]:

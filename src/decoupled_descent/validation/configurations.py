@@ -1,0 +1,88 @@
+"""The configurations of a sweep: every combination, named by what sets it apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from decoupled_descent.loop import Algorithm
+from decoupled_descent.objective import Objective
+
+
+class Configuration(NamedTuple):
+    """One run of a sweep before it starts."""
+
+    name: str
+    objective: Objective
+    algorithm: Algorithm
+    theta: Tensor | None
+    seed: int
+
+
+def combine(
+    objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
+) -> list[Configuration]:
+    """Every combination, named by what sets it apart."""
+    objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
+    seeds = [seed] if isinstance(seed, int) else list(seed)
+    if not (objectives and methods and seeds):
+        raise ValueError("a sweep needs at least one objective, one algorithm and one seed")
+    thetas = list(theta) if isinstance(theta, list | tuple) else [theta] * len(objectives)
+    if len(thetas) != len(objectives):
+        raise ValueError(
+            f"theta has {len(thetas)} entries for {len(objectives)} objectives; give one each"
+        )
+    found = []
+    for ((head, psi), start), (method, algorithm), s in product(
+        zip(objectives, thetas, strict=True), methods, seeds
+    ):
+        parts = [head] * (len(objectives) > 1) + [method] * (len(methods) > 1)
+        parts += [f"seed={s}"] * (len(seeds) > 1)
+        found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, s))
+    return found
+
+
+def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
+    if isinstance(given, Mapping):
+        return list(given.items())
+    if not isinstance(given, Sequence):
+        given = [given]
+    names = describe(given)
+    varying = [n if names.count(n) == 1 else f"{n} #{k}" for k, n in enumerate(names)]
+    return list(zip(varying, given, strict=True))
+
+
+def _head_names(objectives: Sequence[Objective]) -> list[str]:
+    names = [type(objective.head).__name__ for objective in objectives]
+    widths = [objective.width for objective in objectives]
+    return [n if w is None else f"{n} L={w}" for n, w in zip(names, widths, strict=True)]
+
+
+def _algorithm_names(algorithms: Sequence[Any]) -> list[str]:
+    """Name algorithms by the options in which they differ, and by their kind if that differs."""
+    given = [options(algorithm) for algorithm in algorithms]
+    keys = dict.fromkeys(key for each in given for key in each)
+    varying = [key for key in keys if len({each.get(key) for each in given}) > 1]
+    kinds = [type(algorithm).__name__ for algorithm in algorithms]
+    names = []
+    for kind, each in zip(kinds, given, strict=True):
+        parts = [kind] * (len(set(kinds)) > 1 or not varying)
+        parts += [f"{key}={each[key]:g}" for key in varying if key in each]
+        names.append(" ".join(parts))
+    return names
+
+
+def options(algorithm: Any) -> dict[str, float]:
+    """The numbers among an algorithm's options."""
+    if not is_dataclass(algorithm):
+        return {}
+    values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
+    return {
+        key: value
+        for key, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
