@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import importlib.util
 import os
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -161,7 +162,9 @@ def _download() -> Mnist:
     parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
     fetch: Callable[..., Any] = fetch_openml
     try:
-        bunch = fetch("mnist_784", version=1, as_frame=False, cache=False, parser=parser)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about retries; the error below says it all
+            bunch = fetch("mnist_784", version=1, as_frame=False, cache=False, parser=parser)
     except OSError as error:
         raise OSError(
             f"MNIST is not at hand and could not be downloaded from openml.org ({error}); put its "
