@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoupled_descent.callbacks import Callback, Step, StopReason
 from decoupled_descent.data.rows import Rows, as_floats
-from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.common import Info, OnePassDescent
 from decoupled_descent.descent.passes import one_pass
 from decoupled_descent.objective import Objective
 
@@ -157,15 +157,26 @@ def train_together(
 
 
 def _step_together(going: Sequence[Trainee], rows: Rows) -> list[tuple[Any, Info]]:
-    """One step each: stacked into one pass for algorithms that can say what they need of it."""
-    stackable = [hasattr(trainee.algorithm, "request") for trainee in going]
-    if len(going) == 1 or not all(stackable):
-        return [t.algorithm.step(t.state, rows, t.objective) for t in going]
-    requests = [t.algorithm.request(t.state, rows, t.objective) for t in going]  # type: ignore[attr-defined]
-    return [
-        trainee.algorithm.advance(trainee.state, rows, found)  # type: ignore[attr-defined]
-        for trainee, found in zip(going, one_pass(rows, requests), strict=True)
+    """One step each, with one common pass for the algorithms that need no more than a pass."""
+    requests = [
+        t.algorithm.request(t.state, rows, t.objective)
+        for t in going
+        if len(going) > 1 and _needs_one_pass(t.algorithm)
     ]
+    if not requests:
+        return [t.algorithm.step(t.state, rows, t.objective) for t in going]
+    answers = iter(one_pass(rows, requests))
+    return [
+        t.algorithm.advance(t.state, rows, next(answers))
+        if _needs_one_pass(t.algorithm)
+        else t.algorithm.step(t.state, rows, t.objective)
+        for t in going
+    ]
+
+
+def _needs_one_pass(algorithm: Any) -> TypeGuard[OnePassDescent[Any]]:
+    """Whether a step is a pass and what follows from it, as long as nobody has overridden it."""
+    return isinstance(algorithm, OnePassDescent) and type(algorithm).step is OnePassDescent.step
 
 
 def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | None]:

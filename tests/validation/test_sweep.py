@@ -197,3 +197,15 @@ def test_sweep_over_c_picks_the_lowest_test_error():
         stderr = dd.paired_difference(result.losses[chosen], result.losses[best]).stderr
         assert exact[chosen] <= exact[best] + 2 * stderr
     assert right >= 95
+
+
+def test_sharers_and_loners_go_together():
+    algorithms = [
+        dd.DecoupledDescent(0.1),
+        dd.GreedyDescent.grid(0.1),
+        dd.GradientDescent(0.1),
+        dd.OrthogonalDecoupledDescent(0.5, damping=0.9),
+    ]
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 12, test=TEST)
+    for run, algorithm in zip(result.runs, algorithms, strict=True):
+        assert_same_run(run, dd.fit(X, Y, OBJECTIVE, algorithm, 12, test=TEST))

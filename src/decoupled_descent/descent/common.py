@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters
 from decoupled_descent.data.rows import Rows, check_finite
+from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.update import Damped, LinearRule
 from decoupled_descent.objective import Objective
 
@@ -136,3 +138,35 @@ class Descent:
         return {
             name: torch.add(value, direction[name], alpha=-lr) for name, value in parameters.items()
         }
+
+
+StateT = TypeVar("StateT")
+
+
+class OnePassDescent(Descent, ABC, Generic[StateT]):
+    """An algorithm whose step needs one pass over the rows and can say what it wants of it.
+
+    Runs of such algorithms on the same rows share the pass, and with it both products with X.
+    """
+
+    @abstractmethod
+    def request(self, state: StateT, rows: Rows, objective: Objective) -> Request:
+        """Say what a step needs to know of the data."""
+
+    @abstractmethod
+    def advance(self, state: StateT, rows: Rows, found: Pass) -> tuple[StateT, Info]:
+        """Make the update from what a pass found."""
+
+    def step(self, state: StateT, rows: Rows, objective: Objective) -> tuple[StateT, Info]:
+        """Make one update.
+
+        Args:
+            state: The state before the update; not changed.
+            rows: The data.
+            objective: Ψ.
+
+        Returns:
+            The state after the update, and what was seen before it.
+        """
+        (found,) = one_pass(rows, [self.request(state, rows, objective)])
+        return self.advance(state, rows, found)

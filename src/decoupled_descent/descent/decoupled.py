@@ -11,9 +11,9 @@ from torch import Tensor
 
 from decoupled_descent.curvature import Parameters, smoothed
 from decoupled_descent.data.rows import Rows
-from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
 from decoupled_descent.descent.onsager import Noise
-from decoupled_descent.descent.passes import Pass, Request, one_pass
+from decoupled_descent.descent.passes import Pass, Request
 from decoupled_descent.descent.update import Slots
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DecoupledDescent(Descent):
+class DecoupledDescent(OnePassDescent[State]):
     r"""Full-batch descent whose train error is an estimate of its test error.
 
     .. math::
@@ -111,20 +111,6 @@ class DecoupledDescent(Descent):
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
         return State(theta, memory, objective.parameters(rows.X), slots, 0)
-
-    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
-        """Make one update.
-
-        Args:
-            state: The state before the update; not changed.
-            rows: The data.
-            objective: Ψ.
-
-        Returns:
-            The state after the update, and what was seen before it.
-        """
-        (found,) = one_pass(rows, [self.request(state, rows, objective)])
-        return self.advance(state, rows, found)
 
     def request(self, state: State, rows: Rows, objective: Objective) -> Request:
         """Say what a step needs to know of the data."""

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from decoupled_descent.curvature import Parameters
 from decoupled_descent.data.rows import Rows
-from decoupled_descent.descent.common import Descent, Info, starting_theta
-from decoupled_descent.descent.passes import Pass, Request, one_pass
+from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
+from decoupled_descent.descent.passes import Pass, Request
 from decoupled_descent.descent.update import Slots
 from decoupled_descent.objective import Objective
 
@@ -32,7 +32,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GradientDescent(Descent):
+class GradientDescent(OnePassDescent[State]):
     r"""Plain full-batch gradient descent.
 
     .. math:: h_t = X\theta_t, \quad \hat h_t = \nabla_h\Psi(h_t, y, a_t), \quad
@@ -80,20 +80,6 @@ class GradientDescent(Descent):
         """
         theta = starting_theta(rows, objective, theta, seed)
         return State(theta, objective.parameters(rows.X), self.update.slots(theta), 0)
-
-    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
-        """Make one update.
-
-        Args:
-            state: The state before the update; not changed.
-            rows: The data.
-            objective: Ψ.
-
-        Returns:
-            The state after the update, and what was seen before it.
-        """
-        (found,) = one_pass(rows, [self.request(state, rows, objective)])
-        return self.advance(state, rows, found)
 
     def request(self, state: State, rows: Rows, objective: Objective) -> Request:
         """Say what a step needs to know of the data."""
