@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from decoupled_descent.losses import LOSSES, check_labels, get_loss
+from decoupled_descent.losses import LOSSES, check_labels, curvature_at_zero, get_loss
 from tests.problems import normal
 
 OUTPUTS = 3 * normal(12, 3, seed=1)
@@ -106,3 +106,42 @@ def test_labels_that_do_not_fit(name, labels, outputs, message):
 )
 def test_labels_that_fit(name, labels, outputs):
     check_labels(LOSSES[name], labels, outputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("squared", 1.0), ("logistic", 0.25), ("cross_entropy", 2 / 9), ("absolute", 0.0)],
+)
+def test_curvature_at_zero_in_closed_form(name, expected):
+    labels, _ = REFERENCES[name]
+    assert curvature_at_zero(LOSSES[name], OUTPUTS, labels) == pytest.approx(expected, rel=1e-12)
+    if name != "cross_entropy":
+        one = curvature_at_zero(LOSSES[name], OUTPUTS[:, 0], labels[:, 0])
+        assert one == pytest.approx(expected, rel=1e-12)
+
+
+def bent(u, y):
+    """Not convex, with mixed derivatives, and its own curvature in every row and column."""
+    return (u * y).cos().sum(1) + u.prod(1) + (u.sum(1) * y[:, 0]).exp()
+
+
+def test_curvature_at_zero_of_any_loss():
+    loss = get_loss(bent)
+    total = 0.0
+    for i in range(len(REAL)):
+
+        def row(u, i=i):
+            return bent(u.unsqueeze(0), REAL[i : i + 1])[0]
+
+        total += torch.func.hessian(row)(torch.zeros(3).double()).diagonal().abs().sum().item()
+    assert curvature_at_zero(loss, OUTPUTS, REAL) == pytest.approx(total / REAL.numel())
+
+
+def test_curvature_at_zero_ignores_the_outputs_and_needs_no_grad_mode():
+    with torch.no_grad():
+        far = curvature_at_zero(LOSSES["logistic"], 1e6 * OUTPUTS, SHARE)
+    assert far == 0.25
+    assert not OUTPUTS.requires_grad
+    assert curvature_at_zero(get_loss(lambda u, y: 3 * (u - y)), OUTPUTS[:, 0], REAL[:, 0]) == 0
+    scaled = get_loss(lambda u, y: 100 * (u - y).square())
+    assert curvature_at_zero(scaled, OUTPUTS[:, 0], REAL[:, 0]) == pytest.approx(200)

@@ -192,6 +192,54 @@ def test_best_iterate(problem):
     assert not torch.equal(run.predict(X), run.predict(X, best=True))
 
 
+ROW_WISE = {
+    "gd": dd.GradientDescent(0.3),
+    "dd": dd.DecoupledDescent(0.3, 0.9),
+    "odd": dd.OrthogonalDecoupledDescent(0.3, 0.9),
+    "odd, folds": dd.OrthogonalDecoupledDescent(0.3, 0.9, folds=4),
+}
+
+
+@pytest.mark.parametrize("algorithm", ROW_WISE.values(), ids=ROW_WISE)
+def test_best_preactivations_and_outputs_are_those_of_the_best_step(problem, algorithm):
+    X, y, objective = problem
+    record = Record()
+    run = dd.fit(X, y, objective, algorithm, 25, callbacks=[record])
+    best = record.steps[run.best_step]
+    assert torch.equal(run.best_preactivations, best.info.preactivations)
+    assert torch.equal(run.best_losses, best.info.losses)
+    heads = getattr(best.state, "fold_heads", ()) or (best.state.head,)
+    by_row = [
+        torch.func.functional_call(objective.head, heads[i % len(heads)], (h.unsqueeze(0),))
+        for i, h in enumerate(run.best_preactivations)
+    ]
+    torch.testing.assert_close(run.best_outputs, torch.cat(by_row).squeeze(1).detach())
+    bce = nn.functional.binary_cross_entropy_with_logits
+    losses = bce(run.best_outputs, y, reduction="none")
+    torch.testing.assert_close(losses, run.best_losses)
+    assert float(losses.mean()) == pytest.approx(float(run.train_error.min()), rel=1e-12)
+    assert not run.best_outputs.requires_grad
+
+
+def test_best_preactivations_are_corrected_unless_descent_is_plain(problem):
+    X = problem[0]
+    for name, algorithm in ROW_WISE.items():
+        run = dd.fit(*problem, algorithm, 25)
+        assert run.best_step > 0
+        plain = torch.allclose(run.best_preactivations, X @ run.best_theta.T)
+        assert plain == (name == "gd")
+
+
+def test_best_outputs_of_several_classes(problem):
+    X, y, _ = problem
+    objective = dd.Objective(dd.heads.TwoLayer(3, outputs=4, seed=0).double(), "cross_entropy")
+    for algorithm in ROW_WISE.values():
+        run = dd.fit(X, y.long(), objective, algorithm, 8)
+        assert run.best_outputs.shape == (24, 4)
+        losses = nn.functional.cross_entropy(run.best_outputs, y.long(), reduction="none")
+        torch.testing.assert_close(losses, run.best_losses)
+
+
 def test_predict(problem):
     X, y, _ = problem
     objective = dd.Objective(dd.heads.TwoLayer(3, outputs=4, seed=0), "cross_entropy")

@@ -14,7 +14,10 @@ from decoupled_descent.descent import (
     OrthogonalDecoupledDescent,
 )
 from decoupled_descent.descent.decoupled import ScalingWarning
+from decoupled_descent.diagnostics import Diagnosis, Finding, diagnose
+from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.loop import History
+from decoupled_descent.model_io import SavedModel, load_model, save_model
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution import (
     MixtureLimit,
@@ -25,6 +28,7 @@ from decoupled_descent.state_evolution import (
     taylor_terms,
 )
 from decoupled_descent.training import DivergenceWarning, Run, fit
+from decoupled_descent.validation.automatic import tune
 from decoupled_descent.validation.figures import plot_run, plot_sweep
 from decoupled_descent.validation.greedy import GreedyDescent
 from decoupled_descent.validation.selection import (
@@ -38,9 +42,13 @@ from decoupled_descent.validation.sweep import Halving, Sweep, select_architectu
 __version__ = "0.1.0"
 
 __all__ = [
+    "DecoupledClassifier",
     "DecoupledDescent",
+    "DecoupledRegressor",
+    "Diagnosis",
     "DivergenceWarning",
     "EarlyStopping",
+    "Finding",
     "GaussianMixture",
     "GradientDescent",
     "GreedyDescent",
@@ -54,16 +62,19 @@ __all__ = [
     "Rows",
     "Run",
     "SaveIterates",
+    "SavedModel",
     "ScalingWarning",
     "StateEvolution",
     "Step",
     "StopReason",
     "Sweep",
     "asymptotic_test_error",
+    "diagnose",
     "fit",
     "fixed_point",
     "heads",
     "load_iterate",
+    "load_model",
     "mixtures",
     "one_standard_error",
     "paired_difference",
@@ -71,8 +82,10 @@ __all__ = [
     "plot_sweep",
     "population_test_error",
     "responses",
+    "save_model",
     "select_architecture",
     "sweep",
     "taylor_terms",
+    "tune",
     "winners_curse",
 ]

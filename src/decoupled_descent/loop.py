@@ -71,7 +71,7 @@ class Trainee:
         self.state, self.callbacks = state, callbacks
         self.history = History()
         self.reached = self.best = state
-        self.best_losses = torch.empty(0)
+        self.best_losses = self.best_preactivations = torch.empty(0)
         self.losses = torch.empty(0)  # of the iterate last recorded
         self.reason: StopReason | None = None
         self.message = ""
@@ -85,6 +85,7 @@ class Trainee:
             return
         if index == 0 or error < self.history.lowest:
             self.best, self.best_losses = self.state, info.losses
+            self.best_preactivations = info.preactivations
         step = Step(index, error, stderr, test_error, self.state, info)
         self.history.append(step)
         self.reached, self.losses = self.state, info.losses

@@ -182,3 +182,36 @@ def _check_classes(labels: Tensor, outputs: int) -> None:
             f"'cross_entropy' with {outputs} outputs needs class indices 0 … {outputs - 1}; "
             "encode the classes as 0, 1, 2, … or give the head more outputs"
         )
+
+
+def curvature_at_zero(loss: Loss, outputs: Tensor, y: Tensor) -> float:
+    r"""Return how strongly a loss bends where all outputs are zero.
+
+    .. math:: \kappa = \frac{1}{nK}\sum_{i,k}
+       \Bigl|\frac{\partial^2 \ell(u, y_i)}{\partial u_k^2}\Bigr|_{u=0}
+
+    Args:
+        loss: ℓ.
+        outputs: Anything of the outputs' shape, (n,) or (n, K).
+        y: Labels, n rows.
+
+    Returns:
+        κ: 1 for squared loss, 1/4 for logistic, (1 − 1/K)/K for softmax with K classes.
+
+    Example:
+        >>> curvature_at_zero(get_loss("logistic"), torch.zeros(3), torch.ones(3))
+        0.25
+    """
+    zero = torch.zeros_like(outputs)
+    if loss.builtin:
+        zero = zero.unsqueeze(1) if zero.ndim == 1 else zero
+        y = y.long() if loss.categorical else y.reshape(zero.shape).to(zero)
+    with torch.enable_grad():
+        zero.requires_grad_()
+        (slope,) = torch.autograd.grad(loss.value(zero, y).sum(), zero, create_graph=True)
+        if not slope.requires_grad:
+            return 0.0
+        columns = slope.reshape(len(slope), -1).sum(0)
+        bends = [torch.autograd.grad(c, zero, retain_graph=True)[0] for c in columns]
+    own = torch.stack([b.reshape(len(b), -1)[:, k] for k, b in enumerate(bends)])
+    return float(own.abs().mean())

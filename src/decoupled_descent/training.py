@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.callbacks import Callback, StopReason, progress_bar
 from decoupled_descent.data.rows import Rows, as_floats
+from decoupled_descent.descent import folds
 from decoupled_descent.loop import (
     Algorithm,
     History,
@@ -38,6 +39,8 @@ class Run:
         state: The algorithm's state at the last recorded iterate.
         best_state: Its state at the iterate with the lowest train error.
         best_losses: Row by row, the losses whose mean that train error is, shape (n,).
+        best_preactivations: The pre-activations those losses were taken at, shape (n, L): corrected
+            ones for decoupled descent.
         stop_reason: Why training ended.
         message: The same in a sentence.
     """
@@ -48,6 +51,7 @@ class Run:
     state: Any
     best_state: Any
     best_losses: Tensor
+    best_preactivations: Tensor
     stop_reason: StopReason
     message: str
 
@@ -106,6 +110,19 @@ class Run:
         """The trained head at the best step, a copy in θ's dtype."""
         return self.objective.module(self.best_state.head).to(self.best_state.theta)
 
+    @property
+    def best_outputs(self) -> Tensor:
+        """Outputs for the training rows at the best step, (n,) or (n, K), as if they were new.
+
+        They come from the corrected pre-activations, and with folds from heads that have not seen
+        the row: what ``best_losses`` was computed from.
+        """
+        h, heads = self.best_preactivations, getattr(self.best_state, "fold_heads", ())
+        with torch.no_grad():
+            if not heads:
+                return self.objective.outputs(h, self.best_state.head)
+            return folds.outputs(heads, h, self.objective)
+
     def predict(self, X: Any, *, best: bool = False) -> Tensor:
         """Evaluate the trained model on new rows.
 
@@ -137,6 +154,7 @@ class Run:
             trainee.reached,
             trainee.best,
             trainee.best_losses,
+            trainee.best_preactivations,
             trainee.reason,
             trainee.message,
         )

@@ -72,3 +72,10 @@ def test_single_precision_rows_are_decomposed_in_double():
 def test_zero_rows_are_refused():
     with pytest.raises(ValueError, match="X is zero everywhere"):
         Gram(torch.zeros(3, 2))
+
+
+def test_degrees_of_freedom_are_the_sum_of_the_leverages():
+    X = torch.randn(30, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    gram = Gram(X)
+    for ridge in (0.1, 1.0, 10.0):
+        np.testing.assert_allclose(gram.freedom(ridge), gram.leverages(ridge).sum(), rtol=1e-12)

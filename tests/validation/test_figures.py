@@ -5,6 +5,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.plotting import COLOURS
+from decoupled_descent.validation.figures import plot_curve
 
 MIXTURE = dd.mixtures.flipped_classes(40, 3.0, labels=(0, 1))
 DATA, TEST = MIXTURE.sample(60, seed=0), MIXTURE.sample(60, seed=1)
@@ -36,3 +37,23 @@ def test_sweep_marks_the_winner_and_the_pruned():
     shown = [label.get_text() for label in behind.get_yticklabels()]
     assert shown[-1] == result.names[result.best_index]
     assert sorted(shown) == sorted(result.names)
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_curve_with_interval_and_best_step(kind):
+    error, stderr = kind([1.0, 0.4, 0.5, 0.7]), kind([0.1, 0.2, 0.1, 0.05])
+    figure = plot_curve(error, stderr, title="a model", ylabel="log loss")
+    (ax,) = figure.axes
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("a model", "step", "log loss")
+    lines = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_allclose(lines["train error"].get_xdata(), range(4))
+    np.testing.assert_allclose(lines["train error"].get_ydata(), error)
+    best = lines["best step, 1"]
+    assert (*best.get_xdata(), *best.get_ydata()) == (1, 0.4)
+    band = ax.collections[0].get_paths()[0].vertices
+    for step in range(4):
+        heights = band[band[:, 0] == step, 1]
+        assert heights.min() == pytest.approx(error[step] - 1.96 * stderr[step])
+        assert heights.max() == pytest.approx(error[step] + 1.96 * stderr[step])
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shown == ["train error", "its 95 % interval", "best step, 1"]

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 #: From this many rows per column on, A⁻¹ (d, d) is applied after Xᵀ instead of keeping XA⁻¹ (n, d):
-#: at most an eighth more arithmetic, for a fraction of the memory.
-TALL = 4
+#: at most a quarter more arithmetic, for less memory, and X is in the cache from the other product.
+TALL = 2
 
 
 class LeaveOneOut(NamedTuple):
@@ -96,6 +96,17 @@ class Gram:
         """
         return (self._X.double() * self._preconditioned(ridge)).sum(1)
 
+    def freedom(self, ridge: float) -> float:
+        """Return Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most.
+
+        Args:
+            ridge: λ, positive and finite.
+
+        Returns:
+            The sum of the leverages, from the eigenvalues alone.
+        """
+        return float((self.eigenvalues / (self.eigenvalues + self.shift(ridge))).sum())
+
     def leave_one_out(self, ridge: float) -> LeaveOneOut:
         """Return the preconditioned direction for one ridge; asked again, the same one.
 
@@ -120,7 +131,7 @@ class Gram:
         c = float(norms.mean() / leverages.mean())
         weights = (1 / (1 - leverages)).to(self._X.dtype)
         leverages = (c * leverages).to(self._X.dtype)
-        if n > TALL * d:
+        if n >= TALL * d:
             return LeaveOneOut(self._X, (c * self._inverse(ridge)).to(self._X), leverages, weights)
         return LeaveOneOut(rows.mul_(c).to(self._X), None, leverages, weights)
 

@@ -80,3 +80,21 @@ def judge(
         }
         moved.append(algorithm.step_head(head, others))
     return losses, tuple(moved)
+
+
+def outputs(heads: FoldHeads, h: Tensor, objective: Objective) -> Tensor:
+    """Evaluate every row with the head of its fold.
+
+    Args:
+        heads: One per fold.
+        h: Pre-activations, shape (n, L).
+        objective: Ψ.
+
+    Returns:
+        Outputs, shape (n,) or (n, K).
+    """
+    parts = [objective.outputs(h[fold :: len(heads)], head) for fold, head in enumerate(heads)]
+    together = parts[0].new_empty(len(h), *parts[0].shape[1:])
+    for fold, part in enumerate(parts):
+        together[fold :: len(heads)] = part
+    return together

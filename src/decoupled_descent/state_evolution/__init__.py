@@ -7,6 +7,7 @@ from decoupled_descent.state_evolution.fixed_points import (
     fixed_point,
 )
 from decoupled_descent.state_evolution.laws import MixtureLimit
+from decoupled_descent.state_evolution.orthogonal import OrthogonalEvolution, OrthogonalLimit
 from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
 from decoupled_descent.state_evolution.taylor import (
     PureTaylorTerms,
@@ -26,6 +27,8 @@ __all__ = [
     "Evolution",
     "FixedPoint",
     "MixtureLimit",
+    "OrthogonalEvolution",
+    "OrthogonalLimit",
     "PureTaylorTerms",
     "StateEvolution",
     "TaylorTerms",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -107,7 +108,7 @@ def fixed_point(
     equations = Equations(theory, c, one_time_nodes(theory, len(omega)))
     start = Point(m, omega, head_parameters(theory.objective, head))
     point = _polish(equations, _relax(equations, start, gamma))
-    residual = _violation(equations, point)
+    residual = _largest(_residual(equations, point))
     if not residual <= tolerance:
         raise ValueError(
             f"no fixed point was found: the equations are violated by {residual:.3g} > "
@@ -165,20 +166,22 @@ def _relax(equations: Equations, point: Point, gamma: float) -> Point:
 
 def _polish(equations: Equations, start: Point) -> Point:
     """Finish with Newton's method, which also reaches fixed points that relaxation leaves."""
-
-    def residual(at: Point) -> Point:
-        image = equations.image(at)
-        return Point(image.alignment - at.alignment, image.overlap - at.overlap, image.head)
-
+    residual = partial(_residual, equations)
     point = solve(residual, start, list(start.head) if equations.trains_head else [])
     point = point._replace(overlap=(point.overlap + point.overlap.T) / 2)
-    return min(start, point, key=lambda p: _violation(equations, p))
+    return min(start, point, key=lambda p: _largest(residual(p)))
 
 
-def _violation(equations: Equations, point: Point) -> float:
-    image = equations.image(point)
-    gaps = [image.alignment - point.alignment, image.overlap - point.overlap, *image.head.values()]
-    largest = max(float(gap.abs().max()) for gap in gaps)
+def _residual(equations: Equations, at: Point) -> Point:
+    """By how much the equations of a fixed point are violated."""
+    image = equations.image(at)
+    return Point(image.alignment - at.alignment, image.overlap - at.overlap, image.head)
+
+
+def _largest(residual: Point) -> float:
+    """The largest entry by absolute value; infinite where one is not finite."""
+    parts = [residual.alignment, residual.overlap, *residual.head.values()]
+    largest = max(float(part.abs().max()) for part in parts)
     return largest if math.isfinite(largest) else math.inf
 
 
@@ -275,9 +278,7 @@ def critical_point(
         )
 
     point = solve(residual, start, names)
-    parts = residual(point)
-    gaps = [parts.alignment, parts.overlap, *parts.head.values()]
-    violation = max(float(gap.abs().max()) for gap in gaps)
+    violation = _largest(residual(point))
     if not violation <= tolerance:
         raise ValueError(
             f"no critical point was found: the equations are violated by {violation:.3g} > "

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from decoupled_descent.curvature import Parameters
 from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.state_evolution.laws import MixtureLaw, require_psd
+
+
+def check_steps(steps: Any) -> None:
+    """Raise ``ValueError`` unless T is a whole number of at least 1.
+
+    Args:
+        steps: T.
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
 
 
 def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> None:

@@ -3,67 +3,42 @@ r"""State evolution: what decoupled descent does in the limit n, d → ∞ (Defi
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.callbacks import progress_bar
-from decoupled_descent.curvature import Parameters
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
 from decoupled_descent.state_evolution.inputs import (
     check_limits,
     check_objective,
+    check_steps,
     head_parameters,
     theta_limits,
 )
 from decoupled_descent.state_evolution.laws import MixtureLaw, atoms
+from decoupled_descent.state_evolution.limits import Limits, follow
 from decoupled_descent.state_evolution.populations import ORDERS, quadrature_nodes
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
-from decoupled_descent.training import DivergenceWarning
 
 METHODS = ("auto", "quadrature", "paths")
 
 
 @dataclass(frozen=True)
-class Evolution:
-    r"""The limit of a run of decoupled descent; entry 0 of everything is the starting point.
+class Evolution(Limits):
+    r"""The limit of a run of decoupled descent: :class:`Limits` with C = I, and Ξ.
 
     Attributes:
-        theory: What was run.
-        test_error: test(m_t, Ω[t,t], ā_t), shape (T,); the limit of the train error as well.
-        alignment: m_{j,t} = lim μ_jᵀθ_t/d, shape (T, J, L).
-        overlap: Ω[t,t] = lim θ_tᵀθ_t/d, shape (T, L, L).
-        head: ā_t by parameter name, shapes (T, …).
-        signal: l_{j,t} = p_j E g, shape (T, J, L).
-        omega: Ω[r,s] = lim θ_rᵀθ_s/d, shape (T, T, L, L).
-        sigma: Σ[r,s] = lim ĥ_rᵀĥ_s/n, shape (T, T, L, L).
         xi: Ξ[r,s] = lim θ_rᵀθ̃_s/d, shape (T, T, L, L).
-        stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
-            for the head); zero under quadrature.
+        theory: What was run.
     """
 
-    theory: StateEvolution = field(repr=False)
-    test_error: Tensor
-    alignment: Tensor = field(repr=False)
-    overlap: Tensor = field(repr=False)
-    head: Parameters = field(repr=False)
-    signal: Tensor = field(repr=False)
-    omega: Tensor = field(repr=False)
-    sigma: Tensor = field(repr=False)
     xi: Tensor = field(repr=False)
-    stderr: dict[str, Tensor] = field(repr=False)
-
-    @property
-    def test_error_stderr(self) -> Tensor:
-        """Standard error of the test error, shape (T,); zero under quadrature."""
-        return self.stderr["test_error"]
+    theory: StateEvolution = field(repr=False)
 
     @property
     def gradient_overlap(self) -> Tensor:
@@ -76,10 +51,6 @@ class Evolution:
         ratio, chi = self.theory.ratio, self.theory.mixture.overlaps
         pulled = torch.einsum("jk,rjl,skm->rslm", chi, self.signal, self.signal)
         return ratio * self.sigma + ratio**2 * pulled
-
-    def parameters(self, step: int) -> Parameters:
-        """ā at one iterate, by name."""
-        return {name: path[step] for name, path in self.head.items()}
 
 
 class StateEvolution:
@@ -178,34 +149,17 @@ class StateEvolution:
             one), and an error that is no longer finite ends it there, with a
             :class:`~decoupled_descent.DivergenceWarning`.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-            raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
+        check_steps(steps)
         alignment, overlap = self.start(theta, alignment, overlap)
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
         coefficients = rule_coefficients(self.algorithm.update, steps, len(overlap), scale)
-        found: list[dict[str, Tensor]] = []
-        engines = self._engines(steps, len(overlap))
-        try:
-            with progress_bar(steps * len(engines), "state evolution", progress) as advance:
-                for number, engine in enumerate(engines):
-                    trajectory = Trajectory(
-                        self.mixture,
-                        self.algorithm,
-                        coefficients,
-                        self.ratio,
-                        alignment,
-                        overlap,
-                        parameters,
-                        engine(),
-                    )
-                    reached = _follow(trajectory, number * steps, advance)
-                    found.append(trajectory.quantities(reached))
-        except KeyboardInterrupt:
-            if not found and not trajectory.losses:
-                raise
-            found = found or [trajectory.quantities(len(trajectory.losses))]
-        return self._collect(found)
+        common = (self.mixture, self.algorithm, coefficients, self.ratio)
+        engines = self.engines(steps, len(overlap))
+        trajectories = (
+            Trajectory(*common, alignment, overlap, parameters, make()) for make in engines
+        )
+        return Evolution(theory=self, **follow(trajectories, len(engines), steps, progress))
 
     def start(
         self, theta: Tensor | None, alignment: Tensor | None = None, overlap: Tensor | None = None
@@ -250,8 +204,29 @@ class StateEvolution:
             )
         return max(1, round(self.ratio * int(dimension)))
 
-    def _engines(self, steps: int, width: int) -> list[Callable[[], Engine]]:
-        """Makers of engines, one per randomisation: their memory is needed one at a time."""
+    def engines(self, steps: int, width: int) -> list[Callable[[], Engine]]:
+        """Makers of engines, one per randomisation: their memory is needed one at a time.
+
+        Args:
+            steps: T.
+            width: L.
+
+        Returns:
+            A single maker under quadrature, else one per seed.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> objective = dd.Objective(dd.heads.Linear(), "squared")
+            >>> theory = dd.StateEvolution(
+            ...     dd.mixtures.signalless(10),
+            ...     objective,
+            ...     dd.DecoupledDescent(lr=0.05),
+            ...     method="paths",
+            ...     paths=64,
+            ... )
+            >>> len(theory.engines(steps=3, width=1))
+            8
+        """
         exact = width == 1 and atoms(self.mixture) is not None
         if self.method == "quadrature" and not exact:
             raise ValueError(
@@ -265,36 +240,3 @@ class StateEvolution:
         seeds = torch.Generator().manual_seed(self.seed)
         drawn = torch.randint(2**31, (self.randomisations,), generator=seeds).tolist()
         return [partial(PathEngine, *common, width, self.paths, seed, nodes) for seed in drawn]
-
-    def _collect(self, found: list[dict[str, Tensor]]) -> Evolution:
-        """Average over the randomisations, up to the last iterate that is finite in all."""
-        reached = min(len(quantities["test_error"]) for quantities in found)
-        mean: dict[str, Tensor] = {}
-        stderr: dict[str, Tensor] = {}
-        for name in found[0]:
-            pair = name in ("omega", "sigma", "xi")
-            cut = (slice(reached), slice(reached)) if pair else slice(reached)
-            values = torch.stack([quantities[name][cut] for quantities in found])
-            mean[name] = values.mean(0)
-            spread = values.std(0) if len(values) > 1 else torch.zeros_like(mean[name])
-            stderr[name] = spread / math.sqrt(len(values))
-        head = {k.removeprefix("head."): mean.pop(k) for k in [*mean] if k.startswith("head.")}
-        return Evolution(self, head=head, stderr=stderr, **mean)
-
-
-def _follow(trajectory: Trajectory, before: int, advance: Callable[[int, str], None]) -> int:
-    """Make all steps of one trajectory; return how many iterates have a finite test error."""
-    for step in range(trajectory.steps):
-        error = trajectory.advance()
-        if not math.isfinite(error):
-            if not step:
-                raise ValueError("the test error is not finite at the starting point")
-            warnings.warn(
-                f"the test error is no longer finite at step {step}; the evolution ends before "
-                "it: lower lr or damping",
-                DivergenceWarning,
-                stacklevel=4,
-            )
-            return step
-        advance(before + step + 1, f"test error {error:.4f}")
-    return trajectory.steps

@@ -33,22 +33,45 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
         >>> figure.axes[0].get_xlabel()
         'step'
     """
+    figure = plot_curve(
+        run.train_error, run.train_error_stderr, title=title or type(run.algorithm).__name__
+    )
+    ax: Axes = figure.axes[0]
+    if run.test_error is not None:
+        ax.plot(run.test_error, color=COLOURS["test"], lw=1.4, label="test error", zorder=1.9)
+    if theory is not None:
+        ax.plot(np.asarray(theory, dtype=float), **THEORY)
+    _tidy(ax)
+    return figure
+
+
+def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error") -> Figure:
+    """Draw a train error with its 95 % interval and mark the lowest point.
+
+    Args:
+        error: The train error, shape (T,).
+        stderr: Its standard error, shape (T,).
+        title: Of the figure.
+        ylabel: What the error is.
+
+    Returns:
+        A figure.
+
+    Example:
+        >>> plot_curve([1.0, 0.5, 0.6], [0.1, 0.1, 0.1], ylabel="log loss").axes[0].get_ylabel()
+        'log loss'
+    """
     figure, axes = new_figure()
     ax: Axes = axes[0, 0]
-    error, margin = run.train_error.numpy(), 1.96 * run.train_error_stderr.numpy()
-    steps = np.arange(len(error))
-    if run.test_error is not None:
-        ax.plot(steps, run.test_error, color=COLOURS["test"], lw=1.4, label="test error")
+    error, margin = np.asarray(error), 1.96 * np.asarray(stderr)
+    steps, best = np.arange(len(error)), int(np.argmin(error))
     ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label="train error")
     ax.fill_between(
         steps, error - margin, error + margin, color=COLOURS["train"], alpha=0.2, lw=0,
         label="its 95 % interval",
     )  # fmt: skip
-    if theory is not None:
-        ax.plot(np.asarray(theory, dtype=float), **THEORY)
-    best = run.best_step
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
-    ax.set(title=title or type(run.algorithm).__name__, xlabel="step", ylabel="error")
+    ax.set(title=title, xlabel="step", ylabel=ylabel)
     _tidy(ax)
     return figure
 

@@ -209,14 +209,15 @@ def sweep(
     rows = check_rows(X, y, steps)
     configurations = combine(objective, algorithms, theta, seed)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
-        runs = _train(configurations, rows, steps, test, callbacks, halving, progress)
+        runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress)
     else:
         if halving is not None:
             raise ValueError("halving compares all runs at every rung, so it needs n_jobs=None")
         count = len(configurations) if n_jobs < 0 else min(n_jobs, len(configurations))
         shares = [configurations[k::count] for k in range(count)]
         parts = Parallel(n_jobs=n_jobs)(
-            delayed(_train)(share, rows, steps, test, callbacks, None, False) for share in shares
+            delayed(train_stack)(share, rows, steps, test, callbacks, None, False)
+            for share in shares
         )
         runs = [parts[k % count][k // count] for k in range(len(configurations))]
     for configuration, run in zip(configurations, runs, strict=True):
@@ -266,7 +267,7 @@ def select_architecture(
     return sweep(X, y, objectives, algorithm, steps, halving=halving or Halving(), **options)
 
 
-def _train(
+def train_stack(
     configurations: Sequence[Configuration],
     rows: Rows,
     steps: int,

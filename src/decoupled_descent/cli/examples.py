@@ -1,10 +1,8 @@
-"""The command ``decoupled``."""
+"""``decoupled demo`` and ``decoupled evolve``: the method on made-up data, and its theory."""
 
 from __future__ import annotations
 
 import json
-import math
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,63 +14,9 @@ from rich.table import Table
 import decoupled_descent as dd
 from decoupled_descent import plotting
 from decoupled_descent.callbacks import progress_bar
+from decoupled_descent.cli.output import Json, finite, output_folder
 from decoupled_descent.loop import Algorithm
 from decoupled_descent.reproduce.replications import one_thread
-
-app = typer.Typer(
-    help="Training whose train error is an honest estimate of the test error.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(dd.__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def _decoupled(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
-        ),
-    ] = False,
-) -> None:
-    """Take the options that come before a command."""
-
-
-def main() -> None:
-    """Run the command; bad input gets one line on standard error and exit status 2."""
-    arguments = sys.argv[1:] or ["--help"]
-    try:
-        sys.exit(app(arguments, standalone_mode=False) or 0)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        usage = getattr(error, "format_message", None)  # typer's own errors: wrong options
-        if usage is None and not isinstance(error, ValueError | OSError):
-            raise
-        console = Console(stderr=True, highlight=False, markup=False)
-        text = usage() if usage is not None else str(error)
-        console.print(f"error: {text}", style="red", soft_wrap=True)
-        sys.exit(2)
-
-
-def output_folder(path: Path) -> Path:
-    """Make a folder to write to, or raise ``OSError`` before any work is done."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".decoupled-write-test"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OSError(f"--out {path}: cannot write there ({error.strerror or error})") from error
-    return path
 
 
 def train_replications(
@@ -151,7 +95,6 @@ def predict_replications(
     return torch.stack(curves).quantile(0.5, 0)
 
 
-@app.command()
 def demo(
     n: Annotated[int, typer.Option(help="Training rows.", min=2)] = 1000,
     dimension: Annotated[int, typer.Option(help="Features; even.", min=2)] = 1000,
@@ -209,7 +152,6 @@ def _final(errors: dict[str, torch.Tensor]) -> dict[str, float]:
     return {name: float(value.quantile(0.5)) for name, value in values.items()}
 
 
-@app.command()
 def evolve(
     mixture: Annotated[
         str, typer.Argument(metavar="MIXTURE", help="signalless, flipped, discrete or xor.")
@@ -252,7 +194,7 @@ def evolve(
         curves = {"test_error": evolution.test_error, "stderr": evolution.test_error_stderr}
         curves |= {"alignment": evolution.alignment, "overlap": evolution.overlap}
         lists = {name: values.tolist() for name, values in curves.items()}
-        lists["train_error_of_runs"] = [[_number(v) for v in row] for row in train.tolist()]
+        lists["train_error_of_runs"] = [[finite(v) for v in row] for row in train.tolist()]
         typer.echo(json.dumps({"figure": str(path), "mixture": mixture} | lists))
         return
     console = Console(markup=False)
@@ -271,69 +213,3 @@ def _evolution_table(
         cells = [f"{float(v[:, t].median()):.4f}" if len(v) else "–" for v in (train, test)]
         table.add_row(str(t), f"{float(predicted[t]):.4f}", *cells)
     return table
-
-
-def _number(value: float) -> float | None:
-    """JSON has no infinity: a run that diverged has no error."""
-    return value if math.isfinite(value) else None
-
-
-@app.command()
-def reproduce(
-    figure: Annotated[
-        str,
-        typer.Argument(
-            metavar="FIGURE",
-            help="signalless, signalless-sweep, xor, xor-damping, mnist, runtime, cifar, or all.",
-        ),
-    ],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer replications, for a look.")] = False,
-    replications: Annotated[
-        int | None, typer.Option(help="How many, instead of the paper's number.", min=1)
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the first replication.", min=0)] = 0,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder of data sets; by default the one named by DECOUPLED_DATA."),
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Processes; one per core by default.", min=1)
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("decoupled-figures"),
-    as_json: Json = False,
-) -> None:
-    """Compute a figure of the paper, or all of them, with the paper's settings.
-
-    Writes a PNG, an SVG and summary.json per figure, and index.html for all. Replications are kept:
-    the same command picks up where it was interrupted.
-    """
-    from decoupled_descent import reproduce as figures  # slow to import, and only needed here
-
-    figures.find_data(figure, data)  # before making a folder
-    folder = output_folder(out)
-
-    def report(done: figures.Reproduced) -> None:
-        if not as_json:
-            console = Console(highlight=False, markup=False)
-            console.print(f"{done.experiment.name}: {done.summary['findings']}")
-            console.print(*done.files, sep="\n", end="\n\n", soft_wrap=True)
-
-    options: dict[str, Any] = {"quick": quick, "replications": replications, "seed": seed}
-    options |= {"data": data, "jobs": jobs}
-    skipped: dict[str, str] = {}
-    if figure == "all":
-        done, skipped = figures.reproduce_all(folder, report=report, **options)
-    else:
-        done = [figures.reproduce(figure, folder, **options)]
-        report(done[0])
-    for name, reason in skipped.items():
-        typer.echo(f"left out {name}: {reason}", err=True)
-    if figure == "all" and not as_json:
-        typer.echo(f"gallery: {folder / 'index.html'}")
-    if as_json:
-        results = [one.summary | {"files": [str(file) for file in one.files]} for one in done]
-        typer.echo(json.dumps({"figures": results, "skipped": skipped}))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,21 +14,6 @@ from decoupled_descent import cli
 TINY = ["demo", "--n", "30", "--dimension", "20", "--steps", "5", "--replications", "2"]
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process: exit status, standard output, standard error."""
-
-    def invoke(*arguments):
-        monkeypatch.setattr(sys, "argv", ["decoupled", *map(str, arguments)])
-        monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer replaces it
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return invoke
-
-
 def test_demo_prints_a_table_and_saves_the_figure(run, tmp_path):
     status, out, err = run(*TINY, "--out", tmp_path / "new" / "runs [v1]")
     assert (status, err) == (0, "")

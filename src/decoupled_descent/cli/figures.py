@@ -1,0 +1,68 @@
+"""``decoupled reproduce``: the figures of the paper."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from decoupled_descent.cli.output import Json, output_folder
+
+
+def reproduce(
+    figure: Annotated[
+        str,
+        typer.Argument(
+            metavar="FIGURE",
+            help="signalless, signalless-sweep, xor, xor-damping, mnist, runtime, cifar, or all.",
+        ),
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer replications, for a look.")] = False,
+    replications: Annotated[
+        int | None, typer.Option(help="How many, instead of the paper's number.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the first replication.", min=0)] = 0,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of data sets; by default the one named by DECOUPLED_DATA."),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes; one per core by default.", min=1)
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("decoupled-figures"),
+    as_json: Json = False,
+) -> None:
+    """Compute a figure of the paper, or all of them, with the paper's settings.
+
+    Writes a PNG, an SVG and summary.json per figure, and index.html for all. Replications are kept:
+    the same command picks up where it was interrupted.
+    """
+    from decoupled_descent import reproduce as figures  # slow to import, and only needed here
+
+    figures.find_data(figure, data)  # before making a folder
+    folder = output_folder(out)
+
+    def report(done: figures.Reproduced) -> None:
+        if not as_json:
+            console = Console(highlight=False, markup=False)
+            console.print(f"{done.experiment.name}: {done.summary['findings']}")
+            console.print(*done.files, sep="\n", end="\n\n", soft_wrap=True)
+
+    options: dict[str, Any] = {"quick": quick, "replications": replications, "seed": seed}
+    options |= {"data": data, "jobs": jobs}
+    skipped: dict[str, str] = {}
+    if figure == "all":
+        done, skipped = figures.reproduce_all(folder, report=report, **options)
+    else:
+        done = [figures.reproduce(figure, folder, **options)]
+        report(done[0])
+    for name, reason in skipped.items():
+        typer.echo(f"left out {name}: {reason}", err=True)
+    if figure == "all" and not as_json:
+        typer.echo(f"gallery: {folder / 'index.html'}")
+    if as_json:
+        results = [one.summary | {"files": [str(file) for file in one.files]} for one in done]
+        typer.echo(json.dumps({"figures": results, "skipped": skipped}))

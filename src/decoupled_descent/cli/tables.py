@@ -1,0 +1,85 @@
+"""From a file to a matrix and labels, for the commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from decoupled_descent.data.columns import Columns
+from decoupled_descent.data.tables import read_table
+from decoupled_descent.data.targets import CLASSES, recognise_task, split_target
+
+#: Fewer rows than this leave nothing to estimate an error from.
+FEWEST = 10
+
+
+class Prepared(NamedTuple):
+    """A table that can be trained on.
+
+    Attributes:
+        X: Features, shape (n, d).
+        y: Labels, shape (n,): classes, or float64 for regression.
+        columns: How the features were made.
+        task: ``"classification"`` or ``"regression"``.
+        notes: What was done, in sentences.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[Any]
+    columns: Columns
+    task: str
+    notes: list[str]
+
+
+def prepare(path: Path, target: str, task: str | None) -> Prepared:
+    """Read a table, take the target out, recognise the task and make a matrix of the rest.
+
+    Args:
+        path: Of the file.
+        target: Name of the column to be predicted.
+        task: To overrule what is recognised, or None.
+
+    Returns:
+        Features and labels.
+
+    Raises:
+        ValueError: If something is wrong with the table; OSError if it cannot be read.
+    """
+    frame = read_table(path)
+    try:
+        features, labels = split_target(frame, target)
+        if len(labels) < FEWEST:
+            count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
+            raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
+        found = recognise_task(labels, task)
+        columns = Columns.learn(features)
+        notes = [*features.attrs["notes"], *([] if task else [_recognised(labels, found)])]
+        y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
+        return Prepared(columns.apply(features), y, columns, found, [*notes, *columns.notes])
+    except ValueError as error:
+        message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
+        raise ValueError(f"{path}: {message}") from error
+
+
+def _classes(labels: pd.Series) -> NDArray[Any]:
+    """The labels; fractions as text, for scikit-learn takes them for quantities."""
+    if labels.dtype.kind != "f":
+        return np.asarray(labels)
+    return np.array([str(label).removesuffix(".0") for label in labels.tolist()], dtype=object)
+
+
+def _recognised(labels: pd.Series, task: str) -> str:
+    """Say which task was recognised, and how to overrule it where that is possible."""
+    different = labels.nunique()
+    if task == "regression":
+        possible = different <= min(CLASSES, len(labels) // 2)
+        remedy = " (--task classification to take them as classes)" * possible
+        return f"{labels.name!r} has {different} different numbers: taken as a quantity{remedy}"
+    numeric = labels.dtype.kind in "iuf"
+    remedy = " (--task regression to take them as quantities)" if numeric else ""
+    return f"{labels.name!r} has {different} different values: taken as classes{remedy}"

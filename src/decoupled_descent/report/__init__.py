@@ -1,0 +1,5 @@
+"""``report.html``: one self-contained page about a trained model."""
+
+from decoupled_descent.report.page import ReportData, render_report, write_report
+
+__all__ = ["ReportData", "render_report", "write_report"]

@@ -1,0 +1,200 @@
+r"""Training with rate, damping and ridge chosen by the train error.
+
+The train error of decoupled descent estimates the test error, so choosing by it costs no data. It
+does cost honesty when the choice is wide: the lowest of many errors is too low, and bold settings
+(a weak ridge with a large rate) are the ones whose train error is least to be trusted. So the
+contest is kept small: ridges compete at the usual rate and damping, and the winner's ridge then
+meets a more careful rate and a more careful damping, never bolder ones.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.callbacks import Callback, StopReason
+from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent.common import Descent
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.descent.gradient import GradientDescent
+from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
+from decoupled_descent.loop import check_rows
+from decoupled_descent.losses import curvature_at_zero
+from decoupled_descent.objective import Objective
+from decoupled_descent.training import DivergenceWarning, Run
+from decoupled_descent.validation.configurations import combine
+from decoupled_descent.validation.stopping import EarlyStopping
+from decoupled_descent.validation.sweep import Sweep, train_stack
+
+#: A number, or ``"auto"`` to have it chosen.
+Setting = float | Literal["auto"]
+
+METHODS = ("orthogonal", "decoupled", "gradient")
+#: From ``SMALL`` rows on, and for fewer.
+RIDGES, SMALL_RIDGES = (0.3, 1.0, 3.0, 10.0), (1.0, 3.0, 10.0)
+#: In units of 1/κ, κ being the curvature of the loss; the usual rate first. An orthogonal step is
+#: divided by the mean leverage, which leaves it far behind a Newton step when the degrees of
+#: freedom Σp are many: the rate is multiplied by this share of (1 − η₀) Σp where that is above 1.
+RATES, NEWTON_SHARE = (0.25, 0.125), 0.6
+#: The usual damping first, from ``SMALL`` rows on and for fewer, whose steps are noisier.
+DAMPINGS, SMALL_DAMPINGS = (0.98, 0.95), (0.95, 0.9)
+#: Below this many rows the head's own optimism is worth five folds; above it is small beside the
+#: standard error, while folds take time and err on the high side.
+SMALL = 500
+#: After a blow-up: how much smaller the next rate is, and how often that is tried.
+BACK_OFF, RETREATS = 4.0, 3
+#: Steps without improvement after which a run ends.
+PATIENCE = 30
+
+
+def tune(
+    X: Any,
+    y: Any,
+    objective: Objective,
+    *,
+    method: str = "orthogonal",
+    lr: Setting = "auto",
+    damping: Setting = "auto",
+    ridge: Setting = "auto",
+    steps: int = 300,
+    theta: Tensor | None = None,
+    seed: int = 0,
+    callbacks: Sequence[Callback] | None = None,
+    progress: bool | None = None,
+) -> Sweep:
+    r"""Train with settings chosen by the train error: no validation set, no test rows.
+
+    All ridges run at the usual rate and damping; the winner's ridge then meets half the rate and
+    a stronger damping. Rates follow the curvature of the loss at outputs of zero (1/4 for logistic
+    loss, 1 for squared) and the degrees of freedom that the ridge leaves. If the winner blew up,
+    rates are taken back to a quarter and the contest is held again.
+
+    Args:
+        X: Features, shape (n, d), centred, of variance about 1/d; or :class:`Rows`.
+        y: Labels, n rows; None with :class:`Rows`.
+        objective: Ψ.
+        method: ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
+        lr: η₁ with reduction ``"mean"``, or ``"auto"``.
+        damping: η₀, or ``"auto"``; gradient descent has none.
+        ridge: λ, or ``"auto"``; only the orthogonal method has one.
+        steps: T, the most iterates per run.
+        theta: θ_1; drawn from N(0, 1) with ``seed`` by default.
+        seed: Draws θ_1.
+        callbacks: For every run; by default, early stopping after 30 steps without improvement.
+        progress: Whether to draw a progress bar; by default, only on a terminal.
+
+    Returns:
+        All runs; ``.best`` is the winner and ``.corrected_error`` its estimated test error.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.flipped_classes(40, 3.0, labels=(0.0, 1.0)).sample(100, seed=0)
+        >>> objective = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
+        >>> dd.tune(X, y, objective, damping=0.95, ridge=1.0, steps=40).names
+        ('lr=1', 'lr=0.5')
+    """
+    rows = X if isinstance(X, Rows) else check_rows(X, y, steps)
+    _check_settings(method, {"lr": lr, "damping": damping, "ridge": ridge})
+    if callbacks is None:
+        callbacks = [] if method == "gradient" else [EarlyStopping(patience=PATIENCE)]
+    kappa = _curvature(objective, rows)
+    rates = [rate / kappa for rate in RATES] if lr == "auto" else [float(lr)]
+    dampings = _dampings(rows.n) if damping == "auto" else (float(damping),)
+    ridges = _ridges(rows.n) if ridge == "auto" else (float(ridge),)
+
+    def train(algorithms: Sequence[Descent]) -> list[Run]:
+        configurations = combine(objective, algorithms, theta, seed)
+        return train_stack(configurations, rows, steps, None, callbacks, None, progress)
+
+    for _ in range(RETREATS + 1):
+        contest = _Contest(method, rates, dampings, ridges, rows, fixed=lr != "auto")
+        runs = train(contest.ridges())
+        if any(run.stop_reason is StopReason.INTERRUPTED for run in runs):
+            break
+        challengers = contest.challengers(_lowest(runs).algorithm)
+        runs += train(challengers) if challengers else []
+        if lr != "auto" or _lowest(runs).stop_reason is not StopReason.DIVERGED:
+            break
+        rates = [rate / BACK_OFF for rate in rates]
+    if _lowest(runs).stop_reason is StopReason.DIVERGED:
+        warnings.warn(_lowest(runs).message, DivergenceWarning, stacklevel=2)
+    algorithms = [run.algorithm for run in runs]
+    names = [configuration.name for configuration in combine(objective, algorithms, theta, seed)]
+    return Sweep(tuple(names), tuple(runs))
+
+
+class _Contest:
+    """Which algorithms are tried."""
+
+    def __init__(
+        self,
+        method: str,
+        rates: Sequence[float],
+        dampings: Sequence[float],
+        ridges: Sequence[float],
+        rows: Rows,
+        fixed: bool,
+    ) -> None:
+        self.method, self.folds = method, min(5, rows.n) if rows.n < SMALL else 1
+        self.rates, self.dampings, self._ridges = rates, dampings, ridges
+        self.rows, self.fixed = rows, fixed
+
+    def algorithm(self, lr: float, damping: float, ridge: float) -> Descent:
+        if self.method == "gradient":
+            return GradientDescent(lr, reduction="mean")
+        if self.method == "decoupled":
+            return DecoupledDescent(lr, damping, reduction="mean")
+        if not self.fixed and math.isfinite(ridge):
+            lr *= max(1.0, NEWTON_SHARE * (1 - damping) * self.rows.gram.freedom(ridge))
+        return OrthogonalDecoupledDescent(lr, damping, ridge, reduction="mean", folds=self.folds)
+
+    def ridges(self) -> list[Descent]:
+        """All ridges at the usual rate and damping."""
+        ridges = self._ridges if self.method == "orthogonal" else self._ridges[:1]
+        return [self.algorithm(self.rates[0], self.dampings[0], ridge) for ridge in ridges]
+
+    def challengers(self, best: Any) -> list[Descent]:
+        """The careful rate and the careful damping, with the best ridge."""
+        ridge = getattr(best, "ridge", math.inf)
+        dampings = self.dampings if self.method != "gradient" else self.dampings[:1]
+        rates = self.rates if self.method != "gradient" else self.rates[:1]
+        pairs = [(rate, dampings[0]) for rate in rates[1:]]
+        pairs += [(rates[0], damping) for damping in dampings[1:]]
+        return [self.algorithm(rate, damping, ridge) for rate, damping in pairs]
+
+
+def _dampings(n: int) -> tuple[float, ...]:
+    return DAMPINGS if n >= SMALL else SMALL_DAMPINGS
+
+
+def _ridges(n: int) -> tuple[float, ...]:
+    return RIDGES if n >= SMALL else SMALL_RIDGES
+
+
+def _lowest(runs: Sequence[Run]) -> Run:
+    return min(runs, key=lambda run: float(run.best_losses.double().mean()))
+
+
+def _curvature(objective: Objective, rows: Rows) -> float:
+    """κ, or 1 where the loss has no curvature at zero (absolute loss)."""
+    width = objective.width or 1
+    objective.check(rows.y, width, rows.X)
+    with torch.no_grad():
+        outputs = objective.outputs(rows.X.new_zeros(rows.n, width))
+    return curvature_at_zero(objective.loss, outputs, rows.y) or 1.0
+
+
+def _check_settings(method: str, settings: dict[str, Any]) -> None:
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    for name, value in settings.items():
+        if isinstance(value, str) and value != "auto":
+            raise ValueError(f"{name}={value!r} must be a number or 'auto'")
+        if not isinstance(value, str) and (isinstance(value, bool) or not isinstance(value, Real)):
+            raise ValueError(f"{name}={value!r} must be a number or 'auto'")

@@ -1,0 +1,169 @@
+"""``decoupled predict``: values, columns in any order, actual errors, and where they go."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.model_io import load_model, save_model
+from tests.cli.conftest import table
+
+NEW = table(40, seed=1)
+
+
+def features(frame=NEW):
+    return frame[["a", "b", "town"]]
+
+
+def saved(tmp_path, frame, name="new.csv", **options):
+    path = tmp_path / name
+    frame.to_csv(path, index=False, **options)
+    return path
+
+
+@pytest.mark.parametrize("target", ["answer", "grade", "price"])
+def test_predictions_are_the_models(run, tmp_path, trained, target):
+    model = load_model(trained / target)
+    expected = model.predict(features())
+    status, text, err = run("predict", trained / target, saved(tmp_path, features()))
+    assert (status, err) == (0, "")
+    found = pd.read_csv(io.StringIO(text))
+    assert found["prediction"].tolist() == expected.tolist()
+    if target == "price":
+        assert list(found.columns) == ["prediction"]
+        return
+    shares = model.estimator.predict_proba(model.features(features()))
+    names = [f"probability_{label}" for label in model.estimator.classes_]
+    assert list(found.columns) == ["prediction", *names]
+    np.testing.assert_allclose(found[names].to_numpy(), shares, rtol=1e-15)
+
+
+def test_order_extra_columns_unknown_towns_and_missing_values(run, tmp_path, trained):
+    straight = run("predict", trained / "price", saved(tmp_path, features()))[1]
+    mixed = features()[["town", "b", "a"]].assign(spare=1, more="x")
+    status, text, err = run("predict", trained / "price", saved(tmp_path, mixed))
+    assert (status, text) == (0, straight)
+    assert err == "note: ignored, as the model does not know them: 'spare', 'more'\n"
+    strange = features().assign(town="Atlantis")
+    strange.loc[3, "a"] = np.nan
+    status, text, err = run("predict", trained / "price", saved(tmp_path, strange))
+    assert (status, err, len(text.splitlines())) == (0, "", 41)
+    assert np.isfinite(pd.read_csv(io.StringIO(text))["prediction"]).all()
+
+
+def test_a_file_and_the_model_file_itself(run, tmp_path, trained):
+    data, out = saved(tmp_path, features()), tmp_path / "out [1].csv"
+    out.write_text("old")
+    model = trained / "answer" / "model.safetensors"
+    status, text, err = run("predict", model, data, "--out", out)
+    assert (status, err, text) == (0, "", f"40 predictions: {out}\n")
+    assert out.read_text() == run("predict", model, data)[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [data.name, out.name]
+
+
+def test_actual_error_of_classes(run, tmp_path, trained):
+    model = load_model(trained / "answer")
+    labelled = NEW[["a", "b", "town", "answer"]].copy()
+    labelled.loc[[0, 5], "answer"] = np.nan
+    data = saved(tmp_path, labelled)
+    found = json.loads(run("predict", trained / "answer", data, "--json")[1])
+    shares = model.estimator.predict_proba(model.features(labelled))
+    losses = [
+        -np.log(shares[k, ["no", "yes"].index(label)])
+        for k, label in enumerate(labelled["answer"])
+        if isinstance(label, str)
+    ]
+    assert found["rows"] == len(found["predictions"]) == 40
+    assert found["actual"]["rows"] == len(losses) == 38
+    assert found["actual"]["error"] == pytest.approx(np.mean(losses))
+    assert found["actual"]["stderr"] == pytest.approx(np.std(losses, ddof=1) / 38**0.5)
+    assert found["estimated_test_error"] == model.estimator.estimated_test_error_
+    assert found["verdict"] == model.estimator.diagnostics_.verdict
+    np.testing.assert_allclose(found["probabilities"]["yes"], shares[:, 1])
+    status, _, err = run("predict", trained / "answer", data)
+    assert status == 0
+    assert f"log loss on these 38 rows   {np.mean(losses):.2f}" in err
+    assert "estimated at training" in err
+    status, text, err = run("predict", trained / "answer", data, "--out", tmp_path / "o.csv")
+    assert (status, err) == (0, "")
+    assert "log loss on these 38 rows" in text
+
+
+def test_actual_error_of_quantities(run, tmp_path, trained):
+    model = load_model(trained / "price")
+    data = saved(tmp_path, NEW[["a", "b", "town", "price"]])
+    found = json.loads(run("predict", trained / "price", data, "--json")[1])["actual"]
+    misses = (model.predict(NEW) - NEW["price"]) ** 2
+    assert found["error"] == pytest.approx(misses.mean())
+    assert found["score"] == pytest.approx(model.estimator.score(model.features(NEW), NEW["price"]))
+
+
+def test_labels_of_other_kinds(run, tmp_path, trained):
+    strange = NEW[["a", "b", "town", "answer"]].copy()
+    strange.loc[:9, "answer"] = "maybe"
+    found = json.loads(run("predict", trained / "answer", saved(tmp_path, strange), "--json")[1])
+    assert found["actual"]["remark"].startswith("10 of the labels are classes that the model")
+    assert found["actual"]["score"] <= 0.75
+    for bad, words in ((["maybe"] * 40, "none of the classes"), ([None] * 40, "has no values")):
+        data = saved(tmp_path, NEW[["a", "b", "town"]].assign(answer=bad))
+        status, text, err = run("predict", trained / "answer", data)
+        assert (status, len(text.splitlines())) == (0, 41)
+        assert err.startswith("note: no actual error: ")
+        assert words in err
+    data = saved(tmp_path, NEW[["a", "b", "town"]].assign(price="cheap"))
+    status, text, err = run("predict", trained / "price", data)
+    assert (status, len(text.splitlines())) == (0, 41)
+    assert "holds text such as 'cheap'" in err
+    floats = NEW[["a", "b", "town"]].assign(grade=NEW["grade"].astype(float))
+    floats.loc[0, "grade"] = np.nan
+    found = json.loads(run("predict", trained / "grade", saved(tmp_path, floats), "--json")[1])
+    assert (found["actual"]["rows"], found["actual"]["remark"]) == (39, "")
+    assert {type(one) for one in found["predictions"]} == {int}
+
+
+def test_rows_of_another_kind_are_noticed(run, tmp_path, trained):
+    far = NEW[["a", "b", "town"]].assign(price=NEW["price"] + 5000)
+    err = run("predict", trained / "price", saved(tmp_path, far))[2]
+    assert "They differ by more than chance explains" in err
+    err = run("predict", trained / "price", saved(tmp_path, NEW))[2]
+    assert "They differ" not in err
+
+
+def test_a_model_trained_in_python(run, tmp_path):
+    X = NEW[["a", "b"]].to_numpy()
+    options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 5}
+    bare = dd.DecoupledClassifier(**options).fit(X, NEW["answer"])
+    path = save_model(tmp_path / "bare.safetensors", bare)
+    np.save(tmp_path / "new.npy", X)
+    found = pd.read_csv(io.StringIO(run("predict", path, tmp_path / "new.npy")[1]))
+    assert found["prediction"].tolist() == bare.predict(X).tolist()
+    named = dd.DecoupledClassifier(**options).fit(NEW[["a", "b"]], NEW["answer"])
+    path = save_model(tmp_path / "named.safetensors", named, target="answer")
+    data = saved(tmp_path, NEW[["town", "b", "answer", "a"]])
+    found = json.loads(run("predict", path, data, "--json")[1])
+    assert found["predictions"] == named.predict(NEW[["a", "b"]]).tolist()
+    assert found["actual"]["score"] == named.score(NEW[["a", "b"]], NEW["answer"])
+    for frame, words in (
+        (NEW[["a", "answer"]], "lacks 'b'"),
+        (NEW[["a", "b"]].assign(b=np.nan), "column 'b' has missing values"),
+        (NEW[["a", "b"]].assign(b="x"), "column 'b', row 1: 'x' is not a number"),
+    ):
+        status, _, err = run("predict", path, saved(tmp_path, frame))
+        assert status == 2
+        assert words in err
+    np.save(tmp_path / "wide.npy", np.c_[X, X])
+    status, _, err = run("predict", tmp_path / "bare.safetensors", tmp_path / "wide.npy")
+    assert status == 2
+    assert "the table has 4 columns, and the model was trained with 2" in err
+
+
+def test_true_and_false(run, tmp_path):
+    frame = NEW[["a", "b"]].assign(answer=np.where(NEW["answer"] == "yes", "true", "false"))
+    data = saved(tmp_path, frame)
+    run("train", data, "--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
+    found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
+    assert {type(one) for one in found["predictions"]} == {bool}
+    assert (found["actual"]["rows"], found["actual"]["remark"]) == (40, "")

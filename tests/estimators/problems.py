@@ -1,0 +1,67 @@
+"""Gaussian rows with a teacher, and settings that cost little."""
+
+import numpy as np
+import torch
+from torch import nn
+
+import decoupled_descent as dd
+
+#: No contest and few steps.
+CHEAP = {"lr": 1.0, "damping": 0.95, "ridge": 1.0, "max_iter": 30}
+
+
+def features(n, d, seed):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def binary(n=120, d=6, seed=0, strength=3.0):
+    """Rows and labels 0 or 1 of a logistic teacher."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, d)), rng.normal(size=d)
+    logits = strength * X @ w / np.linalg.norm(w)
+    return X, (rng.random(n) < 1 / (1 + np.exp(-logits))).astype(int)
+
+
+def several(n=150, d=6, classes=3, seed=0):
+    """Rows and the index of the largest of their first columns."""
+    X = features(n, d, seed)
+    return X, X[:, :classes].argmax(1)
+
+
+def real(n=120, d=6, seed=0):
+    """Rows and a bent function of them with noise."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(n, d)), rng.normal(size=d)
+    return X, 3 * np.tanh(X @ w / np.linalg.norm(w)) + rng.normal(size=n) + 7
+
+
+def own_head(seed=0, outputs=1):
+    """A head as a user would write it, always the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, outputs))
+
+
+def scaled(X):
+    """What the estimators train on, written down a second time."""
+    d = X.shape[1]
+    return torch.tensor(
+        np.clip((X - X.mean(0)) / X.std(0), -5, 5) / np.sqrt(d), dtype=torch.float32
+    )
+
+
+def by_hand(model, X, targets, loss, head):
+    """A sweep over the candidates of a fitted estimator, from the start it says it has drawn."""
+    seed = int(np.random.RandomState(model.random_state).randint(2**31 - 1))
+    folds = 5 if len(X) < 500 else 1
+    algorithms = [
+        dd.OrthogonalDecoupledDescent(
+            found["lr"], found["damping"], found["ridge"], reduction="mean", folds=folds
+        )
+        for found in model.candidates_
+    ]
+    stop = [dd.EarlyStopping(patience=30)] if model.early_stopping else []
+    objective = dd.Objective(head(seed), loss)
+    return dd.sweep(
+        scaled(X), targets, objective, algorithms, model.max_iter, seed=seed, callbacks=stop
+    )

@@ -1,0 +1,15 @@
+"""scikit-learn's own checks of estimators."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import decoupled_descent as dd
+
+ESTIMATORS = [
+    dd.DecoupledClassifier(max_iter=20),
+    dd.DecoupledRegressor(max_iter=20),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_check(estimator, check):
+    check(estimator)

@@ -1,0 +1,225 @@
+"""The regressor: its estimate in the target's units, and what it takes and refuses."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.metrics import mean_squared_error, r2_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import decoupled_descent as dd
+from tests.estimators.problems import CHEAP, by_hand, features, own_head, real, scaled
+
+X, Y = real()
+FRESH = features(40, 6, seed=99)
+
+
+def cheap(**options):
+    return dd.DecoupledRegressor(**(CHEAP | {"lr": 0.25} | options))
+
+
+def chosen(model):
+    (one,) = [candidate for candidate in model.candidates_ if candidate["chosen"]]
+    return one
+
+
+@pytest.mark.parametrize("data", [(X, Y), real(500)], ids=["few", "many"])
+def test_the_estimate_is_what_corrected_predictions_give(data):
+    X, y = data
+    model = dd.DecoupledRegressor(max_iter=25).fit(X, y)
+    squares = (model.corrected_prediction_ - y) ** 2
+    found = chosen(model)
+    assert found["error"] == pytest.approx(mean_squared_error(y, model.corrected_prediction_), 1e-5)
+    assert found["error"] == model.train_error_curve_.min()
+    assert found["step"] == model.best_iter_ == model.train_error_curve_.argmin()
+    assert found["stderr"] == pytest.approx(squares.std(ddof=1) / math.sqrt(len(y)), rel=1e-4)
+    assert model.estimated_test_error_ >= found["error"] * (1 - 1e-6)
+    assert model.estimated_test_error_stderr_ >= found["stderr"] * (1 - 1e-6)
+    assert model.estimated_r2_ == pytest.approx(1 - model.estimated_test_error_ / y.var())
+    ratio = model.estimated_r2_stderr_ / model.estimated_test_error_stderr_
+    assert ratio == pytest.approx(1 / y.var())
+
+
+def test_alone_the_estimate_is_the_score_of_corrected_predictions():
+    model = cheap().fit(X, Y)
+    assert model.estimated_r2_ == pytest.approx(r2_score(Y, model.corrected_prediction_), rel=1e-5)
+    assert model.estimated_r2_ < model.score(X, Y)
+
+
+def test_gradient_descents_corrected_predictions_are_its_predictions():
+    model = cheap(method="gradient").fit(X, Y)
+    np.testing.assert_allclose(model.corrected_prediction_, model.predict(X), rtol=1e-5)
+    assert model.diagnostics_.verdict == "do not trust"
+
+
+def test_training_is_a_sweep_by_hand():
+    model = dd.DecoupledRegressor(max_iter=40, random_state=5).fit(X, Y)
+    targets = torch.tensor((Y - Y.mean()) / Y.std(), dtype=torch.float32)
+    sweep = by_hand(
+        model, X, targets, "squared", lambda s: dd.heads.Deep((8,), "tanh", 1, bias=True, seed=s)
+    )
+    best, unit = sweep.best, 2 * Y.var()
+    assert [c["chosen"] for c in model.candidates_].index(True) == sweep.best_index
+    np.testing.assert_allclose(model.train_error_curve_, unit * best.train_error, rtol=1e-12)
+    np.testing.assert_array_equal(model.theta_, best.best_theta.double())
+    assert model.estimated_test_error_ == pytest.approx(unit * sweep.corrected_error.error)
+    outputs = best.predict(scaled(X), best=True).double()
+    expected = Y.mean() + Y.std() * outputs.reshape(-1).numpy()
+    np.testing.assert_allclose(model.predict(X), expected, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_estimate_is_honest():
+    """Means of z over 12 draws, whose spread of at most 1.3 leaves them 3 · 1.3/√12 = 1.13."""
+    means = {}
+    for method in ("orthogonal", "gradient"):
+        found = []
+        for seed in range(12):
+            X, y = real(20_300, d=60, seed=seed)
+            options = {"method": method, "max_iter": 150, "random_state": seed}
+            options |= {} if method == "orthogonal" else {"lr": 1.0}
+            model = cheap(**options).fit(X[:300], y[:300])
+            error = mean_squared_error(y[300:], model.predict(X[300:]))
+            found.append((model.estimated_test_error_ - error) / model.estimated_test_error_stderr_)
+        means[method] = np.mean(found)
+    bound = 3 * 1.3 / math.sqrt(12)
+    assert abs(means["orthogonal"]) < bound
+    assert means["gradient"] < -3 * bound
+
+
+def test_units_of_the_target():
+    one, other = cheap().fit(X, Y), cheap().fit(X, 1000 * Y - 12345)
+    for name in ("estimated_test_error_", "estimated_test_error_stderr_"):
+        assert getattr(other, name) == pytest.approx(1e6 * getattr(one, name), rel=1e-5)
+    assert other.estimated_r2_ == pytest.approx(one.estimated_r2_, rel=1e-5)
+    assert other.estimated_r2_stderr_ == pytest.approx(one.estimated_r2_stderr_, rel=1e-5)
+    np.testing.assert_allclose(
+        other.predict(FRESH), 1000 * one.predict(FRESH) - 12345, rtol=0, atol=0.05
+    )
+    np.testing.assert_allclose(other.train_error_curve_, 1e6 * one.train_error_curve_, rtol=1e-5)
+    assert chosen(other)["error"] == pytest.approx(1e6 * chosen(one)["error"], rel=1e-5)
+
+
+def test_mirrored_targets_are_predicted_in_mirror_image():
+    """A head that starts from minus the outputs sees the mirror image of the same problem."""
+    head, mirrored = own_head(), own_head()
+    with torch.no_grad():
+        for parameter in mirrored[2].parameters():
+            parameter.neg_()
+    one, other = cheap(head=head).fit(X, Y), cheap(head=mirrored).fit(X, -Y)
+    np.testing.assert_allclose(one.predict(FRESH), -other.predict(FRESH), atol=1e-4)
+    assert one.estimated_test_error_ == pytest.approx(other.estimated_test_error_, rel=1e-5)
+
+
+def test_the_scale_and_origin_of_columns_do_not_matter():
+    rng = np.random.default_rng(1)
+    factor, shift = np.exp(rng.normal(size=6) * 4), 100 * rng.normal(size=6)
+    one, other = cheap().fit(X, Y), cheap().fit(X * factor + shift, Y)
+    np.testing.assert_allclose(one.predict(FRESH), other.predict(FRESH * factor + shift), atol=1e-4)
+    assert one.estimated_test_error_ == pytest.approx(other.estimated_test_error_, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "decoupled", "gradient"])
+def test_methods(method):
+    model = dd.DecoupledRegressor(method=method, max_iter=40).fit(X, Y)
+    assert model.score(X, Y) > 0.2
+    assert len(model.candidates_) == {"orthogonal": 5, "decoupled": 3, "gradient": 1}[method]
+    assert model.candidates_[0]["lr"] == pytest.approx(0.25)
+
+
+def test_own_head():
+    head = nn.Sequential(nn.Linear(3, 2), nn.SiLU(), nn.Linear(2, 1), nn.Flatten(0))
+    model = cheap(head=head).fit(X, Y)
+    assert model.theta_.shape == (3, 6)
+    assert model.predict(FRESH).shape == (40,)
+    with pytest.raises(ValueError, match=r"the head has 2 output\(s\) but y has 1 column"):
+        cheap(head=nn.Linear(3, 2)).fit(X, Y)
+
+
+@pytest.mark.parametrize("kind", [list, np.float32, np.round, pd.Series], ids=repr)
+def test_targets_of_any_kind(kind):
+    target = kind(Y)
+    model = cheap().fit(X, target)
+    expected = cheap().fit(X, np.asarray(target, dtype=float))
+    np.testing.assert_array_equal(model.predict(FRESH), expected.predict(FRESH))
+    assert model.predict(FRESH).dtype == np.float64
+
+
+def test_a_warm_start_goes_on():
+    options = {"early_stopping": False, "max_iter": 12}
+    model = cheap(**options, warm_start=True).fit(X, Y)
+    first = model.train_error_curve_
+    second = model.fit(X, Y).train_error_curve_
+    whole = cheap(**options | {"max_iter": 23}).fit(X, Y)
+    np.testing.assert_array_equal(np.r_[first[:-1], second], whole.train_error_curve_)
+    np.testing.assert_array_equal(model.theta_, whole.theta_)
+
+
+def test_a_warm_start_on_other_rows_keeps_the_units():
+    model = cheap(warm_start=True).fit(X, Y)
+    predictions = model.predict(X[:80])
+    model.set_params(max_iter=1).fit(X[:80], Y[:80] + 100)
+    np.testing.assert_allclose(model.predict(X[:80]), predictions, rtol=1e-5)
+    error = mean_squared_error(Y[:80] + 100, predictions)
+    assert model.train_error_curve_ == pytest.approx([error], rel=1e-4)
+
+
+def test_pipelines_grids_and_cross_validation():
+    pipeline = make_pipeline(StandardScaler(), cheap(max_iter=60))
+    assert cross_val_score(pipeline, X, Y, cv=3).min() > 0.2
+    grid = {"decoupledregressor__ridge": [1.0, 10.0]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, Y)
+    assert search.predict(X).shape == (120,)
+
+
+def test_plot_training():
+    model = cheap().fit(X, Y)
+    (ax,) = model.plot_training().axes
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), model.train_error_curve_)
+    assert ax.get_ylabel() == "mean squared error"
+
+
+@pytest.mark.parametrize("n", range(2, 7))
+def test_a_handful_of_rows_is_trained_on_but_not_trusted(n):
+    model = dd.DecoupledRegressor(max_iter=20).fit(X[:n], Y[:n])
+    assert math.isfinite(model.estimated_test_error_)
+    assert math.isfinite(model.estimated_r2_)
+    assert np.isfinite(model.predict(FRESH)).all()
+    assert model.diagnostics_.verdict == "do not trust"
+
+
+def test_a_constant_target_is_predicted_in_its_units():
+    model = cheap(max_iter=200).fit(X, np.full(120, 5.0))
+    np.testing.assert_allclose(model.predict(FRESH), 5, atol=0.1)
+    assert model.estimated_test_error_ < 0.01
+
+
+@pytest.mark.xfail(strict=True, reason="the variance of a constant target is taken to be 1")
+def test_nothing_of_a_constant_target_is_explained():
+    assert not cheap(max_iter=200).fit(X, np.full(120, 5.0)).estimated_r2_ > 0
+
+
+def test_a_rate_that_is_too_large_is_reported():
+    with pytest.warns(dd.DivergenceWarning, match="smaller lr"):
+        model = cheap(lr=1e3, damping=1.0, activation="identity").fit(X, Y)
+    assert model.stop_reason_ == "diverged"
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.where(Y > 8, np.nan, Y), "y contains NaN"),
+        (np.where(Y > 8, np.inf, Y), "y contains infinity"),
+        (np.c_[Y, Y], "y should be a 1d array"),
+        (np.array(["a"] * 120), "could not convert string to float"),
+        (Y[1:], "inconsistent numbers of samples"),
+    ],
+)
+def test_targets_that_are_refused(y, message):
+    with pytest.raises(ValueError, match=message):
+        cheap().fit(X, y)

@@ -1,0 +1,340 @@
+"""The report: what it shows is what it was given, it is sound HTML, and it is written whole."""
+
+import dataclasses
+import os
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn import metrics
+
+from decoupled_descent.report import ReportData, render_report, write_report
+from decoupled_descent.report.predictions import confusion_matrix
+from decoupled_descent.report.svg import MOST_POINTS
+from decoupled_descent.report.text import number, together
+from tests.report.examples import DIAGNOSIS, classification, regression
+
+NAN, INF = float("nan"), float("inf")
+
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """Reads a page, refusing tags that are not balanced."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.texts, self.cells = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        assert len(dict(attributes)) == len(attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+            if {"td", "th"} & set(self.open):
+                self.cells[-1] += data
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+    def attributes(self, name):
+        return [attributes[name] for _, attributes in self.tags if name in attributes]
+
+    def named(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_sound_accessible_html():
+    for data in (regression(), classification(), classification(40)):
+        source = render_report(data)
+        page = Page(source)
+        assert source.startswith("<!doctype html>")
+        assert page.named("html") == [{"lang": "en"}]
+        ids = page.attributes("id")
+        assert len(ids) == len(set(ids))
+        assert all(th["scope"] in ("row", "col", "colgroup") for th in page.named("th"))
+        assert all(svg["aria-labelledby"] in ids for svg in page.named("svg"))
+        levels = [int(tag[1]) for tag, _ in page.tags if tag in ("h1", "h2", "h3")]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert len(page.named("caption")) == len(page.named("table"))
+
+
+def test_nothing_from_elsewhere():
+    for data in (regression(), classification()):
+        source = render_report(data)
+        page = Page(source)
+        addresses = set(re.findall(r"\w+://[^\s\"'<>)]+", source))
+        assert addresses <= {"http://www.w3.org/2000/svg"}
+        assert page.attributes("href") == ["data:,"]
+        assert not page.attributes("src")
+        assert not re.search(r"@import|url\(|<script|<img|<iframe", source)
+
+
+def spoil(value, poison):
+    """Append the poison to every text in a structure."""
+    if isinstance(value, str):
+        return value + poison
+    if isinstance(value, dict):
+        return {key: spoil(one, poison) for key, one in value.items()}
+    return [spoil(one, poison) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("classes", [3, 20])
+def test_all_text_is_escaped(classes):
+    data = classification(classes, notes=["a note"], next_steps=["a step"], diagnosis=DIAGNOSIS)
+
+    def poisoned(poison):
+        fields = {f.name: getattr(data, f.name) for f in dataclasses.fields(data)}
+        fields = spoil(fields, poison) | {"task": data.task}
+        fields["settings"] = {f"key{poison}": f"value{poison}"}
+        fields["candidates"] = [{f"a key{poison}": k, f"alike{poison}": poison} for k in (1, 2)]
+        return Page(render_report(ReportData(**fields)))
+
+    poison = "\"'><script>alert(1)</script><img src=x>&amp;$title"
+    mild, harsh = poisoned("x" * len(poison)), poisoned(poison)
+    assert [(tag, sorted(a)) for tag, a in harsh.tags] == [(tag, sorted(a)) for tag, a in mild.tags]
+    shown = ["made up", "log loss", "Heavy tails make the interval less sure.", "Clip them."]
+    shown += [
+        "a note",
+        "a step",
+        "steps exhausted",
+        "heavy tails",
+        "Some columns have values far out.",
+    ]
+    shown += ["key", "value", "a key", "alike", Counter(data.labels).most_common(1)[0][0]]
+    for text in shown:
+        assert text + poison in harsh.text
+
+
+def test_headline_shows_estimates_and_intervals():
+    data = classification(
+        estimated_error=0.41234, estimated_error_stderr=0.0212, estimated_score=0.8768,
+        estimated_score_stderr=0.0134,
+    )  # fmt: skip
+    text = Page(render_report(data)).text
+    low, high = 0.41234 - 1.96 * 0.0212, 0.41234 + 1.96 * 0.0212
+    assert f"0.412 95 % interval: {low:.3f} to {high:.3f}" in text
+    low, high = 87.68 - 1.96 * 1.34, 87.68 + 1.96 * 1.34
+    assert f"87.7 % 95 % interval: {low:.1f} % to {high:.1f} %" in text
+    commonest = Counter(data.labels).most_common(1)[0]
+    assert f"{commonest[0]}, would be right in {commonest[1] / 6:.1f} %" in text
+    assert "not checked" in text
+
+
+def test_verdict_is_words_not_colour_alone():
+    for verdict in ("trust", "caution", "do not trust"):
+        diagnosis = DIAGNOSIS | {"verdict": verdict}
+        text = Page(render_report(dataclasses.replace(regression(), diagnosis=diagnosis))).text
+        assert re.search(rf"Verdict . {verdict.capitalize()} ", text)
+
+
+def test_flawless_rows_do_not_make_a_sure_score():
+    data = classification(estimated_score=1.0, estimated_score_stderr=0.0, rows=600)
+    low = binomtest(600, 600).proportion_ci(method="wilson").low
+    text = Page(render_report(data)).text
+    shown = re.search(r"interval: (\S+) % to (\S+) %", text.split("accuracy")[1])
+    assert float(shown[1]) == pytest.approx(100 * low, abs=0.051)
+    assert float(shown[2]) == 100
+    zero = dataclasses.replace(data, estimated_score=0.0)
+    text = Page(render_report(zero)).text
+    shown = re.search(r"interval: (\S+) % to (\S+) %", text.split("accuracy")[1])
+    assert float(shown[2]) == pytest.approx(100 * (1 - low), abs=0.051)
+
+
+def test_commands_in_backticks_are_code():
+    page = Page(render_report(classification(next_steps=["Run `decoupled predict <model>` now."])))
+    assert page.texts[page.texts.index("decoupled predict <model>") + 1] == " now."
+    assert len(page.named("code")) == 1
+
+
+def test_r_squared_stays_below_one():
+    data = dataclasses.replace(regression(), estimated_score=0.99, estimated_score_stderr=0.02)
+    assert "0.951 to 1.000" in Page(render_report(data)).text
+
+
+def test_numbers_in_words():
+    assert number(0.0) == "0"
+    assert number(-0.05) == "−0.05"
+    assert number(1234567.0) == "1.235 × 10⁶"
+    assert together([12345.6, 12001.2], 151.0) == ["12,346", "12,001"]
+    assert together([0.5], float("nan")) == ["0.5"]
+    assert together([NAN], 0.1) == ["undefined"]
+    large = [" ".join(text.split()) for text in together([1.2e9, 1.21e9], 1.2e7)]
+    assert large == ["1.200 × 10⁹", "1.210 × 10⁹"]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 12])
+def test_confusion_matrix_is_the_true_one(classes):
+    data = classification(classes)
+    counts, names = confusion_matrix(data.labels, data.predictions, data.classes)
+    expected = metrics.confusion_matrix(data.labels, data.predictions, labels=data.classes)
+    np.testing.assert_array_equal(counts, expected)
+    assert names == data.classes
+    page = Page(render_report(data))
+    start = page.cells.index("true")
+    shown = page.cells[start : start + (classes + 2) ** 2]
+    shown = np.array(shown).reshape(classes + 2, classes + 2)
+    np.testing.assert_array_equal(shown[1:-1, 1:-1].astype(int), expected)
+    recall = metrics.recall_score(data.labels, data.predictions, labels=names, average=None)
+    precision = metrics.precision_score(data.labels, data.predictions, labels=names, average=None)
+    assert shown[1:-1, -1].astype(float) == pytest.approx(100 * recall, abs=0.051)
+    assert shown[-1, 1:-1].astype(float) == pytest.approx(100 * precision, abs=0.051)
+
+
+@pytest.mark.parametrize("classes", [13, 100])
+def test_many_classes_show_the_largest_mixups(classes):
+    data = classification(classes, rows=5000)
+    page = Page(render_report(data))
+    mixups = Counter((a, b) for a, b in zip(data.labels, data.predictions, strict=True) if a != b)
+    start = page.cells.index("true class") + 4
+    shown = [page.cells[start + 4 * k : start + 4 * k + 3] for k in range(15)]
+    assert [int(c) for *_, c in shown] == sorted(mixups.values(), reverse=True)[:15]
+    for a, b, count in shown:
+        assert mixups[a, b] == int(count)
+    start = page.cells.index("class") + 4
+    recall = metrics.recall_score(data.labels, data.predictions, labels=data.classes, average=None)
+    shown = [float(page.cells[start + 4 * k + 2].split()[0]) for k in range(10)]
+    assert shown == pytest.approx(100 * np.sort(recall)[:10], abs=0.051)
+    perfect = dataclasses.replace(data, predictions=data.labels)
+    assert "All 5,000 rows" in Page(render_report(perfect)).text
+
+
+def test_labels_may_be_numbers_but_must_be_listed():
+    counts, names = confusion_matrix(np.array([0, 1, 1]), np.array([0, 0, 1]), ["1", "0"])
+    assert counts.tolist() == [[1, 1], [0, 1]]
+    assert names == ["1", "0"]
+    with pytest.raises(ValueError, match=r"classes=\['0'\] does not hold the label '1'"):
+        confusion_matrix([0, 1], [0, 0], ["0"])
+
+
+def test_a_hundred_thousand_rows_are_thinned_and_said_so():
+    random = np.random.default_rng(0)
+    labels = random.normal(size=100_000)
+    large = dataclasses.replace(
+        regression(), labels=labels, predictions=labels + random.normal(size=100_000),
+        train_error=np.linspace(2, 1, 50_000), train_error_stderr=np.full(50_000, 0.1),
+        best_step=49_999, candidates=[{"lr": k / 1e4, "chosen": k == 700} for k in range(900)],
+    )  # fmt: skip
+    source = render_report(large)
+    assert len(source.encode()) < 500_000
+    assert source.count("h0") == 2 * MOST_POINTS
+    text = Page(source).text
+    assert "2,000 of the 100,000 rows, picked at random" in text
+    assert "about 1,000 of the 50,000 steps" in text
+    assert "701 ✓ chosen" in text
+    assert "Not listed: 799 more candidates" in text
+    assert len(render_report(classification(100, rows=100_000)).encode()) < 100_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train_error": [0.5], "train_error_stderr": [0.1], "best_step": 0},
+        {"train_error": [0.5], "train_error_stderr": [NAN], "best_step": 0},
+        {"train_error": [1.0] * 30, "train_error_stderr": [0.0] * 30},
+        {"train_error": [0.0] * 30, "train_error_stderr": [0.0] * 30},
+        {"train_error": [1.0] * 10 + [NAN] + [0.5] * 18 + [INF]},
+        {"train_error": [NAN] * 30, "train_error_stderr": [NAN] * 30},
+        {"train_error": [1.0, 1e300, 1e308] * 10},
+        {"train_error_stderr": [INF] * 30},
+        {"estimated_error": NAN, "estimated_error_stderr": NAN},
+        {"estimated_error": INF, "estimated_score": -INF, "estimated_score_stderr": None},
+        {"candidates": [{"lr": NAN}, {"width": INF}, {}]},
+        {"candidates": [], "settings": {}, "diagnosis": {"verdict": "trust"}},
+        {"diagnosis": {"verdict": "?", "findings": [{"name": "x", "value": NAN, "status": "?"}]}},
+        {"labels": [], "predictions": [], "n_rows": 0},
+        {"classes": None},
+        {"settings": {"lr": np.float32(0.1), "sizes": [1, 2], "none": None, "on": True}},
+        {"settings": {"long": "x" * 100_000}},
+    ],
+)
+def test_odd_values_make_a_sound_page(changes):
+    source = render_report(classification(**changes))
+    Page(source)
+    assert not re.search(r'="[^"]*(nan|inf)\b[^"]*"', re.sub(r"<style>.*</style>", "", source))
+    assert len(source) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "said"),
+    [
+        ([1.0, NAN, 3.0, INF], [1.0, 2.0, NAN, 2.0], "Left out: 3 rows"),
+        ([NAN, 1.0], [1.0, INF], "nothing to draw"),
+        ([5.0] * 60, [5.0] * 60, "each tenth of the rows"),
+        ([1e300, -1e300], [1e-300, 0.0], "the prediction is exact"),
+    ],
+)
+def test_odd_regressions_make_a_sound_page(labels, predictions, said):
+    data = dataclasses.replace(regression(), labels=labels, predictions=predictions)
+    source = render_report(data)
+    assert said in Page(source).text
+    assert not re.search(r' d="[^"]*(nan|inf)', source)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "ranking"}, "task='ranking' must be"),
+        ({"train_error": []}, "train_error has 0 steps"),
+        ({"train_error_stderr": [0.1]}, "train_error_stderr 1; pass one of each"),
+        ({"best_step": 30}, "best_step=30 must be from 0 to 29"),
+        ({"predictions": ["class 0"]}, "predictions 1; pass one prediction per label"),
+    ],
+)
+def test_impossible_reports_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        classification(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_written_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "report.html"
+    data = classification(title="undecodable \udce4 and ä")
+    assert write_report(target, data) == target
+    first = target.read_text(encoding="utf-8")
+    assert "undecodable ? and ä" in first
+    with pytest.raises(ValueError, match="does not hold the label"):
+        write_report(target, classification(labels=["strange"] * 600))
+    assert target.read_text(encoding="utf-8") == first
+    write_report(str(target), classification(title="second"))
+    assert "second" in target.read_text(encoding="utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_where_it_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    places = [tmp_path / "missing" / "r.html", tmp_path / "file" / "r.html", tmp_path / "folder"]
+    if getattr(os, "geteuid", lambda: 0)() != 0:
+        closed = tmp_path / "closed"
+        closed.mkdir(mode=0o500)
+        places.append(closed / "r.html")
+    for place in places:
+        with pytest.raises(OSError, match="cannot write the report") as caught:
+            write_report(place, classification())
+        assert str(place) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "closed") == [
+        "file",
+        "folder",
+    ]

@@ -1,0 +1,231 @@
+"""``tune``: what is tried, what wins, what happens when a rate is too large."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+
+MIXTURE = dd.mixtures.flipped_classes(20, 3.0, labels=(0.0, 1.0))
+X, Y = MIXTURE.sample(100, seed=0)
+OBJECTIVE = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
+
+
+def tried(sweep):
+    """(lr, damping, ridge) of every run, as far as the algorithm has them."""
+    names = ("lr", "damping", "ridge")
+    return [
+        tuple(getattr(run.algorithm, name) for name in names if hasattr(run.algorithm, name))
+        for run in sweep.runs
+    ]
+
+
+def lowest(runs):
+    return min(runs, key=lambda run: min(run.history.train_error))
+
+
+@pytest.mark.parametrize(
+    ("n", "ridges", "dampings", "folds"),
+    [(499, (1.0, 3.0, 10.0), (0.95, 0.9), 5), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95), 1)],
+)
+def test_candidates_of_orthogonal_descent(n, ridges, dampings, folds):
+    sweep = dd.tune(*MIXTURE.sample(n, seed=0), OBJECTIVE, steps=5)
+    contest, challengers = sweep.runs[: len(ridges)], tried(sweep)[len(ridges) :]
+    assert tried(sweep)[: len(ridges)] == [(1.0, dampings[0], ridge) for ridge in ridges]
+    best = lowest(contest).algorithm.ridge
+    assert challengers == [(0.5, dampings[0], best), (1.0, dampings[1], best)]
+    assert {run.algorithm.folds for run in sweep.runs} == {folds}
+    assert {run.algorithm.reduction for run in sweep.runs} == {"mean"}
+    assert len(set(sweep.names)) == len(sweep.runs)
+
+
+@pytest.mark.parametrize(
+    ("n", "dampings"), [(100, (0.95, 0.9)), (500, (0.98, 0.95))], ids=["few", "many"]
+)
+def test_candidates_of_the_other_methods(n, dampings):
+    rows = MIXTURE.sample(n, seed=0)
+    decoupled = dd.tune(*rows, OBJECTIVE, method="decoupled", steps=5)
+    assert {type(run.algorithm) for run in decoupled.runs} == {dd.DecoupledDescent}
+    assert tried(decoupled) == [(1.0, dampings[0]), (0.5, dampings[0]), (1.0, dampings[1])]
+    gradient = dd.tune(*rows, OBJECTIVE, method="gradient", steps=5)
+    assert [run.algorithm for run in gradient.runs] == [dd.GradientDescent(1.0, reduction="mean")]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "candidates"),
+    [
+        ({"lr": 0.3}, [(0.3, 0.95, 1.0), (0.3, 0.95, 3.0), (0.3, 0.95, 10.0), (0.3, 0.9, None)]),
+        ({"damping": 0.8, "ridge": 2}, [(1.0, 0.8, 2.0), (0.5, 0.8, 2.0)]),
+        ({"ridge": 2.0}, [(1.0, 0.95, 2.0), (0.5, 0.95, 2.0), (1.0, 0.9, 2.0)]),
+        ({"lr": 0.3, "damping": 0.8, "ridge": float("inf")}, [(0.3, 0.8, float("inf"))]),
+    ],
+)
+def test_what_is_given_is_kept(fixed, candidates):
+    sweep = dd.tune(X, Y, OBJECTIVE, steps=5, **fixed)
+    best = lowest(sweep.runs[:3]).algorithm.ridge
+    assert tried(sweep) == [(*c[:2], best if c[2] is None else c[2]) for c in candidates]
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "labels", "rate"),
+    [
+        ("squared", 1, Y, 0.25),
+        ("logistic", 1, Y, 1.0),
+        ("cross_entropy", 3, torch.arange(100) % 3, 0.25 * 9 / 2),
+        ("absolute", 1, Y, 0.25),  # which has no curvature: κ = 1 is taken instead
+    ],
+)
+def test_rates_are_in_units_of_the_curvature(loss, outputs, labels, rate):
+    head = dd.heads.TwoLayer(2, outputs=outputs, seed=0)
+    objective = dd.Objective(head, loss, curvature="smoothed" if loss == "absolute" else "auto")
+    sweep = dd.tune(X, labels, objective, ridge=1.0, damping=0.9, steps=3)
+    assert [run.algorithm.lr for run in sweep.runs] == pytest.approx([rate, rate / 2], rel=1e-6)
+
+
+def test_equals_a_sweep_over_the_same_candidates():
+    tuned = dd.tune(X, Y, OBJECTIVE, steps=60, seed=3)
+    algorithms = [run.algorithm for run in tuned.runs]
+    callbacks = [dd.EarlyStopping(patience=30)]
+    by_hand = dd.sweep(X, Y, OBJECTIVE, algorithms, 60, seed=3, callbacks=callbacks)
+    assert tuned.names == by_hand.names
+    assert tuned.best_index == by_hand.best_index
+    assert tuned.corrected_error == by_hand.corrected_error
+    for one, other in zip(tuned.runs, by_hand.runs, strict=True):
+        assert one.history == other.history
+        assert torch.equal(one.best_theta, other.best_theta)
+        assert one.stop_reason == other.stop_reason
+    assert tuned.best is lowest(tuned.runs)
+
+
+def test_rows_theta_and_callbacks_are_used_as_given():
+    theta = torch.randn(3, 20, generator=torch.Generator().manual_seed(5))
+    fixed = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "steps": 120}
+    sweep = dd.tune(dd.Rows(X, Y), None, OBJECTIVE, theta=theta, callbacks=[], **fixed)
+    algorithm = dd.OrthogonalDecoupledDescent(1.0, 0.9, 1.0, reduction="mean", folds=5)
+    expected = dd.fit(X, Y, OBJECTIVE, algorithm, 120, theta=theta)
+    assert sweep.best.history == expected.history
+    assert len(sweep.best.train_error) == 120
+    assert len(dd.tune(X, Y, OBJECTIVE, theta=theta, **fixed).best.train_error) < 120
+
+
+def test_the_order_of_columns_is_no_matter_when_theta_follows():
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
+    theta = torch.randn(3, 20, generator=torch.Generator().manual_seed(5)).double()
+    fixed = {"damping": 0.9, "steps": 40}
+    objective = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
+    one = dd.tune(X.double(), Y, objective, theta=theta, **fixed)
+    other = dd.tune(X[:, order].double(), Y, objective, theta=theta[:, order], **fixed)
+    assert one.best_index == other.best_index
+    np.testing.assert_allclose(one.best.train_error, other.best.train_error, rtol=1e-10)
+    torch.testing.assert_close(one.best.best_theta[:, order], other.best.best_theta)
+
+
+def test_all_ridges_share_one_decomposition(monkeypatch):
+    decomposed, original = [], torch.linalg.eigh
+    monkeypatch.setattr(torch.linalg, "eigh", lambda A: decomposed.append(A) or original(A))
+    dd.tune(X, Y, OBJECTIVE, steps=3)
+    assert len(decomposed) == 1
+
+
+def quartic(outputs, y):
+    """A loss that is flat at zero for small labels and steep a little further out."""
+    return (outputs.reshape(len(y)) - y).pow(4)
+
+
+def steep(size):
+    """Labels ±size, so that the usual rate is 1/(48 size²) whatever the outputs are."""
+    return size * (2 * Y - 1), dd.Objective(dd.heads.Linear(), quartic), 1 / (48 * size**2)
+
+
+@pytest.mark.parametrize("method", ["orthogonal", "decoupled", "gradient"])
+def test_a_rate_that_blows_up_is_taken_back_until_it_does_not(method):
+    labels, objective, usual = steep(0.03)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sweep = dd.tune(X, labels, objective, method=method, steps=60)
+    assert sweep.best.stop_reason is not dd.StopReason.DIVERGED
+    back = usual / sweep.runs[0].algorithm.lr
+    retreats = round(np.log(back) / np.log(4))
+    assert back == pytest.approx(4.0**retreats, rel=1e-4)
+    assert 1 <= retreats <= 3
+    with pytest.warns(dd.DivergenceWarning):  # four times the rate that was settled on
+        bold = dd.tune(
+            X, labels, objective, method=method, steps=60, lr=4 * sweep.runs[0].algorithm.lr
+        )
+    assert bold.best.stop_reason is dd.StopReason.DIVERGED
+
+
+def test_three_retreats_and_no_more():
+    labels, objective, usual = steep(0.01)
+    with pytest.warns(dd.DivergenceWarning) as caught:
+        sweep = dd.tune(X, labels, objective, steps=60)
+    assert len(caught) == 1
+    assert str(caught[0].message) == sweep.best.message
+    assert caught[0].filename == __file__
+    assert sweep.runs[0].algorithm.lr == pytest.approx(usual / 64, rel=1e-4)
+
+
+def test_a_given_rate_is_never_taken_back():
+    labels, objective, usual = steep(0.03)
+    with pytest.warns(dd.DivergenceWarning):
+        sweep = dd.tune(X, labels, objective, lr=usual, damping=0.9, ridge=1.0, steps=60)
+    assert [run.algorithm.lr for run in sweep.runs] == [usual]
+
+
+def test_the_winner_is_at_least_as_good_as_every_candidate():
+    sweep = dd.tune(X, Y, OBJECTIVE, steps=80)
+    errors = [min(run.history.train_error) for run in sweep.runs]
+    assert float(sweep.best.train_error.min()) == min(errors)
+    assert sweep.corrected_error.error >= min(errors) - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "sgd"}, "method='sgd' must be one of orthogonal, decoupled, gradient"),
+        ({"lr": "fast"}, "lr='fast' must be a number or 'auto'"),
+        ({"lr": True}, "lr=True must be a number or 'auto'"),
+        ({"damping": None}, "damping=None must be a number or 'auto'"),
+        ({"ridge": [1.0]}, r"ridge=\[1.0\] must be a number or 'auto'"),
+        ({"lr": -1.0}, "lr=-1.0 must be a finite number of at least 0"),
+        ({"lr": float("nan")}, "lr=nan must be a finite number"),
+        ({"ridge": 0.0}, "ridge=0.0 must be a positive number"),
+        ({"steps": 0}, "steps=0 must be a whole number of at least 1"),
+        ({"X": X * torch.nan}, r"X\[0, 0\] is nan"),
+        ({"y": 2 * Y - 1}, "y contains -1, but loss 'logistic'"),
+        ({"theta": torch.zeros(2, 20)}, "theta has 2 rows"),
+    ],
+)
+def test_bad_settings(change, message):
+    arguments = {"X": X, "y": Y, "objective": OBJECTIVE, "steps": 3} | change
+    with pytest.raises(ValueError, match=message) as caught:
+        dd.tune(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.xfail(strict=True, reason="the curvature is probed with L = 1 instead of theta's L")
+def test_theta_gives_the_width_of_a_head_that_does_not_say():
+    class Ends(torch.nn.Module):
+        def forward(self, h):
+            return h[:, 0] * h[:, 2]
+
+    objective, theta = dd.Objective(Ends(), "logistic"), torch.ones(3, 20)
+    algorithm = dd.GradientDescent(1.0, reduction="mean")
+    expected = dd.fit(X, Y, objective, algorithm, 3, theta=theta)
+    found = dd.tune(X, Y, objective, method="gradient", lr=1.0, steps=3, theta=theta)
+    assert found.best.history == expected.history
+
+
+@pytest.mark.xfail(strict=True, reason="steps are checked only where Rows are not given")
+@pytest.mark.parametrize("steps", [0, 2.5])
+def test_steps_are_checked_with_rows_too(steps):
+    with pytest.raises(ValueError, match=f"steps={steps} must be a whole number"):
+        dd.tune(dd.Rows(X, Y), None, OBJECTIVE, steps=steps)
+
+
+@pytest.mark.xfail(strict=True, reason="labels beside Rows are ignored")
+def test_labels_beside_rows_are_refused():
+    with pytest.raises(ValueError, match="y"):
+        dd.tune(dd.Rows(X, Y), 1 - Y, OBJECTIVE, steps=2)
