@@ -1,24 +1,56 @@
-"""The README's Python blocks run, one after the other, as a reader would type them."""
+"""The Python blocks of the README and of the how-tos run, as a reader would type them."""
 
 import re
 from pathlib import Path
 
+import pytest
+import torch
+from torch.nn import functional
+
 import decoupled_descent as dd
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+
+
+def run_blocks(page):
+    """Run all Python blocks of a page in one namespace."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+    return names
 
 
 def test_python_blocks_run():
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(blocks) >= 4
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), names)
+    names = run_blocks(README)
     assert names["run"].stop_reason is not dd.StopReason.STEPS
     assert names["result"].names[names["result"].best_index] == "0.9"
     assert bool(names["theory"].test_error.isfinite().all())
 
 
-def test_files_it_points_to_exist():
-    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
-        assert (README.parent / target).exists(), target
+def test_own_loop_in_pytorch():
+    names = run_blocks(ROOT / "docs" / "pytorch.md")
+    X, y = names["X"], names["y"]
+    fresh, labels = dd.mixtures.flipped_classes(400, 2.0, flip=0.05, labels=(0, 1)).sample(4000, 1)
+    with torch.no_grad():
+        logits = names["model"](fresh).squeeze(1)
+        plain = names["model"](X).squeeze(1)
+    losses = functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none")
+    seen = functional.binary_cross_entropy_with_logits(plain, y.float())
+    stderr = float(names["info"].losses.std()) / len(X) ** 0.5
+    noise = (stderr**2 + float(losses.var()) / len(losses)) ** 0.5
+    assert abs(names["lowest"] - float(losses.mean())) < 3 * noise  # two independent samples
+    assert float(seen) < names["lowest"]  # what the correction has undone
+
+
+def test_estimators_page_runs():
+    names = run_blocks(ROOT / "docs" / "estimators.md")
+    assert 0.8 < names["model"].estimated_accuracy_ <= 1
+
+
+@pytest.mark.parametrize("page", [README, *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda p: p.name)
+def test_files_it_points_to_exist(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target

@@ -21,6 +21,7 @@ from decoupled_descent.model_io import SavedModel, load_model, save_model
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution import (
     MixtureLimit,
+    OrthogonalLimit,
     StateEvolution,
     asymptotic_test_error,
     fixed_point,
@@ -58,6 +59,7 @@ __all__ = [
     "MixtureLimit",
     "Objective",
     "OrthogonalDecoupledDescent",
+    "OrthogonalLimit",
     "RowDerivatives",
     "Rows",
     "Run",

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from decoupled_descent import alarms
@@ -171,9 +172,19 @@ class Diagnosis:
 
     @property
     def widening(self) -> float:
-        """By what factor the standard error of a run is too small: see *correction*."""
-        shares = [found.value for found in self.findings if found.name == "correction"]
-        return math.hypot(1, WIDENING * shares[0]) if shares else 1.0
+        r"""By what factor the standard error of a run is to be widened.
+
+        .. math:: \sqrt{1 + (2\delta)^2}\; t_{2m}/t_\infty
+
+        with δ the *correction* and m the *rows behind the error*: a variance carried by m rows is
+        known as well as one of 2m degrees of freedom (Satterthwaite), so 95 % intervals need
+        Student's quantile t.
+        """
+        values = {found.name: found.value for found in self.findings}
+        freedom = 2 * values.get("rows behind the error", math.inf)
+        quantiles = stats.t.ppf(0.975, [max(1.0, freedom), math.inf])
+        spread = math.hypot(1, WIDENING * values.get("correction", 0.0))
+        return spread * float(quantiles[0] / quantiles[1])
 
     @property
     def summary(self) -> str:

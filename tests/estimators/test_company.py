@@ -100,7 +100,7 @@ def test_a_warm_start_needs_the_same_columns(columns):
 @pytest.mark.xfail(strict=True, reason="only the number of classes is compared")
 def test_a_warm_start_needs_the_same_classes():
     model = cheap(warm_start=True).fit(X, Y)
-    with pytest.raises(ValueError, match="classes.*warm_start=False"):
+    with pytest.raises(ValueError, match=r"classes.*warm_start=False"):
         model.fit(X, Y + 5)
 
 

@@ -84,6 +84,39 @@ def test_rates_are_in_units_of_the_curvature(loss, outputs, labels, rate):
     assert [run.algorithm.lr for run in sweep.runs] == pytest.approx([rate, rate / 2], rel=1e-6)
 
 
+@pytest.mark.parametrize(("n", "damping"), [(150, 0.9), (120, 0.5), (500, 0.9)])
+def test_rates_grow_with_the_degrees_of_freedom(n, damping):
+    """By 0.6 (1 − η₀) tr X(XᵀX + μI)⁻¹Xᵀ with μ = λ‖X‖²/d, for orthogonal descent only."""
+    X, y = dd.mixtures.flipped_classes(200, 3.0, labels=(0.0, 1.0)).sample(n, seed=0)
+    options = {"damping": damping, "steps": 2}
+    gram, ridge = X.double().T @ X.double(), 1.0
+    mu = ridge * X.double().square().sum() / 200
+    freedom = torch.linalg.solve(gram + mu * torch.eye(200).double(), gram).trace().item()
+    factor = 0.6 * (1 - damping) * freedom
+    assert factor > 1
+    rates = [run.algorithm.lr for run in dd.tune(X, y, OBJECTIVE, ridge=ridge, **options).runs]
+    assert rates == pytest.approx([factor, factor / 2], rel=1e-4)
+    unbounded = dd.tune(X, y, OBJECTIVE, ridge=float("inf"), **options)
+    assert [run.algorithm.lr for run in unbounded.runs] == [1.0, 0.5]
+    given = dd.tune(X, y, OBJECTIVE, ridge=ridge, lr=0.7, **options)
+    assert given.best.algorithm.lr == 0.7
+    decoupled = dd.tune(X, y, OBJECTIVE, method="decoupled", **options)
+    assert [run.algorithm.lr for run in decoupled.runs] == [1.0, 0.5]
+
+
+def interrupt(step):
+    if step.index == 2:
+        raise KeyboardInterrupt
+
+
+def test_interruption_ends_the_contest_with_what_was_reached():
+    sweep = dd.tune(X, Y, OBJECTIVE, steps=10, callbacks=[interrupt])
+    assert [run.algorithm.ridge for run in sweep.runs] == [1.0, 3.0, 10.0]
+    assert {run.stop_reason for run in sweep.runs} == {dd.StopReason.INTERRUPTED}
+    whole = dd.tune(X, Y, OBJECTIVE, steps=3, callbacks=[])
+    assert sweep.runs[0].history == whole.runs[0].history
+
+
 def test_equals_a_sweep_over_the_same_candidates():
     tuned = dd.tune(X, Y, OBJECTIVE, steps=60, seed=3)
     algorithms = [run.algorithm for run in tuned.runs]

@@ -94,6 +94,7 @@ class OrthogonalDecoupledDescent(Descent):
         (1, torch.Size([3, 30]), torch.Size([3, 3]))
     """
 
+    damping: float = 0.98
     ridge: float = 1.0
     _: KW_ONLY
     head_lr: float | None = None

@@ -128,7 +128,7 @@ def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
         raise ValueError(f"{name} contains NaN or infinite entries")
     scale = max(float(matrix.abs().max()), 1e-300)
     if float((matrix - matrix.T).abs().max()) > 1e-8 * scale:
-        raise ValueError(f"{name}={matrix.tolist()} is not symmetric")
+        raise ValueError(f"{name} is not symmetric")
     lowest = float(torch.linalg.eigvalsh((matrix + matrix.T) / 2)[0])
     if lowest < -1e-8 * scale:
         raise ValueError(
