@@ -207,6 +207,10 @@ def check_rows(X: Any, y: Any, steps: int) -> Rows:
     """Check the data and the number of steps before any work is done."""
     if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
         raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
+    if isinstance(X, Rows):
+        if y is not None:
+            raise ValueError("y must be None where X is Rows, which has labels of its own")
+        return X
     return Rows(X, y)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from decoupled_descent import heads
 from decoupled_descent.diagnostics import STATUSES, Diagnosis, Finding
-from decoupled_descent.estimators.base import CLIP, Continuation
+from decoupled_descent.estimators.base import CLIP
 
 #: Layers without parameters, and the options that matter to what they compute.
 LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
@@ -228,7 +228,7 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
         setattr(estimator, name, math.nan if value is None else float(value))
     estimator.diagnostics_ = Diagnosis(tuple(_finding(one) for one in content["findings"]))
     estimator.candidates_ = [dict(one) for one in content["candidates"]]
-    estimator._continuation = Continuation("", None, None)  # no rows have this fingerprint
+    estimator._continuation = None  # the run itself is not in the file
 
 
 def _finding(content: dict[str, Any]) -> Finding:

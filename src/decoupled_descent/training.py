@@ -176,8 +176,9 @@ def fit(
     r"""Train, and record the error of every iterate θ_1, …, θ_T.
 
     Args:
-        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device.
-        y: Labels, n rows.
+        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Or
+            :class:`Rows`, which keep what was computed of them for the next run.
+        y: Labels, n rows; None with :class:`Rows`.
         objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.

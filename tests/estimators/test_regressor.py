@@ -141,7 +141,7 @@ def test_own_head():
         cheap(head=nn.Linear(3, 2)).fit(X, Y)
 
 
-@pytest.mark.parametrize("kind", [list, np.float32, np.round, pd.Series], ids=repr)
+@pytest.mark.parametrize("kind", [list, np.float32, np.round, pd.Series])
 def test_targets_of_any_kind(kind):
     target = kind(Y)
     model = cheap().fit(X, target)
@@ -153,10 +153,9 @@ def test_targets_of_any_kind(kind):
 def test_a_warm_start_goes_on():
     options = {"early_stopping": False, "max_iter": 12}
     model = cheap(**options, warm_start=True).fit(X, Y)
-    first = model.train_error_curve_
-    second = model.fit(X, Y).train_error_curve_
+    model.fit(X, Y)
     whole = cheap(**options | {"max_iter": 23}).fit(X, Y)
-    np.testing.assert_array_equal(np.r_[first[:-1], second], whole.train_error_curve_)
+    np.testing.assert_array_equal(model.train_error_curve_, whole.train_error_curve_)
     np.testing.assert_array_equal(model.theta_, whole.theta_)
 
 
@@ -199,7 +198,6 @@ def test_a_constant_target_is_predicted_in_its_units():
     assert model.estimated_test_error_ < 0.01
 
 
-@pytest.mark.xfail(strict=True, reason="the variance of a constant target is taken to be 1")
 def test_nothing_of_a_constant_target_is_explained():
     assert not cheap(max_iter=200).fit(X, np.full(120, 5.0)).estimated_r2_ > 0
 

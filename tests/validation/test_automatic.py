@@ -238,7 +238,6 @@ def test_bad_settings(change, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="the curvature is probed with L = 1 instead of theta's L")
 def test_theta_gives_the_width_of_a_head_that_does_not_say():
     class Ends(torch.nn.Module):
         def forward(self, h):
@@ -251,14 +250,12 @@ def test_theta_gives_the_width_of_a_head_that_does_not_say():
     assert found.best.history == expected.history
 
 
-@pytest.mark.xfail(strict=True, reason="steps are checked only where Rows are not given")
 @pytest.mark.parametrize("steps", [0, 2.5])
 def test_steps_are_checked_with_rows_too(steps):
     with pytest.raises(ValueError, match=f"steps={steps} must be a whole number"):
         dd.tune(dd.Rows(X, Y), None, OBJECTIVE, steps=steps)
 
 
-@pytest.mark.xfail(strict=True, reason="labels beside Rows are ignored")
 def test_labels_beside_rows_are_refused():
     with pytest.raises(ValueError, match="y"):
         dd.tune(dd.Rows(X, Y), 1 - Y, OBJECTIVE, steps=2)

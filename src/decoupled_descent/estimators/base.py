@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from decoupled_descent import heads
+from decoupled_descent.callbacks import Callback
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.diagnostics import Diagnosis, diagnose
+from decoupled_descent.loop import History
 from decoupled_descent.objective import Objective
 from decoupled_descent.training import Run, fit
-from decoupled_descent.validation.automatic import PATIENCE, Setting, tune
+from decoupled_descent.validation.automatic import (
+    PATIENCE,
+    SETTINGS,
+    Setting,
+    check_settings,
+    tune,
+)
 from decoupled_descent.validation.figures import plot_curve
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.stopping import EarlyStopping
@@ -35,11 +44,36 @@ CLIP = 5.0
 
 
 class Continuation(NamedTuple):
-    """What a warm start needs: the data's fingerprint, the winner and where it got to."""
+    """What a warm start on the same rows needs: the winner, where it got to, and its best."""
 
     fingerprint: str
+    method: str
     algorithm: Any
     state: Any
+    history: History
+    best_state: Any
+    best_losses: Tensor
+    best_preactivations: Tensor
+    optimism: float
+
+    @classmethod
+    def of(cls, run: Run, rows: Rows, method: str, optimism: float) -> Continuation:
+        """Keep what is needed of a finished run, all of it plain data."""
+        best = (run.best_state, run.best_losses, run.best_preactivations)
+        key = _fingerprint(rows)
+        return cls(key, method, run.algorithm, run.state, run.history, *best, optimism)
+
+    def join(self, run: Run) -> Run:
+        """Put the first part of a run before its second, whose first iterate is the same."""
+        merged = History()
+        for name in ("train_error", "train_error_stderr"):
+            setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
+        if run.history.lowest < self.history.lowest:
+            return replace(run, history=merged)
+        return replace(
+            run, history=merged, best_state=self.best_state, best_losses=self.best_losses,
+            best_preactivations=self.best_preactivations,
+        )  # fmt: skip
 
 
 class DecoupledEstimator(BaseEstimator):
@@ -48,6 +82,7 @@ class DecoupledEstimator(BaseEstimator):
     _task: str
     _error_name: str
     _unit: float
+    _continuation: Continuation | None = None
 
     def __init__(
         self,
@@ -96,79 +131,122 @@ class DecoupledEstimator(BaseEstimator):
 
     def _train(self, X: Floats, targets: Tensor, loss: str, outputs: int) -> Run:
         """Standardise, train, and set what is common to both tasks."""
-        if (
-            isinstance(self.max_iter, bool)
-            or int(self.max_iter) != self.max_iter
-            or (self.max_iter < 1)
-        ):
+        if not _is_count(self.max_iter):
             raise ValueError(f"max_iter={self.max_iter!r} must be a whole number of at least 1")
-        warm = self.warm_start and hasattr(self, "theta_")
-        if not warm:
+        if not self._warm:
             self.learn_scale(X)
         device = _device(self.device)
-        rows = Rows(torch.from_numpy(self.scaled(X)).to(device, torch.float32), targets.to(device))
+        features = torch.from_numpy(self.scaled(X)[:, self._varying])
+        rows = Rows(features.to(device, torch.float32), targets.to(device))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        objective = Objective(self._starting_head(rows, outputs, seed, warm), loss)
-        run, sweep = self._continue(rows, objective) if warm else None, None
+        objective = Objective(self._starting_head(outputs, seed), loss)
+        run, sweep = self._continue(rows, objective) if self._warm else None, None
         if run is None:
-            sweep = self._tune(rows, objective, seed, warm)
+            sweep = self._tune(rows, objective, seed)
             run = sweep.best
         self._record(run, rows, sweep)
         return run
 
+    @property
+    def _warm(self) -> bool:
+        """Whether to go on from an earlier fit."""
+        return bool(self.warm_start) and hasattr(self, "theta_")
+
+    @property
+    def _varying(self) -> NDArray[np.bool_]:
+        """Which columns have anything to tell."""
+        return np.isfinite(self.scale_)
+
+    def _check_columns(self, X: Any) -> None:
+        """Raise ``ValueError`` when a warm start is given other columns than before."""
+        if not self._warm:
+            return
+        columns = np.shape(X)[1] if np.ndim(X) == 2 else None
+        if columns != self.n_features_in_:
+            raise ValueError(
+                f"X has {columns} columns but the model to go on from {self.n_features_in_}; use "
+                "warm_start=False"
+            )
+
     def learn_scale(self, X: Floats) -> None:
         """Learn the means and deviations of the columns, or refuse when all are constant."""
-        self.mean_ = X.mean(0)
-        deviation = X.std(0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.mean_, deviation = X.mean(0), X.std(0)
+        if not np.isfinite(deviation).all():
+            column = int(np.flatnonzero(~np.isfinite(deviation))[0])
+            raise ValueError(f"column {column} of X has entries too large to square; rescale it")
         constant = deviation <= 1e-12 * np.maximum(np.abs(self.mean_), np.finfo(float).tiny)
         if constant.all():
             raise ValueError("every column of X is constant; there is nothing to learn from")
         self.scale_ = np.where(constant, np.inf, deviation)  # which sends constant columns to 0
 
     def scaled(self, X: Floats) -> Floats:
-        """Centre the columns, scale them to variance 1/d and cut off outliers, in float64."""
+        """Centre the columns, scale them to variance 1/d and cut off outliers, in float64.
+
+        Columns that were constant in training become zero and do not count in d.
+        """
         deviations = np.clip((X - self.mean_) / self.scale_, -CLIP, CLIP)
-        scaled: Floats = deviations / math.sqrt(X.shape[1])
+        scaled: Floats = deviations / math.sqrt(int(self._varying.sum()))
         return scaled
 
-    def _starting_head(self, rows: Rows, outputs: int, seed: int, warm: bool) -> nn.Module:
-        if warm:
+    def _starting_head(self, outputs: int, seed: int) -> nn.Module:
+        if self._warm:
             return copy.deepcopy(self.head_)
         if self.head is not None:
+            _check_head(self.head)
             return self.head
-        widths: tuple[Any, ...]
-        if isinstance(self.hidden, str):
-            if self.hidden != "auto":
-                raise ValueError(f"hidden={self.hidden!r} must be a width, several, or 'auto'")
-            widths = (8,) if outputs == 1 else (max(12, 4 * outputs),)
-        else:
-            widths = tuple(np.atleast_1d(self.hidden).tolist())
+        widths: Any = self.hidden
+        if isinstance(widths, str) and widths == "auto":
+            widths = 8 if outputs == 1 else max(12, 4 * outputs)
+        widths = tuple(widths) if isinstance(widths, tuple | list) else (widths,)
+        if not widths or not all(map(_is_count, widths)):
+            raise ValueError(
+                f"hidden={self.hidden!r} must be a width, several, or 'auto'; widths are whole "
+                "numbers of at least 1"
+            )
+        if self.activation is None:
+            raise ValueError(f"activation=None must be one of {', '.join(heads.ACTIVATIONS)}")
+        widths = [int(width) for width in widths]
         return heads.Deep(widths, self.activation, outputs, bias=True, seed=seed)
 
-    def _tune(self, rows: Rows, objective: Objective, seed: int, warm: bool) -> Sweep:
-        theta = torch.as_tensor(self.theta_).to(rows.X) if warm else None
-        stop = [EarlyStopping(patience=PATIENCE)]
+    @property
+    def _callbacks(self) -> list[Callback]:
+        stopping = self.early_stopping and self.method != "gradient"
+        return [EarlyStopping(patience=PATIENCE)] if stopping else []
+
+    def _tune(self, rows: Rows, objective: Objective, seed: int) -> Sweep:
+        theta = None
+        if self._warm:
+            theta = torch.from_numpy(self.theta_[:, self._varying]).to(rows.X)
         return tune(
             rows, None, objective,
             method=self.method, lr=self.lr, damping=self.damping, ridge=self.ridge,
             steps=int(self.max_iter), theta=theta, seed=seed, progress=bool(self.verbose),
-            callbacks=stop if self.early_stopping and self.method != "gradient" else [],
+            callbacks=self._callbacks,
         )  # fmt: skip
 
     def _continue(self, rows: Rows, objective: Objective) -> Run | None:
         """Go on from where training on the same rows ended; None when the rows are others."""
         before = self._continuation
-        if before.fingerprint != _fingerprint(rows):
+        if before is None or before.fingerprint != _fingerprint(rows):
             return None
-        return fit(
-            rows.X, rows.y, objective, before.algorithm, int(self.max_iter),
-            state=before.state, progress=bool(self.verbose),
-            callbacks=[EarlyStopping(patience=PATIENCE)] if self.early_stopping else [],
+        check_settings(self.method, {name: getattr(self, name) for name in SETTINGS})
+        if self.method != before.method:
+            raise ValueError(
+                f"method={self.method!r} but the run to go on with is {before.method!r}; use "
+                "warm_start=False"
+            )
+        given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
+        changed = {k: float(v) for k, v in given.items() if hasattr(before.algorithm, k)}
+        run = fit(
+            rows.X, rows.y, objective, replace(before.algorithm, **changed), int(self.max_iter),
+            state=before.state, progress=bool(self.verbose), callbacks=self._callbacks,
         )  # fmt: skip
+        return before.join(run)
 
     def _record(self, run: Run, rows: Rows, sweep: Sweep | None) -> None:
         """Set the fitted attributes."""
-        chosen = sweep.corrected_error if sweep is not None else _own_error(run)
+        chosen = sweep.corrected_error if sweep is not None else self._own_error(run)
         self.diagnostics_: Diagnosis = diagnose(rows.X, rows.y, sweep or run, task=self._task)
         unit = self._unit
         self.estimated_test_error_ = unit * chosen.error
@@ -178,11 +256,20 @@ class DecoupledEstimator(BaseEstimator):
         self.best_iter_ = run.best_step
         self.n_iter_ = len(run.train_error)
         self.stop_reason_ = str(run.stop_reason)
-        self.candidates_ = _candidates(sweep, unit)
+        if sweep is not None:
+            self.candidates_ = _candidates(sweep, unit)
         self.algorithm_ = run.algorithm
-        self.theta_ = run.best_theta.double().cpu().numpy()
+        self.theta_ = np.zeros((len(run.best_theta), len(self.scale_)))
+        self.theta_[:, self._varying] = run.best_theta.double().cpu().numpy()
         self.head_ = run.best_head.cpu()
-        self._continuation = Continuation(_fingerprint(rows), run.algorithm, run.state)
+        self._continuation = Continuation.of(run, rows, self.method, chosen.optimism)
+
+    def _own_error(self, run: Run) -> CorrectedError:
+        """The error of a run that was continued, with the optimism of having been chosen."""
+        before = self._continuation
+        step, optimism = run.best_step, before.optimism if before is not None else 0.0
+        error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
+        return CorrectedError(error + optimism, stderr, optimism)
 
     def _outputs(self, X: ArrayLike) -> Floats:
         """Evaluate the model on new rows, in float64."""
@@ -196,19 +283,25 @@ class DecoupledEstimator(BaseEstimator):
         return result
 
 
-def _own_error(run: Run) -> CorrectedError:
-    """The error of a run that had no rivals."""
-    step = run.best_step
-    return CorrectedError(float(run.train_error[step]), float(run.train_error_stderr[step]), 0.0)
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return whole and bool(value >= 1)
 
 
-def _candidates(sweep: Sweep | None, unit: float) -> list[dict[str, Any]]:
+def _check_head(head: Any) -> None:
+    """Raise ``ValueError`` unless a head says how many pre-activations it takes."""
+    if isinstance(head, nn.Module) and Objective(head, "squared").width is None:
+        raise ValueError(
+            f"head={type(head).__name__} does not say how many pre-activations it takes; give it "
+            "an attribute: head.width = 8"
+        )
+
+
+def _candidates(sweep: Sweep, unit: float) -> list[dict[str, Any]]:
     """The settings that were tried, each with its lowest error."""
-    if sweep is None:
-        return []
-    kept = ("lr", "damping", "ridge")
     return [
-        {key: record[key] for key in kept if key in record}
+        {key: record[key] for key in SETTINGS if key in record}
         | {
             "error": unit * record["train_error"],
             "stderr": unit * record["stderr"],
@@ -224,7 +317,7 @@ def _device(name: Any) -> torch.device:
     """Look a device up, or raise ``ValueError`` where this machine has none of that kind."""
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here ({reason}); use 'cpu'") from error

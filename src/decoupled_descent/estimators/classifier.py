@@ -87,15 +87,16 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             The fitted classifier.
         """
+        self._check_columns(X)
         features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y has one class only, {classes[0]!r}; at least two are needed")
-        if self.warm_start and hasattr(self, "theta_") and len(classes) != len(self.classes_):
+            raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
+        if self._warm and not np.array_equal(classes, self.classes_):
             raise ValueError(
-                f"y has {len(classes)} classes but the model to go on from {len(self.classes_)}; "
-                "use warm_start=False"
+                f"y has {len(classes)} classes but the model to go on from {len(self.classes_)}, "
+                "or others; use warm_start=False"
             )
         self.classes_ = classes
         binary = len(classes) == 2
@@ -106,8 +107,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         self.corrected_proba_ = _probabilities(logits)
         right = self.corrected_proba_.argmax(1) == codes
         self.estimated_accuracy_ = float(right.mean())
-        spread = math.sqrt(self.estimated_accuracy_ * (1 - self.estimated_accuracy_) / len(right))
-        self.estimated_accuracy_stderr_ = self.diagnostics_.widening * spread
+        self.estimated_accuracy_stderr_ = self.diagnostics_.widening * _share_stderr(right)
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
@@ -124,6 +124,13 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         codes = self.predict_proba(X).argmax(1)
         chosen: NDArray[Any] = self.classes_[codes]
         return chosen
+
+
+def _share_stderr(right: NDArray[np.bool_]) -> float:
+    """Standard error of a share, after Agresti and Coull: above 0 even where all are right."""
+    n = len(right) + 4
+    share = (float(right.sum()) + 2) / n
+    return math.sqrt(share * (1 - share) / n)
 
 
 def _probabilities(logits: Floats) -> Floats:

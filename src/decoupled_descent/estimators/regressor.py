@@ -67,20 +67,24 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         Returns:
             The fitted regressor.
         """
+        self._check_columns(X)
         features, labels = validate_data(
             self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True
         )
         labels = column_or_1d(labels, warn=True).astype(np.float64)
-        if not (self.warm_start and hasattr(self, "theta_")):
+        if not self._warm:
             self.target_mean_, deviation = float(labels.mean()), float(labels.std())
             self.target_scale_ = deviation if deviation > 0 else 1.0
         self._unit = 2 * self.target_scale_**2  # the loss is ½ (u − y)² of standardised targets
         targets = torch.from_numpy((labels - self.target_mean_) / self.target_scale_).float()
         run = self._train(features, targets, "squared", 1)
         self.corrected_prediction_ = self._rescaled(run.best_outputs.double().cpu().numpy())
-        variance = float(labels.var()) or 1.0
-        self.estimated_r2_ = 1 - self.estimated_test_error_ / variance
-        self.estimated_r2_stderr_ = self.estimated_test_error_stderr_ / variance
+        variance = float(labels.var())
+        share = self.estimated_test_error_ / variance if variance > 0 else 1.0
+        self.estimated_r2_ = 1 - share
+        self.estimated_r2_stderr_ = (
+            self.estimated_test_error_stderr_ / variance if variance > 0 else 0.0
+        )
         return self
 
     def predict(self, X: ArrayLike) -> Floats:

@@ -36,6 +36,7 @@ from decoupled_descent.validation.sweep import Sweep, train_stack
 Setting = float | Literal["auto"]
 
 METHODS = ("orthogonal", "decoupled", "gradient")
+SETTINGS = ("lr", "damping", "ridge")
 #: From ``SMALL`` rows on, and for fewer.
 RIDGES, SMALL_RIDGES = (0.3, 1.0, 3.0, 10.0), (1.0, 3.0, 10.0)
 #: In units of 1/κ, κ being the curvature of the loss; the usual rate first. An orthogonal step is
@@ -99,11 +100,11 @@ def tune(
         >>> dd.tune(X, y, objective, damping=0.95, ridge=1.0, steps=40).names
         ('lr=1', 'lr=0.5')
     """
-    rows = X if isinstance(X, Rows) else check_rows(X, y, steps)
-    _check_settings(method, {"lr": lr, "damping": damping, "ridge": ridge})
+    rows = check_rows(X, y, steps)
+    check_settings(method, {"lr": lr, "damping": damping, "ridge": ridge})
     if callbacks is None:
         callbacks = [] if method == "gradient" else [EarlyStopping(patience=PATIENCE)]
-    kappa = _curvature(objective, rows)
+    kappa = _curvature(objective, rows, theta)
     rates = [rate / kappa for rate in RATES] if lr == "auto" else [float(lr)]
     dampings = _dampings(rows.n) if damping == "auto" else (float(damping),)
     ridges = _ridges(rows.n) if ridge == "auto" else (float(ridge),)
@@ -151,7 +152,8 @@ class _Contest:
         if self.method == "decoupled":
             return DecoupledDescent(lr, damping, reduction="mean")
         if not self.fixed and math.isfinite(ridge):
-            lr *= max(1.0, NEWTON_SHARE * (1 - damping) * self.rows.gram.freedom(ridge))
+            share = NEWTON_SHARE * (1 - self.dampings[0])  # stronger damping gets no larger rate
+            lr *= max(1.0, share * self.rows.gram.freedom(ridge))
         return OrthogonalDecoupledDescent(lr, damping, ridge, reduction="mean", folds=self.folds)
 
     def ridges(self) -> list[Descent]:
@@ -181,16 +183,17 @@ def _lowest(runs: Sequence[Run]) -> Run:
     return min(runs, key=lambda run: float(run.best_losses.double().mean()))
 
 
-def _curvature(objective: Objective, rows: Rows) -> float:
+def _curvature(objective: Objective, rows: Rows, theta: Tensor | None) -> float:
     """κ, or 1 where the loss has no curvature at zero (absolute loss)."""
-    width = objective.width or 1
+    width = (objective.width or 1) if theta is None else len(theta)
     objective.check(rows.y, width, rows.X)
     with torch.no_grad():
         outputs = objective.outputs(rows.X.new_zeros(rows.n, width))
     return curvature_at_zero(objective.loss, outputs, rows.y) or 1.0
 
 
-def _check_settings(method: str, settings: dict[str, Any]) -> None:
+def check_settings(method: str, settings: dict[str, Any]) -> None:
+    """Raise ``ValueError`` unless the method is known and settings are numbers or ``"auto"``."""
     if method not in METHODS:
         raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
     for name, value in settings.items():
