@@ -86,9 +86,7 @@ def test_without_a_warm_start_nothing_is_remembered():
 
 def test_a_warm_start_needs_as_many_classes():
     model = cheap(warm_start=True).fit(X3, Y3)
-    with pytest.raises(
-        ValueError, match=r"y has 2 classes .* from 3, or others"
-    ):
+    with pytest.raises(ValueError, match=r"y has 2 classes .* from 3, or others"):
         model.fit(X, Y)
 
 
