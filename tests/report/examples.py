@@ -32,7 +32,7 @@ def regression():
     rows = torch.tensor(Whitening("vanilla").fit_transform(X), dtype=torch.float32)
     target = torch.tensor((y - y.mean()) / y.std(), dtype=torch.float32)
     objective = dd.Objective(dd.heads.TwoLayer(5, seed=0), "squared")
-    grid = dd.OrthogonalDecoupledDescent.grid(ridges=(0.3, 1.0), dampings=(0.9,))
+    grid = [dd.OrthogonalDecoupledDescent(2.0, 0.9, r, reduction="mean") for r in (0.3, 1.0)]
     sweep = dd.sweep(rows, target, objective, grid, steps=40)
     run, state = sweep.best, sweep.best.best_state
     outputs = run.objective.outputs(state.preactivations.T, state.head).double().numpy()

@@ -7,11 +7,9 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from itertools import product
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -112,41 +110,6 @@ class OrthogonalDecoupledDescent(Descent):
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
         if isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 1:
             raise ValueError(f"folds={self.folds!r} must be a whole number of at least 1")
-
-    @classmethod
-    def grid(
-        cls,
-        ridges: Sequence[float] = (0.3, 1.0, 3.0, 10.0),
-        dampings: Sequence[float] = (0.99, 0.97, 0.9),
-        lr: float = 2.0,
-        **options: Any,
-    ) -> tuple[OrthogonalDecoupledDescent, ...]:
-        """Return candidates for :func:`~decoupled_descent.sweep`, which picks by the train error.
-
-        Of the two dangers, too little damping (h grows, the run diverges or overshoots) and too
-        much (the model is held back), which one is closer depends on the data; so does the ridge.
-        All candidates share one decomposition, and one that diverges keeps its best iterate.
-
-        Args:
-            ridges: λ.
-            dampings: η₀.
-            lr: η₁, with reduction ``"mean"`` unless the options say otherwise.
-            options: Passed on.
-
-        Returns:
-            One algorithm per ridge and damping.
-
-        Example:
-            >>> import decoupled_descent as dd
-            >>> X, y = dd.mixtures.flipped_classes(40, 3.0, labels=(0.0, 1.0)).sample(100, seed=0)
-            >>> objective = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
-            >>> grid = dd.OrthogonalDecoupledDescent.grid(ridges=(1.0,))
-            >>> dd.sweep(X, y, objective, grid, steps=50).names
-            ('damping=0.99', 'damping=0.97', 'damping=0.9')
-        """
-        options = {"reduction": "mean"} | options
-        pairs = product(ridges, dampings)
-        return tuple(cls(lr, damping, ridge, **options) for ridge, damping in pairs)
 
     def init(
         self,
