@@ -227,8 +227,9 @@ def diagnose(
     the head's own fit and, for a sweep, the winner's curse. The run is judged at its best step.
 
     Args:
-        X: Features as given to :func:`fit`: columns centred and scaled to variance about 1/d.
-        y: Labels, n rows.
+        X: Features as given to :func:`fit`: columns centred and scaled to variance about 1/d. Or
+            :class:`Rows`.
+        y: Labels, n rows; None with :class:`Rows`.
         run: What :func:`fit` or :func:`sweep` returned, of which the best run is taken; None before
             training.
         algorithm: How the rows will be trained on; the run's own when there is one, orthogonal
@@ -249,7 +250,8 @@ def diagnose(
         >>> diagnose(X, y, run).verdict
         'do not trust'
     """
-    rows, best = Rows(X, y), run.best if isinstance(run, Sweep) else run
+    rows = X if isinstance(X, Rows) else Rows(X, y)
+    best = run.best if isinstance(run, Sweep) else run
     if task not in (None, "classification", "regression"):
         raise ValueError(f"task={task!r} must be 'classification', 'regression' or None")
     if best is not None:

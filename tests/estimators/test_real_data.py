@@ -66,7 +66,7 @@ def test_settings_that_were_chosen_are_honest_too():
     for name, kind in (("wine", dd.DecoupledClassifier), ("diabetes", dd.DecoupledRegressor)):
         X, X_test, y, y_test = halves(name)[0]
         model = kind(max_iter=150).fit(X, y)
-        assert len(model.candidates_) == 5
+        assert len(model.candidates_) in (4, 5)  # half the rate only after a fast descent
         assert abs(judge(model, X_test, y_test)[0]) < 3 * 1.3
 
 

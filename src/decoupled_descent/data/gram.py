@@ -13,6 +13,7 @@ what row i receives from a direction computed without it, for all rows at once.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -94,7 +95,15 @@ class Gram:
         Returns:
             The share of each row in its own fitted value, between 0 and 1.
         """
-        return (self._X.double() * self._preconditioned(ridge)).sum(1)
+        inverse = 1 / (self.eigenvalues + self.shift(ridge))
+        shares = self.eigenvalues * inverse if self.wide else inverse
+        return torch.mv(self._rotated_squares, shares)
+
+    @cached_property
+    def _rotated_squares(self) -> Tensor:
+        """Squares of the rows' coordinates along the eigenvectors, which all ridges share."""
+        rotated: Tensor = self.vectors if self.wide else self._X.double() @ self.vectors
+        return rotated.square()
 
     def freedom(self, ridge: float) -> float:
         """Return Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most.
@@ -126,14 +135,14 @@ class Gram:
         if math.isinf(ridge):
             like = norms.to(self._X.dtype)
             return LeaveOneOut(self._X, None, like, torch.ones_like(like))
-        rows = self._preconditioned(ridge)
-        leverages = (self._X.double() * rows).sum(1)
+        leverages = self.leverages(ridge)
         c = float(norms.mean() / leverages.mean())
         weights = (1 / (1 - leverages)).to(self._X.dtype)
         leverages = (c * leverages).to(self._X.dtype)
         if n >= TALL * d:
             return LeaveOneOut(self._X, (c * self._inverse(ridge)).to(self._X), leverages, weights)
-        return LeaveOneOut(rows.mul_(c).to(self._X), None, leverages, weights)
+        rows = self._preconditioned(ridge).mul_(c)
+        return LeaveOneOut(rows.to(self._X), None, leverages, weights)
 
     def _preconditioned(self, ridge: float) -> Tensor:
         """X A⁻¹ = (XXᵀ + μI)⁻¹ X, shape (n, d)."""

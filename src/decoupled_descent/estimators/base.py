@@ -247,7 +247,7 @@ class DecoupledEstimator(BaseEstimator):
     def _record(self, run: Run, rows: Rows, sweep: Sweep | None) -> None:
         """Set the fitted attributes."""
         chosen = sweep.corrected_error if sweep is not None else self._own_error(run)
-        self.diagnostics_: Diagnosis = diagnose(rows.X, rows.y, sweep or run, task=self._task)
+        self.diagnostics_: Diagnosis = diagnose(rows, None, sweep or run, task=self._task)
         unit = self._unit
         self.estimated_test_error_ = unit * chosen.error
         self.estimated_test_error_stderr_ = unit * chosen.stderr * self.diagnostics_.widening
