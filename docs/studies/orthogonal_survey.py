@@ -85,7 +85,7 @@ def linear_model(X, y, X_test, y_test, objective, _task):
         model = RidgeCV(np.logspace(-3, 4, 15)).fit(X, y)
         return float(np.mean((model.predict(X_test) - y_test) ** 2) / 2)
     model = LogisticRegressionCV(
-        Cs=np.logspace(-2, 4, 7), l1_ratios=(0,), scoring="neg_log_loss", max_iter=500, tol=1e-3,
+        Cs=np.logspace(-2, 4, 19), l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000,
         use_legacy_attributes=False,
     )  # fmt: skip
     chances = model.fit(X, y).predict_proba(X_test)
