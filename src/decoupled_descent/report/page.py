@@ -199,8 +199,8 @@ def _headline(data: ReportData) -> str:
     share = data.score_name == "accuracy"
     cards = [
         _card("Estimated test error", error, data.estimated_error_stderr, False,
-              f"Mean {show(data.loss_name)} to expect on new rows from the same source; lower is "
-              "better."),
+              f"{show(_mean_of(data.loss_name))} to expect on new rows from the same source; lower "
+              "is better."),
         _card(f"Estimated {show(data.score_name)}", score,
               data.estimated_score_stderr, share,
               baseline(data.task, data.labels, data.predictions)),
@@ -208,6 +208,11 @@ def _headline(data: ReportData) -> str:
         f"<p>{prose(summary)}</p></div>",
     ]  # fmt: skip
     return f'<div class="cards">{"".join(cards)}</div>{_meaning(data)}'
+
+
+def _mean_of(name: str) -> str:
+    """Name the mean of a loss, whose name may say so already."""
+    return name[:1].upper() + name[1:] if name.startswith("mean ") else f"Mean {name}"
 
 
 def score_interval(data: ReportData) -> tuple[float, ...]:
