@@ -23,11 +23,15 @@ _ratios: list[dict[str, object]] = []
 def race(benchmark):
     """Time contenders in turn, round after round, so that they share whatever the machine does.
 
-    ``race(contenders, rounds)`` returns the median seconds of each; ``race.ratio(…)`` records one
-    line of the final table.
+    ``race(contenders, rounds, burst)`` returns the median seconds of each; ``race.ratio(…)``
+    records one line of the final table. A turn is ``burst`` steps in a row, as in training: a
+    single step would also pay for what the rival before it did to the caches, and for waking the
+    second core if the rival had let it sleep.
     """
 
-    def run(contenders: dict[str, Callable[[], object]], rounds: int = 60) -> dict[str, float]:
+    def run(
+        contenders: dict[str, Callable[[], object]], rounds: int = 60, burst: int = 1
+    ) -> dict[str, float]:
         seconds: dict[str, list[float]] = {name: [] for name in contenders}
 
         order, shuffle = list(contenders), random.Random(0).shuffle
@@ -37,8 +41,9 @@ def race(benchmark):
             for name in order:
                 step = contenders[name]
                 start = time.perf_counter()
-                step()
-                seconds[name].append(time.perf_counter() - start)
+                for _ in range(burst):
+                    step()
+                seconds[name].append((time.perf_counter() - start) / burst)
 
         warm = 5
         benchmark.pedantic(one_round, rounds=rounds, warmup_rounds=warm)

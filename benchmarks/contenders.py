@@ -23,11 +23,15 @@ def problem(n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def ours(
-    X: Tensor, y: Tensor, width: int, algorithm: dd.GradientDescent | dd.DecoupledDescent, **options
+    X: Tensor,
+    y: Tensor,
+    width: int,
+    algorithm: dd.GradientDescent | dd.DecoupledDescent,
+    block_size: int | None = None,
+    **options,
 ) -> Step:
     """One step of an algorithm of this package, train error included, as ``fit`` makes it."""
     head = options.pop("head", None) or dd.heads.TwoLayer(width, seed=0)
-    block_size = options.pop("block_size", None)
     objective = dd.Objective(head, options.pop("loss", "logistic"), **options)
     rows = dd.Rows(X, y, block_size)
     state = algorithm.init(rows, objective, theta=0.1 * torch.randn(width, X.shape[1]))
@@ -38,6 +42,16 @@ def ours(
         info.losses.mean().item()
 
     return step
+
+
+def two_passes(step: Step) -> Step:
+    """The same step with both products by ``torch.mm``, as it is written without this package."""
+
+    def plain() -> None:
+        with torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
+            step()
+
+    return plain
 
 
 class Network(nn.Module):

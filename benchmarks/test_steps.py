@@ -23,7 +23,7 @@ def label(n, d, width):
 RIVALS = {
     "PyTorch GD": lambda X, y, width: make.torch_gradient_descent(X, y, width),
     "our GD": lambda X, y, width: make.ours(X, y, width, GD),
-    "two-pass GD": lambda X, y, width: make.ours(X, y, width, GD, block_size=len(X)),
+    "two-pass GD": lambda X, y, width: make.two_passes(make.ours(X, y, width, GD, len(X))),
     "ODD": lambda X, y, width: make.ours(X, y, width, ODD),
     "paper's listing": lambda X, y, width: make.paper_listing(X, y, width),
     "two bare products": lambda X, y, width: make.two_products(X, width),
@@ -36,7 +36,7 @@ def target(rival, n, width):
         return {9: 0.35, 27: 0.15}.get(width)
     if rival == "two-pass GD":
         return 0.75 if n > 4000 else None
-    return {"PyTorch GD": 1.0, "our GD": 1.15}.get(rival)
+    return {"PyTorch GD": 1.0, "our GD": 1.15, "ODD": 1.3}.get(rival)
 
 
 @pytest.mark.parametrize("rival", RIVALS)
@@ -44,12 +44,12 @@ def target(rival, n, width):
 def test_two_layer_step(race, n, d, width, rival):
     X, y = make.problem(n, d)
     contenders = {"dd": make.ours(X, y, width, DD), "rival": RIVALS[rival](X, y, width)}
-    times = race(contenders, rounds=15 if n > 4000 else 200)
-    size, ratio = label(n, d, width), times["dd"] / times["rival"]
+    times = race(contenders, rounds=15 if n > 4000 else 50, burst=2 if n > 4000 else 10)
+    size, limit, ratio = label(n, d, width), target(rival, n, width), times["dd"] / times["rival"]
     if rival == "ODD":
-        race.ratio(size, "ODD / DD", 1 / ratio, 1.3 if n < 4000 else None)
+        race.ratio(size, "ODD / DD", 1 / ratio, limit)
     else:
-        race.ratio(size, f"DD / {rival}", ratio, target(rival, n, width))
+        race.ratio(size, f"DD / {rival}", ratio, limit)
 
 
 def test_product_head(race):
@@ -57,7 +57,8 @@ def test_product_head(race):
     head = dd.heads.Product(a=1.0)
     times = race(
         {name: make.ours(X, y, 2, kind, head=head) for name, kind in {"dd": DD, "gd": GD}.items()},
-        rounds=200,
+        rounds=50,
+        burst=10,
     )
     race.ratio(label(1000, 1000, 2), "DD / our GD, product head", times["dd"] / times["gd"], 1.15)
 
@@ -82,7 +83,8 @@ def test_generic_head(race):
             "two-layer dd": make.ours(X, y, 9, DD, curvature="autodiff"),
             "two-layer torch gd": make.torch_gradient_descent(X, y, 9),
         },
-        rounds=200,
+        rounds=50,
+        burst=10,
     )
     size = label(800, 784, 9)
     race.ratio(size, "autodiff DD / PyTorch GD, gated head", times["dd"] / times["torch gd"], 2.0)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.callbacks import Callback, Step, StopReason
+from decoupled_descent.data.products import forward
 from decoupled_descent.data.rows import Rows, as_floats
 from decoupled_descent.descent.common import Info, OnePassDescent
 from decoupled_descent.descent.passes import one_pass
@@ -184,7 +185,7 @@ def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | No
     """Test errors at plain xθ, all runs in one product."""
     if test is None:
         return [None] * len(going)
-    stacked = torch.cat([trainee.state.theta for trainee in going]) @ test.X.T
+    stacked = forward(torch.cat([trainee.state.theta for trainee in going]), test.X)
     parts = torch.split(stacked, [len(trainee.state.theta) for trainee in going])
     errors: list[float | None] = []
     with torch.no_grad():

@@ -244,8 +244,8 @@ class ScalarTwoLayer:
         bend = None
         if jacobian:
             scale, left, right = second(lambda: column * slope, direction)
-            bend = _mean_product(D[:, :1], D * diagonal, D)
-            bend.diagonal().add_(torch.linalg.vecdot(left, right), alpha=scale / h.shape[0])
+            bends, n = torch.linalg.vecdot(left, right).diag(), h.shape[0]
+            bend = torch.addmm(bends, D * diagonal, D.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
 
 

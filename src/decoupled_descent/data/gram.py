@@ -19,6 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.data.products import backward, forward
+
 #: From this many rows per column on, A⁻¹ (d, d) is applied after Xᵀ instead of keeping XA⁻¹ (n, d):
 #: at most a quarter more arithmetic, for less memory, and X is in the cache from the other product.
 TALL = 2
@@ -43,12 +45,12 @@ class LeaveOneOut(NamedTuple):
 
     def direction(self, q: Tensor) -> Tensor:
         """Return c qᵀXA⁻¹, shape (L, d), for qᵀ of shape (L, n)."""
-        direction = q @ self.rows
-        return direction if self.inverse is None else direction @ self.inverse
+        direction = backward(q, self.rows)
+        return direction if self.inverse is None else backward(direction, self.inverse)
 
     def response(self, q: Tensor, direction: Tensor, X: Tensor) -> Tensor:
         """Return c (Pq − p ⊙ q)/(1 − p), shape (L, n): what each row receives without its share."""
-        return torch.addcmul(direction @ X.T, q, self.leverages, value=-1).mul_(self.weights)
+        return torch.addcmul(forward(direction, X), q, self.leverages, value=-1).mul_(self.weights)
 
 
 class Gram:

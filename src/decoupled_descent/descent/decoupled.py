@@ -135,7 +135,7 @@ class DecoupledDescent(OnePassDescent[State]):
         if self.noise is not None:
             theta = self.noise.coloured(theta)
             direction = self.noise.remembered(direction, rows)
-        tilde = torch.addmm(found.gradient, found.jacobian, theta, alpha=-rows.ratio)
+        tilde = found.gradient.addmm_(found.jacobian, theta, alpha=-rows.ratio)
         scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, tilde, theta_slots, state.step, scale)
         memory, memory_slots = self.update(

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.products import forward
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent import folds as fold
 from decoupled_descent.descent.common import Descent, Info, starting_theta
@@ -132,7 +133,7 @@ class OrthogonalDecoupledDescent(Descent):
         theta = starting_theta(rows, objective, theta, seed)
         objective.settle_curvature(rows.y, len(theta), self.g)
         rows.gram.leave_one_out(float(self.ridge))
-        h = theta @ rows.X.T
+        h = forward(theta, rows.X)
         slots = (self.update.slots(theta), self.update.slots(h))
         head = objective.parameters(rows.X)
         return State(theta, h, head, slots, 0, fold.start(self.folds, head, self, rows))

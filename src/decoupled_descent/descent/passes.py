@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.curvature import Parameters, RowDerivatives
 from decoupled_descent.curvature.weighted import weighted_jacobian
+from decoupled_descent.data.products import backward, forward
 from decoupled_descent.data.rows import Block, Rows
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
@@ -116,7 +117,7 @@ def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
         if alone:
             preactivations = [_forward(requests[0], block, rows.n)]
         else:
-            stacked = theta @ block.X.T
+            stacked = forward(theta, block.X)
             preactivations = [
                 _remember(request, stacked[span], block)
                 for request, span in zip(requests, spans, strict=True)
@@ -128,10 +129,7 @@ def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
             directions.append(found.direction.T)
             seen.append(_Part(share, h, found))
         direction = directions[0] if alone else torch.cat(directions)
-        if gradient is None:
-            gradient = direction @ block.X
-        else:
-            gradient.addmm_(direction, block.X)
+        gradient = backward(direction, block.X, gradient)
     assert gradient is not None
     if alone:
         return [_join(parts[0], gradient)]
@@ -148,10 +146,10 @@ class _Part(NamedTuple):
 
 def _forward(request: Request, block: Block, n: int) -> Tensor:
     """θXᵀ + Mᵀ on one block, in one operation."""
-    if request.memory is None:
-        return request.theta @ block.X.T
-    memory = request.memory if block.X.shape[0] == n else request.memory[:, block.span]
-    return torch.addmm(memory, request.theta, block.X.T)
+    memory = request.memory
+    if memory is not None and block.X.shape[0] < n:
+        memory = memory[:, block.span]
+    return forward(request.theta, block.X, memory)
 
 
 def _remember(request: Request, h: Tensor, block: Block) -> Tensor:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters
+from decoupled_descent.data.products import backward, forward
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Info
 from decoupled_descent.descent.decoupled import DecoupledDescent, spacing_of
@@ -171,9 +172,10 @@ class GreedyDescent:
         )
         assert found.jacobian is not None
         direction = found.direction.T
-        gradient = torch.zeros_like(state.theta)
+        gradient: Tensor | None = None
         for block in rows.blocks():
-            gradient.addmm_(direction[:, block.span], block.X)
+            gradient = backward(direction[:, block.span], block.X, gradient)
+        assert gradient is not None
         tilde = torch.addmm(gradient, found.jacobian, state.theta, alpha=-rows.ratio)
         change = _times_rows(tilde, rows) - direction
         info = Info(found.loss, state.preactivations.T, found.jacobian)
@@ -197,7 +199,7 @@ class GreedyDescent:
 
 def _times_rows(theta: Tensor, rows: Rows) -> Tensor:
     """θXᵀ, block by block, shape (L, n)."""
-    return torch.cat([theta @ block.X.T for block in rows.blocks()], 1)
+    return torch.cat([forward(theta, block.X) for block in rows.blocks()], 1)
 
 
 def _moved(candidate: DecoupledDescent, value: Tensor, direction: Tensor, n: int) -> Tensor:
