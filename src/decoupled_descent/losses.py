@@ -76,7 +76,8 @@ def _softplus(outputs: Tensor) -> Tensor:
 
 
 def _logistic(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (_softplus(outputs) - labels * outputs).sum(1)
+    losses = functional.binary_cross_entropy_with_logits(outputs, labels, reduction="none")
+    return losses.squeeze(1) if losses.shape[1] == 1 else losses.sum(1)
 
 
 def _expand_logistic(outputs: Tensor, labels: Tensor) -> Expansion:

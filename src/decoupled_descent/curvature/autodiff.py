@@ -60,7 +60,7 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
             loss = losses(h, y, leaves)
             wanted = [h, *leaves.values()] if head else [h]
             gradients = torch.autograd.grad(
-                loss.sum(), wanted, create_graph=jacobian, materialize_grads=True
+                loss, wanted, torch.ones_like(loss), create_graph=jacobian, materialize_grads=True
             )
             bend = mean_jacobian(gradients[0], h) if jacobian else None
         means = [gradient.detach() / len(h) for gradient in gradients[1:]]
