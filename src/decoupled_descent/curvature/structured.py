@@ -297,8 +297,8 @@ def _product_engine(loss: Loss, constants: Parameters) -> Engine:
         means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
         bend = None
         if jacobian:
-            bend = _mean_product(D[:, :1], D * diagonal, D)
-            bend = torch.addcmul(bend, a * slope.mean(), swap.to(h))
+            bend = a * slope.mean() * swap.to(h)
+            bend = torch.addmm(bend, D * diagonal, D.t(), alpha=1 / h.shape[0])
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
     return derivatives
