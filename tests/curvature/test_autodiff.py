@@ -151,3 +151,41 @@ def test_works_without_gradients_and_leaves_none_behind():
         run = dd.fit(X, y, dd.Objective(head, "logistic", width=L), dd.DecoupledDescent(0.05), 5)
     assert all(p.grad is None for p in head.parameters())
     assert not run.theta.requires_grad
+
+
+class Square(torch.autograd.Function):
+    """Written before functorch: its backward pass applies another function of the old kind."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * Same.apply(x) * grad
+
+
+class Same(torch.autograd.Function):
+    """The identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_functions_that_refuse_to_be_batched():
+    class Head(nn.Module):
+        def forward(self, h):
+            return Square.apply(h).sum(1)
+
+    h, y = normal(N, L), normal(N)
+    found = dd.Objective(Head(), "squared", width=L).derivatives(h, y)
+    residual = h.square().sum(1) - y
+    bend = 4 * h.T @ h / N + 2 * residual.mean() * torch.eye(L, dtype=h.dtype)
+    assert_agree([found.direction, found.jacobian], [2 * residual.unsqueeze(1) * h, bend])

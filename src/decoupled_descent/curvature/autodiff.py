@@ -6,6 +6,7 @@ g gives ∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -35,10 +36,22 @@ def mean_jacobian(direction: Tensor, h: Tensor) -> Tensor:
     width = direction.shape[1]
     if not direction.requires_grad:
         return direction.new_zeros(width, width)
+
+    def pull_back(picked: Tensor) -> Tensor:
+        (rows,) = torch.autograd.grad(
+            direction, h, picked, retain_graph=True, materialize_grads=True
+        )
+        return rows
+
     picks = torch.eye(width, dtype=h.dtype, device=h.device)
     picks = picks.unsqueeze(1).expand(width, *direction.shape)
-    (rows,) = torch.autograd.grad(direction, h, picks, is_grads_batched=True, allow_unused=True)
-    return direction.new_zeros(width, width) if rows is None else rows.mean(1)
+    with warnings.catch_warnings():  # operations that cannot be batched are looped over, correctly
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
+            rows: Tensor = torch.func.vmap(pull_back)(picks)
+        except RuntimeError:  # an autograd.Function that refuses to be batched
+            rows = torch.stack([pull_back(picked) for picked in picks])
+    return rows.mean(1)
 
 
 def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
