@@ -44,7 +44,7 @@ def test_two_layer_step(race, n, d, width, rival):
         pytest.skip("X fits the caches")
     X, y = make.problem(n, d)
     contenders = {"dd": make.ours(X, y, width, DD), "rival": RIVALS[rival](X, y, width)}
-    times = race(contenders, rounds=15 if n > 4000 else 100, burst=2 if n > 4000 else 10)
+    times = race(contenders, rounds=25 if n > 4000 else 100, burst=2 if n > 4000 else 10)
     size, limit, ratio = label(n, d, width), target(rival, n, width), times["dd"] / times["rival"]
     if rival == "ODD":
         race.ratio(size, "ODD / DD", 1 / ratio, limit)

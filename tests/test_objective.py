@@ -87,6 +87,21 @@ def test_tied_weights():
     torch.testing.assert_close(objective.derivatives(h, SHARE), plain.derivatives(h, SHARE))
 
 
+def test_tied_buffers_follow_the_dtype():
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", torch.full((3,), 2.0, dtype=torch.float64))
+            self.register_buffer("shift", self.scale)
+
+        def forward(self, h):
+            return (torch.tanh(h) * self.scale + self.shift).sum(1)
+
+    outputs = dd.Objective(Shifted(), "logistic").outputs(torch.zeros(N, 3))
+    assert outputs.dtype == torch.float32
+    assert outputs.tolist() == [6.0] * N
+
+
 def test_own_loss():
     def pinball(u, y):
         return torch.logaddexp(u - y, y - u)

@@ -83,6 +83,7 @@ class Objective:
         self._settled: list[tuple[Direction | None, str]] = []
         self._kinked = smoothed.has_kinked_module(head) or not self.loss.smooth
         self._inplace = any(getattr(module, "inplace", False) for module in head.modules())
+        self._tied = _shares(head)
         if self._automatic and self._closed and not self._kinked:
             self.curvature = "structured"
             self._settled.append((None, "structured"))
@@ -321,7 +322,9 @@ class Objective:
     def _call(self, h: Tensor, parameters: Parameters) -> Tensor:
         h = h.clone() if self._inplace else h
         fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
-        outputs: Tensor = functional_call(self.head, fixed | parameters, (h,))
+        outputs: Tensor = functional_call(
+            self.head, fixed | parameters, (h,), tie_weights=self._tied
+        )
         return outputs
 
     def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
@@ -357,6 +360,14 @@ def _mean_rows(directions: Parameters, parameters: Parameters, n: int) -> Parame
                 f"parameter {name!r}; it must return one row per sample, {(n, *value.shape)}"
             )
     return {name: directions[name].mean(0) for name in parameters}
+
+
+def _shares(head: nn.Module) -> bool:
+    """Whether a parameter or a buffer has two names; looking for them in every call takes time."""
+    return any(
+        len(list(named())) < len(list(named(remove_duplicate=False)))
+        for named in (head.named_parameters, head.named_buffers)
+    )
 
 
 def _drops(head: nn.Module) -> bool:
