@@ -162,6 +162,7 @@ class Objective:
         jacobian: bool = True,
         head: bool = True,
         spacing: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> RowDerivatives:
         r"""Return loss, ĥ, J̄ and the head's direction in one call.
 
@@ -175,6 +176,7 @@ class Objective:
             head: Whether the head's direction is wanted.
             spacing: δ, shape (L,), the step of smoothed differences; from the spread of ``h`` by
                 default.
+            weights: w, shape (n,), for J̄ = Σ_r w_r ∇g_r / n; ones by default.
 
         Returns:
             The row derivatives.
@@ -184,12 +186,13 @@ class Objective:
         if jacobian and self._automatic:
             self.settle_curvature(y, h.shape[1], g)
         if jacobian and self.curvature == "smoothed":
-            return self._smoothed(h, y, parameters, g, f, head, spacing)
+            return self._smoothed(h, y, parameters, g, f, head, spacing, weights)
         head_gradient = head and bool(parameters) and f is None
         if g is None:
-            rows = self._engine(h, self._engine_labels(y), parameters, jacobian, head_gradient)
+            labels = self._engine_labels(y)
+            rows = self._engine(h, labels, parameters, jacobian, head_gradient, weights)
         else:
-            rows = self._general(h, y, parameters, g, jacobian, head_gradient)
+            rows = self._general(h, y, parameters, g, jacobian, head_gradient, weights)
         if f is not None and head:
             rows = rows._replace(head=_mean_rows(f(h, y, parameters), parameters, len(h)))
         return rows
@@ -291,6 +294,7 @@ class Objective:
         f: HeadDirection | None,
         head: bool,
         spacing: Tensor | None,
+        weights: Tensor | None,
     ) -> RowDerivatives:
         rows = self.derivatives(h, y, parameters, g=g, f=f, jacobian=False, head=head)
         if spacing is None:
@@ -299,15 +303,23 @@ class Objective:
         def direction(shifted: Tensor) -> Tensor:
             if g is not None:
                 return g(shifted, y, parameters)
-            return self._engine(shifted, self._engine_labels(y), parameters, False, False).direction
+            labels = self._engine_labels(y)
+            return self._engine(shifted, labels, parameters, False, False, None).direction
 
-        bend = smoothed.mean_jacobian(direction, h, spacing)
+        bend = smoothed.mean_jacobian(direction, h, spacing, weights)
         return rows._replace(jacobian=bend if g is not None else (bend + bend.T) / 2)
 
     def _general(
-        self, h: Tensor, y: Tensor, parameters: Parameters, g: Direction, jacobian: bool, head: bool
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        g: Direction,
+        jacobian: bool,
+        head: bool,
+        weights: Tensor | None,
     ) -> RowDerivatives:
-        rows = self._engine(h, self._engine_labels(y), parameters, False, head)
+        rows = self._engine(h, self._engine_labels(y), parameters, False, head, None)
         with torch.enable_grad():
             h = h.detach().requires_grad_(jacobian)
             direction = g(h, y, parameters)
@@ -316,7 +328,7 @@ class Objective:
                     f"g returned shape {tuple(direction.shape)} for pre-activations of shape "
                     f"{tuple(h.shape)}; it must return one row of L values per sample"
                 )
-            bend = autodiff.mean_jacobian(direction, h) if jacobian else None
+            bend = autodiff.mean_jacobian(direction, h, weights) if jacobian else None
         return rows._replace(direction=direction.detach(), jacobian=bend)
 
     def _call(self, h: Tensor, parameters: Parameters) -> Tensor:

@@ -180,7 +180,8 @@ def test_kinks_are_differenced_over_the_spread_of_the_preactivations():
     rows, algorithm = dd.Rows(X, y), ODD(0.05, 0.9)
     state = algorithm.init(rows, objective, seed=0)
     _, info = algorithm.step(state, rows, objective)
-    wanted = objective.derivatives(info.preactivations, y, state.head).jacobian
+    shares = rows.gram.leave_one_out(1.0).shares
+    wanted = objective.derivatives(info.preactivations, y, state.head, weights=shares).jacobian
     torch.testing.assert_close(info.jacobian, wanted)
 
 
@@ -290,6 +291,38 @@ def test_unknown_covariance_keeps_the_identity():
     error = {name: np.std(values, ddof=1) / 12**0.5 for name, values in gaps.items()}
     assert abs(bias["odd"]) < 3 * error["odd"]
     assert abs(bias["dd"]) > 3 * error["dd"] + 3 * error["odd"]
+
+
+def long_and_short_rows(n, seed):
+    """Elliptical rows with the tails of Student's t₅, and a logistic teacher."""
+    generator = torch.Generator().manual_seed(seed)
+    options = {"generator": generator, "dtype": torch.float64}
+    X, lengths = torch.randn(n, 100, **options) / 10, torch.randn(n, 5, **options).square().mean(1)
+    X, teacher = X / lengths.sqrt().unsqueeze(1), torch.randn(100, **options)
+    chance = torch.sigmoid(X @ teacher * 40 / torch.linalg.vector_norm(teacher))
+    return X, torch.bernoulli(chance, generator=generator)
+
+
+def test_rows_of_unequal_length_keep_the_identity():
+    """Rows count in J̄ by their leverage; if they all counted the same, there would be a bias."""
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    algorithm = ODD(20.0, ridge=1.0, reduction="mean")
+    gaps = {"leverage": [], "equal": []}
+    for seed in range(40):
+        X, y = long_and_short_rows(3300, seed)
+        for name, values in gaps.items():
+            rows = dd.Rows(X[:300], y[:300])
+            if name == "equal":
+                left_out = rows.gram.leave_one_out(1.0)
+                equal = left_out._replace(shares=torch.ones_like(left_out.shares))
+                rows.gram._known[1.0] = equal
+            theta, test = X.new_zeros(1, 100), (X[300:], y[300:])
+            run = dd.fit(rows, None, objective, algorithm, 60, theta, test)
+            values.append(float(run.gap[-1]))
+    bias = {name: np.mean(values) for name, values in gaps.items()}
+    error = {name: np.std(values, ddof=1) / 40**0.5 for name, values in gaps.items()}
+    assert abs(bias["leverage"]) < 3 * error["leverage"]
+    assert bias["equal"] < -3 * error["equal"]
 
 
 @pytest.mark.data

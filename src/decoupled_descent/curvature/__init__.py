@@ -20,7 +20,8 @@ class RowDerivatives(NamedTuple):
     Attributes:
         loss: Ψ(h_i, y_i, a) row by row, shape (n,).
         direction: ĥ = g(h, y, a), by default ∇_hΨ, shape (n, L).
-        jacobian: J̄ with J̄[i, j] the mean over rows of ∂g_i/∂h_j, shape (L, L); None if not asked.
+        jacobian: J̄ with J̄[i, j] the (weighted) mean over rows of ∂g_i/∂h_j, shape (L, L); None if
+            not asked.
         head: Mean over rows of f(h, y, a), by default ∇_aΨ, by parameter name; empty if not asked.
     """
 
@@ -30,7 +31,8 @@ class RowDerivatives(NamedTuple):
     head: Parameters
 
 
-#: ``engine(h, y, parameters, jacobian, head)``: the last two say what is wanted.
-Engine = Callable[[Tensor, Tensor, Parameters, bool, bool], RowDerivatives]
+#: ``engine(h, y, parameters, jacobian, head, weights)``: whether J̄ and the head's direction are
+#: wanted, and how much each row counts in J̄, shape (n,), or None for one each.
+Engine = Callable[[Tensor, Tensor, Parameters, bool, bool, Tensor | None], RowDerivatives]
 
 __all__ = ["Engine", "Parameters", "RowDerivatives"]

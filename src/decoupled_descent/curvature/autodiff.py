@@ -15,14 +15,15 @@ from torch import Tensor
 from decoupled_descent.curvature import Engine, Parameters, RowDerivatives
 
 
-def mean_jacobian(direction: Tensor, h: Tensor) -> Tensor:
+def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -> Tensor:
     r"""Mean Jacobian of a row-wise function that autograd has recorded.
 
-    .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n \partial g_i(h_r, y_r, a) / \partial h_{r,j}
+    .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
 
     Args:
         direction: g(h), shape (n, L), computed from ``h`` under autograd.
         h: Pre-activations, shape (n, L), requiring grad.
+        weights: w, shape (n,); ones by default.
 
     Returns:
         J̄, shape (L, L); the paper's ⟨∇_h g⟩, not symmetric unless g is a gradient.
@@ -51,7 +52,7 @@ def mean_jacobian(direction: Tensor, h: Tensor) -> Tensor:
             rows: Tensor = torch.func.vmap(pull_back)(picks)
         except RuntimeError:  # an autograd.Function that refuses to be batched
             rows = torch.stack([pull_back(picked) for picked in picks])
-    return rows.mean(1)
+    return rows.mean(1) if weights is None else weights @ rows / len(h)
 
 
 def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
@@ -65,7 +66,12 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
     """
 
     def derivatives(
-        h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        weights: Tensor | None,
     ) -> RowDerivatives:
         with torch.enable_grad():
             h = h.detach().contiguous().requires_grad_()  # modules expect rows in one piece
@@ -75,7 +81,7 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
             gradients = torch.autograd.grad(
                 loss, wanted, torch.ones_like(loss), create_graph=jacobian, materialize_grads=True
             )
-            bend = mean_jacobian(gradients[0], h) if jacobian else None
+            bend = mean_jacobian(gradients[0], h, weights) if jacobian else None
         means = [gradient.detach() / len(h) for gradient in gradients[1:]]
         return RowDerivatives(
             loss.detach(), gradients[0].detach(), bend, dict(zip(leaves, means, strict=False))

@@ -66,13 +66,16 @@ def spacing(spread: Tensor, n: int) -> Tensor:
     return torch.clamp_min((2 * n**-0.2) * spread, torch.finfo(spread.dtype).eps ** 0.5)
 
 
-def mean_jacobian(g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor) -> Tensor:
+def mean_jacobian(
+    g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor, weights: Tensor | None = None
+) -> Tensor:
     r"""Mean Jacobian of a row-wise function by macroscopic central differences.
 
     Args:
         g: (n, L) to (n, L), row by row.
         h: Pre-activations, shape (n, L).
         steps: δ, shape (L,).
+        weights: How much each row counts, shape (n,); one each by default.
 
     Returns:
         J̄, shape (L, L), with J̄[i, j] the mean of ∂g_i/∂h_j.
@@ -86,7 +89,8 @@ def mean_jacobian(g: Callable[[Tensor], Tensor], h: Tensor, steps: Tensor) -> Te
     for coordinate, step in enumerate(steps.tolist()):
         shift = torch.zeros_like(h[:1])
         shift[0, coordinate] = step
-        columns.append((g(h + shift) - g(h - shift)).mean(0) / (2 * step))
+        change = (g(h + shift) - g(h - shift)) / (2 * step)
+        columns.append(change.mean(0) if weights is None else weights @ change / len(h))
     return torch.stack(columns, 1)
 
 

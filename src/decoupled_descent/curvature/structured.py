@@ -145,7 +145,13 @@ class Chain:
             self.leading += 1
 
     def __call__(
-        self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        rows: Tensor | None,
     ) -> RowDerivatives:
         """Sweep over the layers: forward, backward and (on request) to second order."""
         weights = _weights(parameters, self.constants, h)
@@ -169,7 +175,7 @@ class Chain:
                     means |= _head_gradient(step, adjoints[index + 1], inputs[index], parameters)
         bend = None
         if jacobian:
-            bend = self._hessian(expansion, active, adjoints, weights) / len(h)
+            bend = self._hessian(expansion, active, adjoints, weights, rows) / len(h)
         return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
 
     def _backward(
@@ -191,8 +197,9 @@ class Chain:
         active: dict[int, Activation],
         adjoints: list[Tensor],
         weights: Parameters,
+        rows: Tensor | None,
     ) -> Tensor:
-        """Σ_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
+        """Σ_i w_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
         pushed = _Pushed()
         total = torch.zeros((), dtype=expansion.slope.dtype, device=expansion.slope.device)
         for index in range(self.leading, len(self.steps)):
@@ -202,12 +209,12 @@ class Chain:
                 continue
             _, first, second = active[index]
             scale, left, right = second(partial(adjoints.__getitem__, index + 1), adjoints[index])
-            total = total + pushed.pull_back(scale * left * right)
+            total = total + pushed.pull_back(_weighted(scale * left * right, rows))
             pushed = pushed.through_activation(first)
-        total = total + pushed.pull_back(expansion.diagonal)
+        total = total + pushed.pull_back(_weighted(expansion.diagonal, rows))
         if expansion.rank_one is not None:
             pulled = pushed.transposed_times(expansion.rank_one)
-            total = total - pulled @ pulled.T
+            total = total - _weighted(pulled, rows) @ pulled.T
         for step in reversed(self.steps[: self.leading]):
             weight = weights[step.weight]  # type: ignore[union-attr]
             total = weight.T @ total @ weight
@@ -230,7 +237,13 @@ class ScalarTwoLayer:
         self.constants = constants
 
     def __call__(
-        self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        rows: Tensor | None,
     ) -> RowDerivatives:
         """Apply the formulas above."""
         weights = _weights(parameters, self.constants, h)
@@ -244,8 +257,12 @@ class ScalarTwoLayer:
         bend = None
         if jacobian:
             scale, left, right = second(lambda: column * slope, direction)
-            bends, n = torch.linalg.vecdot(left, right).diag(), h.shape[0]
-            bend = torch.addmm(bends, D * diagonal, D.t(), beta=scale / n, alpha=1 / n)
+            if rows is None:
+                bends = torch.linalg.vecdot(left, right)
+            else:
+                bends, diagonal = torch.mv(left * right, rows), diagonal * rows
+            n = h.shape[0]
+            bend = torch.addmm(bends.diag(), D * diagonal, D.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
 
 
@@ -258,6 +275,11 @@ def _own_weights(steps: list[Step], parameters: Mapping[str, Tensor]) -> bool:
 
 def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Parameters:
     return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
+
+
+def _weighted(values: Tensor, rows: Tensor | None) -> Tensor:
+    """Multiply (k, n) values by what each row counts."""
+    return values if rows is None else values * rows
 
 
 def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -286,7 +308,12 @@ def _product_engine(loss: Loss, constants: Parameters) -> Engine:
     swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 
     def derivatives(
-        h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, head: bool
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        rows: Tensor | None,
     ) -> RowDerivatives:
         a = _weights(parameters, constants, h)["a"]
         z = h.T
@@ -297,8 +324,8 @@ def _product_engine(loss: Loss, constants: Parameters) -> Engine:
         means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
         bend = None
         if jacobian:
-            bend = a * slope.mean() * swap.to(h)
-            bend = torch.addmm(bend, D * diagonal, D.t(), alpha=1 / h.shape[0])
+            bend = a * _weighted(slope, rows).mean() * swap.to(h)
+            bend = torch.addmm(bend, D * _weighted(diagonal, rows), D.t(), alpha=1 / h.shape[0])
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
     return derivatives

@@ -36,12 +36,14 @@ class LeaveOneOut(NamedTuple):
         inverse: c A⁻¹, shape (d, d), or None where ``rows`` has it.
         leverages: c p, shape (n,).
         weights: 1/(1 − p), shape (n,).
+        shares: p over its mean, shape (n,).
     """
 
     rows: Tensor
     inverse: Tensor | None
     leverages: Tensor
     weights: Tensor
+    shares: Tensor
 
     def direction(self, q: Tensor) -> Tensor:
         """Return c qᵀXA⁻¹, shape (L, d), for qᵀ of shape (L, n)."""
@@ -136,15 +138,15 @@ class Gram:
         norms = self._X.double().square().sum(1)
         if math.isinf(ridge):
             like = norms.to(self._X.dtype)
-            return LeaveOneOut(self._X, None, like, torch.ones_like(like))
+            return LeaveOneOut(self._X, None, like, torch.ones_like(like), like / like.mean())
         leverages = self.leverages(ridge)
         c = float(norms.mean() / leverages.mean())
-        weights = (1 / (1 - leverages)).to(self._X.dtype)
-        leverages = (c * leverages).to(self._X.dtype)
+        own = (c * leverages, 1 / (1 - leverages), leverages / leverages.mean())
+        per_row = [values.to(self._X.dtype) for values in own]
         if n >= TALL * d:
-            return LeaveOneOut(self._X, (c * self._inverse(ridge)).to(self._X), leverages, weights)
+            return LeaveOneOut(self._X, (c * self._inverse(ridge)).to(self._X), *per_row)
         rows = self._preconditioned(ridge).mul_(c)
-        return LeaveOneOut(rows.to(self._X), None, leverages, weights)
+        return LeaveOneOut(rows.to(self._X), None, *per_row)
 
     def _preconditioned(self, ridge: float) -> Tensor:
         """X A⁻¹ = (XXᵀ + μI)⁻¹ X, shape (n, d)."""

@@ -48,16 +48,18 @@ class OrthogonalDecoupledDescent(Descent):
     r"""Descent for rows of any covariance whose train error is an estimate of its test error.
 
     .. math::
-       q_t &= g(h_t, y, a_t) - h_t \bar J_t^\top \\
+       q_t &= g(h_t, y, a_t) - h_t \bar J_t^\top, \qquad
+       \bar J_t = \textstyle\sum_i p_i \nabla g(h_{t,i}, y_i, a_t) / \sum_i p_i \\
        \theta_{t+1} &= \eta_0\theta_t - \eta_1 c\, A^{-1}X^\top q_t, \qquad
        A = X^\top X + \lambda \tfrac{\|X\|_F^2}{d} I \\
        h_{t+1} &= \eta_0 h_t - \eta_1 c\, \frac{P q_t - p \odot q_t}{1 - p}, \qquad
        P = X A^{-1} X^\top,\; p_i = P_{ii} \\
        a_{t+1} &= \gamma_0 a_t - \gamma_1 \langle f(h_t, y, a_t)\rangle
 
-    with h_1 = Xθ_1, g = ∇_hΨ and f = ∇_aΨ unless given, J̄ the mean Jacobian of g, and
-    c = mean ‖x_i‖² / mean p_i. Row i of the fraction is what a step computed without row i gives to
-    row i, so h recurs by itself and never meets θ.
+    with h_1 = Xθ_1, g = ∇_hΨ and f = ∇_aΨ unless given, and c = mean ‖x_i‖² / mean p_i. Row i of
+    the fraction is what a step computed without row i gives to row i, so h recurs by itself and
+    never meets θ. A row counts in J̄ by its leverage, for that is its share in what comes back to
+    others of their own; with equal shares, long rows would make the train error optimistic.
 
     As λ → ∞ the step becomes Xᵀq and the fraction XXᵀq − ‖x_i‖² q: decoupled descent along the
     divergence-free direction, the memory of each row weighted by its squared norm.
@@ -152,12 +154,18 @@ class OrthogonalDecoupledDescent(Descent):
         h = state.preactivations
         _check_rows(h, rows)
         objective.settle_curvature(rows.y, len(h), self.g)  # a continued run has no init
+        left_out = rows.gram.leave_one_out(float(self.ridge))
         found = objective.derivatives(
-            h.T, rows.y, state.head, g=self.g, f=self.f, head=self.trains_head
+            h.T,
+            rows.y,
+            state.head,
+            g=self.g,
+            f=self.f,
+            head=self.trains_head,
+            weights=left_out.shares,
         )
         assert found.jacobian is not None
         q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
-        left_out = rows.gram.leave_one_out(float(self.ridge))
         direction = left_out.direction(q)
         response = left_out.response(q, direction, rows.X)
         scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters, RowDerivatives
-from decoupled_descent.curvature.weighted import weighted_jacobian
 from decoupled_descent.data.products import backward, forward
 from decoupled_descent.data.rows import Block, Rows
 from decoupled_descent.objective import Direction, HeadDirection, Objective
@@ -45,23 +44,17 @@ class Request(NamedTuple):
 
     def look(self, h: Tensor, block: Block) -> RowDerivatives:
         """Differentiate on one block, given hᵀ of shape (L, b)."""
-        found = self.objective.derivatives(
+        return self.objective.derivatives(
             h.T,
             block.y,
             self.head,
             g=self.g,
             f=self.f,
-            jacobian=self.jacobian and self.weights is None,
+            jacobian=self.jacobian,
             head=self.trains_head,
             spacing=self.spacing,
+            weights=None if self.weights is None else self.weights[block.span],
         )
-        if self.weights is None:
-            return found
-        weights = self.weights[block.span]
-        bend = weighted_jacobian(
-            self.objective, h.T, block.y, self.head, weights, self.g, self.spacing
-        )
-        return found._replace(jacobian=bend)
 
 
 class Pass(NamedTuple):
