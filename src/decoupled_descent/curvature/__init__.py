@@ -31,7 +31,7 @@ class RowDerivatives(NamedTuple):
     head: Parameters
 
 
-#: ``engine(h, y, parameters, jacobian, head, weights)``: whether J̄ and the head's direction are
+#: ``engine(h, y, parameters, jacobian, head, shares)``: whether J̄ and the head's direction are
 #: wanted, and how much each row counts in J̄, shape (n,), or None for one each.
 Engine = Callable[[Tensor, Tensor, Parameters, bool, bool, Tensor | None], RowDerivatives]
 

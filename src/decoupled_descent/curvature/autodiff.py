@@ -71,7 +71,7 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
         parameters: Parameters,
         jacobian: bool,
         head: bool,
-        weights: Tensor | None,
+        shares: Tensor | None,
     ) -> RowDerivatives:
         with torch.enable_grad():
             h = h.detach().contiguous().requires_grad_()  # modules expect rows in one piece
@@ -81,7 +81,7 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
             gradients = torch.autograd.grad(
                 loss, wanted, torch.ones_like(loss), create_graph=jacobian, materialize_grads=True
             )
-            bend = mean_jacobian(gradients[0], h, weights) if jacobian else None
+            bend = mean_jacobian(gradients[0], h, shares) if jacobian else None
         means = [gradient.detach() / len(h) for gradient in gradients[1:]]
         return RowDerivatives(
             loss.detach(), gradients[0].detach(), bend, dict(zip(leaves, means, strict=False))

@@ -151,7 +151,7 @@ class Chain:
         parameters: Parameters,
         jacobian: bool,
         head: bool,
-        rows: Tensor | None,
+        shares: Tensor | None,
     ) -> RowDerivatives:
         """Sweep over the layers: forward, backward and (on request) to second order."""
         weights = _weights(parameters, self.constants, h)
@@ -175,7 +175,7 @@ class Chain:
                     means |= _head_gradient(step, adjoints[index + 1], inputs[index], parameters)
         bend = None
         if jacobian:
-            bend = self._hessian(expansion, active, adjoints, weights, rows) / len(h)
+            bend = self._hessian(expansion, active, adjoints, weights, shares) / len(h)
         return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
 
     def _backward(
@@ -197,7 +197,7 @@ class Chain:
         active: dict[int, Activation],
         adjoints: list[Tensor],
         weights: Parameters,
-        rows: Tensor | None,
+        shares: Tensor | None,
     ) -> Tensor:
         """Σ_i w_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
         pushed = _Pushed()
@@ -209,12 +209,12 @@ class Chain:
                 continue
             _, first, second = active[index]
             scale, left, right = second(partial(adjoints.__getitem__, index + 1), adjoints[index])
-            total = total + pushed.pull_back(_weighted(scale * left * right, rows))
+            total = total + pushed.pull_back(_weighted(scale * left * right, shares))
             pushed = pushed.through_activation(first)
-        total = total + pushed.pull_back(_weighted(expansion.diagonal, rows))
+        total = total + pushed.pull_back(_weighted(expansion.diagonal, shares))
         if expansion.rank_one is not None:
             pulled = pushed.transposed_times(expansion.rank_one)
-            total = total - _weighted(pulled, rows) @ pulled.T
+            total = total - _weighted(pulled, shares) @ pulled.T
         for step in reversed(self.steps[: self.leading]):
             weight = weights[step.weight]  # type: ignore[union-attr]
             total = weight.T @ total @ weight
@@ -243,7 +243,7 @@ class ScalarTwoLayer:
         parameters: Parameters,
         jacobian: bool,
         head: bool,
-        rows: Tensor | None,
+        shares: Tensor | None,
     ) -> RowDerivatives:
         """Apply the formulas above."""
         weights = _weights(parameters, self.constants, h)
@@ -257,10 +257,10 @@ class ScalarTwoLayer:
         bend = None
         if jacobian:
             scale, left, right = second(lambda: column * slope, direction)
-            if rows is None:
+            if shares is None:
                 bends = torch.linalg.vecdot(left, right)
             else:
-                bends, diagonal = torch.mv(left * right, rows), diagonal * rows
+                bends, diagonal = torch.mv(left * right, shares), diagonal * shares
             n = h.shape[0]
             bend = torch.addmm(bends.diag(), D * diagonal, D.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
@@ -277,9 +277,9 @@ def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Par
     return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
 
 
-def _weighted(values: Tensor, rows: Tensor | None) -> Tensor:
+def _weighted(values: Tensor, shares: Tensor | None) -> Tensor:
     """Multiply (k, n) values by what each row counts."""
-    return values if rows is None else values * rows
+    return values if shares is None else values * shares
 
 
 def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -313,7 +313,7 @@ def _product_engine(loss: Loss, constants: Parameters) -> Engine:
         parameters: Parameters,
         jacobian: bool,
         head: bool,
-        rows: Tensor | None,
+        shares: Tensor | None,
     ) -> RowDerivatives:
         a = _weights(parameters, constants, h)["a"]
         z = h.T
@@ -324,8 +324,8 @@ def _product_engine(loss: Loss, constants: Parameters) -> Engine:
         means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
         bend = None
         if jacobian:
-            bend = a * _weighted(slope, rows).mean() * swap.to(h)
-            bend = torch.addmm(bend, D * _weighted(diagonal, rows), D.t(), alpha=1 / h.shape[0])
+            bend = a * _weighted(slope, shares).mean() * swap.to(h)
+            bend = torch.addmm(bend, D * _weighted(diagonal, shares), D.t(), alpha=1 / h.shape[0])
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
     return derivatives
