@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import decoupled_descent as dd
 
-SPLITS = 20
+SPLITS = 60
 
 
 def rivals(task, seed):

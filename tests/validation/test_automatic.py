@@ -259,3 +259,19 @@ def test_steps_are_checked_with_rows_too(steps):
 def test_labels_beside_rows_are_refused():
     with pytest.raises(ValueError, match="y"):
         dd.tune(dd.Rows(X, Y), 1 - Y, OBJECTIVE, steps=2)
+
+
+def test_runs_may_linger_before_they_find_the_signal():
+    """From this start the error does not fall for 40 steps: too short a patience learns nothing."""
+    generator = torch.Generator().manual_seed(10)
+    options = {"generator": generator, "dtype": torch.float64}
+    X, teacher = torch.randn(150, 150, **options) / 150**0.5, torch.randn(150, **options)
+    logits = X @ teacher * 2 * 150**0.5 / torch.linalg.vector_norm(teacher)
+    y = torch.bernoulli(torch.sigmoid(logits), generator=generator)
+    objective = dd.Objective(dd.heads.TwoLayer(3, seed=10).double(), "logistic")
+    options = {"ridge": 1.0, "damping": 0.95, "steps": 200, "seed": 10}
+    hasty = dd.tune(X, y, objective, callbacks=[dd.EarlyStopping(patience=30)], **options)
+    patient = dd.tune(X, y, objective, **options)
+    assert hasty.best.best_step == 0
+    assert patient.best.best_step > 100
+    assert patient.corrected_error.error < hasty.corrected_error.error - 0.05

@@ -51,6 +51,14 @@ def test_patience_forgives_a_few_updates_in_a_row():
     assert feed(dd.EarlyStopping(patience=3), errors) == (7, dd.StopReason.RISING)
 
 
+def test_nothing_fails_before_the_start():
+    errors = [1.0, 1.1, 1.2, 1.1, 0.9, 0.95, 0.96]
+    assert feed(dd.EarlyStopping(start=3), errors) == (5, dd.StopReason.RISING)
+    assert feed(dd.EarlyStopping(start=3), errors[:4]) is None
+    assert feed(dd.EarlyStopping(patience=2, start=4), errors) == (6, dd.StopReason.RISING)
+    assert feed(dd.EarlyStopping(start=6), [*errors, 0.8]) is None
+
+
 def test_small_improvements_add_up_to_one():
     assert feed(dd.EarlyStopping(0.25, patience=4), [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]) is None
 
@@ -79,7 +87,9 @@ def test_in_fit(patience):
         ({"tolerance": -0.1}, r"tolerance=-0.1 must be at least 0"),
         ({"tolerance": math.nan}, "tolerance=nan"),
         ({"tolerance": 1.0, "relative": True}, "tolerance=1.0 must be .* below 1"),
-        ({"patience": 0}, "patience=0 must be at least 1"),
+        ({"patience": 0}, "patience=0 must be a whole number of at least 1"),
+        ({"start": -1}, "start=-1 must be a whole number of at least 0"),
+        ({"start": True}, "start=True must be a whole number"),
         ({"patience": 1.5}, "patience=1.5 must be a whole number"),
     ],
 )

@@ -25,15 +25,14 @@ from decoupled_descent.loop import History
 from decoupled_descent.objective import Objective
 from decoupled_descent.training import Run, fit
 from decoupled_descent.validation.automatic import (
-    PATIENCE,
     SETTINGS,
     Setting,
     check_settings,
+    stopping,
     tune,
 )
 from decoupled_descent.validation.figures import plot_curve
 from decoupled_descent.validation.selection import CorrectedError
-from decoupled_descent.validation.stopping import EarlyStopping
 from decoupled_descent.validation.sweep import Sweep
 
 Floats = NDArray[np.floating[Any]]
@@ -211,8 +210,8 @@ class DecoupledEstimator(BaseEstimator):
 
     @property
     def _callbacks(self) -> list[Callback]:
-        stopping = self.early_stopping and self.method != "gradient"
-        return [EarlyStopping(patience=PATIENCE)] if stopping else []
+        wanted = self.early_stopping and self.method != "gradient"
+        return [stopping()] if wanted else []
 
     def _tune(self, rows: Rows, objective: Objective, seed: int) -> Sweep:
         theta = None

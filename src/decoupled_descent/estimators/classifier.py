@@ -36,8 +36,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         damping: Factor on the parameters at every step, or ``"auto"``.
         ridge: How strongly directions of small variance are held back, or ``"auto"``.
         max_iter: The most iterates per candidate.
-        early_stopping: Whether to stop when the train error has not fallen for 30 steps. The best
-            iterate is kept in either case.
+        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
+            30. The best iterate is kept in either case.
         warm_start: Whether ``fit`` goes on from the last one: on the same rows training continues;
             on other rows it starts from the parameters reached.
         random_state: Draws the starting point.

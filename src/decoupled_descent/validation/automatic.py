@@ -50,8 +50,9 @@ DAMPINGS, SMALL_DAMPINGS = (0.98, 0.95), (0.95, 0.9)
 SMALL = 500
 #: After a blow-up: how much smaller the next rate is, and how often that is tried.
 BACK_OFF, RETREATS = 4.0, 3
-#: Steps without improvement after which a run ends.
-PATIENCE = 30
+#: Steps without improvement after which a run ends, and how many it makes in any case: from a
+#: random start the error may stay, or rise, until the start is forgotten and the signal found.
+PATIENCE, LINGERING = 30, 100
 #: The step at which candidates leave that are clearly behind the best.
 PRUNED_AT = 200
 #: A descent to the best iterate in fewer steps than this is worth repeating at half the rate.
@@ -92,7 +93,8 @@ def tune(
         steps: T, the most iterates per run.
         theta: θ_1; drawn from N(0, 1) with ``seed`` by default.
         seed: Draws θ_1.
-        callbacks: For every run; by default, early stopping after 30 steps without improvement.
+        callbacks: For every run; by default, early stopping after 30 steps without improvement, but
+            not among the first 100.
         progress: Whether to draw a progress bar; by default, only on a terminal.
 
     Returns:
@@ -108,7 +110,7 @@ def tune(
     rows = check_rows(X, y, steps)
     check_settings(method, {"lr": lr, "damping": damping, "ridge": ridge})
     if callbacks is None:
-        callbacks = [] if method == "gradient" else [EarlyStopping(patience=PATIENCE)]
+        callbacks = [] if method == "gradient" else [stopping()]
     kappa = _curvature(objective, rows, theta)
     rates = [rate / kappa for rate in RATES] if lr == "auto" else [float(lr)]
     dampings = _dampings(rows.n) if damping == "auto" else (float(damping),)
@@ -134,6 +136,11 @@ def tune(
     algorithms = [run.algorithm for run in runs]
     names = [configuration.name for configuration in combine(objective, algorithms, theta, seed)]
     return Sweep(tuple(names), tuple(runs))
+
+
+def stopping() -> EarlyStopping:
+    """Return the rule by which runs end unless another is given."""
+    return EarlyStopping(patience=PATIENCE, start=LINGERING)
 
 
 class _Contest:

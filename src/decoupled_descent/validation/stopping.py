@@ -29,6 +29,8 @@ class EarlyStopping:
         tolerance: ε.
         relative: Whether ε is relative to the error.
         patience: How many updates in a row may fail to improve before training stops.
+        start: How many updates are made before any can fail: runs from a random start may linger,
+            or get worse, before they find the signal.
 
     Example:
         >>> import decoupled_descent as dd
@@ -44,6 +46,7 @@ class EarlyStopping:
     tolerance: float = 0.0
     relative: bool = False
     patience: int = 1
+    start: int = 0
     _lowest: float = field(default=math.inf, init=False, repr=False)
     _failures: int = field(default=0, init=False, repr=False)
 
@@ -55,10 +58,10 @@ class EarlyStopping:
                 f"tolerance={self.tolerance!r} must be at least 0"
                 + (" and below 1, being relative" if self.relative else " and finite")
             )
-        if isinstance(self.patience, bool) or not isinstance(self.patience, int):
-            raise ValueError(f"patience={self.patience!r} must be a whole number of at least 1")
-        if self.patience < 1:
-            raise ValueError(f"patience={self.patience!r} must be at least 1")
+        for name, least in (("patience", 1), ("start", 0)):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < least:
+                raise ValueError(f"{name}={count!r} must be a whole number of at least {least}")
 
     def __call__(self, step: Step) -> StopReason | None:
         """Look at one iterate; a new run (index 0) starts afresh."""
@@ -69,7 +72,7 @@ class EarlyStopping:
         if error < self._target():
             self._lowest, self._failures = error, 0
             return None
-        self._failures += 1
+        self._failures += step.index > self.start
         if self._failures < self.patience:
             return None
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
