@@ -118,10 +118,10 @@ def test_interruption_ends_the_contest_with_what_was_reached():
 
 
 def test_equals_a_sweep_over_the_same_candidates():
-    tuned = dd.tune(X, Y, OBJECTIVE, steps=60, seed=3)
+    tuned = dd.tune(X, Y, OBJECTIVE, steps=160, seed=3)
     algorithms = [run.algorithm for run in tuned.runs]
-    callbacks = [dd.EarlyStopping(patience=30)]
-    by_hand = dd.sweep(X, Y, OBJECTIVE, algorithms, 60, seed=3, callbacks=callbacks)
+    callbacks = [dd.EarlyStopping(patience=30, start=100)]
+    by_hand = dd.sweep(X, Y, OBJECTIVE, algorithms, 160, seed=3, callbacks=callbacks)
     assert tuned.names == by_hand.names
     assert tuned.best_index == by_hand.best_index
     assert tuned.corrected_error == by_hand.corrected_error
@@ -134,13 +134,13 @@ def test_equals_a_sweep_over_the_same_candidates():
 
 def test_rows_theta_and_callbacks_are_used_as_given():
     theta = torch.randn(3, 20, generator=torch.Generator().manual_seed(5))
-    fixed = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "steps": 120}
+    fixed = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "steps": 160}
     sweep = dd.tune(dd.Rows(X, Y), None, OBJECTIVE, theta=theta, callbacks=[], **fixed)
     algorithm = dd.OrthogonalDecoupledDescent(1.0, 0.9, 1.0, reduction="mean", folds=5)
-    expected = dd.fit(X, Y, OBJECTIVE, algorithm, 120, theta=theta)
+    expected = dd.fit(X, Y, OBJECTIVE, algorithm, 160, theta=theta)
     assert sweep.best.history == expected.history
-    assert len(sweep.best.train_error) == 120
-    assert len(dd.tune(X, Y, OBJECTIVE, theta=theta, **fixed).best.train_error) < 120
+    assert len(sweep.best.train_error) == 160
+    assert len(dd.tune(X, Y, OBJECTIVE, theta=theta, **fixed).best.train_error) < 160
 
 
 def test_the_order_of_columns_is_no_matter_when_theta_follows():

@@ -29,7 +29,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         damping: Factor on the parameters at every step, or ``"auto"``.
         ridge: How strongly directions of small variance are held back, or ``"auto"``.
         max_iter: The most iterates per candidate.
-        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for 30.
+        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
+            30.
         warm_start: Whether ``fit`` goes on from the last one.
         random_state: Draws the starting point.
         device: Where to train.
