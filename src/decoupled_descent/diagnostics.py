@@ -48,7 +48,7 @@ class Rule(NamedTuple):
 
 RULES = {
     "uncorrected error": Rule(
-        0.5, 0.5, "gradient descent's rows have shaped the θ that they are judged by",
+        0.5, 0.5, "gradient descent's rows have shaped the model that judges them",
         "use OrthogonalDecoupledDescent, or keep rows apart for validation",
     ),
     "rows": Rule(
@@ -65,13 +65,13 @@ RULES = {
         "get more rows of that class, or merge it with another",
     ),
     "twin rows": Rule(
-        0.25, 1, "{share:.1%} of the rows have a (near) copy, through which they train the θ that "
-        "they are judged by; the number is the optimism to expect, in standard errors",
+        0.25, 1, "{share:.1%} of the rows have a (near) copy, through which they train the model "
+        "that judges them; the number is the optimism to expect, in standard errors",
         "drop the copies, or keep one row of each group",
     ),
     "row norms": Rule(
-        0.5, 1, "the coefficient of variation of ‖x_i‖² beyond that of Gaussian rows: long rows "
-        "count more in θ than in the mean Jacobian",
+        0.5, 1, "the coefficient of variation of the rows' squared lengths beyond that of Gaussian "
+        "rows: a few long rows pull harder than the corrections allow for",
         "clip or transform long-tailed columns, or scale the rows to equal length",
     ),
     "leverage": Rule(
@@ -89,19 +89,19 @@ RULES = {
         "drop constant columns, standardise the others and divide by √d",
     ),
     "correction": Rule(
-        0.3, math.inf, "the correction, in standard deviations of a row's loss: θ's own test error "
-        "varies with the noise it has fitted, and the train error does not follow",
+        0.3, math.inf, "the correction, in standard deviations of a row's loss: the model's own "
+        "test error varies with the noise it has fitted, and the train error does not follow",
         "widen the interval by {factor:.1f}, or use more damping, a stronger ridge, fewer steps",
     ),
     "Stein's identity": Rule(
-        0.5, 2, "the covariance of h and ∇Ψ is off by {share:.0%} from Cov(h) J̄ᵀ, which Gaussian "
-        "rows have and the corrections rely on; the number is the bias to expect, in standard "
+        0.5, 2, "how gradients vary with pre-activations is off by {share:.0%} from what Gaussian "
+        "rows give and the corrections rely on; the number is the bias to expect, in standard "
         "errors, if as much of the correction is wrong",
         "look for outliers and long tails; use a stronger ridge",
     ),
     "memorised rows": Rule(
-        0.1, 0.2, "the covariance of h and ∇Ψ is off by this share from Cov(h) J̄ᵀ: rows have "
-        "moved h along their own gradients",
+        0.1, 0.2, "how gradients vary with pre-activations is off by this share from what fresh "
+        "rows would give: rows have moved the outputs that they are judged by",
         "the train error is no estimate of the test error: use a corrected algorithm",
     ),
     "tails of h": Rule(
