@@ -189,3 +189,13 @@ def test_functions_that_refuse_to_be_batched():
     residual = h.square().sum(1) - y
     bend = 4 * h.T @ h / N + 2 * residual.mean() * torch.eye(L, dtype=h.dtype)
     assert_agree([found.direction, found.jacobian], [2 * residual.unsqueeze(1) * h, bend])
+
+
+def test_large_problems_keep_nothing(monkeypatch):
+    objective = dd.Objective(Gate().double(), "squared")
+    h, y = normal(N, L), normal(N, 2)
+    kept = objective.derivatives(h, y).jacobian
+    monkeypatch.setattr(autodiff, "KEPT", 0)
+    before = autodiff._picks.cache_info()
+    assert torch.equal(objective.derivatives(h, y).jacobian, kept)
+    assert autodiff._picks.cache_info() == before

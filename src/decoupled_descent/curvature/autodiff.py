@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Engine, Parameters, RowDerivatives
+
+#: Up to this many entries, what picks the components of g is kept from step to step.
+KEPT = 2**20
+
+
+@lru_cache(maxsize=2)
+def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return e_k for every row, shape (L, n, L); in one piece, with which autograd is faster."""
+    picks = torch.eye(width, dtype=dtype, device=device).unsqueeze(1)
+    return picks.expand(width, n, width).contiguous()
 
 
 def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -44,8 +55,8 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
         )
         return rows
 
-    picks = torch.eye(width, dtype=h.dtype, device=h.device)
-    picks = picks.unsqueeze(1).expand(width, *direction.shape)
+    small = direction.numel() * width <= KEPT
+    picks = (_picks if small else _picks.__wrapped__)(*direction.shape, h.dtype, h.device)
     with warnings.catch_warnings():  # operations that cannot be batched are looped over, correctly
         warnings.filterwarnings("ignore", message="There is a performance drop")
         try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
