@@ -45,11 +45,11 @@ def test_two_layer_step(race, n, d, width, rival):
     X, y = make.problem(n, d)
     contenders = {"dd": make.ours(X, y, width, DD), "rival": RIVALS[rival](X, y, width)}
     times = race(contenders, rounds=25 if n > 4000 else 100, burst=2 if n > 4000 else 10)
-    size, limit, ratio = label(n, d, width), target(rival, n, width), times["dd"] / times["rival"]
+    size, limit = label(n, d, width), target(rival, n, width)
     if rival == "ODD":
-        race.ratio(size, "ODD / DD", 1 / ratio, limit)
+        race.ratio(size, "ODD / DD", times.ratio("rival", "dd"), limit)
     else:
-        race.ratio(size, f"DD / {rival}", ratio, limit)
+        race.ratio(size, f"DD / {rival}", times.ratio("dd", "rival"), limit)
 
 
 def test_product_head(race):
@@ -60,7 +60,7 @@ def test_product_head(race):
         rounds=100,
         burst=10,
     )
-    race.ratio(label(1000, 1000, 2), "DD / our GD, product head", times["dd"] / times["gd"], 1.15)
+    race.ratio(label(1000, 1000, 2), "DD / our GD, product head", times.ratio("dd", "gd"), 1.15)
 
 
 class Gated(nn.Module):
@@ -87,9 +87,9 @@ def test_generic_head(race):
         burst=10,
     )
     size = label(800, 784, 9)
-    race.ratio(size, "autodiff DD / PyTorch GD, gated head", times["dd"] / times["torch gd"], 2.0)
-    ratio = times["two-layer dd"] / times["two-layer torch gd"]
-    race.ratio(size, "autodiff DD / PyTorch GD, two-layer", ratio, 2.0)
+    for name, what in (("", "gated head"), ("two-layer ", "two-layer")):
+        ratio = times.ratio(f"{name}dd", f"{name}torch gd")
+        race.ratio(size, f"autodiff DD / PyTorch GD, {what}", ratio, 2.0)
 
 
 @pytest.mark.parametrize("axis", ["n", "d", "L"])
@@ -102,5 +102,5 @@ def test_growth(race, axis):
         steps[factor] = make.ours(X, y, width, DD)
     times = race({str(factor): step for factor, step in steps.items()}, rounds=60)
     for factor in (2, 4):
-        grown = times[str(factor)] / times["1"]
+        grown = times.ratio(str(factor), "1")
         race.ratio(label(*base.values()), f"DD with {factor} × {axis} / DD", grown)

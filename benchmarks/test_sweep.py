@@ -30,5 +30,5 @@ def test_sixteen_configurations(race):
     X, y = make.problem(4000, 2000)
     single = make.ours(X, y, 4, dd.DecoupledDescent(0.1, reduction="mean"))
     times = race({"sweep": stacked(X, y, 4, 16), "single": single}, rounds=20)
-    ratio = times["sweep"] / times["single"]
+    ratio = times.ratio("sweep", "single")
     race.ratio("n=4000 d=2000 L=4", "sweep of 16 / single run", ratio, 6.0)

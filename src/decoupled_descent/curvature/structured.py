@@ -15,7 +15,7 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, cast
 
 import torch
@@ -256,14 +256,18 @@ class ScalarTwoLayer:
         means = _head_gradient(self.output, slope, value, parameters) if head else {}
         bend = None
         if jacobian:
-            scale, left, right = second(lambda: column * slope, direction)
-            if shares is None:
-                bends = torch.linalg.vecdot(left, right)
-            else:
-                bends, diagonal = torch.mv(left * right, shares), diagonal * shares
+            scale, left, right = second(lambda: column, D)
+            bends = _weighted(slope, shares) @ (left * right).t()
+            eye, bent = _eye(len(column), h.dtype, h.device), D * _weighted(diagonal, shares)
             n = h.shape[0]
-            bend = torch.addmm(bends.diag(), D * diagonal, D.t(), beta=scale / n, alpha=1 / n)
+            bend = torch.addmm(eye * bends, D, bent.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
+
+
+@cache
+def _eye(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The identity, kept at hand: multiplying by it is the quickest way to a diagonal matrix."""
+    return torch.eye(width, dtype=dtype, device=device)
 
 
 def _own_weights(steps: list[Step], parameters: Mapping[str, Tensor]) -> bool:

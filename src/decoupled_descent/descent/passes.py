@@ -120,7 +120,7 @@ def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
         for request, h, seen in zip(requests, preactivations, parts, strict=True):
             found = request.look(h, block)
             directions.append(found.direction.T)
-            seen.append(_Part(share, h, found))
+            seen.append(_Part(share, h, directions[-1], found))
         direction = directions[0] if alone else torch.cat(directions)
         gradient = backward(direction, block.X, gradient)
     assert gradient is not None
@@ -130,10 +130,11 @@ def one_pass(rows: Rows, requests: Sequence[Request]) -> list[Pass]:
 
 
 class _Part(NamedTuple):
-    """One block's share of the rows, its hᵀ and its derivatives."""
+    """One block's share of the rows, its hᵀ and ĥᵀ, and its derivatives."""
 
     share: float
     preactivations: Tensor
+    direction: Tensor
     found: RowDerivatives
 
 
@@ -153,8 +154,8 @@ def _remember(request: Request, h: Tensor, block: Block) -> Tensor:
 def _join(parts: list[_Part], gradient: Tensor) -> Pass:
     """Put blocks together: concatenate what is per row, weight means by their share of the rows."""
     if len(parts) == 1:
-        _, h, found = parts[0]
-        return Pass(found.loss, h, found.direction.T, gradient, found.jacobian, found.head)
+        _, h, direction, found = parts[0]
+        return Pass(found.loss, h, direction, gradient, found.jacobian, found.head)
 
     def average(values: list[Tensor]) -> Tensor:
         total = parts[0].share * values[0]
@@ -167,7 +168,7 @@ def _join(parts: list[_Part], gradient: Tensor) -> Pass:
     return Pass(
         torch.cat([part.found.loss for part in parts]),
         torch.cat([part.preactivations for part in parts], 1),
-        torch.cat([part.found.direction.T for part in parts], 1),
+        torch.cat([part.direction for part in parts], 1),
         gradient,
         average(bends) if bends else None,
         {name: average([part.found.head[name] for part in parts]) for name in names},
