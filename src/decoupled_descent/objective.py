@@ -183,9 +183,7 @@ class Objective:
         """
         if parameters is None:
             parameters = self.parameters(h)
-        if jacobian and self._automatic:
-            self.settle_curvature(y, h.shape[1], g)
-        if jacobian and self.curvature == "smoothed":
+        if jacobian and self.curvature_for(y, h.shape[1], g) == "smoothed":
             return self._smoothed(h, y, parameters, g, f, head, spacing, weights)
         head_gradient = head and bool(parameters) and f is None
         if g is None:
@@ -256,34 +254,38 @@ class Objective:
                 "head.eval() first"
             )
 
-    def settle_curvature(self, y: Tensor, width: int, g: Direction | None = None) -> None:
-        """Decide once per g how ``curvature="auto"`` finds J̄: look for kinks where none are known.
+    def curvature_for(self, y: Tensor, width: int, g: Direction | None = None) -> str:
+        """Say how J̄ is found; with ``curvature="auto"``, look for kinks once for every g.
 
         Args:
             y: Labels, some of which are probed with.
             width: L.
             g: Replaces ∇_hΨ.
+
+        Returns:
+            ``"structured"``, ``"autodiff"`` or ``"smoothed"``.
         """
         if not self._automatic:
-            return
+            return self.curvature
         for known, curvature in self._settled:
             if known is g:
-                self.curvature = curvature
-                return
+                return curvature
         kinked = (g is None and self._kinked) or smoothed.find_kinks(self, y, width, g)
         smooth = "structured" if self._closed and g is None else "autodiff"
-        self.curvature = "smoothed" if kinked else smooth
-        self._settled.append((g, self.curvature))
-        if not kinked:
-            return
-        subject = f"head {type(self.head).__name__} with loss {self.loss.name!r}"
-        warnings.warn(
-            f"{subject if g is None else 'g'} has kinks, where exact second derivatives miss the "
-            "jumps of the first: J̄ is taken by macroscopic differences instead. Say "
-            "curvature='smoothed' to agree, 'autodiff' to insist on pointwise derivatives",
-            smoothed.KinkWarning,
-            stacklevel=3,
-        )
+        curvature = "smoothed" if kinked else smooth
+        self._settled.append((g, curvature))
+        if g is None:
+            self.curvature = curvature
+        if kinked:
+            subject = f"head {type(self.head).__name__} with loss {self.loss.name!r}"
+            warnings.warn(
+                f"{subject if g is None else 'g'} has kinks, where exact second derivatives miss "
+                "the jumps of the first: J̄ is taken by macroscopic differences instead. Say "
+                "curvature='smoothed' to agree, 'autodiff' to insist on pointwise derivatives",
+                smoothed.KinkWarning,
+                stacklevel=3,
+            )
+        return curvature
 
     def _smoothed(
         self,

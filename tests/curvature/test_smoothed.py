@@ -363,7 +363,8 @@ def test_kinks_of_g_are_found_and_do_not_stick_to_the_objective():
     with pytest.warns(dd.KinkWarning, match="^g has kinks") as caught:
         dd.fit(X, y, objective, dd.DecoupledDescent(0.02, g=kinked_g), 3)
     assert len(caught) == 1
-    assert objective.curvature == "smoothed"
+    assert objective.curvature_for(y, 3, kinked_g) == "smoothed"
+    assert objective.curvature == objective.curvature_for(y, 3) == "structured"
     h = normal(24, 3)
     exact = dd.Objective(objective.head, "squared", curvature="autodiff")
     assert_agree(objective.derivatives(h, y), exact.derivatives(h, y))

@@ -107,14 +107,13 @@ class DecoupledDescent(OnePassDescent[State]):
             _check_scaling(rows)
         else:
             self.noise.check(rows)
-        objective.settle_curvature(rows.y, len(theta), self.g)
+        objective.curvature_for(rows.y, len(theta), self.g)  # announce kinks before any step
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
         return State(theta, memory, objective.parameters(rows.X), slots, 0)
 
     def request(self, state: State, rows: Rows, objective: Objective) -> Request:
         """Say what a step needs to know of the data."""
-        objective.settle_curvature(rows.y, len(state.theta), self.g)  # a continued run has no init
         request = Request(
             objective,
             state.theta,
@@ -124,7 +123,7 @@ class DecoupledDescent(OnePassDescent[State]):
             trains_head=self.trains_head,
             g=self.g,
             f=self.f,
-            spacing=spacing_of(state.theta, rows, objective),
+            spacing=spacing_of(state.theta, rows, objective, self.g),
         )
         return request if self.noise is None else self.noise.request(request, rows)
 
@@ -146,9 +145,11 @@ class DecoupledDescent(OnePassDescent[State]):
         return State(theta, memory, head, (theta_slots, memory_slots), state.step + 1), info
 
 
-def spacing_of(theta: Tensor, rows: Rows, objective: Objective) -> Tensor | None:
+def spacing_of(
+    theta: Tensor, rows: Rows, objective: Objective, g: Direction | None
+) -> Tensor | None:
     """Steps for smoothed differences: the noise in h_j has standard deviation ‖θ_j‖/√d."""
-    if objective.curvature != "smoothed":
+    if objective.curvature_for(rows.y, len(theta), g) != "smoothed":
         return None
     return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, rows.n)
 

@@ -133,7 +133,7 @@ class OrthogonalDecoupledDescent(Descent):
             The state before any update.
         """
         theta = starting_theta(rows, objective, theta, seed)
-        objective.settle_curvature(rows.y, len(theta), self.g)
+        objective.curvature_for(rows.y, len(theta), self.g)  # announce kinks before any step
         rows.gram.leave_one_out(float(self.ridge))
         h = forward(theta, rows.X)
         slots = (self.update.slots(theta), self.update.slots(h))
@@ -153,7 +153,6 @@ class OrthogonalDecoupledDescent(Descent):
         """
         h = state.preactivations
         _check_rows(h, rows)
-        objective.settle_curvature(rows.y, len(h), self.g)  # a continued run has no init
         left_out = rows.gram.leave_one_out(float(self.ridge))
         found = objective.derivatives(
             h.T,

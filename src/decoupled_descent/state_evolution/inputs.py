@@ -118,4 +118,4 @@ def check_objective(
     generator = torch.Generator().manual_seed(0)
     responses = torch.cat([law(4, generator).double() for law in mixture.responses])
     objective.check(responses, width, torch.zeros((), dtype=torch.float64))
-    objective.settle_curvature(responses, width, g)
+    objective.curvature_for(responses, width, g)

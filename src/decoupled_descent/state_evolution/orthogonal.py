@@ -55,7 +55,8 @@ class DivergenceFree:
         r"""Take J̄ = E ∇_h g over nodes; across kinks by Stein's lemma, E[g (h − m_j)ᵀ] Ω⁻¹."""
         population, overlap = nodes.population, at.overlaps[:, -len(at.own) :]
         h = nodes.place(at.alignment, overlap)
-        if self.objective.curvature != "smoothed":
+        curvature = self.objective.curvature_for(population.responses, h.shape[1], self.g)
+        if curvature != "smoothed":
             self.jacobian = mean_jacobian(self.objective, population, h, at.parameters, self.g)
             return
         self.jacobian = None

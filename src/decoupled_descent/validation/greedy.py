@@ -168,7 +168,7 @@ class GreedyDescent:
             g=first.g,
             f=first.f,
             head=trains,
-            spacing=spacing_of(state.theta, rows, objective),
+            spacing=spacing_of(state.theta, rows, objective, first.g),
         )
         assert found.jacobian is not None
         direction = found.direction.T
