@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -83,3 +84,7 @@ def test_every_named_activation_works(name):
 def test_bad_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_widths_may_come_from_numpy():
+    assert heads.TwoLayer(np.int64(3)).width == 3

@@ -1,6 +1,8 @@
 """The objective against brute force: values, row derivatives, copies, and what it refuses."""
 
 import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -234,3 +236,180 @@ def test_f_must_answer_for_every_parameter(directions, message):
     objective = dd.Objective(dd.heads.TwoLayer(2), "squared")
     with pytest.raises(ValueError, match=message):
         objective.derivatives(torch.ones(4, 2), torch.ones(4), f=lambda h, y, a: directions)
+
+
+class Rearranged(nn.Module):
+    """A head that needs its rows in one piece."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(2, 1)
+
+    def forward(self, h):
+        return self.last(torch.tanh(h).view(len(h), 2, -1).mean(2))
+
+
+class InPlace(nn.Module):
+    """A head that changes what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(3, 1)
+
+    def forward(self, h):
+        h += 0.1
+        return self.last(torch.tanh(h))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
+def test_copies_have_engines_of_their_own(case, clone):
+    head, loss, y, width = CASES[case]
+    objective, h = dd.Objective(head, loss), normal(N, width, seed=3)
+    other = clone(objective)
+    found = other.derivatives(h, y)
+    torch.testing.assert_close(found.jacobian, objective.derivatives(h, y).jacobian)
+    with torch.no_grad():
+        for value in objective.head.parameters():
+            value.mul_(2)
+    torch.testing.assert_close(other.derivatives(h, y).loss, found.loss)
+
+
+def test_later_changes_to_the_head_do_not_reach_the_objective():
+    head = dd.heads.TwoLayer(3, bias=True, seed=0).double()
+    objective, (X, y) = dd.Objective(head, "logistic"), binary()
+    before = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), 4)
+    head[1].weight.requires_grad_(False)
+    with torch.no_grad():
+        head[1].bias.add_(1)
+    after = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), 4)
+    torch.testing.assert_close(after.theta, before.theta, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("make", [lambda: dd.heads.TwoLayer(3, seed=0), lambda: Attention()])
+@pytest.mark.parametrize("labels", [torch.int64, torch.int32, torch.uint8, torch.bool])
+def test_whole_number_labels(make, labels):
+    X, y = binary()
+    wanted = dd.fit(
+        X, y, dd.Objective(make().double(), "logistic", width=3), dd.DecoupledDescent(0.1), 4
+    )
+    objective = dd.Objective(make().double(), "logistic", width=3)
+    found = dd.fit(X, y.to(labels), objective, dd.DecoupledDescent(0.1), 4, test=(X, y.to(labels)))
+    torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("make", [Rearranged, InPlace])
+def test_heads_that_are_particular_about_their_input(make):
+    X, y = binary()
+    width = 4 if make is Rearranged else 3
+    objective = dd.Objective(make().double(), "logistic", width=width)
+    run = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), 4, test=(X, y))
+    plain = X @ run.theta.T
+    torch.testing.assert_close(
+        run.head(plain.clone()).squeeze(1), objective.outputs(plain, run.state.head)
+    )
+
+
+def test_a_parameter_that_is_not_used_stays_as_it_is():
+    head = dd.heads.TwoLayer(3, seed=0).double()
+    head.temperature = nn.Parameter(torch.ones((), dtype=torch.float64))
+    X, y = binary()
+    run = dd.fit(X, y, dd.Objective(head, "logistic"), dd.DecoupledDescent(0.1), 4)
+    plain = dd.fit(X, y, two_layer(), dd.DecoupledDescent(0.1), 4)
+    assert run.state.head["temperature"] == 1
+    torch.testing.assert_close(run.theta, plain.theta, rtol=0, atol=1e-12)
+
+
+def test_constants_in_single_precision():
+    """Class weights of a loss, say; the search for kinks starts in double precision."""
+    weight = torch.tensor([1.0, 2.0, 0.5])
+    X, _ = binary(dtype=torch.float32)
+    y = torch.arange(len(X)) % 3
+
+    def loss(outputs, y):
+        return nn.functional.cross_entropy(outputs, y, weight=weight, reduction="none")
+
+    smooth = dd.Objective(dd.heads.TwoLayer(3, outputs=3, seed=0), loss)
+    dd.fit(X, y, smooth, dd.DecoupledDescent(0.1), 3)
+    assert smooth.curvature == "autodiff"
+    kinked = dd.Objective(
+        dd.heads.TwoLayer(3, outputs=3, seed=0), lambda u, y: loss(torch.relu(u), y)
+    )
+    with pytest.warns(dd.KinkWarning):
+        dd.fit(X, y, kinked, dd.DecoupledDescent(0.1), 3)
+
+
+def test_rows_made_in_inference_mode():
+    X, y = binary()
+    with torch.inference_mode():
+        rows, labels = X.clone(), y.clone()
+    objective = dd.Objective(Attention(), "logistic", width=3)
+    found = dd.fit(rows, labels, objective, dd.DecoupledDescent(0.1), 3)
+    wanted = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), 3)
+    torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)
+
+
+def test_threads_may_share_an_objective():
+    X, y = binary()
+    objective = dd.Objective(Attention(), "logistic", width=3)
+    algorithms = [dd.DecoupledDescent(0.02 * (k + 1)) for k in range(6)]
+
+    def run(algorithm):
+        return dd.fit(X, y, objective, algorithm, 40, test=(X, y), progress=False).theta
+
+    wanted = [run(algorithm) for algorithm in algorithms]
+    before = objective.parameters()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(run, algorithms))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for name, value in objective.parameters().items():
+        assert isinstance(objective.head.get_parameter(name), nn.Parameter)
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def hidden_gradient(h, y, a):
+    """∇Ψ by autograd, without the graph that J̄ would need."""
+    with torch.enable_grad():
+        h = h.detach().requires_grad_()
+        loss = nn.functional.softplus(h).sum()
+        return torch.autograd.grad(loss, h)[0]
+
+
+def test_a_g_that_hides_its_graph():
+    X, y = binary()
+    algorithm = dd.DecoupledDescent(0.1, g=hidden_gradient)
+    with pytest.raises(ValueError, match=r"J̄ would be 0.*create_graph=True.*smoothed"):
+        dd.fit(X, y, two_layer(), algorithm, 3)
+    smoothed = dd.Objective(dd.heads.TwoLayer(3).double(), "logistic", curvature="smoothed")
+    assert dd.fit(X, y, smoothed, algorithm, 3).theta.isfinite().all()
+    constant = dd.DecoupledDescent(0.1, g=lambda h, y, a: torch.ones_like(h))
+    assert dd.fit(X, y, two_layer(), constant, 3).theta.isfinite().all()
+
+
+def test_parameters_of_g_and_f_leave_no_graph_behind():
+    X, y = binary()
+    own = nn.Parameter(torch.ones((), dtype=torch.float64))
+    algorithm = dd.DecoupledDescent(
+        0.05,
+        g=lambda h, y, a: own * (h > 0) - y.unsqueeze(1),
+        f=lambda h, y, a: {"1.weight": own * torch.tanh(h).unsqueeze(1)},
+    )
+    with pytest.warns(dd.KinkWarning):
+        run = dd.fit(X, y, two_layer(), algorithm, 3)
+    assert not run.theta.requires_grad
+    assert not run.state.head["1.weight"].requires_grad
+
+
+def test_what_a_head_or_a_loss_must_return():
+    X, y = binary()
+
+    class Pair(dd.heads.Linear):
+        def forward(self, h):
+            return h, h
+
+    with pytest.raises(ValueError, match=r"Pair returned a tuple.*one tensor"):
+        dd.fit(X, y, dd.Objective(Pair(), "logistic"), dd.DecoupledDescent(0.1), 2)
+    counted = dd.Objective(dd.heads.Linear(), lambda u, y: ((u[:, 0] > 0) != y).double())
+    with pytest.raises(ValueError, match=r"no gradient.*differentiable loss"):
+        dd.fit(X, y, counted, dd.DecoupledDescent(0.1), 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -83,9 +84,9 @@ def _generator(seed: int | None) -> torch.Generator | None:
 
 
 def _check_width(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
-    return value
+    return int(value)
 
 
 class Linear(nn.Sequential):

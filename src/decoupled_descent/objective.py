@@ -3,8 +3,10 @@ r"""The objective Ψ(h, y, a) = loss(head_a(h), y): the only place that knows de
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,9 @@ Direction = Callable[[Tensor, Tensor, Parameters], Tensor]
 #: f(h, y, a): one row per sample for each head parameter, shapes (n, *parameter.shape).
 HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
 
+#: A head is evaluated with parameters put into it for the time of the call: one thread at a time.
+_EVALUATING = threading.RLock()
+
 CURVATURES = ("auto", "structured", "autodiff", "smoothed")
 
 
@@ -33,7 +38,8 @@ class Objective:
 
     Args:
         head: 𝓜_a, any ``nn.Module`` from (n, L) to (n,) or (n, K) that treats rows independently.
-            Parameters with ``requires_grad=False`` stay as they are. The module is never changed.
+            Parameters with ``requires_grad=False`` stay as they are. The objective keeps a copy:
+            it never changes the module, and later changes to the module do not reach it.
         loss: ``"squared"``, ``"absolute"``, ``"logistic"``, ``"cross_entropy"`` or a callable
             ``loss(outputs, y)`` that returns one value per row.
         width: L; read off the head where possible.
@@ -64,21 +70,21 @@ class Objective:
             )
         if curvature not in CURVATURES:
             raise ValueError(f"curvature={curvature!r} must be one of {', '.join(CURVATURES)}")
-        self.head = head
+        self.head = _own_copy(head)
         self.loss = get_loss(loss)
         self._declared = width if width is not None else getattr(head, "width", None)
         self.width: int | None = self._declared or _first_linear(head)
-        self._fixed = {k: v.detach().clone() for k, v in head.named_buffers()}
-        self._fixed |= {k: v.detach() for k, v in head.named_parameters() if not v.requires_grad}
-        closed = None if curvature == "autodiff" else structured.engine(head, self.loss)
-        if curvature == "structured" and closed is None:
+        frozen = {k: v for k, v in self.head.named_parameters() if not v.requires_grad}
+        self._fixed = {
+            k: v.detach().clone() for k, v in (dict(self.head.named_buffers()) | frozen).items()
+        }
+        self.curvature = curvature
+        self._build_engine()
+        if curvature == "structured" and not self._closed:
             raise ValueError(
                 f"curvature='structured' has no closed form for head {type(head).__name__} with "
                 f"loss {self.loss.name!r}; use curvature='auto'"
             )
-        self._closed = closed is not None
-        self._engine: Engine = closed or autodiff.engine(self._row_losses)
-        self.curvature = curvature
         self._automatic = curvature == "auto"
         self._settled: list[tuple[Direction | None, str]] = []
         self._kinked = smoothed.has_kinked_module(head) or not self.loss.smooth
@@ -87,6 +93,22 @@ class Objective:
         if self._automatic and self._closed and not self._kinked:
             self.curvature = "structured"
             self._settled.append((None, "structured"))
+
+    def _build_engine(self) -> None:
+        insists = self.curvature == "autodiff"
+        closed = None if insists else structured.engine(self.head, self.loss)
+        self._closed = closed is not None
+        self._engine: Engine = closed or autodiff.engine(self._row_losses)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made anew: engines refer to the objective that they belong to."""
+        settled = [(g, curvature) for g, curvature in self._settled if g is None]
+        return {k: v for k, v in vars(self).items() if k != "_engine"} | {"_settled": settled}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copy, with an engine of its own."""
+        vars(self).update(state)
+        self._build_engine()
 
     def __repr__(self) -> str:
         """Name the head, the loss and the way derivatives are taken."""
@@ -187,7 +209,7 @@ class Objective:
             return self._smoothed(h, y, parameters, g, f, head, spacing, weights)
         head_gradient = head and bool(parameters) and f is None
         if g is None:
-            labels = self._engine_labels(y)
+            labels = self._engine_labels(y, h)
             rows = self._engine(h, labels, parameters, jacobian, head_gradient, weights)
         else:
             rows = self._general(h, y, parameters, g, jacobian, head_gradient, weights)
@@ -213,6 +235,7 @@ class Objective:
         probe = probe.reshape(count, width)
         parameters = self.parameters(like)
         with torch.no_grad():
+            given = probe.clone()
             try:
                 outputs = self._call(probe, parameters)
             except Exception as error:
@@ -220,10 +243,12 @@ class Objective:
                     f"head {type(self.head).__name__} cannot take pre-activations of shape "
                     f"({count}, {width}): {error}"
                 ) from error
+            if not torch.equal(probe, given):
+                self._inplace, probe = True, given
             self._check_outputs(outputs, probe, parameters)
             if self.loss.builtin:
                 check_labels(self.loss, y, 1 if outputs.ndim == 1 else outputs.shape[1])
-            losses = self._row_losses(probe, self._labels(y[:count]), parameters)
+            losses = self._row_losses(probe, y[:count], parameters)
         if losses.shape != (count,):
             raise ValueError(
                 f"loss {self.loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
@@ -232,6 +257,11 @@ class Objective:
 
     def _check_outputs(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
         name, count = type(self.head).__name__, len(probe)
+        if not isinstance(outputs, Tensor):
+            raise ValueError(
+                f"head {name} returned a {type(outputs).__name__}; it must return one tensor of "
+                "shape (n,) or (n, K)"
+            )
         if outputs.ndim not in (1, 2) or len(outputs) != count:
             raise ValueError(
                 f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
@@ -305,10 +335,10 @@ class Objective:
         def direction(shifted: Tensor) -> Tensor:
             if g is not None:
                 return g(shifted, y, parameters)
-            labels = self._engine_labels(y)
+            labels = self._engine_labels(y, h)
             return self._engine(shifted, labels, parameters, False, False, None).direction
 
-        bend = smoothed.mean_jacobian(direction, h, spacing, weights)
+        bend = smoothed.mean_jacobian(direction, h, spacing, weights).detach()
         return rows._replace(jacobian=bend if g is not None else (bend + bend.T) / 2)
 
     def _general(
@@ -321,7 +351,7 @@ class Objective:
         head: bool,
         weights: Tensor | None,
     ) -> RowDerivatives:
-        rows = self._engine(h, self._engine_labels(y), parameters, False, head, None)
+        rows = self._engine(h, self._engine_labels(y, h), parameters, False, head, None)
         with torch.enable_grad():
             h = h.detach().requires_grad_(jacobian)
             direction = g(h, y, parameters)
@@ -330,38 +360,56 @@ class Objective:
                     f"g returned shape {tuple(direction.shape)} for pre-activations of shape "
                     f"{tuple(h.shape)}; it must return one row of L values per sample"
                 )
+            if jacobian and not direction.requires_grad:
+                _check_constant(g, h, y, parameters, direction)
             bend = autodiff.mean_jacobian(direction, h, weights) if jacobian else None
         return rows._replace(direction=direction.detach(), jacobian=bend)
 
     def _call(self, h: Tensor, parameters: Parameters) -> Tensor:
-        h = h.clone() if self._inplace else h
+        h = h.clone() if self._inplace else h.contiguous()
         fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
-        outputs: Tensor = functional_call(
-            self.head, fixed | parameters, (h,), tie_weights=self._tied
-        )
+        with _EVALUATING:
+            outputs: Tensor = functional_call(
+                self.head, fixed | parameters, (h,), tie_weights=self._tied
+            )
         return outputs
 
     def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         outputs = self._call(h, parameters)
         if self.loss.builtin and outputs.ndim == 1:
             outputs = outputs.unsqueeze(1)
-        return self.loss.value(outputs, self._labels(y))
+        return self.loss.value(outputs, self._labels(y, h))
 
-    def _engine_labels(self, y: Tensor) -> Tensor:
+    def _engine_labels(self, y: Tensor, like: Tensor) -> Tensor:
         """Closed forms work feature by feature and take yᵀ; autodiff takes labels as they are."""
         if not self._closed:
             return y
         if self.loss.categorical:
             return y.long()
+        y = y if y.is_floating_point() else y.to(like.dtype)
         return y.unsqueeze(0) if y.ndim == 1 else y.T
 
-    def _labels(self, y: Tensor) -> Tensor:
+    def _labels(self, y: Tensor, like: Tensor) -> Tensor:
         """Bring labels into the form the loss wants: class indices, or one column per output."""
         if not self.loss.builtin:
             return y
         if self.loss.categorical:
             return y.long()
+        y = y if y.is_floating_point() else y.to(like.dtype)
         return y.unsqueeze(1) if y.ndim == 1 else y
+
+
+def _check_constant(
+    g: Direction, h: Tensor, y: Tensor, parameters: Parameters, direction: Tensor
+) -> None:
+    """Raise ``ValueError`` when g varies with h but autograd cannot see how."""
+    if not torch.equal(g(h.detach() + 0.5, y, parameters), direction):
+        raise ValueError(
+            "g depends on h, but autograd does not know how, so that J̄ would be 0: compute it "
+            "without torch.no_grad(), detach() or NumPy, use torch.autograd.grad(…, "
+            "create_graph=True), or choose Objective(…, curvature='smoothed'), which needs values "
+            "only"
+        )
 
 
 def _mean_rows(directions: Parameters, parameters: Parameters, n: int) -> Parameters:
@@ -373,7 +421,15 @@ def _mean_rows(directions: Parameters, parameters: Parameters, n: int) -> Parame
                 f"f returned {'nothing' if found is None else f'shape {tuple(found)}'} for head "
                 f"parameter {name!r}; it must return one row per sample, {(n, *value.shape)}"
             )
-    return {name: directions[name].mean(0) for name in parameters}
+    return {name: directions[name].detach().mean(0) for name in parameters}
+
+
+def _own_copy(head: nn.Module) -> nn.Module:
+    """Copy a head; one that cannot be copied (old-style weight normalisation) stays as it is."""
+    try:
+        return copy.deepcopy(head)
+    except RuntimeError:
+        return head
 
 
 def _shares(head: nn.Module) -> bool:

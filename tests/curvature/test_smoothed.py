@@ -279,7 +279,7 @@ def test_smooth_heads_are_left_alone(case):
 
 def test_overflow_is_no_kink():
     y = normal(16)
-    assert not smoothed.jumps(lambda h, y: torch.exp(h**3 * 5), 3, y, y)
+    assert not smoothed.jumps(lambda h, y: torch.exp(h**3 * 5), 3, y)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.common import Info, starting_theta
 from tests.problems import binary, normal, two_layer, xor_objective
 
 RATES = {"damping": 0.95, "head_lr": 0.2, "head_damping": 0.99}
@@ -286,3 +286,15 @@ def test_unknown_width(kind):
     ):
         kind(0.1).init(dd.Rows(X, y), objective)
     assert kind(0.1).init(dd.Rows(X, y), objective, theta=normal(1, 16)).theta.shape == (1, 16)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_rows_drawn_with_the_same_seed_are_not_those_of_theta(seed):
+    """Streams that overlap would make some |x·θ| about √d = 28 where it should be N(0, 1)."""
+    n = d = 800
+    objective = dd.Objective(dd.heads.TwoLayer(4), "squared")
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.randn(n, d, generator=generator, dtype=torch.float64) / d**0.5
+    for X in (dd.mixtures.signalless(d).sample(n, seed=seed)[0], own):
+        theta = starting_theta(dd.Rows(X, torch.zeros(n)), objective, None, seed)
+        assert float((X.to(theta) @ theta.T).abs().max()) < 6.5

@@ -88,7 +88,7 @@ def test_xor_ends_where_it_should(snr):
     """
     curves = train_replications(1000, 1000, snr, lr=0.05, steps=200, replications=8, seed=0)
     gap = (curves["dd"]["train"] - curves["dd"]["test"]).abs().mean(1)
-    assert gap.quantile(0.5) < 0.02
+    assert float(gap.quantile(0.5)) < 0.02 + 3 * median_error(gap)
     for name, errors in curves.items():
         assert errors["train"].shape == (8, 200)
         for kind, column in (("train", 0), ("test", 1)):

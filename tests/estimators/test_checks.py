@@ -6,7 +6,7 @@ import decoupled_descent as dd
 
 ESTIMATORS = [
     dd.DecoupledClassifier(max_iter=20),
-    dd.DecoupledRegressor(max_iter=20),
+    dd.DecoupledRegressor(max_iter=50),
 ]
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 from torch import nn
 
 import decoupled_descent as dd
-from tests.estimators.problems import CHEAP, binary, by_hand, features, own_head, scaled, several
+from tests.estimators.problems import CHEAP, UNUSED, binary, by_hand, features, own_head, scaled, several
 
 X, Y = binary()
 X3, Y3 = several()
@@ -83,7 +83,7 @@ def test_the_accuracy_is_never_certain():
 
 
 def test_gradient_descents_corrected_probabilities_are_its_predictions():
-    model = cheap(method="gradient").fit(X, Y)
+    model = cheap(method="gradient", **UNUSED["gradient"]).fit(X, Y)
     np.testing.assert_allclose(model.corrected_proba_, model.predict_proba(X), atol=1e-5)
     assert model.diagnostics_.verdict == "do not trust"
     assert not np.allclose(cheap().fit(X, Y).corrected_proba_, model.predict_proba(X), atol=1e-2)
@@ -98,7 +98,7 @@ def test_the_estimate_is_honest():
             X, y = binary(20_400, d=40, seed=seed, strength=2.0)
             fresh, answers = X[400:], y[400:]
             options = {"method": method, "max_iter": 150, "random_state": seed}
-            model = cheap(**options).fit(X[:400], y[:400])
+            model = cheap(**options | UNUSED[method]).fit(X[:400], y[:400])
             error = log_loss(answers, model.predict_proba(fresh))
             accuracy = model.score(fresh, answers)
             found.append(
@@ -178,8 +178,9 @@ def test_hidden_widths(hidden):
 
 def test_early_stopping_keeps_the_best_iterate():
     X, y = binary(d=30, strength=0.5)
-    stopped = cheap(max_iter=200).fit(X, y)
-    whole = cheap(max_iter=200, early_stopping=False).fit(X, y)
+    start = {"max_iter": 200, "random_state": 5}  # from which the error comes to rise
+    stopped = cheap(**start).fit(X, y)
+    whole = cheap(**start, early_stopping=False).fit(X, y)
     assert stopped.n_iter_ < 200 == whole.n_iter_
     assert stopped.stop_reason_ == "rising"
     assert whole.stop_reason_ == "steps exhausted"
@@ -329,6 +330,6 @@ def test_constant_columns_are_ignored():
 
 def test_constant_columns_leave_the_scale_of_the_rows():
     padded = np.c_[X, np.zeros((120, 18))]
-    model = cheap(method="decoupled").fit(padded, Y)
+    model = cheap(method="decoupled", **UNUSED["decoupled"]).fit(padded, Y)
     (found,) = [f for f in model.diagnostics_.findings if f.name == "scale"]
     assert found.value < 0.01

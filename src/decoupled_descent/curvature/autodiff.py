@@ -88,6 +88,12 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
             h = h.detach().contiguous().requires_grad_()  # modules expect rows in one piece
             leaves = {k: v.detach().requires_grad_(head) for k, v in parameters.items()}
             loss = losses(h, y, leaves)
+            if not loss.requires_grad:
+                raise ValueError(
+                    "the loss has no gradient in the pre-activations, so there is nothing to "
+                    "descend: replace counts of errors and the like by a differentiable loss, and "
+                    "compute it without torch.no_grad() or detach()"
+                )
             wanted = [h, *leaves.values()] if head else [h]
             gradients = torch.autograd.grad(
                 loss, wanted, torch.ones_like(loss), create_graph=jacobian, materialize_grads=True

@@ -104,35 +104,41 @@ def has_kinked_module(head: nn.Module) -> bool:
 
 
 def jumps(
-    g: Callable[[Tensor, Tensor], Tensor], width: int, y: Tensor, like: Tensor, reach: float = 4.0
+    g: Callable[[Tensor, Tensor], Tensor],
+    width: int,
+    y: Tensor,
+    dtype: torch.dtype = torch.float64,
+    reach: float = 4.0,
 ) -> bool:
     """Probe numerically whether g jumps anywhere along a few lines.
 
     Every line is cut into intervals, and every interval is halved again and again, keeping the half
-    across which g changes more. Across an interval of length 1e-10 a continuous g hardly changes; a
-    jump stays what it was.
+    across which g changes more. Across an interval of length 3e-11 (in float32 1e-5) a continuous g
+    hardly changes; a jump stays what it was.
 
     Args:
         g: (h, y) to (n, L), row by row.
         width: L.
-        y: Labels to probe with.
-        like: Gives the device; the probe runs in float64.
+        y: Labels to probe with; they give the device.
+        dtype: What to probe in.
         reach: How far from zero to look, in units of h, which is of order one.
 
     Returns:
         Whether a jump was found.
 
     Example:
-        >>> y, like = torch.zeros(4), torch.zeros(())
-        >>> jumps(lambda h, y: h.tanh(), 2, y, like), jumps(lambda h, y: h.sign(), 2, y, like)
+        >>> y = torch.zeros(4)
+        >>> jumps(lambda h, y: h.tanh(), 2, y), jumps(lambda h, y: h.sign(), 2, y)
         (False, True)
     """
     generator = torch.Generator().manual_seed(0)
-    starts = torch.randn(len(y), width, generator=generator, dtype=torch.float64).to(like.device)
-    along = torch.eye(width, dtype=torch.float64, device=like.device)
+    starts = torch.randn(len(y), width, generator=generator, dtype=torch.float64).to(
+        y.device, dtype
+    )
+    along = torch.eye(width, dtype=dtype, device=y.device)
     lines = torch.cat([along.repeat(len(y) // width + 1, 1)[: len(y)], _unit(starts.flip(1))])
     starts, labels = starts.repeat(2, 1), torch.cat([y, y])
-    cuts = torch.linspace(-reach, reach, 65, dtype=torch.float64, device=like.device)
+    cuts = torch.linspace(-reach, reach, 65, dtype=dtype, device=y.device)
     lines, starts, labels = (x.repeat_interleave(64, 0) for x in (lines, starts, labels))
     left = cuts[:-1].repeat(len(labels) // 64).unsqueeze(1)
     right = cuts[1:].repeat(len(labels) // 64).unsqueeze(1)
@@ -141,15 +147,16 @@ def jumps(
         return g(starts + position * lines, labels)
 
     low, high = evaluate(left), evaluate(right)
+    halvings, share = (32, 1e-4) if dtype == torch.float64 else (13, 1e-2)
     scale = low.abs().amax()
-    for _ in range(32):
+    for _ in range(halvings):
         middle = (left + right) / 2
         value = evaluate(middle)
         first = (value - low).abs().amax(1) >= (high - value).abs().amax(1)
         pick = first.unsqueeze(1)
         left, right = torch.where(pick, left, middle), torch.where(pick, middle, right)
         low, high = torch.where(pick, low, value), torch.where(pick, value, high)
-    return bool(((high - low).abs() > 1e-4 * scale).any())
+    return bool(((high - low).abs() > share * scale).any())
 
 
 def _unit(vectors: Tensor) -> Tensor:
@@ -170,15 +177,17 @@ def find_kinks(objective: Objective, y: Tensor, width: int, g: Direction | None)
         Whether a jump was found, with the head as it is or with weights grown fivefold.
     """
     labels = y[:: max(1, len(y) // 16)][:16]
-    try:
-        return any(
-            jumps(partial(_direction, objective, scale, g), width, labels, y)
-            for scale in (1.0, 5.0)
-        )
-    except (RuntimeError, ValueError):
-        if g is None:
-            raise
-        return False
+    for dtype in (torch.float64, torch.float32):  # a loss may hold constants in float32
+        try:
+            return any(
+                jumps(partial(_direction, objective, scale, g), width, labels, dtype)
+                for scale in (1.0, 5.0)
+            )
+        except (RuntimeError, ValueError) as error:
+            failure = error
+    if g is None:
+        raise failure
+    return False
 
 
 def _direction(

@@ -348,11 +348,15 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
     if loss.expand is None:
         return None
     constants = {k: v.detach() for k, v in head.named_parameters() if not v.requires_grad}
-    if type(head) is Product and _plain(head, Product) and not loss.categorical:
+    trained = {k for k, v in head.named_parameters() if v.requires_grad}
+    product = type(head) is Product and _plain(head, Product) and trained <= {"a"}
+    if product and not loss.categorical:
         return _product_engine(loss, constants)
     steps = parse(head)
     if steps is None or not _own_weights(steps, dict(head.named_parameters())):
         return None
+    if not trained <= {name for step in steps if isinstance(step, Affine) for name in step}:
+        return None  # a parameter that the forward pass does not use
     two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
     two_layer = two_layer and not loss.categorical
     if two_layer and len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1:

@@ -73,7 +73,9 @@ def _as_tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         if values.is_complex():
             raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
-        return values.detach()
+        return values.clone() if values.is_inference() else values.detach()
+    if values is None:
+        raise ValueError(f"{name} is None; pass an array with one row per sample")
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ValueError(

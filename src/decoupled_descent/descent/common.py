@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def starting_theta(
         if seed is None:
             generator.seed()
         else:
-            generator.manual_seed(seed)
+            generator.manual_seed(_own_stream(seed))
         drawn = torch.randn(objective.width, rows.d, generator=generator, dtype=torch.float64)
         theta = drawn.to(rows.X)
     theta = torch.as_tensor(theta).detach()
@@ -81,6 +82,12 @@ def starting_theta(
     check_finite("theta", theta)
     objective.check(rows.y, len(theta), rows.X)
     return theta.to(rows.X, copy=True).contiguous()
+
+
+def _own_stream(seed: int) -> int:
+    """Turn a seed into one of θ₁'s own: rows drawn with the same seed must not share numbers."""
+    digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little")
 
 
 @dataclass(frozen=True)
