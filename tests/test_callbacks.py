@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from decoupled_descent.callbacks import StopReason, progress_bar, show_progress
+from decoupled_descent.callbacks import StopReason, as_callbacks, progress_bar, show_progress
 
 
 class Terminal(io.StringIO):
@@ -43,3 +43,14 @@ def test_exceptions_pass_through(wanted, capsys):
 
 def test_reasons_read_as_sentences():
     assert f"{StopReason.CALLBACK} at step 3" == "stopped by a callback at step 3"
+
+
+def test_one_callback_or_several():
+    assert as_callbacks(print) == as_callbacks([print]) == as_callbacks((print,)) == [print]
+    assert as_callbacks(()) == []
+
+
+@pytest.mark.parametrize("given", [None, [None], "print", 3])
+def test_what_is_no_callback(given):
+    with pytest.raises(ValueError, match=r"callbacks has .*; each must be a function of a Step"):
+        as_callbacks(given)

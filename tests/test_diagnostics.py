@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent import alarms
@@ -198,13 +199,26 @@ def test_one_row_behind_the_standard_error():
     assert diagnosis.verdict == "do not trust"
 
 
-@pytest.mark.parametrize(("algorithm", "worst"), [(ODD, "caution"), (WHITE, "alarm")])
-def test_a_run_on_long_tailed_rows_shows_them(algorithm, worst):
+@pytest.mark.parametrize(
+    ("loss", "said"), [("logistic", "accuracy"), ("squared", "median absolute error")]
+)
+def test_few_rows_behind_the_error_call_for_another_measure(loss, said):
+    X, y = clean(200, 20)
+    diagnosis = diagnose(X, y, trained(X, y, steps=5, what=objective(loss=loss)))
+    (found,) = [f for f in diagnosis.findings if f.name == "rows behind the error"]
+    assert found.advice.startswith(f"report the {said}")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tails", "identity"), [(ODD, "caution", "ok"), (WHITE, "alarm", "caution")]
+)
+def test_a_run_on_long_tailed_rows_shows_them(algorithm, tails, identity):
+    """By the tails of h, and where long rows have no more say in J̄ than others, by Stein's too."""
     X, y = clean(400, 200)
     X[:4] *= 10
     diagnosis = diagnose(X, y, trained(X, y, algorithm, 150))
-    assert status(diagnosis, "tails of h") == worst
-    assert status(diagnosis, "Stein's identity") in ("caution", worst)
+    assert status(diagnosis, "tails of h") == tails
+    assert status(diagnosis, "Stein's identity") == identity
 
 
 def test_a_head_that_fits_its_rows():
@@ -264,6 +278,47 @@ def test_twin_share_by_brute_force():
         usual = shares[math.ceil(math.sqrt(n)) - 1] * n ** (-1 / d)
         twins += shares[0] < min(alarms.TWIN, alarms.UNUSUAL * usual)
     assert alarms.twin_share(X) == twins / n == 20 / 60
+
+
+def mixed(n, numbers, levels, seed=0):
+    """Independent rows of Gaussian numbers and one-hot categories, every column standardised."""
+    rng = np.random.default_rng(seed)
+    hot = [np.eye(k)[rng.integers(k, size=n)] for k in levels]
+    X = np.hstack([rng.normal(size=(n, numbers)), *hot])
+    return torch.from_numpy((X - X.mean(0)) / X.std(0) / X.shape[1] ** 0.5)
+
+
+@pytest.mark.parametrize("n", [300, 1000, 3000])
+@pytest.mark.parametrize("levels", [(5,), (3, 3), (20, 20), (5, 5, 5)], ids=str)
+@pytest.mark.parametrize("numbers", [1, 2, 3])
+def test_rows_that_share_categories_are_no_copies(n, levels, numbers):
+    """They lie on lines, planes or in cells of a few rows, however many columns there are."""
+    X = mixed(n, numbers, levels)
+    assert alarms.twin_share(X) * 0.5 * X.shape[1] ** 0.5 < RULES["twin rows"].caution / 2
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-4, 1e-3])
+@pytest.mark.parametrize(("numbers", "levels"), [(2, (5,)), (3, (4, 5)), (2, (20, 20))], ids=str)
+def test_copies_among_rows_that_share_categories(numbers, levels, jitter):
+    X = mixed(500, numbers, levels)
+    noise = normal(100, numbers) / X.shape[1] ** 0.5
+    X[400:] = X[:100]
+    X[400:, :numbers] += jitter * noise
+    assert alarms.twin_share(X) == pytest.approx(0.4, abs=0.02)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.1])
+def test_small_groups_of_copies(jitter):
+    """Fifteen of each, when the √n-th neighbour is the eighteenth: another group's."""
+    X = normal(20, 30).repeat(15, 1)
+    X += jitter * normal(*X.shape, seed=1)
+    assert alarms.twin_share(X) > 0.5
+
+
+def test_rows_along_a_curve_are_no_copies():
+    t = torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double()
+    X = torch.cat([(6 * t).cos(), (6 * t).sin(), (13 * t).cos(), (9 * t).sin()], 1)
+    assert alarms.twin_share(X) < 0.05
 
 
 def test_cells_of_a_discrete_law_are_no_copies():
@@ -331,6 +386,42 @@ def test_stein_residual_by_loops():
     expected = math.sqrt(max(0.0, float(off.square().sum()) - noise)) / size
     assert alarms.stein_residual(seen(h, direction, J), groups) == pytest.approx(expected)
     assert expected > 0
+
+
+def test_orthogonal_descents_identity_has_its_own_weights():
+    """Of long-tailed rows the long ones count for more in J̄, and with it the identity holds."""
+    X, y = clean(500, 50)
+    weights = torch.from_numpy(np.random.default_rng(0).chisquare(5, (500, 1)) / 5).to(X)
+    rows = dd.Rows(X / weights.sqrt(), y)
+    run = dd.fit(rows, None, objective(), ODD, 100, progress=False)
+    groups, _ = alarms.label_groups(rows, run.objective, None)
+    found = alarms.look(run, rows)
+    plain = run.objective.derivatives(run.best_preactivations, rows.y, run.best_state.head)
+    equal = found._replace(jacobian=plain.jacobian.double())
+    shares = rows.gram.leverages(10.0)
+    torch.testing.assert_close(
+        found.jacobian,
+        run.objective.derivatives(
+            found.h, rows.y.double(), {k: v.double() for k, v in run.best_state.head.items()},
+            weights=shares / shares.mean(),
+        ).jacobian,
+        rtol=1e-5, atol=1e-8,
+    )  # fmt: skip
+    assert alarms.stein_residual(found, groups) < 0.5 * alarms.stein_residual(equal, groups)
+
+
+def test_a_loss_with_constants_of_its_own_is_judged_in_its_dtype():
+    X, y = clean(200, 20)
+    weights = torch.tensor([1.0, 3.0])
+
+    def weighted(outputs, y):
+        return functional.cross_entropy(outputs, y.long(), weights, reduction="none")
+
+    what = dd.Objective(dd.heads.TwoLayer(3, outputs=2, seed=0), weighted)
+    run = trained(X.float(), y.long(), steps=10, what=what)
+    found = diagnose(X.float(), y.long(), run, task="classification")
+    assert not any(math.isnan(f.value) for f in found.findings)
+    assert alarms.look(run, dd.Rows(X.float(), y.long())).h.dtype == torch.float64
 
 
 def test_kurtosis_and_effective_rows_against_scipy():

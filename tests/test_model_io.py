@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 import torch
 from safetensors import safe_open
@@ -74,8 +75,8 @@ def test_classifiers_predict_the_same_bits(tmp_path, kind):
         *({"activation": name} for name in ("sigmoid", "softplus", "gelu", "silu", "relu")),
         {"hidden": (5, 3)},
         {"hidden": 1},
-        {"method": "gradient"},
-        {"method": "decoupled"},
+        {"method": "gradient", "damping": "auto", "ridge": "auto"},
+        {"method": "decoupled", "ridge": "auto"},
         {"head": nn.Sequential(nn.Sequential(nn.GELU("tanh"), nn.Linear(3, 2)), nn.Linear(2, 1))},
         {"head": heads.Product(a=0.5)},
         {"head": heads.Linear()},
@@ -142,6 +143,17 @@ def test_with_columns_a_table_is_predicted(tmp_path):
         loaded.predict(table.drop(columns="b"))
     with pytest.raises(dataclasses.FrozenInstanceError):
         loaded.target = "other"
+
+
+def test_tables_of_polars(tmp_path):
+    table = pd.DataFrame({"a": X[:, 0], "town": np.where(CODES > 1, "Ulm", "Bonn")})
+    columns = Columns.learn(table)
+    model = dd.DecoupledClassifier(**FAST).fit(columns.apply(table), CODES > 0)
+    loaded = round_trip(model, tmp_path, columns=columns, target="y")
+    frame = polars.DataFrame({name: table[name].tolist() for name in table.columns})
+    np.testing.assert_array_equal(loaded.predict(frame), loaded.predict(table))
+    with pytest.raises(ValueError, match=r"pandas\.DataFrame is needed, not builtins\.list"):
+        loaded.predict([[1.0, "Ulm"]])
 
 
 def test_a_folder_and_strange_names(tmp_path):

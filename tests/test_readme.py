@@ -50,6 +50,17 @@ def test_estimators_page_runs():
     assert 0.8 < names["model"].estimated_accuracy_ <= 1
 
 
+def test_diagnostics_page_runs(capsys):
+    names = run_blocks(ROOT / "docs" / "diagnostics.md")
+    assert names["diagnosis"].verdict == "trust"
+    assert capsys.readouterr().out.startswith("trust")
+
+
+def test_orthogonal_page_runs():
+    names = run_blocks(ROOT / "docs" / "orthogonal.md")
+    assert 0 < names["tuned"].corrected_error.error < 0.69
+
+
 @pytest.mark.parametrize("page", [README, *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda p: p.name)
 def test_files_it_points_to_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

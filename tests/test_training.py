@@ -314,6 +314,10 @@ X, Y = binary()
         ({"X": X * torch.nan}, r"X\[0, 0\] is nan"),
         ({"y": Y / 0}, r"y\[\d+\] is (nan|inf)"),
         ({"X": X[0]}, r"X has shape \(16,\)"),
+        ({"y": None}, "y is None; pass an array with one row per sample"),
+        ({"callbacks": 3}, "callbacks has 3; each must be a function of a Step"),
+        ({"test": (X, None)}, "test: y is None"),
+        ({"test": (X[:1], Y)}, r"test: y has shape \(24,\) but X has 1 rows"),
         ({"y": Y[1:]}, r"y has shape \(23,\) but X has 24 rows"),
         ({"y": 2 * Y - 1}, "y contains -1, but loss 'logistic'"),
         ({"theta": normal(2, 16)}, "theta has 2 rows"),
@@ -345,3 +349,72 @@ def test_a_state_continues_only_where_it_belongs(X, y, message):
     run = dd.fit(*binary(), xor_objective(), DD, 3)
     with pytest.raises(ValueError, match=message):
         dd.fit(X, y, xor_objective(), DD, 3, state=run.state)
+
+
+def test_a_single_callback_needs_no_list(problem):
+    assert dd.fit(*problem, DD, 9, callbacks=Record(at=3, answer=True)).message.endswith("step 3")
+
+
+def test_a_single_test_row(problem):
+    X, y, objective = problem
+    run = dd.fit(X, y, objective, DD, 3, test=(X[:1], y[:1]))
+    expected = objective.losses(X[:1] @ run.theta.T, y[:1], run.state.head)
+    assert run.test_error[-1].item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+class Momentum:
+    def slots(self, value):
+        return (torch.zeros_like(value),)
+
+    def __call__(self, value, direction, slots, step, scale):
+        moved = 0.5 * slots[0] + scale * direction
+        return value - 0.1 * moved, (moved,)
+
+
+OTHERS = {
+    "gd to dd": (dd.GradientDescent(0.1), DD, "no memory, but DecoupledDescent .* needs memory"),
+    "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no preactivations, but Orthogonal"),
+    "dd to greedy": (DD, dd.GreedyDescent.grid(0.1), "no preactivations, but GreedyDescent"),
+    "rule": (DD, dd.DecoupledDescent(0.1, rule=Momentum()), r"no slots.0.0, but .* \(3, 16\)"),
+    "folds": (
+        dd.OrthogonalDecoupledDescent(0.1, folds=3),
+        dd.OrthogonalDecoupledDescent(0.1),
+        "fold_heads.0.1.weight .* needs no fold_heads",
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "message"), OTHERS.values(), ids=OTHERS)
+def test_a_state_of_another_algorithm_is_refused(problem, one, other, message):
+    run = dd.fit(*problem, one, 3)
+    with pytest.raises(ValueError, match=f"state has {message}.*start anew from theta=run.theta"):
+        dd.fit(*problem, other, 3, state=run.state)
+
+
+@pytest.mark.parametrize("layers", [(), (nn.Linear(1, 1),)], ids=["narrower", "deeper"])
+def test_a_state_of_another_head_is_refused(problem, layers):
+    X, y, objective = problem
+    run = dd.fit(X, y, objective, DD, 3)
+    other = dd.Objective(nn.Sequential(nn.Linear(3, 1, bias=False), *layers).double(), "logistic")
+    with pytest.raises(ValueError, match=r"with this head needs.*Objective\(run.head, …\)"):
+        dd.fit(X, y, other, DD, 3, state=run.state)
+
+
+@pytest.mark.parametrize("what", ["run", "theta"])
+def test_only_a_state_is_a_state(problem, what):
+    run = dd.fit(*problem, DD, 3)
+    with pytest.raises(ValueError, match=r"pass the state of a run, run\.state"):
+        dd.fit(*problem, DD, 3, state=run if what == "run" else run.theta)
+
+
+RESUMABLE = ROW_WISE | {
+    "greedy": dd.GreedyDescent.grid(0.1),
+    "momentum": dd.DecoupledDescent(0.1, rule=Momentum()),
+}
+
+
+@pytest.mark.parametrize("algorithm", RESUMABLE.values(), ids=RESUMABLE)
+def test_a_state_of_its_own_goes_on(problem, algorithm):
+    whole, part = dd.fit(*problem, algorithm, 9), dd.fit(*problem, algorithm, 5)
+    rest = dd.fit(*problem, algorithm, 5, state=part.state)
+    assert rest.history.train_error == whole.history.train_error[4:]

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.curvature import RowDerivatives
 from decoupled_descent.curvature.smoothed import KinkWarning
 from decoupled_descent.data.gram import Gram
 from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent import OrthogonalDecoupledDescent
 from decoupled_descent.objective import Objective
 from decoupled_descent.training import Run
 
@@ -22,6 +24,8 @@ from decoupled_descent.training import Run
 TWIN = 0.02
 #: … and below this share of what the nearest of n neighbours should have: see ``twin_share``.
 UNUSUAL = 0.1
+#: … or so close that no more than this share of independent rows would be.
+CHANCE = 0.01
 #: At most this many rows are compared with all others.
 COMPARED = 2000
 #: Real labels are sorted into this many groups of rows, of at least this size.
@@ -34,7 +38,7 @@ class Seen(NamedTuple):
     Attributes:
         h: Pre-activations that the train error is taken at, shape (n, L).
         direction: ∇_hΨ there, or what replaces it, shape (n, L).
-        jacobian: J̄, shape (L, L).
+        jacobian: J̄ as the algorithm takes it, shape (L, L).
         losses: Row losses whose mean is the train error, shape (n,).
         stderr: The standard error of that mean; never 0.
         correction: Mean loss at h minus mean loss at plain Xθ, in standard errors.
@@ -60,25 +64,39 @@ def look(run: Run, rows: Rows) -> Seen:
     Returns:
         What is seen there.
     """
-    state, objective = run.best_state, run.objective
-    plain = rows.X.double() @ state.theta.double().T
-    h = run.best_preactivations.double()
-    y = rows.y.double() if rows.y.is_floating_point() else rows.y
-    head = {name: value.double() for name, value in state.head.items()}
-    g = getattr(run.algorithm, "g", None)
-    with warnings.catch_warnings():  # gradient descent has had no use for J̄ so far
-        warnings.simplefilter("ignore", KinkWarning)
-        found = objective.derivatives(h, y, head, g=g, head=False)
+    try:
+        found, before = _evaluate(run, rows, torch.float64)
+    except RuntimeError:  # a head or a loss with constants of its own in the dtype of the run
+        found, before = _evaluate(run, rows, rows.X.dtype)
     assert found.jacobian is not None
     losses, n = run.best_losses.double(), rows.n
     spread = float(losses.std()) if n > 1 else 0.0
     stderr = max(spread / math.sqrt(n), 1e-12 * (1 + abs(float(losses.mean()))))
-    with torch.no_grad():
-        before = float(objective.losses(plain, y, head).mean())
-    at_h = float(found.loss.mean())
+    at_h = float(found.loss.double().mean())
     corrected = (at_h - before) / stderr
     by_folds = (float(losses.mean()) - at_h) / stderr
-    return Seen(h, found.direction, found.jacobian, losses, stderr, corrected, by_folds)
+    h, direction, jacobian = run.best_preactivations, found.direction, found.jacobian
+    seen = (h.double(), direction.double(), jacobian.double(), losses)
+    return Seen(*seen, stderr, corrected, by_folds)
+
+
+def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives, float]:
+    """Return what the algorithm would see at its best step, and the mean loss at plain Xθ."""
+    state, objective, algorithm = run.best_state, run.objective, run.algorithm
+    y = rows.y.to(dtype) if rows.y.is_floating_point() else rows.y
+    head = {name: value.to(dtype) for name, value in state.head.items()}
+    weights = None
+    if isinstance(algorithm, OrthogonalDecoupledDescent):  # whose J̄ counts rows by leverage
+        weights = rows.gram.leave_one_out(float(algorithm.ridge)).shares.to(dtype)
+    with warnings.catch_warnings():  # gradient descent has had no use for J̄ so far
+        warnings.simplefilter("ignore", KinkWarning)
+        found = objective.derivatives(
+            run.best_preactivations.to(dtype), y, head,
+            g=getattr(algorithm, "g", None), head=False, weights=weights,
+        )  # fmt: skip
+    with torch.no_grad():
+        plain = objective.losses(rows.X.to(dtype) @ state.theta.to(dtype).T, y, head)
+    return found, float(plain.double().mean())
 
 
 def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> tuple[Tensor, bool]:
@@ -118,9 +136,11 @@ def centred(values: Tensor, groups: Tensor) -> Tensor:
 def twin_share(X: Tensor) -> float:
     r"""Return the share of rows that have a copy, or nearly one, among the others.
 
-    In few columns all rows lie close. If the √n-th neighbour is at a squared distance D, the first
-    should be at about D n^{−1/d}, and a twin is far closer. Where √n others are at distance 0 there
-    is no twin: such rows come from a discrete law, and new rows will coincide with them as well.
+    In few dimensions all rows lie close. If the √n-th neighbour is at a squared distance D, the
+    first should be at about D n^{−1/m}, and a twin is far closer. The dimension m, at most d, is
+    read off the neighbours: rows of two numbers and a category lie in planes, however many columns
+    the category fills. Where √n others are at distance 0 there is no twin: such rows come from a
+    discrete law, and new rows will coincide with them as well.
 
     Args:
         X: Features, shape (n, d).
@@ -128,21 +148,75 @@ def twin_share(X: Tensor) -> float:
     Returns:
         Between 0 and 1; of ``COMPARED`` rows drawn at random where there are more.
     """
-    X, (n, d), found = X.double(), X.shape, 0
+    X, (n, d) = X.double(), X.shape
     if n < 3:
         return 0.0
-    chosen = torch.arange(n)
+    chosen = torch.arange(n, device=X.device)
     if n > COMPARED:
-        chosen = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:COMPARED]
-    squares, rank = X.square().sum(1), math.isqrt(n - 1) + 1
-    for part in torch.split(chosen.to(X.device), 256):
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+        chosen = order[:COMPARED].to(X.device)
+    rank = math.isqrt(n - 1) + 1
+    distances, others = _neighbours(X, chosen, rank)
+    nearest, farthest = distances[:, 0], distances[:, -1]
+    m = _dimension(distances, d)
+    usual = min(UNUSUAL, CHANCE ** (2 / m)) * n ** (-1 / m) * farthest
+    twins = nearest < usual.clamp_max(TWIN)
+    apart = (twins & (nearest > 0)).nonzero().squeeze(1)
+    if len(apart) > 0:
+        twins[apart] = _is_close(X, chosen, apart, others[apart])
+    return float(twins.double().mean())
+
+
+def _neighbours(X: Tensor, chosen: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return ‖x_i − x_j‖²/(‖x_i‖² + ‖x_j‖²) to the nearest others, ascending, and the nearest j."""
+    squares, distances, nearest = X.square().sum(1), [], []
+    for part in torch.split(chosen, 256):
         sums = squares[part].unsqueeze(1) + squares
         share = 1 - 2 * (X[part] @ X.T) / sums.clamp_min(torch.finfo(X.dtype).tiny)
         share[share < 1e-12] = 0.0
         share[torch.arange(len(part), device=X.device), part] = math.inf
-        usual = torch.kthvalue(share, rank, dim=1).values * n ** (-1 / d)
-        found += int((share.min(1).values < (UNUSUAL * usual).clamp_max(TWIN)).sum())
-    return found / len(chosen)
+        found = torch.topk(share, count, dim=1, largest=False)
+        distances.append(found.values)
+        nearest.append(found.indices[:, 0])
+    return torch.cat(distances), torch.cat(nearest)
+
+
+def _dimension(distances: Tensor, most: int) -> float:
+    """Return m if neighbours grow in number with the m-th power of their distance, at most d.
+
+    Of two octaves the one where they grow faster counts: between the other's ends may lie the way
+    from one group of rows to the next.
+    """
+    rank, found = distances.shape[1], []
+    for far in (rank, rank // 2):
+        near = far // 2
+        ends = distances[:, [max(near, 1) - 1, far - 1]]
+        growth = (ends[:, 1] / ends[:, 0])[(ends[:, 0] > 0) & (ends[:, 1] > ends[:, 0])]
+        if near > 0 and len(growth) > 0:
+            found.append(2 * math.log(far / near) / float(growth.log().median()))
+    return min(float(most), max(1.0, *found)) if found else float(most)
+
+
+def _is_close(X: Tensor, chosen: Tensor, rows: Tensor, others: Tensor) -> Tensor:
+    r"""Say which pairs are closer than chance would bring them, where they differ at all.
+
+    Rows that share rare categories are close in most columns, and differ in the numbers as any two
+    rows do. So distances are compared with those of random rows along the same m directions, of
+    which the nearest of n comes within a share n^{−2/m}.
+    """
+    steps = X[chosen[rows]] - X[others]
+    lengths = steps.square().sum(1)
+    pairs = torch.stack([chosen[rows], others]).sort(0).values
+    known, which = torch.unique(pairs, dim=1, return_inverse=True)
+    once = torch.empty_like(known[0]).scatter_(0, which, torch.arange(len(rows), device=X.device))
+    u = steps[once] / lengths[once].sqrt().unsqueeze(1)
+    count, d = u.shape
+    common = float((u @ u.T).square().sum()) - count
+    m = min(d, max(1.0, count * (count - 1) / max(common, 1e-9))) if count > 1 else d
+    variance = float((X[chosen] @ u.T).var(0).mean())
+    limit = min(TWIN, (CHANCE / len(X)) ** (2 / m))
+    close: Tensor = lengths < limit * 2 * m * variance
+    return close
 
 
 def norm_spread(X: Tensor, gram: Gram) -> float:

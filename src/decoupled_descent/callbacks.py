@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +56,21 @@ class Step:
 
 #: Return None to go on, or a reason (or True) to stop after this step.
 Callback = Callable[[Step], "StopReason | bool | None"]
+
+
+def as_callbacks(given: Callback | Iterable[Callback]) -> list[Callback]:
+    """Return the callbacks as a list, a single one too; raise ``ValueError`` for anything else."""
+    if isinstance(given, Iterable) and not callable(given):
+        callbacks: list[Any] = list(given)
+    else:
+        callbacks = [given]
+    for callback in callbacks:
+        if not callable(callback):
+            raise ValueError(
+                f"callbacks has {callback!r}; each must be a function of a Step, such as "
+                "EarlyStopping()"
+            )
+    return callbacks
 
 
 def show_progress(wanted: bool | None) -> bool:

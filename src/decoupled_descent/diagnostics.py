@@ -111,7 +111,7 @@ RULES = {
     "rows behind the error": Rule(
         20, 2, "so many rows carry the variance of the losses: the standard error itself is "
         "uncertain by a share 1/(2√m), and rows like these may be missing",
-        "report the accuracy, or a bounded loss, beside this one",
+        "{remedy}",
     ),
     "head": Rule(
         0.5, 10, "a head of P parameters fits its n rows better than new ones by up to P/n, here "
@@ -127,6 +127,11 @@ RULES = {
         "use damping below the one used, or a smaller lr",
     ),
 }  # fmt: skip
+#: What to do about errors carried by a few rows, for classes and for numbers.
+REMEDIES = (
+    "report the accuracy, or a bounded loss, beside this one",
+    "report the median absolute error beside this one, or predict the logarithm of a skewed target",
+)
 #: What orthogonal descent's correction assumes: moot where the whole correction is small.
 ASSUMPTIONS = ("row norms", "leverage", "tails of h")
 #: No alarm to orthogonal descent, which takes every row's own leverage into account, and whose wide
@@ -309,8 +314,9 @@ def _of_the_run(run: Run, seen: Seen, rows: Rows, groups: Tensor) -> list[Findin
     """What only training shows."""
     algorithm: Any = run.algorithm
     correction = abs(seen.correction)
+    remedy = REMEDIES[run.objective.loss.name in ("squared", "absolute")]
     found = [
-        _judge("rows behind the error", alarms.rows_behind(seen.losses)),
+        _judge("rows behind the error", alarms.rows_behind(seen.losses), remedy=remedy),
         _judge("tails of h", alarms.excess_kurtosis(seen.h, groups)),
         _judge("head", alarms.head_optimism(run, seen)),
         _judge("divergence", float(run.stop_reason is StopReason.DIVERGED)),
@@ -325,7 +331,7 @@ def _of_the_run(run: Run, seen: Seen, rows: Rows, groups: Tensor) -> list[Findin
     return found
 
 
-def _judge(name: str, value: float, **details: float) -> Finding:
+def _judge(name: str, value: float, **details: Any) -> Finding:
     """Compare a number with its rule."""
     rule = RULES[name]
     falling = rule.alarm < rule.caution

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoupled_descent.callbacks import Callback, Step, StopReason
 from decoupled_descent.data.products import forward
-from decoupled_descent.data.rows import Rows, as_floats
+from decoupled_descent.data.rows import Rows, _as_tensor, as_floats
 from decoupled_descent.descent.common import Info, OnePassDescent
 from decoupled_descent.descent.passes import one_pass
 from decoupled_descent.objective import Objective
@@ -224,7 +224,10 @@ def check_test(
     if not isinstance(test, tuple | list) or len(test) != 2:
         raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
     try:
-        held_out = Rows(as_floats("X", test[0]).to(rows.X), test[1])
+        features, labels = as_floats("X", test[0]).to(rows.X), _as_tensor("y", test[1])
+        if len(features) == 1 and labels.shape[:1] == (1,):  # counted twice, its mean is the same
+            features, labels = features.repeat(2, 1), torch.cat([labels, labels])
+        held_out = Rows(features, labels)
         for trainee in trainees:
             trainee.objective.check(held_out.y, len(trainee.state.theta), held_out.X)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -185,11 +186,43 @@ def _check_classes(labels: Tensor, outputs: int) -> None:
         )
 
 
-def curvature_at_zero(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Return how strongly a loss bends where all outputs are zero.
+def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
+    r"""Return how strongly a loss bends at the given outputs.
 
-    .. math:: \kappa = \frac{1}{nK}\sum_{i,k}
-       \Bigl|\frac{\partial^2 \ell(u, y_i)}{\partial u_k^2}\Bigr|_{u=0}
+    .. math:: \frac{1}{nK}\sum_{i,k} \Bigl|\frac{\partial^2 \ell(u_i, y_i)}{\partial u_{ik}^2}\Bigr|
+
+    Args:
+        loss: ℓ.
+        outputs: u, shape (n,) or (n, K), as the head returns them.
+        y: Labels, n rows.
+
+    Returns:
+        The mean over rows and outputs.
+
+    Example:
+        >>> curvature(get_loss("logistic"), torch.zeros(3), torch.ones(3))
+        0.25
+    """
+    outputs, y = _as_called(loss, outputs, y)
+    with torch.enable_grad():
+        outputs = outputs.detach().clone().requires_grad_()
+        total = loss.value(outputs, y).sum()
+        (slope,) = torch.autograd.grad(total, outputs, create_graph=True)
+        if not slope.requires_grad:
+            return 0.0
+        columns = slope.reshape(len(slope), -1).sum(0)
+        bends = [torch.autograd.grad(c, outputs, retain_graph=True)[0] for c in columns]
+    own = torch.stack([b.reshape(len(b), -1)[:, k] for k, b in enumerate(bends)])
+    return float(own.abs().mean())
+
+
+def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
+    r"""Return κ, the curvature that training has to reckon with.
+
+    The larger of the curvatures at outputs of zero, where training sets out, and at the best
+    constant output, where it passes by: a robust loss with labels far from zero bends only there.
+    A loss that bends nowhere but in kinks has its largest slope instead, so that κ follows the
+    scale of any loss.
 
     Args:
         loss: ℓ.
@@ -197,22 +230,45 @@ def curvature_at_zero(loss: Loss, outputs: Tensor, y: Tensor) -> float:
         y: Labels, n rows.
 
     Returns:
-        κ: 1 for squared loss, 1/4 for logistic, (1 − 1/K)/K for softmax with K classes.
+        κ: 1 for squared and absolute loss, 1/4 for logistic, (1 − 1/K)/K for softmax with K
+        classes.
 
     Example:
-        >>> curvature_at_zero(get_loss("logistic"), torch.zeros(3), torch.ones(3))
-        0.25
+        >>> usual_curvature(get_loss("absolute"), torch.zeros(3), torch.ones(3))
+        1.0
     """
     zero = torch.zeros_like(outputs)
-    if loss.builtin:
-        zero = zero.unsqueeze(1) if zero.ndim == 1 else zero
-        y = y.long() if loss.categorical else y.reshape(zero.shape).to(zero)
+    found = [curvature(loss, zero, y)]
+    if not loss.builtin:  # the named losses bend most at zero
+        found.append(curvature(loss, zero + _best_constant(loss, zero, y), y))
+    kappa = max((value for value in found if math.isfinite(value)), default=0.0)
+    return kappa or _largest_slope(loss, zero, y) or 1.0
+
+
+def _as_called(loss: Loss, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs and labels in the shapes that training gives to the loss."""
+    if not loss.builtin:
+        return outputs, y
+    outputs = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
+    return outputs, y.long() if loss.categorical else y.reshape(outputs.shape).to(outputs)
+
+
+def _best_constant(loss: Loss, zero: Tensor, y: Tensor) -> Tensor:
+    """The output, one for all rows, with the lowest mean loss; near it is near enough."""
+    constant = zero[0].clone().requires_grad_()
+    optimiser = torch.optim.Rprop([constant], step_sizes=(1e-12, 1e12))  # goes by signs: no scale
     with torch.enable_grad():
-        zero.requires_grad_()
-        (slope,) = torch.autograd.grad(loss.value(zero, y).sum(), zero, create_graph=True)
-        if not slope.requires_grad:
-            return 0.0
-        columns = slope.reshape(len(slope), -1).sum(0)
-        bends = [torch.autograd.grad(c, zero, retain_graph=True)[0] for c in columns]
-    own = torch.stack([b.reshape(len(b), -1)[:, k] for k, b in enumerate(bends)])
-    return float(own.abs().mean())
+        for _ in range(100):
+            error = loss.value(zero + constant, y).mean()
+            (constant.grad,) = torch.autograd.grad(error, constant)
+            optimiser.step()
+    return constant.detach()
+
+
+def _largest_slope(loss: Loss, zero: Tensor, y: Tensor) -> float:
+    zero, y = _as_called(loss, zero, y)
+    with torch.enable_grad():
+        zero = zero.detach().clone().requires_grad_()
+        (slope,) = torch.autograd.grad(loss.value(zero, y).sum(), zero)
+    largest = float(slope.abs().max())
+    return largest if math.isfinite(largest) else 0.0

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
@@ -67,14 +68,17 @@ class SavedModel:
 
     def features(self, frame: Any) -> Any:
         """Turn a table into the estimator's matrix, or return a matrix as it is."""
-        return frame if self.columns is None else self.columns.apply(frame)
+        if self.columns is None:
+            return frame
+        foreign = not isinstance(frame, pd.DataFrame) and hasattr(frame, "to_pandas")  # polars
+        return self.columns.apply(frame.to_pandas() if foreign else frame)
 
     def predict(self, frame: Any) -> NDArray[Any]:
         """Predict the target.
 
         Args:
-            frame: A table with the columns of training, in any order; a matrix if ``columns`` is
-                None.
+            frame: A table of pandas or polars with the columns of training, in any order; a matrix
+                if ``columns`` is None.
 
         Returns:
             One label or number per row.

@@ -123,11 +123,12 @@ class Objective:
         Returns:
             Detached copies.
         """
-        trainable = {k: v for k, v in self.head.named_parameters() if v.requires_grad}
-        return {
-            k: v.detach().clone() if like is None else v.detach().to(like, copy=True)
-            for k, v in trainable.items()
-        }
+        with _EVALUATING:
+            return {
+                k: v.detach().clone() if like is None else v.detach().to(like, copy=True)
+                for k, v in self.head.named_parameters()
+                if v.requires_grad
+            }
 
     def module(self, parameters: Parameters) -> nn.Module:
         """Return a copy of the head that carries the given parameters, in their dtype and device.
@@ -138,7 +139,8 @@ class Objective:
         Returns:
             A new module.
         """
-        head = copy.deepcopy(self.head)
+        with _EVALUATING:
+            head = copy.deepcopy(self.head)
         for value in parameters.values():
             head = head.to(value)
         own = dict(head.named_parameters())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.callbacks import Callback, StopReason, progress_bar
+from decoupled_descent.callbacks import Callback, StopReason, as_callbacks, progress_bar
+from decoupled_descent.checkpoint import leaves
 from decoupled_descent.data.rows import Rows, as_floats
 from decoupled_descent.descent import folds
 from decoupled_descent.loop import (
@@ -168,7 +169,7 @@ def fit(
     steps: int = 200,
     theta: Tensor | None = None,
     test: tuple[Any, Any] | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callback | Sequence[Callback] = (),
     seed: int | None = 0,
     progress: bool | None = None,
     state: Any = None,
@@ -184,7 +185,8 @@ def fit(
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
         theta: θ_1, shape (L, d); drawn from N(0, 1) by default.
         test: ``(X_test, y_test)``: its error is recorded at every iterate, and no more.
-        callbacks: Called with a :class:`Step` at every iterate; a truthy answer stops.
+        callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
+            stops.
         seed: Draws θ_1.
         progress: Whether to draw a progress bar; by default, only on a terminal.
         state: Continue from a state (such as ``run.state``) instead of starting; ``theta`` and
@@ -203,11 +205,11 @@ def fit(
         >>> run.train_error.shape, run.theta.shape
         (torch.Size([50]), torch.Size([2, 200]))
     """
-    rows = check_rows(X, y, steps)
+    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
     if state is None:
         state = algorithm.init(rows, objective, theta=theta, seed=seed)
     else:
-        _check_state(state, rows, objective)
+        _check_state(state, rows, objective, algorithm)
     trainee = Trainee(objective, algorithm, state, callbacks)
     held_out = check_test(test, rows, [trainee])
     with progress_bar(steps, type(algorithm).__name__, progress) as advance:
@@ -217,8 +219,10 @@ def fit(
     return Run.of(trainee)
 
 
-def _check_state(state: Any, rows: Rows, objective: Objective) -> None:
-    """Raise ``ValueError`` when a state to continue from does not belong to these rows."""
+def _check_state(state: Any, rows: Rows, objective: Objective, algorithm: Algorithm) -> None:
+    """Raise ``ValueError`` when a state to continue from belongs to other rows, or to others."""
+    if isinstance(state, Run) or not hasattr(state, "theta"):
+        raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
     theta, memory = state.theta, getattr(state, "memory", None)
     if theta.shape[1] != rows.d or (memory is not None and memory.shape[1] != rows.n):
         made_for = "" if memory is None else f"{memory.shape[1]} rows and "
@@ -228,4 +232,25 @@ def _check_state(state: Any, rows: Rows, objective: Objective) -> None:
         )
     if theta.dtype != rows.X.dtype:
         raise ValueError(f"state is in {theta.dtype} but X in {rows.X.dtype}; convert X first")
-    objective.check(rows.y, len(theta), rows.X)
+    fresh = algorithm.init(rows, objective, theta=theta, seed=0)
+    carried, needed = (
+        {name: getattr(value, "shape", None) for name, value in leaves(each)}
+        for each in (state, fresh)
+    )
+    for name in needed | carried:
+        has, wants = (_described(each, name) for each in (carried, needed))
+        if has != wants:
+            raise ValueError(
+                f"state has {has}, but {type(algorithm).__name__} with this head needs {wants}: "
+                "it comes from another algorithm, head or update rule. Continue with those, or "
+                "start anew from theta=run.theta and Objective(run.head, …); on rows that theta "
+                "has seen, the train error is then no estimate of the test error"
+            )
+
+
+def _described(shapes: Mapping[str, torch.Size | None], name: str) -> str:
+    """Name a part of a state, with its shape."""
+    if name not in shapes:
+        return f"no {name}"
+    shape = shapes[name]
+    return name if shape is None else f"{name} of shape {tuple(shape)}"

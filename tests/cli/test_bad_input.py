@@ -102,6 +102,16 @@ DATA = {
         as_bytes(lambda f: GOOD.assign(answer=pd.Timestamp("2020-01-01")).to_parquet(f)),
         "holds dates",
     ),
+    "dates in text as target": (
+        "a.csv",
+        changed(answer=pd.date_range("2020-01-01", periods=60).astype(str)),
+        "'answer' holds dates",
+    ),
+    "money as target": (
+        "a.csv",
+        changed(answer=[f"${k:,}" for k in range(1000, 1060)]),
+        r"row 1: '\$1,000' is not a number such as 1234.5",
+    ),
     "too many classes": ("a.csv", changed(answer=[f"c{k}" for k in range(60)]), "too many for"),
     "a class with one row": ("a.csv", changed(answer=["x", *["y"] * 29, *["z"] * 30]), "class 'x'"),
     "target is the only column": ("a.csv", GOOD[["answer"]].to_csv(index=False), "only column"),
@@ -162,6 +172,7 @@ OPTIONS = {
     "negative lr": (["--lr", "-0.1"], "--lr '-0.1' must be a positive number, or auto"),
     "zero lr": (["--lr", "0"], "--lr '0' must be"),
     "NaN lr": (["--lr", "nan"], "--lr 'nan' must be"),
+    "lr beyond float32": (["--lr", "1e39"], r"--lr '1e39' must be .* up to 3\.4e\+38, or auto"),
     "infinite lr": (["--lr", "inf"], "--lr 'inf' must be"),
     "lr in words": (["--lr", "fast"], "--lr 'fast' must be"),
     "damping above one": (["--damping", "1.01"], "above 0 and up to 1, or auto"),
@@ -309,6 +320,9 @@ def test_files_of_predictions_that_cannot_be_written(refused, tmp_path, model):
     data = tmp_path / "data.csv"
     data.write_text(TEXT)
     assert "is a folder; name a file" in refused("predict", model, data, "--out", tmp_path)
+    for suffix in (".csv.gz", ".parquet", ".XLSX"):
+        line = refused("predict", model, data, "--out", tmp_path / f"out{suffix}")
+        assert "written as CSV; name a file ending in .csv" in line
     for out in (tmp_path / "absent" / "out.csv", data / "out.csv", "/proc/out.csv"):
         assert "cannot write there" in refused("predict", model, data, "--out", out)
     assert "is read by this command" in refused("predict", model, data, "--out", data)

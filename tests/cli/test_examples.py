@@ -61,8 +61,9 @@ def test_both_algorithms_start_from_the_same_point():
     ("arguments", "line"),
     [
         (["--dimension", "21"], "error: dimension=21 must be even: the means are pairs [v, ±v]"),
-        (["--lr", "-0.1"], "error: lr=-0.1 must be a finite number of at least 0"),
-        (["--lr", "nan"], "error: lr=nan must be a finite number of at least 0"),
+        (["--lr", "-0.1"], "error: lr=-0.1 must be a number of at least 0 and at most 3.4e+38"),
+        (["--lr", "nan"], "error: lr=nan must be a number of at least 0 and at most 3.4e+38"),
+        (["--lr", "1e39"], "error: lr=1e+39 must be a number of at least 0 and at most 3.4e+38"),
     ],
 )
 def test_bad_settings(run, tmp_path, arguments, line):

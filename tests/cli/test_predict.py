@@ -2,14 +2,20 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import decoupled_descent as dd
+from decoupled_descent.cli import prediction
 from decoupled_descent.model_io import load_model, save_model
-from tests.cli.conftest import table
+from decoupled_descent.report.text import together
+from tests.cli.conftest import FAST, table
 
 NEW = table(40, seed=1)
 
@@ -50,7 +56,10 @@ def test_order_extra_columns_unknown_towns_and_missing_values(run, tmp_path, tra
     strange = features().assign(town="Atlantis")
     strange.loc[3, "a"] = np.nan
     status, text, err = run("predict", trained / "price", saved(tmp_path, strange))
-    assert (status, err, len(text.splitlines())) == (0, "", 41)
+    assert (status, len(text.splitlines())) == (0, 41)
+    first, second = err.splitlines()
+    assert first.startswith("note: 'a': 1 missing value replaced by the median, ")
+    assert second == "note: 'town': 40 values that training did not have: 'Atlantis'"
     assert np.isfinite(pd.read_csv(io.StringIO(text))["prediction"]).all()
 
 
@@ -85,11 +94,14 @@ def test_actual_error_of_classes(run, tmp_path, trained):
     np.testing.assert_allclose(found["probabilities"]["yes"], shares[:, 1])
     status, _, err = run("predict", trained / "answer", data)
     assert status == 0
-    assert f"log loss on these 38 rows   {np.mean(losses):.2f}" in err
+    (shown,) = together([np.mean(losses)], found["actual"]["stderr"])
+    assert f"log loss on these 38 rows   {shown}" in err
     assert "estimated at training" in err
     status, text, err = run("predict", trained / "answer", data, "--out", tmp_path / "o.csv")
     assert (status, err) == (0, "")
     assert "log loss on these 38 rows" in text
+    right = 100 * found["actual"]["score"]
+    assert f"  accuracy {right:.1f}\N{NO-BREAK SPACE}%, estimated at training " in text
 
 
 def test_actual_error_of_quantities(run, tmp_path, trained):
@@ -99,6 +111,7 @@ def test_actual_error_of_quantities(run, tmp_path, trained):
     misses = (model.predict(NEW) - NEW["price"]) ** 2
     assert found["error"] == pytest.approx(misses.mean())
     assert found["score"] == pytest.approx(model.estimator.score(model.features(NEW), NEW["price"]))
+    assert f"  R² {found['score']:.3f}, estimated" in run("predict", trained / "price", data)[2]
 
 
 def test_labels_of_other_kinds(run, tmp_path, trained):
@@ -107,6 +120,11 @@ def test_labels_of_other_kinds(run, tmp_path, trained):
     found = json.loads(run("predict", trained / "answer", saved(tmp_path, strange), "--json")[1])
     assert found["actual"]["remark"].startswith("10 of the labels are classes that the model")
     assert found["actual"]["score"] <= 0.75
+    assert (found["actual"]["rows"], found["actual"]["judged"]) == (40, 30)
+    two = strange[["a", "b", "town"]][:3].assign(answer=["yes", "maybe", None])
+    err = run("predict", trained / "answer", saved(tmp_path, two))[2]
+    assert "note: 1 of the labels is a class that the model does not know" in err
+    assert "log loss on this row " in err
     for bad, words in ((["maybe"] * 40, "none of the classes"), ([None] * 40, "has no values")):
         data = saved(tmp_path, NEW[["a", "b", "town"]].assign(answer=bad))
         status, text, err = run("predict", trained / "answer", data)
@@ -130,6 +148,74 @@ def test_rows_of_another_kind_are_noticed(run, tmp_path, trained):
     assert "They differ by more than chance explains" in err
     err = run("predict", trained / "price", saved(tmp_path, NEW))[2]
     assert "They differ" not in err
+
+
+@pytest.mark.parametrize("rows", [1, 2, 29])
+def test_few_rows_tell_nothing(run, tmp_path, trained, rows):
+    far = NEW[["a", "b", "town"]].assign(price=NEW["price"] + 5000)[:rows]
+    err = run("predict", trained / "price", saved(tmp_path, far))[2]
+    assert "They differ" not in err
+    assert err.count("95 % interval") == err.count("no interval") == 1
+    assert f"{rows} row{'s are' if rows > 1 else ' is'} too few to tell whether" in err
+
+
+def test_false_alarms_are_rare(trained):
+    """Skewed losses, such as squared errors, with the mean that was estimated."""
+    model = load_model(trained / "price")
+    error, _ = prediction._estimate(model)
+    generator = np.random.default_rng(0)
+    for rows in (30, 50, 200, 500):
+        losses = error * generator.normal(size=(3000, rows)) ** 2
+        means, errors = losses.mean(1), losses.std(1, ddof=1) / rows**0.5
+        chances = [
+            prediction._chance(model, prediction.Actual(rows, rows, *pair, 0.0))
+            for pair in zip(means, errors, strict=True)
+        ]
+        assert np.mean(np.array(chances) < prediction.UNLIKELY) < 0.01
+
+
+def test_classes_are_found_however_a_file_was_typed(run, tmp_path):
+    for classes in (["True", "False", "maybe"], ["01", "02", "x"], ["1.50", "2", "y"]):
+        labels = NEW["grade"].map(dict(enumerate(classes, start=1)))
+        data = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels))
+        arguments = ("--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
+        assert run("train", data, *arguments)[0] == 0
+        whole = json.loads(run("predict", tmp_path / "o", data, "--json")[1])["actual"]
+        assert (whole["judged"], whole["remark"]) == (40, "")
+        some = (NEW["grade"] < 3).to_numpy()
+        data = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels)[some])
+        found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
+        assert (found["actual"]["judged"], found["actual"]["remark"]) == (some.sum(), "")
+    assert prediction._codes(["1", "01", "x"], ["01", "1", "x", 1, 1.0, "y"]).tolist() == [
+        *(1, 0, 2, 0, 0, -1)
+    ]
+
+
+def test_encodings_without_the_characters(tmp_path, trained):
+    program = Path(sys.executable).with_name("decoupled")
+    data = saved(tmp_path, features())
+
+    def encoded(*arguments):
+        environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+        return subprocess.run(
+            [program, *arguments], env=environment, capture_output=True, check=False
+        )
+
+    done = encoded("--help")
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = encoded("predict", trained / "answer", data)
+    assert (done.returncode, done.stderr) == (0, b"")
+    labels = np.where(NEW["answer"] == "yes", "schön", "übel")
+    strange = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels), "strange.csv")
+    arguments = ("--target", "answer", "--out", tmp_path / "o", *FAST)
+    done = encoded("train", strange, *arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"accuracy" in done.stdout
+    done = encoded("predict", tmp_path / "o", strange)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"encoding ascii, which lacks '" in done.stderr
+    assert b"use --out FILE" in done.stderr
+    assert encoded("predict", tmp_path / "o", strange, "--json").returncode == 0
 
 
 def test_a_model_trained_in_python(run, tmp_path):

@@ -22,6 +22,7 @@ from decoupled_descent.cli.diagnosis import in_options
 from decoupled_descent.data.columns import Columns
 from decoupled_descent.estimators.base import CLIP
 from decoupled_descent.model_io import load_model
+from decoupled_descent.report.text import together
 from tests.cli.conftest import FAST, spoilt, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
@@ -49,7 +50,7 @@ def test_words_and_files(run, tmp_path, shop):
         "• 'answer' has 2 different values: taken as classes",
         "'a': 6 missing values replaced by the median",
         "• dropped, numbering the rows: 'id'",
-        f"{estimator.estimated_test_error_:.2f}",
+        together([estimator.estimated_test_error_], estimator.estimated_test_error_stderr_)[0],
         f"{100 * estimator.estimated_accuracy_:.1f}",
         "95 % interval",
         f"{estimator.diagnostics_.verdict}",
@@ -80,6 +81,30 @@ def test_what_to_do_next_depends_on_the_verdict():
             "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
         )
         assert ("use a smaller --lr" in " ".join(steps)) == (status != "ok")
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "my.table.TSV.GZ", "1.5.parquet"])
+def test_new_rows_are_asked_for_in_the_same_kind_of_file(name):
+    model = dd.DecoupledRegressor(lr=0.5, damping=0.9, ridge=1.0, max_iter=3)
+    model.fit(table()[["a", "b"]].to_numpy(), table()["price"])
+    diagnosis = in_options(dd.Diagnosis(()))
+    step = results.next_steps(Path(name), Path("o"), model, diagnosis)[-1]
+    suffix = {"d.csv": ".csv", "d.csv.gz": ".csv.gz", "1.5.parquet": ".parquet"}.get(
+        name, ".TSV.GZ"
+    )
+    assert f" new{suffix} " in step
+
+
+def test_counts_with_a_rare_one_are_quantities(run, tmp_path):
+    frame = table()[["a", "b"]].assign(visits=[*range(3)] * 19 + [1, 2, 15])
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    arguments = ("train", tmp_path / "data.csv", "--target", "visits", "--out", tmp_path / "o")
+    status, text, _ = run(*arguments, *FAST)
+    assert status == 0
+    assert "• 'visits' has 4 different numbers: taken as a quantity\n" in text
+    status, _, err = run(*arguments, "--task", "classification")
+    assert status == 2
+    assert err.endswith("join or delete the class, or use --task regression\n")
 
 
 def test_many_notes_are_cut_and_kinks_are_no_news(run, tmp_path):
@@ -120,7 +145,7 @@ def test_the_files_agree(run, tmp_path, shop):
     assert b"<svg" in (out / "figure.svg").read_bytes()
     page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
     assert "shop [x].csv: answer" in page
-    assert f"{fitted.estimated_test_error_:.2f}" in page
+    assert together([fitted.estimated_test_error_], fitted.estimated_test_error_stderr_)[0] in page
     assert "6 missing values replaced" in page
     assert "<script" not in page
 

@@ -286,8 +286,114 @@ def test_numberings_are_dropped_even_with_rows_left_out(start):
 
 def test_not_numberings():
     table = pd.DataFrame({"year": range(1990, 2010), "back": range(19, -1, -1)})
-    assert Columns.learn(table).dropped == ()
+    columns = Columns.learn(table)
+    assert columns.dropped == ()
+    assert columns.notes == ("'year': rises by 1 in every row: delete it if it numbers the rows",)
     assert Columns.learn(pd.DataFrame({"dose": [1, 2, 3]})).dropped == ()
+
+
+def test_days_in_a_row_are_no_numbering():
+    days = pd.date_range("2020-01-01", periods=150)
+    table = pd.DataFrame({"text": days.strftime("%Y-%m-%d"), "moment": days})
+    columns = Columns.learn(table)
+    assert columns.names == ["text", "moment"]
+    assert "rises" not in " ".join(columns.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "dropped"),
+    [
+        *((name, 20, True) for name in ("patient_id", "ID", "Patient-No.", "caseNumber", "row nr")),
+        *((name, 20, False) for name in ("year", "dose", "nonsense", "volcano", "idle")),
+        *((name, 102, True) for name in ("patient_id", "year")),
+    ],
+)
+def test_numberings_from_elsewhere(name, rows, dropped):
+    table = pd.DataFrame({name: range(1001, 1001 + rows), "a": RNG.normal(size=rows)})
+    columns = Columns.learn(table)
+    assert columns.dropped == ((name,) if dropped else ())
+    assert columns.notes == (
+        (f"dropped, numbering the rows: {name!r}",)
+        if dropped
+        else (f"{name!r}: rises by 1 in every row: delete it if it numbers the rows",)
+    )
+    some = [k for k in range(rows) if k not in (3, 17)]
+    assert Columns.learn(table.iloc[some]).dropped == columns.dropped
+
+
+def words(share, word, values):
+    return [word if k < share * len(values) else value for k, value in enumerate(values)]
+
+
+TENTHS = [f"{k / 10:.1f}" for k in range(50)] * 2
+
+
+@pytest.mark.parametrize(
+    ("values", "meant"),
+    [
+        (words(0.25, "<0.5", TENTHS), "numbers"),
+        (words(0.3, "unknown", TENTHS), "numbers"),
+        (words(0.3, ".", TENTHS), "numbers"),
+        (words(0.6, "unknown", TENTHS), ""),
+        ([f"{k} kg" for k in range(60, 85)] * 4, "numbers"),
+        ([f"1'{k:03}" for k in range(25)] * 4, "numbers"),
+        ([f"{k:02}/05/2020" for k in range(1, 26)] * 4, "dates"),
+        ([f"{k:02}.05.20" for k in range(1, 26)] * 4, "dates"),
+        ([f"{k:02}.05.2020 12:30" for k in range(1, 26)] * 4, "dates"),
+        (["1.2.3", "1.2.4", "2.0.0", "2.1.0"] * 25, ""),
+        (["10-20", "20-30", "30+", "A4"] * 25, ""),
+        (pd.Categorical([1, 2] * 50), ""),
+    ],
+)
+def test_what_text_may_be_meant_as(values, meant):
+    (note,) = Columns.learn(pd.DataFrame({"a": values})).notes
+    assert note.startswith("'a': text with")
+    assert ("most look like" in note) == bool(meant)
+    assert (f"most look like {meant}: write all as" in note) == bool(meant)
+
+
+def test_dropped_text_may_be_meant_as_numbers():
+    table = pd.DataFrame({"a": [f"{k} kg" for k in range(100)], "b": range(100, 0, -1)})
+    assert "most look like numbers" in Columns.learn(table).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("bool[pyarrow]", [True, False, None, True]),
+        ("date32[pyarrow]", [datetime.date(2020, 1, d) for d in (2, 1, 2, 2)]),
+        (
+            "timestamp[us, UTC][pyarrow]",
+            pd.to_datetime([f"2020-01-{k:02}" for k in (2, 1, 2, 2)], utc=True),
+        ),
+        ("double[pyarrow]", [1.0, 0.0, None, 1.0]),
+        ("int64[pyarrow]", [1, 0, None, 1]),
+    ],
+)
+def test_types_of_arrow(kind, values):
+    table = pd.DataFrame({"a": pd.Series(values, dtype=kind)}, index=None)
+    columns = Columns.learn(table)
+    assert columns.columns[0].kind == ("date" if "2020" in str(values[0]) else "number")
+    np.testing.assert_array_equal(columns.apply(table)[[0, 1, 3]], [[1], [0], [1]])
+
+
+def test_remarks_on_what_is_made_up():
+    columns = Columns.learn(example())
+    assert Columns.learn(example().drop(columns=["holes", "text"])).remarks(example()) == []
+    table = example(10).astype({"number": object, "moment": object})
+    table.loc[[0, 3], "number"] = None
+    table.loc[1, "moment"] = None
+    table.loc[[2, 5], "town"] = ["Atlantis", "Rungholt"]
+    table.loc[[2], "kind"] = None
+    found = dict(remark.split(": ", 1) for remark in columns.remarks(table))
+    assert found["'number'"].startswith("2 missing values replaced by the median, ")
+    assert found["'moment'"].endswith(" days")
+    assert found["'town'"] == "2 values that training did not have: 'Atlantis', 'Rungholt'"
+    assert found["'kind'"] == "1 missing value, of which training had none"
+    rare = Columns.learn(pd.DataFrame({"a": ["x"] * 5 + ["y"] * 5 + ["z"]}))
+    assert rare.remarks(pd.DataFrame({"a": ["x", "w"]})) == [
+        "'a': 1 value that training did not have, or only rarely: 'w'"
+    ]
 
 
 def test_names_stay_different():
@@ -372,7 +478,7 @@ def test_values_of_another_kind(name, value, message):
 
 
 def test_tables_that_are_none():
-    with pytest.raises(ValueError, match="DataFrame is needed, not ndarray"):
+    with pytest.raises(ValueError, match=r"DataFrame is needed, not numpy\.ndarray"):
         Columns.learn(np.ones((2, 2)))
     with pytest.raises(ValueError, match="more than one column 'a'; rename"):
         Columns.learn(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]))

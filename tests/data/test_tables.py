@@ -81,6 +81,10 @@ def assert_table(frame, expected):
         ("a.parquet", parquet(pd.DataFrame(EXPECTED))),
         ("text.parquet", parquet(pd.DataFrame(EXPECTED, index=["u", "v", "w"]))),
         ("index.parquet", parquet(pd.DataFrame(EXPECTED).set_index("size"))),
+        ("twice.parquet", parquet(pd.DataFrame(EXPECTED).set_index("town", drop=False))),
+        ("arrow.parquet", parquet(pd.DataFrame(EXPECTED).convert_dtypes(dtype_backend="pyarrow"))),
+        ("sep.csv", "sep=;\n" + PLAIN.replace(",", ";")),
+        ("sep.csv", b"\xef\xbb\xbf" + ('"sep=,"\r\n' + PLAIN).encode()),
     ],
 )
 def test_same_table_however_written(tmp_path, name, content):
@@ -109,6 +113,11 @@ def test_notes(tmp_path, content, notes):
 def test_windows_characters_beyond_latin_1(tmp_path):
     frame = read_table(written(tmp_path, "a.csv", "a,b\n1,5 €\n".encode("cp1252")))
     assert frame["b"].tolist() == ["5 €"]
+
+
+def test_semicolons_come_before_commas_that_may_be_decimal_marks(tmp_path):
+    frame = read_table(written(tmp_path, "a.csv", "size,cm;price\n1,5;20\n2,5;30\n"))
+    assert_table(frame, {"size,cm": [1.5, 2.5], "price": [20, 30]})
 
 
 def test_points_mean_that_commas_are_no_decimal_marks(tmp_path):
@@ -148,6 +157,31 @@ def test_nameless_matrices_written_by_pandas(tmp_path):
 
 def test_one_column_is_a_table(tmp_path):
     assert_table(read_table(written(tmp_path, "a.csv", "size\n1.5\n2\n")), {"size": [1.5, 2]})
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n\n", "\ufeff\n"])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n", "\n \n"])
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
+def test_empty_lines_in_one_column_are_missing_values(tmp_path, start, end, line):
+    text = start + "size\n1.5\n\n  \n2" + end
+    frame = read_table(written(tmp_path, "a.csv", text.replace("\n", line)))
+    assert_table(frame, {"size": [1.5, NAN, NAN, 2]})
+    pd.DataFrame({"size": [NAN, 1.5, NAN]}).to_csv(tmp_path / "b.csv", index=False)
+    assert_table(read_table(tmp_path / "b.csv"), {"size": [NAN, 1.5, NAN]})
+
+
+def test_one_column_of_words(tmp_path):
+    frame = read_table(written(tmp_path, "a.csv", "home town\nBad Ems\nBad Hall\n"))
+    assert_table(frame, {"home town": ["Bad Ems", "Bad Hall"]})
+
+
+def test_types_of_arrow_become_plain_ones(tmp_path):
+    days = pd.Series(pd.date_range("2020-01-01", periods=3)).dt.date
+    table = pd.DataFrame({"day": days.astype("date32[pyarrow]"), "ok": [True, None, False]})
+    table["ok"] = table["ok"].astype("bool[pyarrow]")
+    frame = read_table(written(tmp_path, "a.parquet", parquet(table)))
+    assert not any(isinstance(dtype, pd.ArrowDtype) for dtype in frame.dtypes)
+    assert_table(frame, {"day": days.tolist(), "ok": [True, None, False]})
 
 
 names = st.lists(

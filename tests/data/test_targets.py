@@ -85,6 +85,24 @@ def test_split_keeps_earlier_notes_and_shortens_long_lists():
             "y",
             "'y' holds dates",
         ),
+        (
+            pd.DataFrame({"a": range(30), "y": [f"2020-01-{k + 1:02}" for k in range(30)]}),
+            "y",
+            "'y' holds dates; turn them into numbers",
+        ),
+        (
+            pd.DataFrame({"a": range(30), "y": [f"{k + 1}.1.2020" for k in range(30)]}),
+            "y",
+            "'y' holds dates; turn them into numbers",
+        ),
+        *(
+            (pd.DataFrame({"a": range(30), "y": values}), "y", "row 0: .* is not a number such as")
+            for values in (
+                [f"${k:,}" for k in range(1000, 1030)],
+                [f"{k} %" for k in range(30)],
+                [f"{k},5" for k in range(30)],
+            )
+        ),
     ],
 )
 def test_bad_targets(table, target, message):
@@ -113,6 +131,9 @@ CLASSIFICATION, REGRESSION = "classification", "regression"
         ([0, 1, 2] * 10, None, CLASSIFICATION),
         ([0, 1, 2] * 9, None, REGRESSION),
         ([0, 1] * 50, REGRESSION, REGRESSION),
+        ([0, 1, 2] * 30 + [15], None, REGRESSION),
+        ([0, 1, 2] * 30 + [15, 15], None, CLASSIFICATION),
+        ([0] * 9 + [1], None, REGRESSION),
         (RNG.normal(size=50), None, REGRESSION),
         ([1e150, -1e150, 0.0], None, REGRESSION),
         ([f"c{k}" for k in range(100)] * 2, None, CLASSIFICATION),
@@ -131,7 +152,13 @@ def test_tasks(labels, task, expected):
         ([2.5] * 3, None, "'y' is '2.5' in every row"),
         (["a\nb"] * 3, None, r"'a\\nb' in every row"),
         (["a", "a", "b"], None, "only one row of the class 'b'; at least 2"),
-        ([1, 1, 2, 3], CLASSIFICATION, "only one row of the classes '2', '3'"),
+        ([1, 1, 2, 3], CLASSIFICATION, "only one row of the classes '2', '3'.*task='regression'$"),
+        (["a", "a", "b"], None, "join or delete the class$"),
+        (
+            [f"{k} kg" for k in range(40)],
+            None,
+            "40 different values.*most look like numbers: write",
+        ),
         (range(101), CLASSIFICATION, "101 different values in 101 rows.*task='regression'"),
         ([*range(101)] * 5, CLASSIFICATION, "101 different values in 505 rows"),
         ([*range(60), 1], CLASSIFICATION, "60 different values in 61 rows"),

@@ -8,6 +8,12 @@ import decoupled_descent as dd
 
 #: No contest and few steps.
 CHEAP = {"lr": 1.0, "damping": 0.95, "ridge": 1.0, "max_iter": 30}
+#: What must stay at "auto" because a method has no use for it.
+UNUSED = {
+    "orthogonal": {},
+    "decoupled": {"ridge": "auto"},
+    "gradient": {"damping": "auto", "ridge": "auto"},
+}
 
 
 def features(n, d, seed):

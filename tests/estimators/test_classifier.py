@@ -12,7 +12,16 @@ from sklearn.metrics import log_loss
 from torch import nn
 
 import decoupled_descent as dd
-from tests.estimators.problems import CHEAP, UNUSED, binary, by_hand, features, own_head, scaled, several
+from tests.estimators.problems import (
+    CHEAP,
+    UNUSED,
+    binary,
+    by_hand,
+    features,
+    own_head,
+    scaled,
+    several,
+)
 
 X, Y = binary()
 X3, Y3 = several()

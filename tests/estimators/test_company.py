@@ -45,7 +45,9 @@ def test_the_global_generators_are_left_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "decoupled"}, {"hidden": (4, 3)}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "decoupled", "ridge": "auto"}, {"hidden": (4, 3)}], ids=str
+)
 def test_a_warm_start_on_the_same_rows_goes_on(options):
     options |= {"early_stopping": False, "max_iter": 12}
     model = cheap(**options, warm_start=True).fit(X, Y)
@@ -110,9 +112,23 @@ def test_a_warm_start_heeds_new_options(change):
     assert getattr(model.algorithm_, name) == value
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"hidden": 4}, {"activation": "gelu"}, {"head": own_head()}],
+    ids=lambda c: next(iter(c)),
+)
+@pytest.mark.parametrize("rows", [120, 80], ids=["same rows", "others"])
+def test_a_warm_start_needs_the_same_head(change, rows):
+    model = cheap(warm_start=True).fit(X, Y)
+    with pytest.raises(ValueError, match="not those of the model to go on from; use warm_start=F"):
+        model.set_params(**change).fit(X[:rows], Y[:rows])
+    model.set_params(hidden=(8,), activation="tanh", head=None).fit(X, Y)  # what "auto" stands for
+    assert model.n_iter_ == 59
+
+
 def test_a_warm_start_does_not_forget_the_best_iterate():
     rows, labels = binary(d=30, strength=0.5)
-    model = cheap(max_iter=200, warm_start=True).fit(rows, labels)
+    model = cheap(max_iter=200, random_state=5, warm_start=True).fit(rows, labels)
     assert model.stop_reason_ == "rising"
     before = model.train_error_curve_.min()
     assert model.fit(rows, labels).estimated_test_error_ <= before * (1 + 1e-6)

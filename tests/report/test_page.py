@@ -141,6 +141,19 @@ def test_headline_shows_estimates_and_intervals():
     assert "not checked" in text
 
 
+def test_gradient_descent_is_not_said_to_estimate_anything():
+    settings = {"method": "gradient", "lr": 0.1}
+    for data in (classification(), regression()):
+        claims = "estimates the error on new rows", "judged as if it were new", "Estimated"
+        honest = Page(render_report(data)).text
+        assert all(claim in honest for claim in claims)
+        text = Page(render_report(dataclasses.replace(data, settings=settings))).text
+        assert not any(claim in text for claim in (*claims, "to expect on new rows"))
+        assert "an estimate for new rows. Gradient descent takes nothing out" in text
+        assert "the line is the error on the rows trained on, not on new ones" in text
+        assert "more steps may improve the model" not in text
+
+
 def test_verdict_is_words_not_colour_alone():
     for verdict in ("trust", "caution", "do not trust"):
         diagnosis = DIAGNOSIS | {"verdict": verdict}

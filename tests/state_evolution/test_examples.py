@@ -53,6 +53,22 @@ def test_the_runs_start_where_the_prediction_does():
     assert abs(float(found.test[:, 0].mean() - found.evolution.test_error[0])) < 0.2
 
 
+def test_the_start_and_all_data_are_independent(monkeypatch):
+    mixture, objective = examples.example("flipped", 20, 1.0)
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.05))
+    seeds, sample = [], dd.GaussianMixture.sample
+
+    def recorded(self, n, seed):
+        seeds.append(seed)
+        return sample(self, n, seed)
+
+    monkeypatch.setattr(dd.GaussianMixture, "sample", recorded)
+    for start in range(4):
+        seeds.clear()
+        examples.compare(theory, 20, steps=2, runs=3, seed=start)
+        assert len({start, *seeds}) == 7
+
+
 def test_taylor_panel_leaves_out_terms_that_vanish():
     mixture, objective = examples.example("flipped", 20, 1.0)
     theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.05, 0.95))

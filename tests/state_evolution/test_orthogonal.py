@@ -66,11 +66,12 @@ def test_squared_loss_is_ridge_regression(ridge):
 def test_white_rows_without_ridge_are_the_paper_s_general_family():
     """λ = ∞ and C = I: decoupled descent along ∇Ψ − hJ̄ᵀ, of which StateEvolution knows."""
     mixture, spare = three_modes(torch.ones(80).double())
-    weights = quadrature_nodes(mixture, 1).population.weights
+    rules = [quadrature_nodes(mixture, 1, order).population.weights for order in (64, 65)]
     theta = spare[:1] + 0.2 * mixture.means[:1]
 
     def g(h, y, a):
         s = torch.sigmoid(h)
+        weights = rules[len(h) == len(rules[1])]
         return s - y.unsqueeze(1) - (weights @ (s * (1 - s))) * h
 
     known = dd.StateEvolution(mixture, LINEAR, dd.DecoupledDescent(0.1, 0.95, g=g), 1.6)
@@ -192,7 +193,7 @@ def test_a_teacher_is_a_mixture():
     objective = dd.Objective(head, "logistic", curvature="smoothed")
     algorithm = dd.OrthogonalDecoupledDescent(0.3, 0.9, ridge=0.5)
     theta = torch.randn(2, d, generator=generator).double() + 0.1 * beta
-    options = {"order": 32, "paths": 2048, "randomisations": 2}
+    options = {"paths": 2048, "randomisations": 2}
     theory = OrthogonalLimit(mixture, objective, algorithm, n / d, rest, **options)
     evolution = theory.run(steps, theta)
     train, test, variance = [], [], []
@@ -242,7 +243,7 @@ def test_paths_agree_with_quadrature_under_momentum():
         found, expected = getattr(sampled, name), getattr(exact, name)
         allowed = 6 * sampled.stderr[name] + 1e-4 * expected.abs().max()
         assert bool(((found - expected).abs() <= allowed).all()), name
-    assert not exact.stderr["omega"].any()
+    assert exact.stderr["omega"].max() < 1e-10
 
 
 def test_equal_problems_have_equal_limits():

@@ -17,7 +17,7 @@ def test_squared_loss_in_closed_form():
     found = dd.asymptotic_test_error(mixture, objective, [[0.5], [-0.5]], [[0.8]])
     losses = 0.3 * (0.75 * 0.5**2 + 0.25 * 1.5**2) + 0.7 * 1.5**2
     assert float(found) == pytest.approx(0.5 * (losses + 0.8), abs=1e-13)
-    assert found.stderr == 0
+    assert found.stderr < 1e-12
 
 
 def test_logistic_loss_of_two_units_against_brute_force():
@@ -60,9 +60,81 @@ def test_sampling_agrees_with_quadrature_where_both_apply():
     mixture, objective, _, theta = problems.four_modes(60)
     sampled = dd.population_test_error(mixture, objective, theta, samples=2**14)
     exact = dd.population_test_error(mixture, objective, theta, order=20)
-    assert exact.stderr == 0
+    assert 0 < exact.stderr < 1e-5
     assert abs(float(sampled) - float(exact)) < 5 * sampled.stderr
     assert sampled.stderr < 1e-3
+
+
+LIMIT = dd.MixtureLimit([[0.0]], [1.0], [0.7])
+
+
+def mean_distance(m, spread):
+    """E|m + spread Z|."""
+    density = math.exp(-0.5 * (m / spread) ** 2) / math.sqrt(2 * math.pi)
+    return 2 * spread * density + m * math.erf(m / spread / math.sqrt(2))
+
+
+@pytest.mark.parametrize("variance", [0.25, 1.0, 4.0])
+def test_absolute_loss_in_closed_form(variance):
+    objective = dd.Objective(dd.heads.Linear(), "absolute")
+    found = dd.asymptotic_test_error(LIMIT, objective, [[0.0]], [[variance]])
+    assert float(found) == pytest.approx(mean_distance(0.7, variance**0.5), abs=1e-5)
+    assert 0 < found.stderr < 1e-5
+    noisy = dd.MixtureLimit([[0.0]], [1.0], [dd.responses.Noisy(0.7, 0.5)])
+    sampled = dd.asymptotic_test_error(noisy, objective, [[0.0]], [[variance]], seed=1)
+    expected = mean_distance(0.7, (variance + 0.25) ** 0.5)
+    assert abs(float(sampled) - expected) < 5 * sampled.stderr < 1e-3
+
+
+def test_relu_units_in_closed_form():
+    """½ E(relu(h₁) + relu(h₂))² = ½ (1 + 1/π) for independent standard units and response 0."""
+    head = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 1, bias=False)).double()
+    torch.nn.init.ones_(head[1].weight)
+    objective = dd.Objective(head, "squared", curvature="autodiff")
+    limit = dd.MixtureLimit([[0.0]], [1.0], [0.0])
+    found = dd.asymptotic_test_error(limit, objective, [[0.0, 0.0]], torch.eye(2))
+    assert abs(float(found) - 0.5 * (1 + 1 / math.pi)) < 5 * found.stderr < 1e-2
+
+
+def wrong(outputs, y):
+    return outputs.reshape(len(y)) * y < 0
+
+
+def test_a_loss_without_gradient():
+    """Share of wrong classes: Φ(−m/σ), with a share of labels flipped."""
+    mixture = dd.mixtures.flipped_classes(10, snr=1.0, flip=0.2)
+    objective = dd.Objective(dd.heads.Linear(), wrong)
+    found = dd.asymptotic_test_error(mixture, objective, [[-0.6], [0.6]], [[0.5]])
+    normal = 0.5 * math.erfc(0.6 / math.sqrt(0.5) / math.sqrt(2))
+    expected = 0.8 * normal + 0.2 * (1 - normal)
+    assert abs(float(found) - expected) < 5 * found.stderr < 3e-3
+
+
+def test_a_loss_without_gradient_of_two_units():
+    """The signs of two independent units differ in half of all cases."""
+    mixture = dd.MixtureLimit([[0.0]], [1.0], [1.0])
+    objective = dd.Objective(dd.heads.Product(a=1.0), wrong)
+    found = dd.asymptotic_test_error(mixture, objective, [[0.0, 0.0]], torch.eye(2))
+    assert abs(float(found) - 0.5) < 5 * found.stderr < 5e-3
+
+
+@pytest.mark.parametrize("spread", [10.0, 30.0])
+def test_steep_losses_are_given_an_error(spread):
+    """Sixty-four nodes cannot resolve a logistic loss of logits this large, and say so."""
+    limit = dd.MixtureLimit([[0.0]], [1.0], [1.0])
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    found = dd.asymptotic_test_error(limit, objective, [[0.0]], [[spread**2]])
+    z = torch.linspace(-9, 9, 100_001, dtype=torch.float64)
+    losses = torch.nn.functional.softplus(-spread * z, threshold=40)
+    exact = float(torch.softmax(-z.square() / 2, 0) @ losses)
+    assert abs(float(found) - exact) < 3 * found.stderr
+    assert found.stderr > 1e-4
+
+
+def test_an_order_across_kinks_is_refused():
+    objective = dd.Objective(dd.heads.Linear(), "absolute")
+    with pytest.raises(ValueError, match=r"order=200 .* leave order out"):
+        dd.asymptotic_test_error(LIMIT, objective, [[0.0]], [[1.0]], order=200)
 
 
 def test_a_head_may_be_a_module_a_mapping_or_the_objective_s_own():

@@ -76,3 +76,42 @@ def test_keeps_the_identity():
 def test_bad_candidates(candidates, message):
     with pytest.raises(ValueError, match=message):
         dd.GreedyDescent(candidates)
+
+
+def test_continues_across_kinks_as_if_it_had_never_stopped():
+    X, y, _ = problem()
+
+    def fresh():
+        head = dd.heads.TwoLayer(3, "relu", seed=0).double()
+        return dd.Objective(head, "logistic", curvature="smoothed")
+
+    greedy = dd.GreedyDescent.grid(0.1)
+    whole, part = dd.fit(X, y, fresh(), greedy, 13), dd.fit(X, y, fresh(), greedy, 7)
+    rest = dd.fit(X, y, fresh(), greedy, 7, state=part.state)
+    assert rest.history.train_error == whole.history.train_error[6:]
+    assert torch.equal(rest.theta, whole.theta)
+
+
+def test_says_what_its_candidates_share():
+    def g(h, y, a):
+        return h - y[:, None]
+
+    def f(h, y, a):
+        return {}
+
+    candidates = tuple(dd.DecoupledDescent(lr, head_lr=0, g=g, f=f) for lr in (0.1, 0.2))
+    greedy = dd.GreedyDescent(candidates)
+    assert (greedy.g, greedy.f, greedy.trains_head) == (g, f, False)
+    mixed = (dd.DecoupledDescent(0.1, head_lr=0), dd.DecoupledDescent(0.1))
+    assert dd.GreedyDescent(mixed).trains_head
+
+
+def test_diagnosed_like_its_only_candidate():
+    X, y, objective = problem()
+    only = dd.DecoupledDescent(0.1, head_lr=0)
+    one, other = (dd.fit(X, y, objective, a, 4) for a in (only, dd.GreedyDescent((only,))))
+    findings = [
+        {finding.name: finding.value for finding in dd.diagnose(X, y, run).findings}
+        for run in (one, other)
+    ]
+    assert findings[0] == pytest.approx(findings[1], nan_ok=True)

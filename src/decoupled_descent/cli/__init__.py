@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -50,6 +51,9 @@ def _decoupled(
 def main() -> None:
     """Run the command; bad input gets one line on standard error and exit status 2."""
     arguments = sys.argv[1:] or ["--help"]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not every encoding has → and ✓
+            stream.reconfigure(errors="replace")
     try:
         sys.exit(app(arguments, standalone_mode=False) or 0)
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ import decoupled_descent as dd
 from decoupled_descent import plotting
 from decoupled_descent.callbacks import progress_bar
 from decoupled_descent.cli.output import Json, finite, output_folder
+from decoupled_descent.descent.common import draw_theta
 from decoupled_descent.loop import Algorithm
 from decoupled_descent.reproduce.replications import one_thread
 
@@ -85,8 +86,7 @@ def predict_replications(
     with progress_bar(replications, "theory") as advance:
         for r in range(seed, seed + replications):
             objective = dd.Objective(dd.heads.Product(seed=3 * r + 2), "logistic")
-            generator = torch.Generator().manual_seed(3 * r + 2)
-            start = torch.randn(2, dimension, generator=generator, dtype=torch.float64)
+            start = draw_theta(2, dimension, 3 * r + 2)
             theory = dd.StateEvolution(
                 mixture, objective, algorithm, ratio, paths=2048, randomisations=2
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -13,24 +14,32 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
+from scipy import stats
 
 from decoupled_descent.cli.diagnosis import Data
-from decoupled_descent.cli.output import Json, console, echo_json, intervals
+from decoupled_descent.cli.output import Json, console, echo_json, few, intervals
 from decoupled_descent.data.tables import read_table
 from decoupled_descent.data.targets import split_target
-from decoupled_descent.data.values import listed, numbers_of
+from decoupled_descent.data.values import levels, listed, numbers_of
 from decoupled_descent.model_io import MODEL_FILE, SavedModel, load_model
-from decoupled_descent.report.text import interval
+from decoupled_descent.model_parts import SCORES
+from decoupled_descent.report.text import interval, together
 
-#: From how many standard errors on a difference is called more than chance.
-UNLIKELY = 3.0
+#: A difference that chance exceeds this rarely is called more than chance.
+UNLIKELY = 0.003
+#: Fewer losses than this say too little of their spread, for they are skewed; and a low mean of
+#: fewer than MANY may just lack the rare large ones.
+ENOUGH, MANY = 30, 200
+#: What a file of predictions may be called: it is CSV in any case.
+SUFFIXES = (".csv", ".txt", "")
 
 
 class Actual(NamedTuple):
     """The error on rows whose labels are known.
 
     Attributes:
-        rows: How many there are.
+        rows: How many have a label, and count in the score.
+        judged: How many of them count in the error: those of a class that the model knows.
         error: Mean log loss or squared error.
         stderr: Its standard error.
         score: Accuracy or R².
@@ -38,6 +47,7 @@ class Actual(NamedTuple):
     """
 
     rows: int
+    judged: int
     error: float
     stderr: float
     score: float
@@ -71,6 +81,7 @@ def predict(
     notes = [*frame.attrs["notes"], *_ignored(saved, frame)]
     try:
         rows = matrix(saved, frame)
+        notes += [] if saved.columns is None else saved.columns.remarks(frame)
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
     found = predictions(saved, rows)
@@ -86,16 +97,29 @@ def predict(
     if as_json:
         echo_json(_to_dict(saved, found, actual, notes, out))
         return
+    text = "" if out is not None else _printable(found.to_csv(index=False, lineterminator="\n"))
     screen = console(stderr=True)
-    for note in notes:
+    for note in few(notes, "--json"):
         screen.print(f"note: {note}", soft_wrap=True)
     if out is None:
-        typer.echo(found.to_csv(index=False, lineterminator="\n"), nl=False)
+        typer.echo(text, nl=False)
     else:
         screen = console()
         screen.print(f"{len(found):,} predictions: {out}", soft_wrap=True)
     if actual is not None:
         show(screen, saved, actual)
+
+
+def _printable(text: str) -> str:
+    """The text, if the encoding of standard output has all its characters."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"standard output has the encoding {error.encoding}, which lacks "
+            f"{text[error.start]!r}; use --out FILE"
+        ) from error
+    return text
 
 
 def check_file(out: Path, inputs: tuple[Path, ...]) -> None:
@@ -104,6 +128,8 @@ def check_file(out: Path, inputs: tuple[Path, ...]) -> None:
         raise OSError(f"--out {out}: is a folder; name a file")
     if out.exists() and any(one.exists() and out.samefile(one) for one in inputs):
         raise OSError(f"--out {out}: is read by this command; name another file")
+    if out.suffix.lower() not in SUFFIXES:
+        raise OSError(f"--out {out}: predictions are written as CSV; name a file ending in .csv")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
         raise OSError(f"--out {out}: cannot write there; name a file in a folder that exists")
 
@@ -197,9 +223,8 @@ def compare(saved: SavedModel, frame: pd.DataFrame, rows: Any) -> Actual:
         losses = (estimator.predict(chosen) - truth) ** 2
         spread = float(truth.var())
         score = 1 - float(losses.mean()) / spread if spread > 0 else math.nan
-        return Actual(len(losses), *_mean(losses), score)
-    places = {_key(label): k for k, label in enumerate(estimator.classes_.tolist())}
-    codes = np.array([places.get(_key(label), -1) for label in labels.tolist()])
+        return Actual(len(losses), len(losses), *_mean(losses), score)
+    codes = _codes(estimator.classes_.tolist(), labels.tolist())
     known = codes >= 0
     if not known.any():
         raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
@@ -208,16 +233,24 @@ def compare(saved: SavedModel, frame: pd.DataFrame, rows: Any) -> Actual:
     picked = shares[np.flatnonzero(known), codes[known]]
     losses = -np.log(np.maximum(picked, np.finfo(float).tiny))
     unknown = int((~known).sum())
+    are = "are classes" if unknown > 1 else "is a class"
     remark = (
-        f"{unknown} of the labels are classes that the model does not know: wrong in the accuracy, "
-        "left out of the log loss"
+        f"{unknown} of the labels {are} that the model does not know: wrong in the accuracy, left "
+        "out of the log loss"
     )
-    return Actual(len(codes), *_mean(losses), right, remark if unknown else "")
+    return Actual(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
 
 
-def _key(label: Any) -> str:
-    """A label as text, the same for 1 and 1.0, and for True and true."""
-    return str(label).removesuffix(".0").casefold() if not isinstance(label, str) else label
+def _codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
+    """Each label's place among the classes, −1 if it has none.
+
+    What other labels are in a file decides whether True, 01 and 1 are read as text: they are the
+    same class in any case, unless the model has a class of exactly this text.
+    """
+    texts, known = [str(label) for label in labels], [str(label) for label in classes]
+    places = {name: k for names in (levels(known), known) for k, name in enumerate(names)}
+    found = zip(texts, levels(texts), strict=True)
+    return np.array([places.get(text, places.get(level, -1)) for text, level in found])
 
 
 def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
@@ -230,23 +263,32 @@ def _estimate(saved: SavedModel) -> tuple[float, float]:
     return float(estimator.estimated_test_error_), float(estimator.estimated_test_error_stderr_)
 
 
-def _difference(saved: SavedModel, actual: Actual) -> float:
-    """Actual minus estimated error, in standard errors."""
+def _chance(saved: SavedModel, actual: Actual) -> float:
+    """How often chance alone makes actual and estimated error differ so much."""
     error, stderr = _estimate(saved)
     width = math.hypot(stderr, actual.stderr)
-    return (actual.error - error) / width if width > 0 else math.nan
+    if actual.judged < (MANY if actual.error < error else ENOUGH) or not 0 < width < math.inf:
+        return 1.0
+    return float(2 * stats.t.sf(abs(actual.error - error) / width, actual.judged - 1))
 
 
 def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
     """Print the actual error beside the estimate."""
     name = saved.estimator._error_name
     error, stderr = _estimate(saved)
+    enough = actual.judged >= ENOUGH
+    student = float(stats.t.ppf(0.975, actual.judged - 1)) / 1.96 if enough else math.nan
+    these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
     found = {
-        f"{name} on these {actual.rows:,} rows": interval(actual.error, actual.stderr),
+        f"{name} on {these}": interval(actual.error, student * actual.stderr),
         "estimated at training": interval(error, stderr),
     }
     intervals(screen, found)
-    if abs(_difference(saved, actual)) > UNLIKELY:
+    screen.print(f"  {_scores(saved, actual)}", soft_wrap=True)
+    if not enough:
+        count = f"{actual.judged} rows are" if actual.judged > 1 else "1 row is"
+        screen.print(f"{count} too few to tell whether they differ by more than chance explains.")
+    elif _chance(saved, actual) < UNLIKELY:
         verdict = saved.metadata["verdict"]
         reason = (
             "the estimate was not to be trusted, as train said"
@@ -254,6 +296,15 @@ def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
             else "these rows may be of another kind than those trained on"
         )
         screen.print(f"They differ by more than chance explains: {reason}.", soft_wrap=True)
+
+
+def _scores(saved: SavedModel, actual: Actual) -> str:
+    """Accuracy or R² beside what was estimated."""
+    classes = saved.task == "classification"
+    name = "accuracy" if classes else "R²"
+    estimated = float(getattr(saved.estimator, SCORES[saved.task]))
+    now, before = together([actual.score, estimated], 0.01, percent=classes)
+    return f"{name} {now}, estimated at training {before}"
 
 
 def _to_dict(

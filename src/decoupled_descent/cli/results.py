@@ -188,13 +188,18 @@ def _settings(estimator: Any) -> dict[str, Any]:
 
 def next_steps(data: Path, out: Path, estimator: Any, diagnosis: dict[str, Any]) -> list[str]:
     """Say what to do with the model, depending on the verdict."""
-    folder, suffix = shlex.quote(str(out)), data.suffix or ".csv"
+    packed = data.suffix.lower() == ".gz"
+    folder, suffix = (
+        shlex.quote(str(out)),
+        "".join(data.suffixes[-2:] if packed else [data.suffix]) or ".csv",
+    )
     worst = next((found for found in diagnosis["findings"] if found["status"] != "ok"), None)
     first = f"{worst['name']}: {worst['advice']}" if worst else ""
     steps = []
     if diagnosis["verdict"] == "do not trust":
+        subject = "the train error" if estimator.method == "gradient" else "the estimate"
         steps.append(
-            "Do not quote the estimate. Take some rows out of the table, train again, and compare: "
+            f"Do not quote {subject}. Take some rows out of the table, train again, and compare: "
             f"`decoupled predict {folder} those-rows{suffix}` reports the actual error."
         )
         steps.append(f"Or look at the cause: {first}.")
@@ -202,7 +207,8 @@ def next_steps(data: Path, out: Path, estimator: Any, diagnosis: dict[str, Any])
         steps.append(
             f"Quote the estimate together with its caution. {first[:1].upper()}{first[1:]}."
         )
-    if estimator.best_iter_ == estimator.n_iter_ - 1 and estimator.stop_reason_.startswith("steps"):
+    falling = estimator.best_iter_ == estimator.n_iter_ - 1 and estimator.method != "gradient"
+    if falling and estimator.stop_reason_.startswith("steps"):
         steps.append(f"The error was still falling: try `--max-iter {2 * estimator.max_iter}`.")
     steps.append(
         f"Predict new rows: `decoupled predict {folder} new{suffix} --out predictions.csv`"

@@ -77,7 +77,8 @@ def _recognised(labels: pd.Series, task: str) -> str:
     """Say which task was recognised, and how to overrule it where that is possible."""
     different = labels.nunique()
     if task == "regression":
-        possible = different <= min(CLASSES, len(labels) // 2)
+        counts = labels.value_counts()
+        possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
         remedy = " (--task classification to take them as classes)" * possible
         return f"{labels.name!r} has {different} different numbers: taken as a quantity{remedy}"
     numeric = labels.dtype.kind in "iuf"

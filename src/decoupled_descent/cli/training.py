@@ -27,6 +27,7 @@ from decoupled_descent.cli.output import (
     verdict,
 )
 from decoupled_descent.cli.tables import Prepared, prepare
+from decoupled_descent.descent.common import LARGEST_RATE
 from decoupled_descent.report import ReportData
 from decoupled_descent.report.page import score_interval
 from decoupled_descent.report.text import interval
@@ -129,13 +130,14 @@ def check_options(
 def _number(name: str, text: str) -> float | str:
     if text == "auto":
         return "auto"
-    highest = {"damping": 1.0, "ridge": math.inf}.get(name, sys.float_info.max)
+    highest = {"damping": 1.0, "ridge": math.inf}.get(name, LARGEST_RATE)
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value <= highest:
         what = "a number above 0 and up to 1" if name == "damping" else "a positive number"
+        what += f" up to {highest:.3g}" * (name == "lr" and value > highest)
         raise ValueError(f"--{name} {text!r:.40} must be {what}, or auto")
     return value
 
@@ -188,7 +190,7 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
-    heading(screen, "To expect on new rows")
+    heading(screen, "To expect on new rows" if report.corrected else "On the training rows")
     error = interval(report.estimated_error, report.estimated_error_stderr)
     intervals(screen, {report.loss_name: error, report.score_name: score_interval(report)})
     verdict(screen, report.diagnosis or {})

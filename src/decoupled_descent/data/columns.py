@@ -2,7 +2,8 @@
 
 - Numbers, also written as text, and true/false as 1/0: missing values become the median, and where
   many are missing a further column ``name_missing`` marks them.
-- Dates (``datetime64``, or text like 2024-05-31 or 2024-05-31 17:45): days since the earliest one.
+- Dates (``datetime64``, or text like 2024-05-31 or 2024-05-31 17:45, but not 31/05/2024): days
+  since the earliest one.
 - Any other text: a column of zeros and ones for each frequent value, one for all others together,
   and one for missing values if there were any.
 - Columns that cannot help (constant, empty, numbering or naming the rows) are dropped.
@@ -13,6 +14,7 @@ Nothing is standardised. Rows are named in messages by the table's index.
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -28,8 +30,10 @@ from decoupled_descent.data.values import (
     kind_of,
     levels_of,
     listed,
+    meant_as,
     numbers_of,
     parse_dates,
+    plain,
     texts_of,
 )
 
@@ -38,6 +42,10 @@ LEVELS = 20  # columns for one text column, besides those for other and missing 
 NEARLY = 0.9  # from this share of different values on, text names the rows
 FEWEST, SHARE = 5, 0.01  # missing rows from which on they are marked
 SHORTEST = 10  # rows from which on 1, 2, 3, … is a numbering rather than a feature
+LONG = 100  # and from which on 1001, 1002, 1003, … is one, whatever its name
+IDENTIFIER = re.compile(
+    r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
+)
 DAY = np.timedelta64(86_400_000_000, "us")
 
 
@@ -109,15 +117,42 @@ class Column:
             codes, _ = texts_of(column)
             result[:, 0] = codes < 0
             return result
-        if self.kind == "number":
-            values = numbers_of(column)
-        else:
-            values = (dates_of(column) - np.datetime64(self.origin, "us")) / DAY
+        values = self._values(column)
         absent = np.isnan(values)
         result[:, 0] = np.where(absent, self.fill, values)
         if self.missing:
             result[:, 1] = absent
         return result
+
+    def _values(self, column: pd.Series) -> Floats:
+        """Numbers, or dates in days, nan where they are missing."""
+        if self.kind == "number":
+            return numbers_of(column)
+        return (dates_of(column) - np.datetime64(self.origin, "us")) / DAY
+
+    def remark(self, column: pd.Series) -> str:
+        """Say what :meth:`apply` makes up for: missing values, and those that training lacked."""
+        if self.kind == "presence":
+            return ""
+        if self.kind != "category":
+            return self._filled(int(np.isnan(self._values(column)).sum()))
+        codes, texts = levels_of(column)
+        new = [k for k, text in enumerate(texts) if text not in self.levels]
+        rows, absent = int(np.isin(codes, new).sum()), int((codes < 0).sum())
+        count = f"{rows} values" if rows > 1 else "1 value"
+        lacked = "did not have" + ", or only rarely" * self.other
+        names = listed((texts[k] for k in new), 3)
+        notes = [f"{count} that training {lacked}: {names}"] if new else []
+        if absent and not self.missing:
+            notes.append(f"{_count(absent)}, of which training had none")
+        return "; ".join(notes)
+
+    def _filled(self, absent: int) -> str:
+        if not absent:
+            return ""
+        marks = f", and marked by {self.name + '_missing'!r}" if self.missing else ""
+        unit = " days" if self.origin else ""
+        return f"{_count(absent)} replaced by the median, {self.fill:g}{unit}{marks}"
 
 
 @dataclass(frozen=True)
@@ -228,6 +263,12 @@ class Columns:
             start += block.shape[1]
         return result
 
+    def remarks(self, frame: pd.DataFrame) -> list[str]:
+        """Say of each column what :meth:`apply` makes up for: missing values, and unknown ones."""
+        table = _by_name(frame)
+        found = {column.name: column.remark(table[column.name]) for column in self.columns}
+        return [f"{name!r}: {remark}" for name, remark in found.items() if remark]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the decisions as lists, texts, numbers and truth values, as JSON has them."""
         columns = [{**asdict(column), "levels": [*column.levels]} for column in self.columns]
@@ -273,8 +314,11 @@ def _entries(content: object, kinds: dict[str, type], what: str) -> dict[str, An
 def _by_name(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Columns by their names as text, each only once."""
     if not isinstance(frame, pd.DataFrame):
-        raise ValueError(f"a pandas.DataFrame is needed, not {type(frame).__name__}")
-    table = {str(name): frame.iloc[:, k].rename(str(name)) for k, name in enumerate(frame.columns)}
+        kind = f"{type(frame).__module__.split('.')[0]}.{type(frame).__name__}"
+        raise ValueError(f"a pandas.DataFrame is needed, not {kind}")
+    table = {
+        str(name): plain(frame.iloc[:, k]).rename(str(name)) for k, name in enumerate(frame.columns)
+    }
     if len(table) < frame.shape[1]:
         twice = [name for name, count in Counter(map(str, frame.columns)).items() if count > 1]
         raise ValueError(f"the table has more than one column {listed(twice)}; rename all but one")
@@ -299,30 +343,31 @@ def _learn(column: pd.Series) -> tuple[Column | None, str]:
     marked = absent >= max(FEWEST, SHARE * len(values))
     if not known.size:
         return None, "without values"
-    if _numbering(values, column.index):
+    start = _numbering(values, column.index) if kind == "number" else None
+    if start is not None and (
+        -1 <= start <= 1 or len(values) >= LONG or IDENTIFIER.search(column.name)
+    ):
         return None, "numbering the rows"
     if (known == known[0]).all():
         if not marked:
             return None, "the same value in every row"
         return Column(column.name, "presence", missing=True), "only whether it has a value is used"
-    fill = float(np.median(known))
+    learnt = Column(column.name, kind, float(np.median(known)), marked, origin)
     notes = [f"dates, turned into days since {origin:.10}"] if origin else []
-    if absent:
-        marks = f", and marked by {column.name + '_missing'!r}" if marked else ""
-        notes.append(
-            f"{_count(absent)} replaced by the median, {fill:g}{' days' * bool(origin)}{marks}"
-        )
-    return Column(column.name, kind, fill, marked, origin), "; ".join(notes)
+    if start is not None:
+        notes.append("rises by 1 in every row: delete it if it numbers the rows")
+    notes += [learnt._filled(absent)] if absent else []
+    return learnt, "; ".join(notes)
 
 
-def _numbering(values: Floats, index: pd.Index) -> bool:
-    """Whether these are 0, 1, 2, … or 1, 2, 3, …, in order, perhaps with rows left out since."""
+def _numbering(values: Floats, index: pd.Index) -> float | None:
+    """The k of k, k + 1, k + 2, …, perhaps with rows left out since; None for other numbers."""
     places = [np.arange(len(values))]
     if types.is_integer_dtype(index.dtype):
         places.append(index.to_numpy())
-    return len(values) >= SHORTEST and any(
-        np.array_equal(values, place + shift) for place in places for shift in (-1, 0, 1)
-    )
+    starts = [values - place for place in places if len(values) >= SHORTEST]
+    constant = [float(start[0]) for start in starts if (start == start[0]).all()]
+    return min(constant, key=abs, default=None)
 
 
 def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
@@ -333,8 +378,10 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         return None, "without values"
     if len(texts) == 1 and not absent:
         return None, "the same value in every row"
+    hint = "" if isinstance(column.dtype, pd.CategoricalDtype) else meant_as(texts, counts)
+    hint = f"; {hint}" if hint else ""
     if len(texts) >= NEARLY * counts.sum():
-        return None, "nearly every row has text of its own"
+        return None, "nearly every row has text of its own" + hint
     order = sorted(range(len(texts)), key=lambda k: (-counts[k], texts[k]))
     levels = tuple(texts[k] for k in order[:LEVELS] if counts[k] > 1)
     learnt = Column(column.name, "category", 0.0, absent > 0, "", levels, len(levels) < len(texts))
@@ -343,7 +390,7 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         "zeros and ones"
     )
     note += f", the {len(texts) - len(levels)} rarest values together" if learnt.other else ""
-    return learnt, note + (f", {_count(absent)} apart" if absent else "")
+    return learnt, note + (f", {_count(absent)} apart" if absent else "") + hint
 
 
 def _count(absent: int) -> str:

@@ -6,6 +6,7 @@ in sentences, in ``frame.attrs["notes"]``.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -21,13 +22,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.data.values import listed
+from decoupled_descent.data.values import listed, plain
 
 Notes = list[str]
 
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}  # the comma last: it may be decimal
 #: What is a missing value in any column; MARKERS adds those that might be somebody's class.
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
+SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")  # Excel's first line
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 UNNAMED = re.compile(r"Unnamed: \d+|")
 COMMA, POINT = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
@@ -39,7 +41,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
     - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz`` behind: a line of names, then a line per row,
       separated by commas, semicolons or tabs (whatever the suffix says). Where semicolons or tabs
-      separate, 1,5 may stand for 1.5. The text is UTF-8, or else taken as Windows-1252.
+      separate, 1,5 may stand for 1.5. The text is UTF-8, or else taken as Windows-1252. Empty lines
+      are passed over; within a table of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
       called x0, x1, … and y. Nothing is unpickled.
@@ -205,7 +208,9 @@ def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
 
 def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
     encoding, notes = _encoding(content)
-    separator = _separator(content, encoding)
+    told = SEP_LINE.match(content)
+    content = content[told.end() :] if told else content
+    separator = told[1].decode() if told else _separator(content, encoding)
     records = _records(content, encoding, separator)
     names = next(records, (0, [""]))[1]
     if not any(name.strip() for name in names):
@@ -218,8 +223,10 @@ def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
                 "marks around fields that contain the separator"
             )
     first = [record for _, record in itertools.islice(records, LOOK)]
-    if len(names) == 1:
+    single = len(names) == 1
+    if single:
         _check_single([names, *first])
+        content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines in between are rows
     decimal, more = _decimal(first, separator)
     try:
         frame = pd.read_csv(
@@ -230,6 +237,7 @@ def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
             names=range(len(names)),
             index_col=False,
             skipinitialspace=True,
+            skip_blank_lines=not single,
             keep_default_na=False,
             na_values=MISSING,
             low_memory=False,
@@ -242,10 +250,15 @@ def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
 
 
 def _check_single(rows: list[list[str]]) -> None:
-    """Find separators that are not understood in what looks like one column."""
+    """Find separators that are not understood in what looks like one column.
+
+    Two words in every row may be one value each, unless there are numbers among them.
+    """
     for pattern, name in ((r"\s+", "spaces"), (r"\|", "vertical bars")):
-        widths = {len(re.split(pattern, row[0].strip())) for row in rows}
-        if len(widths) == 1 and widths != {1}:
+        parts = [re.split(pattern, row[0].strip()) for row in rows]
+        widths = {len(part) for part in parts}
+        words = name == "spaces" and not any(re.search(r"\d", part[0]) for part in rows[1:])
+        if len(widths) == 1 and widths != {1} and not words:
             raise ValueError(
                 f"the columns seem to be separated by {name}; separate them by commas, semicolons "
                 "or tabs"
@@ -259,10 +272,13 @@ def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
         raise OSError("parquet needs pyarrow: pip install 'decoupled-descent[tables]'") from error
     try:
         frame = pd.read_parquet(io.BytesIO(content), engine="pyarrow")
-        if any(name is not None for name in frame.index.names):
-            frame = frame.reset_index()
     except Exception as error:  # of many kinds, depending on where the damage is
         raise ValueError(f"damaged, or not a parquet file ({error}); write it again") from error
+    index = frame.index.names
+    new = [k for k, name in enumerate(index) if name is not None and name not in frame.columns]
+    frame = frame.reset_index(level=new) if new else frame
+    for k in range(frame.shape[1]):
+        frame.isetitem(k, plain(frame.iloc[:, k]))
     return frame, []
 
 

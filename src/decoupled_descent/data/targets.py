@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 from decoupled_descent.data.values import (
+    LIKELY,
+    MEANT_DATE,
     MOSTLY,
     TRUTHS,
     is_number,
     listed,
+    meant_as,
     numbers_of,
     parse_numbers,
     texts_of,
@@ -84,10 +87,9 @@ def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     else:
         codes, texts = texts_of(column)
         numbers = parse_numbers(texts)
-        share = np.isin(codes, np.flatnonzero(~np.isnan(numbers))).sum() / max(1, sum(codes >= 0))
         if not texts or np.isnan(numbers).any():
-            if share >= MOSTLY and len(texts) > LIKELY_CLASSES:
-                numbers_of(column)  # says which is not a number
+            if len(texts) > LIKELY_CLASSES:
+                _check_text(column, codes, texts, numbers)
             codes, texts = texts_of(column, frozenset({""}))
             return np.array([*texts, ""], dtype=object)[codes], codes >= 0
         truths = all(text.casefold() in TRUTHS for text in texts)
@@ -99,12 +101,25 @@ def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return (np.where(known, values, 0).astype(np.int64) if whole else values), known
 
 
+def _check_text(
+    column: pd.Series, codes: NDArray[np.intp], texts: list[str], numbers: NDArray[np.float64]
+) -> None:
+    """Refuse many different texts that are mostly numbers or dates."""
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    good = ~np.isnan(numbers) | [LIKELY.fullmatch(text) is not None for text in texts]
+    if counts[good].sum() >= MOSTLY * counts.sum():
+        numbers_of(column)  # says which is not a number
+    dates = np.array([MEANT_DATE.fullmatch(text) is not None for text in texts])
+    if counts[dates].sum() >= MOSTLY * counts.sum():
+        raise ValueError(f"{column.name!r} holds dates; turn them into numbers to predict them")
+
+
 def recognise_task(labels: pd.Series, task: str | None = None) -> str:
     """Say whether labels are classes or quantities, and check that they can be learnt.
 
     Text and truth values are classes. Numbers are classes if there are only two different ones, or
-    if they are whole, at most 20 different ones, and each occurs in 10 rows on average; otherwise
-    they are quantities.
+    if they are whole, at most 20 different ones, and each occurs in 10 rows on average, and in
+    either case each in 2 at least; otherwise they are quantities.
 
     Args:
         labels: Without missing values, as :func:`split_target` returns them.
@@ -142,7 +157,7 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
         raise ValueError(
             f"{name} is {str(counts.index[0])!r:.60} in every row; there is nothing to learn"
         )
-    task = task or ("regression" if numeric and not _few(labels, len(counts)) else TASKS[0])
+    task = task or ("regression" if numeric and not _few(labels, counts) else TASKS[0])
     if task == "regression":
         if not (numeric or truths):
             raise ValueError(
@@ -154,23 +169,26 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
     return task
 
 
-def _few(labels: pd.Series, different: int) -> bool:
-    whole = bool((labels % 1 == 0).all())
+def _few(labels: pd.Series, counts: pd.Series) -> bool:
+    different, whole = len(counts), bool((labels % 1 == 0).all())
     few = different <= LIKELY_CLASSES and different * ROWS <= len(labels)
-    return different == 2 or (whole and few)
+    return bool(counts.min() > 1) and (different == 2 or (whole and few))
 
 
 def _check_classes(name: str, counts: pd.Series, numeric: bool) -> None:
     rows = int(counts.sum())
     if len(counts) > CLASSES or len(counts) > max(LIKELY_CLASSES, rows / 2):
         remedy = "use task='regression'" if numeric else "choose another target, or join classes"
+        hint = "" if numeric else meant_as([str(one) for one in counts.index], counts.to_numpy())
+        remedy = hint or remedy
         raise ValueError(
             f"{name} has {len(counts)} different values in {rows} rows, too many for classes (at "
             f"most {CLASSES}, and half as many as rows); {remedy}"
         )
     single = [str(label) for label in counts.index[counts < 2]]
     if single:
+        other = ", or use task='regression'" if numeric else ""
         raise ValueError(
             f"{name} has only one row of the class{'es' * (len(single) > 1)} {listed(single)}; "
-            "at least 2 are needed: add rows, or join or delete the class"
+            f"at least 2 are needed: add rows, or join or delete the class{other}"
         )

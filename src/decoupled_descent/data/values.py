@@ -23,6 +23,13 @@ MOSTLY = 0.8  # from this share on, text that is not a number is a mistake rathe
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 #: Numbers, with commas and units: nobody means these as text.
 LIKELY = re.compile(r"[+-]?[$€£]? ?(\d+(,\d+)*(\.\d+)?|\d{1,3}(\.\d{3})*,\d+) ?[%$€£]?")
+#: What is no number or date here, but seems to be meant as one: <0.5, 85 kg, 1'005; 31.05.2020.
+MEANT_NUMBER = re.compile(
+    r"[<>≤≥~±+-]{0,2} ?[$€£]? ?(\d{1,3}([.,' ]\d{3})+|\d+)([.,]\d+)? ?([^\W\d_]{2,5}|[%$€£])?"
+)
+MEANT_DATE = re.compile(
+    r"(\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2}))([ T].*)?"
+)
 
 Floats = NDArray[np.float64]
 
@@ -83,15 +90,20 @@ def _merge(codes: NDArray[np.intp], texts: list[Any]) -> tuple[NDArray[np.intp],
     return np.append(merged, -1)[codes], list(different)
 
 
-def levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
-    """As :func:`texts_of`, but 1, 1.0 and 01 are one value, and TRUE and true are another."""
-    codes, texts = texts_of(column)
-    levels = []
+def levels(texts: list[str]) -> list[str]:
+    """The texts, with one spelling for 1, 1.0 and 01, and one for TRUE and true."""
+    found = []
     for text, number in zip(texts, _parse_plain(texts), strict=True):
         if math.isfinite(number):
             text = repr(float(number)).removesuffix(".0")
-        levels.append(text.title() if text.casefold() in TRUTHS else text)
-    return _merge(codes, levels)
+        found.append(text.title() if text.casefold() in TRUTHS else text)
+    return found
+
+
+def levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
+    """As :func:`texts_of`, but 1, 1.0 and 01 are one value, and TRUE and true are another."""
+    codes, texts = texts_of(column)
+    return _merge(codes, levels(texts))
 
 
 def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> Any:
@@ -132,6 +144,31 @@ def dates_of(column: pd.Series) -> NDArray[np.datetime64]:
     if types.is_datetime64_any_dtype(column.dtype):
         return _utc(column)
     return cast(NDArray[np.datetime64], _parsed(column, parse_dates, "date such as 2024-05-31"))
+
+
+def meant_as(texts: list[str], counts: NDArray[np.intp]) -> str:
+    """Say how to write what at least half of the rows seem to be meant as; nothing for words."""
+    numbers = ~np.isnan(_parse_plain(texts))
+    for found, pattern, what in (
+        (False, MEANT_DATE, "dates: write all as 2024-05-31"),
+        (numbers, MEANT_NUMBER, "numbers: write all as 1234.5"),
+    ):
+        found = found | np.array(
+            [pattern.fullmatch(text) is not None for text in texts], dtype=bool
+        )
+        if 2 * counts[found].sum() >= max(1, counts.sum()):
+            return f"most look like {what}, or leave them empty, to use them as such"
+    return ""
+
+
+def plain(column: pd.Series) -> pd.Series:
+    """The column in a type of NumPy or of pandas itself, if it is one of Arrow."""
+    if not isinstance(column.dtype, pd.ArrowDtype):
+        return column
+    import pyarrow  # is there, or there would be no such column
+
+    values = pyarrow.array(column).to_pandas()
+    return values.set_axis(column.index).rename(column.name)
 
 
 def kind_of(column: pd.Series) -> str:

@@ -20,6 +20,8 @@ from decoupled_descent.descent.update import Damped, LinearRule
 from decoupled_descent.objective import Objective
 
 REDUCTIONS = ("sum", "mean")
+#: The largest rate; most training is in float32.
+LARGEST_RATE = torch.finfo(torch.float32).max
 
 
 class Info(NamedTuple):
@@ -66,13 +68,7 @@ def starting_theta(
                 f"L cannot be read off head {type(objective.head).__name__}; pass "
                 "Objective(…, width=L) or theta of shape (L, d)"
             )
-        generator = torch.Generator()
-        if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(_own_stream(seed))
-        drawn = torch.randn(objective.width, rows.d, generator=generator, dtype=torch.float64)
-        theta = drawn.to(rows.X)
+        theta = draw_theta(objective.width, rows.d, seed).to(rows.X)
     theta = torch.as_tensor(theta).detach()
     if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
@@ -84,10 +80,25 @@ def starting_theta(
     return theta.to(rows.X, copy=True).contiguous()
 
 
-def _own_stream(seed: int) -> int:
-    """Turn a seed into one of θ₁'s own: rows drawn with the same seed must not share numbers."""
-    digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "little")
+def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
+    """Draw a start with independent N(0, 1) entries.
+
+    Args:
+        width: L.
+        d: Features.
+        seed: Of a stream that no one else has: rows drawn with the same seed share no numbers with
+            θ₁. None for another start every time.
+
+    Returns:
+        θ₁, shape (L, d), in float64.
+    """
+    generator = torch.Generator()
+    if seed is None:
+        generator.seed()
+    else:
+        digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
+        generator.manual_seed(int.from_bytes(digest, "little"))
+    return torch.randn(width, d, generator=generator, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -116,8 +127,10 @@ class Descent:
             rate = getattr(self, name)
             if rate is None and name == "head_lr":
                 continue
-            if not isinstance(rate, Real) or not 0 <= float(rate) < math.inf:
-                raise ValueError(f"{name}={rate!r} must be a finite number of at least 0")
+            if not isinstance(rate, Real) or not 0 <= float(rate) <= LARGEST_RATE:
+                raise ValueError(
+                    f"{name}={rate!r} must be a number of at least 0 and at most {LARGEST_RATE:.3g}"
+                )
         if self.reduction not in REDUCTIONS:
             raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")
 

@@ -37,6 +37,8 @@ from decoupled_descent.validation.sweep import Sweep
 
 Floats = NDArray[np.floating[Any]]
 
+#: Settings that mean nothing to a method.
+UNUSED = {"gradient": ("damping", "ridge"), "decoupled": ("ridge",)}
 #: Scaled columns are cut off at this many standard deviations: single entries far out would give
 #: their rows the say over whole columns, of which nothing can be learnt when they are left out.
 CLIP = 5.0
@@ -82,6 +84,7 @@ class DecoupledEstimator(BaseEstimator):
     _error_name: str
     _unit: float
     _continuation: Continuation | None = None
+    _built: tuple[Any, ...] | None = None
 
     def __init__(
         self,
@@ -132,18 +135,21 @@ class DecoupledEstimator(BaseEstimator):
         """Standardise, train, and set what is common to both tasks."""
         if not _is_count(self.max_iter):
             raise ValueError(f"max_iter={self.max_iter!r} must be a whole number of at least 1")
+        self._check_settings()
         if not self._warm:
             self.learn_scale(X)
         device = _device(self.device)
         features = torch.from_numpy(self.scaled(X)[:, self._varying])
         rows = Rows(features.to(device, torch.float32), targets.to(device))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        objective = Objective(self._starting_head(outputs, seed), loss)
+        wanted = self._architecture(outputs)
+        objective = Objective(self._starting_head(wanted, outputs, seed), loss)
         run, sweep = self._continue(rows, objective) if self._warm else None, None
         if run is None:
             sweep = self._tune(rows, objective, seed)
             run = sweep.best
         self._record(run, rows, sweep)
+        self._built = wanted
         return run
 
     @property
@@ -167,6 +173,17 @@ class DecoupledEstimator(BaseEstimator):
                 "warm_start=False"
             )
 
+    def _check_settings(self) -> None:
+        """Raise ``ValueError`` for settings that are no numbers, or would go unheeded."""
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        check_settings(self.method, settings)
+        for name in UNUSED.get(self.method, ()):
+            if settings[name] != "auto":
+                raise ValueError(
+                    f"{name}={settings[name]!r} means nothing to method={self.method!r}; leave it "
+                    "at 'auto'"
+                )
+
     def learn_scale(self, X: Floats) -> None:
         """Learn the means and deviations of the columns, or refuse when all are constant."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -188,12 +205,24 @@ class DecoupledEstimator(BaseEstimator):
         scaled: Floats = deviations / math.sqrt(int(self._varying.sum()))
         return scaled
 
-    def _starting_head(self, outputs: int, seed: int) -> nn.Module:
+    def _starting_head(self, wanted: tuple[Any, ...], outputs: int, seed: int) -> nn.Module:
         if self._warm:
+            if self._built not in (None, wanted):
+                raise ValueError(
+                    f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those "
+                    "of the model to go on from; use warm_start=False"
+                )
             return copy.deepcopy(self.head_)
         if self.head is not None:
-            _check_head(self.head)
             return self.head
+        _, widths, activation = wanted
+        return heads.Deep(widths, activation, outputs, bias=True, seed=seed)
+
+    def _architecture(self, outputs: int) -> tuple[Any, ...]:
+        """The head given; or None, the widths and the activation of one to be made."""
+        if self.head is not None:
+            _check_head(self.head)
+            return (self.head,)
         widths: Any = self.hidden
         if isinstance(widths, str) and widths == "auto":
             widths = 8 if outputs == 1 else max(12, 4 * outputs)
@@ -205,8 +234,7 @@ class DecoupledEstimator(BaseEstimator):
             )
         if self.activation is None:
             raise ValueError(f"activation=None must be one of {', '.join(heads.ACTIVATIONS)}")
-        widths = [int(width) for width in widths]
-        return heads.Deep(widths, self.activation, outputs, bias=True, seed=seed)
+        return (None, [int(width) for width in widths], self.activation)
 
     @property
     def _callbacks(self) -> list[Callback]:
@@ -229,7 +257,6 @@ class DecoupledEstimator(BaseEstimator):
         before = self._continuation
         if before is None or before.fingerprint != _fingerprint(rows):
             return None
-        check_settings(self.method, {name: getattr(self, name) for name in SETTINGS})
         if self.method != before.method:
             raise ValueError(
                 f"method={self.method!r} but the run to go on with is {before.method!r}; use "

@@ -33,13 +33,14 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             white noise; ``"gradient"``, plain gradient descent, whose train error estimates
             nothing.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
-        damping: Factor on the parameters at every step, or ``"auto"``.
-        ridge: How strongly directions of small variance are held back, or ``"auto"``.
+        damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
+        ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
+            orthogonal method has one.
         max_iter: The most iterates per candidate.
         early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
             30. The best iterate is kept in either case.
         warm_start: Whether ``fit`` goes on from the last one: on the same rows training continues;
-            on other rows it starts from the parameters reached.
+            on other rows it starts from the parameters reached. The head must stay the same.
         random_state: Draws the starting point.
         device: Where to train, such as ``"cpu"`` or ``"cuda"``.
         verbose: Whether to draw a progress bar.

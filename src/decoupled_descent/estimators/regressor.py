@@ -26,8 +26,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             ``hidden`` and ``activation``.
         method: ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
-        damping: Factor on the parameters at every step, or ``"auto"``.
-        ridge: How strongly directions of small variance are held back, or ``"auto"``.
+        damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
+        ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
+            orthogonal method has one.
         max_iter: The most iterates per candidate.
         early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
             30.
@@ -52,7 +53,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         >>> import decoupled_descent as dd
         >>> X, y = load_diabetes(return_X_y=True)
         >>> model = dd.DecoupledRegressor(ridge=1.0, max_iter=100).fit(X[::2], y[::2])
-        >>> abs(model.score(X[1::2], y[1::2]) - model.estimated_r2_) < 0.1
+        >>> miss = model.score(X[1::2], y[1::2]) - model.estimated_r2_
+        >>> abs(miss) < 3 * 2**0.5 * model.estimated_r2_stderr_  # both halves have such an error
         True
     """
 
@@ -74,13 +76,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         )
         labels = column_or_1d(labels, warn=True).astype(np.float64)
         if not self._warm:
-            self.target_mean_, deviation = float(labels.mean()), float(labels.std())
-            self.target_scale_ = deviation if deviation > 0 else 1.0
+            self.target_mean_ = float(labels.mean())
+            self.target_scale_ = float(labels.std()) if _varies(labels) else 1.0
         self._unit = 2 * self.target_scale_**2  # the loss is ½ (u − y)² of standardised targets
         targets = torch.from_numpy((labels - self.target_mean_) / self.target_scale_).float()
         run = self._train(features, targets, "squared", 1)
         self.corrected_prediction_ = self._rescaled(run.best_outputs.double().cpu().numpy())
-        variance = float(labels.var())
+        variance = float(labels.var()) if _varies(labels) else 0.0
         share = self.estimated_test_error_ / variance if variance > 0 else 1.0
         self.estimated_r2_ = 1 - share
         self.estimated_r2_stderr_ = (
@@ -95,3 +97,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _rescaled(self, outputs: Floats) -> Floats:
         rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
         return rescaled
+
+
+def _varies(labels: Floats) -> bool:
+    """Whether a target varies by more than the rounding of its mean."""
+    return bool(labels.std() > 1e-12 * abs(labels.mean()))

@@ -66,7 +66,8 @@ class ReportData:
         classes: Names of the classes in the order wanted, or None.
         candidates: One dictionary per candidate tried; ``"chosen"`` marks the winner.
         diagnosis: ``"verdict"``, ``"summary"`` and ``"findings"``, or None.
-        settings: How the model was trained.
+        settings: How the model was trained; ``"method": "gradient"`` says that nothing was
+            corrected, so that errors are those of rows already seen.
         notes: What preprocessing did.
         next_steps: What to do now.
     """
@@ -111,6 +112,11 @@ class ReportData:
                 f"labels has {len(self.labels)} rows and predictions {len(self.predictions)}; "
                 "pass one prediction per label"
             )
+
+    @property
+    def corrected(self) -> bool:
+        """Whether rows are judged as if they were new; gradient descent judges what it has seen."""
+        return self.settings.get("method") != "gradient"
 
 
 def render_report(data: ReportData) -> str:
@@ -197,11 +203,15 @@ def _headline(data: ReportData) -> str:
     error = interval(data.estimated_error, data.estimated_error_stderr)
     score = score_interval(data)
     share = data.score_name == "accuracy"
+    loss = show(_mean_of(data.loss_name))
+    names = ("Estimated test error", f"Estimated {show(data.score_name)}")
+    meaning = f"{loss} to expect on new rows from the same source; lower is better."
+    if not data.corrected:
+        names = ("Train error", f"{_capital(show(data.score_name))} on the training rows")
+        meaning = f"{loss} on the rows trained on; that of new rows is higher as a rule."
     cards = [
-        _card("Estimated test error", error, data.estimated_error_stderr, False,
-              f"{show(_mean_of(data.loss_name))} to expect on new rows from the same source; lower "
-              "is better."),
-        _card(f"Estimated {show(data.score_name)}", score,
+        _card(names[0], error, data.estimated_error_stderr, False, meaning),
+        _card(names[1], score,
               data.estimated_score_stderr, share,
               baseline(data.task, data.labels, data.predictions)),
         f'<div class="card"><h3>Verdict</h3><p class="value">{label}</p>'
@@ -212,7 +222,11 @@ def _headline(data: ReportData) -> str:
 
 def _mean_of(name: str) -> str:
     """Name the mean of a loss, whose name may say so already."""
-    return name[:1].upper() + name[1:] if name.startswith("mean ") else f"Mean {name}"
+    return _capital(name) if name.startswith("mean ") else f"Mean {name}"
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
 
 
 def score_interval(data: ReportData) -> tuple[float, ...]:
@@ -244,6 +258,13 @@ def _card(
 
 
 def _meaning(data: ReportData) -> str:
+    if not data.corrected:
+        return (
+            '<p class="read">What this is not: an estimate for new rows. Gradient descent takes '
+            "nothing out: every row is judged by a model that it has shaped itself, so the errors "
+            "here are too low as a rule, by an amount that neither they nor the interval "
+            "show.</p>"
+        )
     return (
         '<p class="read">How this is known without a test set: while training, the influence of '
         "each row on its own prediction is taken out, so every row is judged as if it were new. "
@@ -287,12 +308,17 @@ def _curve(data: ReportData) -> str:
         advice = "There is only the starting point: the bar is the interval, and no line is drawn."
     if len(data.candidates) > 1 and data.estimated_error > data.train_error[best] * (1 + 1e-6):
         advice += " The estimate at the top also allows for the choice among candidates."
+    line = "estimates the error on new rows"
+    if not data.corrected:
+        line = "is the error on the rows trained on, not on new ones,"
+        if best == last > 0:
+            advice = "It falls as long as rows can be memorised, whatever becomes of new ones."
     axis = " The vertical axis is logarithmic." if log else ""
     drawn = MOST_POINTS // 2
     thinned = f" Drawn: about {drawn:,} of the {last + 1:,} steps." if last >= drawn else ""
     return (
-        f'<figure class="side">{svg}<figcaption>How to read it: the line estimates the error on '
-        "new rows after each step, the band is its 95 % interval (±1.96 standard errors). The dot "
+        f'<figure class="side">{svg}<figcaption>How to read it: the line {line} after each step, '
+        "the band is its 95 % interval (±1.96 standard errors). The dot "
         f"marks step {best}, where the error was lowest ({lowest}). {advice} Training ended: "
         f"{show(str(data.stop_reason).rstrip('.'))}.{axis}{thinned}</figcaption></figure>"
     )

@@ -110,10 +110,49 @@ def mean_jacobian(
     """
     with torch.enable_grad():
         h = h.detach().requires_grad_()
-        if g is None:
-            total = objective.losses(h, population.responses, parameters).sum()
-            (direction,) = torch.autograd.grad(total, h, create_graph=True)
-        else:
-            direction = g(h, population.responses, parameters)
+        direction = _direction(objective, h, population.responses, parameters, g)
         weighted = direction * population.weights.unsqueeze(1)
         return autodiff.mean_jacobian(weighted, h).detach() * len(h)
+
+
+def row_jacobians(
+    objective: Objective,
+    h: Tensor,
+    y: Tensor,
+    parameters: Parameters,
+    g: Direction | None = None,
+) -> Tensor:
+    """∂g_i/∂h_j row by row, by default of ∇_hΨ.
+
+    Args:
+        objective: Ψ.
+        h: Pre-activations, shape (N, L).
+        y: Responses, shape (N,).
+        parameters: a, by name.
+        g: Replaces ∇_hΨ.
+
+    Returns:
+        The Jacobians, shape (N, L, L).
+    """
+    with torch.enable_grad():
+        h = h.detach().requires_grad_()
+        direction = _direction(objective, h, y, parameters, g)
+        if not direction.requires_grad:
+            return direction.new_zeros(len(h), h.shape[1], h.shape[1])
+        columns = [
+            torch.autograd.grad(part.sum(), h, retain_graph=True, materialize_grads=True)[0]
+            for part in direction.unbind(1)
+        ]
+    return torch.stack(columns, 1).detach()
+
+
+def _direction(
+    objective: Objective, h: Tensor, y: Tensor, parameters: Parameters, g: Direction | None
+) -> Tensor:
+    """Return g as a function of h that autograd can differentiate."""
+    if g is not None:
+        return g(h, y, parameters)
+    (direction,) = torch.autograd.grad(
+        objective.losses(h, y, parameters).sum(), h, create_graph=True
+    )
+    return direction

@@ -66,13 +66,18 @@ class Request(NamedTuple):
 class Engine(Protocol):
     """Takes the expectations of one trajectory, step by step."""
 
+    @property
+    def nodes(self) -> Nodes | None:
+        """Where the one-time averages are taken; None for the paths themselves."""
+        ...
+
     def step(self, at: Request) -> Seen:
         """Return the averages of step t."""
         ...
 
 
 class HermiteEngine:
-    r"""Exact to spectral accuracy for L = 1: Gauss–Hermite rule and Mehler's formula.
+    r"""Spectral accuracy for L = 1 and smooth g: Gauss–Hermite rule and Mehler's formula.
 
     With c_k(t) the k-th coefficient of z ↦ g(m_{j,t} + σ_t z, y, ā_t) in orthonormal Hermite
     polynomials, and ρ = Ω[r,s]/(σ_r σ_s),
@@ -136,7 +141,7 @@ class PathEngine:
     blocks differ by a learning rate only.
 
     Every Σ[r,t], r ≤ t, comes from one product with the stored values of g. One-time averages come
-    from quadrature where L allows it, else from the same paths.
+    from quadrature where L and g allow it, else from the same paths.
 
     Args:
         mixture: The mixture.
@@ -146,7 +151,7 @@ class PathEngine:
         width: L.
         paths: M, a power of two.
         seed: Of this randomisation.
-        nodes: For the one-time averages; None takes them from the paths.
+        nodes: For the one-time averages, to be turned at random; None takes them from the paths.
     """
 
     def __init__(
@@ -160,9 +165,10 @@ class PathEngine:
         seed: int,
         nodes: Nodes | None,
     ) -> None:
-        self.objective, self.algorithm, self.nodes = objective, algorithm, nodes
+        self.objective, self.algorithm = objective, algorithm
         normals = Normals(paths, steps * width, seed, auxiliary=2)
-        self.population = sampled_population(mixture, normals, seed)
+        self.population = sampled_population(mixture, normals)
+        self.nodes = nodes and nodes.turned(normals.generator)
         self.paths = Paths(width, steps, normals)
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
         self.time = 0

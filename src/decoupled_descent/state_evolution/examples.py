@@ -70,7 +70,8 @@ def compare(
         dimension: d; n is ratio · d.
         steps: T.
         runs: How often to train, on fresh data each time.
-        seed: Draws the start; the data of run r come from seed + r.
+        seed: Draws the start; for r = seed, seed + 1, … the data of a run are drawn with 2r + 1
+            and 2r + 2, never with the seed of the start.
         signal: How much of the first means to add to the start, row by row.
 
     Returns:
@@ -87,8 +88,8 @@ def compare(
     n = max(2, round(theory.ratio * dimension))
     train, test = [], []
     for r in range(seed, seed + runs):
-        X, y = mixture.sample(n, seed=2 * r)
-        held_out = mixture.sample(2 * n, seed=2 * r + 1)
+        X, y = mixture.sample(n, seed=2 * r + 1)
+        held_out = mixture.sample(2 * n, seed=2 * r + 2)
         run = fit(X, y, objective, theory.algorithm, steps, theta, held_out, progress=False)
         train.append(_padded(run.history.train_error, steps))
         test.append(_padded(run.history.test_error, steps))

@@ -14,7 +14,7 @@ from decoupled_descent.curvature import Parameters
 from decoupled_descent.state_evolution.equations import Equations, Point, solve
 from decoupled_descent.state_evolution.inputs import head_parameters
 from decoupled_descent.state_evolution.recursion import StateEvolution
-from decoupled_descent.state_evolution.stability import replicon, spectral_radius
+from decoupled_descent.state_evolution.stability import jumps, replicon, spectral_radius
 from decoupled_descent.state_evolution.taylor import (
     head_rates,
     one_time_nodes,
@@ -36,9 +36,12 @@ class FixedPoint:
         head: ā*, by name.
         test_error: At the fixed point.
         residual: Largest violation of the equations.
-        spectral_radius: By how much a small change of (m, Ω, ā) grows per step.
+        spectral_radius: By how much a small change of (m, Ω, ā) grows per step; NaN where g jumps,
+            for the recursion then has no derivative.
         replicon: By how much the squared distance of two iterates at these overlaps grows; below
-            one, iterates become one and the same vector instead of wandering.
+            one, iterates become one and the same vector instead of wandering. Infinite where g
+            jumps (absolute or hinge loss, ReLU heads): they wander, and the recursion does not end
+            here. Kinks of a continuous g (Huber loss) do no harm.
         eta: η, one minus the damping.
     """
 
@@ -56,8 +59,11 @@ class FixedPoint:
         """Factor per step by which Ω[t,t] finally approaches Ω*, by the slower of two ways.
 
         Changes of (m, Ω, ā) die out like the spectral radius; differences between iterates, which
-        enter the variance squared, like 1 − η + η √replicon, up to a power of t.
+        enter the variance squared, like 1 − η + η √replicon, up to a power of t. Infinite where g
+        jumps: nothing approaches.
         """
+        if self.replicon == math.inf:
+            return math.inf
         return max(self.spectral_radius, (1 - self.eta + self.eta * math.sqrt(self.replicon)) ** 2)
 
     @property
@@ -88,7 +94,8 @@ def fixed_point(
         alignment: Instead of ``theta``; the end of a run is a good start.
         overlap: Instead of ``theta``.
         head: ā, a module or its parameters by name; the objective's own by default.
-        tolerance: Largest violation of the equations that is accepted.
+        tolerance: Largest violation of the equations that is accepted. Where g jumps, averages over
+            points jump as well, and about 1e-3 is the best to be had.
 
     Returns:
         The fixed point and its stability.
@@ -109,20 +116,17 @@ def fixed_point(
     start = Point(m, omega, head_parameters(theory.objective, head))
     point = _polish(equations, _relax(equations, start, gamma))
     residual = _largest(_residual(equations, point))
+    wandering = math.isfinite(residual) and jumps(equations, point)
     if not residual <= tolerance:
         raise ValueError(
             f"no fixed point was found: the equations are violated by {residual:.3g} > "
             f"tolerance={tolerance:g}; start closer (the end of a run), or lower lr: for large c "
             "the variance has no fixed point"
+            + ("; g jumps, and so do its averages: allow for tolerance=1e-3" if wandering else "")
         )
-    return FixedPoint(
-        *point,
-        equations.loss(point),
-        residual,
-        spectral_radius(equations, point, eta, gamma),
-        replicon(equations, point),
-        eta,
-    )
+    radius = math.nan if wandering else spectral_radius(equations, point, eta, gamma)
+    growth = math.inf if wandering else replicon(equations, point)
+    return FixedPoint(*point, equations.loss(point), residual, radius, growth, eta)
 
 
 def subspace(theory: StateEvolution) -> tuple[float, float]:

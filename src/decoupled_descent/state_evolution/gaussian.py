@@ -232,6 +232,9 @@ class Normals:
         seed: Of this randomisation.
         auxiliary: Extra Sobol coordinates for other uses, not mirrored.
 
+    Attributes:
+        generator: The one stream of whatever else is drawn for this randomisation.
+
     Example:
         >>> normals = Normals(64, directions=2, seed=0)
         >>> z = normals.columns(3)
@@ -249,7 +252,7 @@ class Normals:
         points = points.clamp(2.0**-33, 1 - 2.0**-33)  # ndtri stays finite at both ends
         self.auxiliary = points[:auxiliary]
         self.weights = torch.full((paths,), 1 / paths, dtype=torch.float64)
-        self._generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed)
         self._raw = list(torch.special.ndtri(points[auxiliary:]))
         self._columns = torch.empty(directions, paths, dtype=torch.float64)
         self._ready = 0
@@ -276,7 +279,7 @@ class Normals:
         if k < len(self._raw):
             drawn = self._raw[k]
         else:
-            drawn = torch.randn(half, generator=self._generator, dtype=torch.float64)
+            drawn = torch.randn(half, generator=self.generator, dtype=torch.float64)
         column = torch.cat([drawn, -drawn])
         earlier = self._columns[:k]
         if k < half // 2:  # beyond, there are too few paths to orthogonalise without distortion

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.curvature import Parameters
 from decoupled_descent.objective import Direction, Objective
-from decoupled_descent.state_evolution.laws import MixtureLaw, require_psd
+from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, require_psd
 
 
 def check_steps(steps: Any) -> None:
@@ -104,18 +104,43 @@ def head_parameters(
     return {name: given[name].detach().to("cpu", torch.float64) for name in own}
 
 
-def check_objective(
-    objective: Objective, mixture: MixtureLaw, width: int, g: Direction | None = None
-) -> None:
+def typical_responses(mixture: MixtureLaw) -> Tensor:
+    """Responses to try things with: all there are where they can be enumerated, else a few each.
+
+    Args:
+        mixture: The mixture.
+
+    Returns:
+        Responses, a vector.
+    """
+    support = atoms(mixture)
+    if support is not None:
+        return torch.tensor(sorted({atom.response for atom in support}), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    return torch.cat([law(4, generator).double() for law in mixture.responses])
+
+
+def check_objective(objective: Objective, mixture: MixtureLaw, width: int) -> None:
     """Raise ``ValueError`` unless the head takes L pre-activations and the responses fit the loss.
 
     Args:
         objective: Ψ.
         mixture: Gives responses.
         width: L.
-        g: Replaces ∇_hΨ; like training, it is looked over for kinks.
     """
-    generator = torch.Generator().manual_seed(0)
-    responses = torch.cat([law(4, generator).double() for law in mixture.responses])
+    responses = typical_responses(mixture)
     objective.check(responses, width, torch.zeros((), dtype=torch.float64))
-    objective.curvature_for(responses, width, g)
+
+
+def announce_kinks(
+    objective: Objective, mixture: MixtureLaw, width: int, g: Direction | None = None
+) -> None:
+    """Look g over for kinks before any step and warn of them, like training.
+
+    Args:
+        objective: Ψ.
+        mixture: Gives responses.
+        width: L.
+        g: Replaces ∇_hΨ.
+    """
+    objective.curvature_for(typical_responses(mixture), width, g)

@@ -31,7 +31,7 @@ class Limits:
         omega: Ω[r,s] = lim θ_rᵀCθ_s/d for rows of covariance C/d, shape (T, T, L, L).
         sigma: Σ[r,s] = lim g_rᵀg_s/n, shape (T, T, L, L).
         stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
-            for the head); zero under quadrature.
+            for the head); under quadrature, half the difference between two neighbouring orders.
     """
 
     test_error: Tensor
@@ -45,7 +45,7 @@ class Limits:
 
     @property
     def test_error_stderr(self) -> Tensor:
-        """Standard error of the test error, shape (T,); zero under quadrature."""
+        """Standard error of the test error, shape (T,)."""
         return self.stderr["test_error"]
 
     def parameters(self, step: int) -> Parameters:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.state_evolution.averages import mean_jacobian
 from decoupled_descent.state_evolution.engines import Engine, Request, Seen
 from decoupled_descent.state_evolution.inputs import (
+    announce_kinks,
     check_objective,
     check_steps,
     head_parameters,
@@ -30,7 +30,11 @@ from decoupled_descent.state_evolution.inputs import (
 )
 from decoupled_descent.state_evolution.laws import MixtureLaw
 from decoupled_descent.state_evolution.limits import Limits, follow
-from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
+from decoupled_descent.state_evolution.populations import (
+    Nodes,
+    independent_seeds,
+    sampled_nodes,
+)
 from decoupled_descent.state_evolution.recursion import StateEvolution
 from decoupled_descent.state_evolution.ridge import RidgeStep, decompose, ridge_step, rotated
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
@@ -211,23 +215,26 @@ class OrthogonalLimit:
         check_steps(steps)
         alignment, overlap, pull = self._start(theta)
         width, white = len(overlap), self._white
-        check_objective(self.objective, self.mixture, width, self.algorithm.g)
+        models = (self.objective, self.mixture, width)
+        check_objective(*models)
+        announce_kinks(*models, self.algorithm.g)
         scale = self.algorithm.scale(white.sample_size())
         coefficients = rule_coefficients(self.algorithm.update, steps, width, scale)
         start = (alignment, overlap, head_parameters(self.objective, head))
         common = (self.mixture, white.algorithm, coefficients, self.ratio, *start)
-        makers = white.engines(steps, width)
-        fixed = quadrature_nodes(self.mixture, width, white.order)
-        sampled = partial(sampled_nodes, self.mixture, width, white.paths)
-        engines = (
-            OrthogonalEngine(make(), self._direction, fixed or sampled(white.seed + number))
-            for number, make in enumerate(makers)
-        )
+        makers = white.engines(steps, width, white.has_kinks(width, self.algorithm.g))
+        seeds = independent_seeds(white.seed, 2 * len(makers))[len(makers) :]
+        engines = (self._engine(make(), width, s) for make, s in zip(makers, seeds, strict=True))
         trajectories = (
             OrthogonalTrajectory(self.ridge_step, pull, *common, engine) for engine in engines
         )
         found = follow(trajectories, len(makers), steps, progress)
         return OrthogonalEvolution(theory=self, **found)
+
+    def _engine(self, engine: Engine, width: int, seed: int) -> OrthogonalEngine:
+        """Settle J̄ where the engine takes its one-time averages, or over points of its own."""
+        nodes = engine.nodes or sampled_nodes(self.mixture, width, self._white.paths, seed)
+        return OrthogonalEngine(engine, self._direction, nodes)
 
     def _project(self, values: Tensor) -> Tensor:
         """χ_F for F with these eigenvalues on the eigenvectors of C, shape (J, J)."""

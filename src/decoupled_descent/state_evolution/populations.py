@@ -13,6 +13,8 @@ from decoupled_descent.state_evolution.laws import Atom, MixtureLaw, atoms
 
 #: Gauss–Hermite nodes per coordinate, by L; wider heads are sampled.
 ORDERS = {1: 64, 2: 64}
+#: How far a grid of normals goes: less than 1e-18 lies beyond.
+REACH = 9.0
 
 
 class Population(NamedTuple):
@@ -51,6 +53,21 @@ class Nodes(NamedTuple):
         """Return h = m_j + Ω^{1/2} z, shape (N, L)."""
         return alignment[self.population.modes] + self.normals @ psd_root(overlap)
 
+    def joined(self, other: Nodes) -> Nodes:
+        """Average over these nodes and over others, half and half."""
+        responses, modes, weights = (
+            torch.cat([first, second])
+            for first, second in zip(self.population[:3], other.population[:3], strict=True)
+        )
+        population = Population(responses, modes, weights / 2, self.population.total)
+        return Nodes(population, torch.cat([self.normals, other.normals]))
+
+    def turned(self, generator: torch.Generator) -> Nodes:
+        """Turn the normals at random, which N(0, I) does not notice but the errors of a rule do."""
+        width = self.normals.shape[1]
+        drawn = torch.randn(width, width, generator=generator, dtype=torch.float64)
+        return self._replace(normals=self.normals @ torch.linalg.qr(drawn).Q)
+
 
 def quadrature_nodes(mixture: MixtureLaw, width: int, order: int | None = None) -> Nodes | None:
     """Gauss–Hermite nodes for every mode and response.
@@ -74,22 +91,66 @@ def quadrature_nodes(mixture: MixtureLaw, width: int, order: int | None = None) 
     if support is None or order is None:
         return None
     nodes, weights = product_rule(width, order)
-    population = _repeat(support, weights, len(mixture.weights))
+    population = _spread(support, weights.expand(len(support), -1), len(mixture.weights))
     return Nodes(population, nodes.repeat(len(support), 1))
 
 
-def _repeat(support: list[Atom], weights: Tensor, modes: int) -> Population:
-    """Give every atom its own copy of a rule with these weights."""
-    size = len(weights)
+def quadrature_orders(
+    mixture: MixtureLaw, width: int, order: int | None = None, kinked: bool = False
+) -> tuple[int, ...]:
+    """Orders of two neighbouring Gauss–Hermite rules, or none where such rules are no good.
+
+    The nodes of neighbouring rules interlace: where the two err, by jumps or by steep slopes, they
+    err in opposite directions. Their mean is better than either, and half their difference says by
+    how much it may still be off.
+
+    Args:
+        mixture: The mixture.
+        width: L.
+        order: Nodes per coordinate; chosen by L when not given.
+        kinked: Whether there are kinks to be averaged over.
+
+    Returns:
+        Two orders; none when a response law cannot be enumerated, when L is too large and no order
+        was given, or across kinks.
+
+    Example:
+        >>> from decoupled_descent.data.mixtures import xor
+        >>> quadrature_orders(xor(dimension=2), width=2)
+        (64, 65)
+    """
+    if kinked and order is not None:
+        raise ValueError(
+            f"order={order} asks for Gauss–Hermite nodes, which can be off by percents across the "
+            "kinks of this objective or g; leave order out, and the averages are sampled"
+        )
+    order = ORDERS.get(width) if order is None else order
+    if kinked or order is None or atoms(mixture) is None:
+        return ()
+    return order, order + 1
+
+
+def quadrature_rules(
+    mixture: MixtureLaw, width: int, order: int | None = None, kinked: bool = False
+) -> list[Nodes]:
+    """Nodes of the rules that :func:`quadrature_orders` names, two or none."""
+    orders = quadrature_orders(mixture, width, order, kinked)
+    rules = [quadrature_nodes(mixture, width, order) for order in orders]
+    return [nodes for nodes in rules if nodes is not None]
+
+
+def _spread(support: list[Atom], weights: Tensor, modes: int) -> Population:
+    """Spread every atom over a rule of its own, with weights of shape (atoms, points)."""
+    size = weights.shape[1]
     return Population(
         _column([a.response for a in support]).repeat_interleave(size),
         torch.tensor([a.mode for a in support]).repeat_interleave(size),
-        torch.cat([a.weight * weights for a in support]),
+        (_column([a.weight for a in support]).unsqueeze(1) * weights).flatten(),
         modes,
     )
 
 
-def sampled_population(mixture: MixtureLaw, normals: Normals, seed: int) -> Population:
+def sampled_population(mixture: MixtureLaw, normals: Normals) -> Population:
     r"""Give every path a mode and a response, stratified.
 
     The first auxiliary Sobol coordinate sorts the paths into modes (and the values of discrete
@@ -98,8 +159,8 @@ def sampled_population(mixture: MixtureLaw, normals: Normals, seed: int) -> Popu
 
     Args:
         mixture: The mixture.
-        normals: Paths with two auxiliary coordinates; they are reordered.
-        seed: For responses drawn from arbitrary samplers.
+        normals: Paths with two auxiliary coordinates; they are reordered. Responses from arbitrary
+            samplers are drawn with their generator.
 
     Returns:
         The population, M rows.
@@ -117,7 +178,6 @@ def sampled_population(mixture: MixtureLaw, normals: Normals, seed: int) -> Popu
     weights = weights.repeat_interleave(repeats).repeat(2)
     normals.sort(weights)
     gaussian = torch.special.ndtri(normals.auxiliary[1]).split(counts)
-    generator = torch.Generator().manual_seed(seed)
     responses = []
     for (mode, value, _), z in zip(strata, gaussian, strict=True):
         law = mixture.responses[mode]
@@ -126,7 +186,7 @@ def sampled_population(mixture: MixtureLaw, normals: Normals, seed: int) -> Popu
         elif isinstance(law, Noisy) and law.sampler is None:
             drawn = (law.mean + law.scale * z).repeat(2)
         else:
-            drawn = law(2 * len(z), generator).double()
+            drawn = law(2 * len(z), normals.generator).double()
         responses.append(drawn.reshape(2, -1))
     modes = torch.tensor([mode for mode, _, _ in strata]).repeat_interleave(repeats)
     return Population(
@@ -138,7 +198,9 @@ def sampled_population(mixture: MixtureLaw, normals: Normals, seed: int) -> Popu
 
 
 def sampled_nodes(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nodes:
-    """Stratified Sobol points for every mode, for heads too wide for quadrature.
+    r"""Random points for every mode, for heads too wide for quadrature and for kinks.
+
+    Grids at random offsets where possible, else stratified Sobol points.
 
     Args:
         mixture: The mixture.
@@ -149,9 +211,60 @@ def sampled_nodes(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nod
     Returns:
         The nodes.
     """
+    grids = offset_grids(mixture, width, count, seed)
+    if grids is not None:
+        return grids
     normals = Normals(count, width, seed, auxiliary=2)
-    population = sampled_population(mixture, normals, seed)
+    population = sampled_population(mixture, normals)
     return Nodes(population, normals.columns(width).T)
+
+
+def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nodes | None:
+    """Grids of normals at random offsets, weighted by the density: for L = 1, discrete responses.
+
+    With spacing δ they are off by O(δ) across jumps, by O(δ²) across kinks, and by nothing where
+    things are smooth or far out, where a Sobol point among thousands has to stand for a whole tail.
+
+    Args:
+        mixture: The mixture.
+        width: L.
+        count: How many points; every mode and response gets its share.
+        seed: Of this randomisation.
+
+    Returns:
+        The nodes; None for wider heads and for continuous responses.
+
+    Example:
+        >>> from decoupled_descent.data.mixtures import flipped_classes
+        >>> nodes = offset_grids(flipped_classes(dimension=2), width=1, count=512, seed=0)
+        >>> round(float(nodes.population.weights @ nodes.normals[:, 0] ** 4), 12)
+        3.0
+    """
+    support = atoms(mixture)
+    discrete = all(isinstance(law, Discrete) for law in mixture.responses)
+    if width > 1 or support is None or not discrete:
+        return None
+    size = max(64, count // len(support))
+    spacing = 2 * REACH / size
+    generator = torch.Generator().manual_seed(seed)
+    offsets = torch.rand(len(support), 1, generator=generator, dtype=torch.float64)
+    normals = spacing * (torch.arange(size, dtype=torch.float64) + offsets) - REACH
+    weights = torch.softmax(-normals.square() / 2, 1)
+    return Nodes(_spread(support, weights, len(mixture.weights)), normals.reshape(-1, 1))
+
+
+def independent_seeds(seed: int, count: int) -> list[int]:
+    """Draw a seed for every randomisation.
+
+    Args:
+        seed: Of all of them.
+        count: How many.
+
+    Returns:
+        The seeds.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(2**31, (count,), generator=generator).tolist()
 
 
 def _column(values: list[float]) -> Tensor:

@@ -11,21 +11,31 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
 from decoupled_descent.state_evolution.inputs import (
+    announce_kinks,
     check_limits,
     check_objective,
     check_steps,
     head_parameters,
     theta_limits,
 )
+from decoupled_descent.state_evolution.kinks import has_kinks
 from decoupled_descent.state_evolution.laws import MixtureLaw, atoms
 from decoupled_descent.state_evolution.limits import Limits, follow
-from decoupled_descent.state_evolution.populations import ORDERS, quadrature_nodes
+from decoupled_descent.state_evolution.populations import (
+    Nodes,
+    independent_seeds,
+    offset_grids,
+    quadrature_nodes,
+    quadrature_orders,
+)
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 
 METHODS = ("auto", "quadrature", "paths")
+#: Points of the grids on which one-time averages are taken beside sampled paths, for L = 1.
+GRID = 2**14
 
 
 @dataclass(frozen=True)
@@ -75,10 +85,11 @@ class StateEvolution:
         algorithm: Decoupled descent: pure, damped, or with g and f of its own. With
             ``reduction="mean"`` its step depends on n, taken as ratio · mixture.dimension.
         ratio: α = n/d.
-        method: ``"quadrature"`` (L = 1, exact), ``"paths"`` (any L, sampled), or ``"auto"``.
-        order: Gauss–Hermite nodes per coordinate.
+        method: ``"quadrature"`` (L = 1, no kinks), ``"paths"`` (anything, sampled), or ``"auto"``.
+        order: Gauss–Hermite nodes per coordinate, where there are no kinks.
         paths: M, sampled paths per randomisation, a power of two.
-        randomisations: Independent repetitions, which give the standard errors.
+        randomisations: Independent repetitions, which give the standard errors; under quadrature
+            two neighbouring orders do.
         seed: Of the sampling.
 
     Example:
@@ -189,8 +200,22 @@ class StateEvolution:
             alignment = overlap.new_zeros(len(self.mixture.weights), overlap.shape[-1])
         alignment = torch.as_tensor(alignment, dtype=torch.float64)
         check_limits(self.mixture, alignment, overlap)
-        check_objective(self.objective, self.mixture, len(overlap), self.algorithm.g)
+        check_objective(self.objective, self.mixture, len(overlap))
+        announce_kinks(self.objective, self.mixture, len(overlap), self.algorithm.g)
         return alignment, overlap
+
+    def has_kinks(self, width: int, g: Direction | None) -> bool:
+        """Whether g or Ψ has kinks that forbid a quadrature which would be possible otherwise.
+
+        Args:
+            width: L.
+            g: What to look over; None for ∇_hΨ.
+
+        Returns:
+            Whether they do.
+        """
+        possible = bool(quadrature_orders(self.mixture, width, self.order))
+        return possible and has_kinks(self.objective, self.mixture, width, g)
 
     def sample_size(self) -> int:
         """N as the algorithm's reduction sees it: ratio · d, or 1 when it does not matter."""
@@ -204,15 +229,18 @@ class StateEvolution:
             )
         return max(1, round(self.ratio * int(dimension)))
 
-    def engines(self, steps: int, width: int) -> list[Callable[[], Engine]]:
+    def engines(
+        self, steps: int, width: int, kinked: bool | None = None
+    ) -> list[Callable[[], Engine]]:
         """Makers of engines, one per randomisation: their memory is needed one at a time.
 
         Args:
             steps: T.
             width: L.
+            kinked: Whether to keep away from quadrature; found out by default.
 
         Returns:
-            A single maker under quadrature, else one per seed.
+            One maker per order under quadrature, else one per seed.
 
         Example:
             >>> import decoupled_descent as dd
@@ -227,16 +255,25 @@ class StateEvolution:
             >>> len(theory.engines(steps=3, width=1))
             8
         """
-        exact = width == 1 and atoms(self.mixture) is not None
+        kinked = self.has_kinks(width, self.algorithm.g) if kinked is None else kinked
+        exact = width == 1 and atoms(self.mixture) is not None and not kinked
         if self.method == "quadrature" and not exact:
             raise ValueError(
-                f"method='quadrature' needs L = 1 (here {width}) and discrete or Gaussian "
-                "responses; use method='paths'"
+                f"method='quadrature' needs L = 1 (here {width}), discrete or Gaussian responses, "
+                f"and no kinks (here {'some' if kinked else 'none'}); use method='paths'"
             )
         common = (self.mixture, self.objective, self.algorithm, steps)
+        orders = quadrature_orders(self.mixture, width, self.order, kinked)
         if exact and self.method != "paths":
-            return [partial(HermiteEngine, *common, self.order or ORDERS[1])]
-        nodes = quadrature_nodes(self.mixture, width, self.order)
-        seeds = torch.Generator().manual_seed(self.seed)
-        drawn = torch.randint(2**31, (self.randomisations,), generator=seeds).tolist()
-        return [partial(PathEngine, *common, width, self.paths, seed, nodes) for seed in drawn]
+            return [partial(HermiteEngine, *common, order) for order in orders]
+        seeds = independent_seeds(self.seed, 2 * self.randomisations)
+        nodes: list[Nodes | None]
+        if orders and width > 1:
+            nodes = [quadrature_nodes(self.mixture, width, orders[0])] * self.randomisations
+        else:
+            fresh = seeds[self.randomisations :]
+            nodes = [offset_grids(self.mixture, width, GRID, seed) for seed in fresh]
+        return [
+            partial(PathEngine, *common, width, self.paths, seed, own)
+            for seed, own in zip(seeds, nodes, strict=False)
+        ]

@@ -7,12 +7,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
+from decoupled_descent.curvature import smoothed
+from decoupled_descent.state_evolution.averages import row_jacobians
 from decoupled_descent.state_evolution.equations import Equations, Point, pack, unpack
 from decoupled_descent.state_evolution.gaussian import psd_root
 
 #: Step of the central differences, relative to a unit change.
 DIFFERENCE = 1e-5
+#: Rows to look for jumps with.
+PROBED = 64
 
 
 def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float) -> float:
@@ -29,7 +32,7 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
            \delta\big(\alpha E[g g_*^\top] + \alpha^2\, l^\top\chi\,l_*\big)\,\Omega^{-1}\\
        \lambda\,\delta a &= \delta a - \gamma\,\delta E f ,
 
-    and the largest |λ| of this finite matrix is returned.
+    and the largest |λ| of this finite matrix is returned. For continuous g only: see :func:`jumps`.
 
     Args:
         equations: At the fixed point's c.
@@ -94,7 +97,8 @@ def replicon(equations: Equations, point: Point) -> float:
        c^2\,\alpha\,\varrho\big(X \mapsto
        \textstyle\sum_j p_j E[\nabla g\,X\,\nabla g^\top]\big)
 
-    A filter v ← (1 − η) v − c η w amplifies slow differences most, by c; hence no η.
+    A filter v ← (1 − η) v − c η w amplifies slow differences most, by c; hence no η. For continuous
+    g only, kinks allowed: where g jumps it is infinite, see :func:`jumps`.
 
     Args:
         equations: At the fixed point's c.
@@ -104,29 +108,42 @@ def replicon(equations: Equations, point: Point) -> float:
         The growth; iterates come together when it is below one.
     """
     h = equations.nodes.place(point.alignment, point.overlap)
-    rows = row_jacobians(equations, h, point.head)
-    weights = equations.nodes.population.weights
+    theory, population = equations.theory, equations.nodes.population
+    rows = row_jacobians(theory.objective, h, population.responses, point.head, theory.algorithm.g)
     width = rows.shape[1]
-    operator = torch.einsum("n,nij,nkl->ikjl", weights, rows, rows).reshape(width**2, width**2)
+    operator = torch.einsum("n,nij,nkl->ikjl", population.weights, rows, rows).reshape(
+        width**2, width**2
+    )
     growth = float(torch.linalg.eigvals(operator).abs().max())
     return equations.c**2 * equations.ratio * growth
 
 
-def row_jacobians(equations: Equations, h: Tensor, parameters: Parameters) -> Tensor:
-    """∂g_i/∂h_j row by row, shape (N, L, L)."""
+def jumps(equations: Equations, point: Point) -> bool:
+    r"""Whether g jumps within a few standard deviations of h.
+
+    Where g jumps by Δ, two iterates at a small distance ε fall on different sides with a
+    probability of order ε: E‖g − g'‖² ∝ Δ² ε, against ε² where g is continuous. However close they
+    are, the step drives them apart; and Σ[r,s] has a cusp at r = s, where it should be
+    differentiated.
+
+    Args:
+        equations: At the fixed point's c.
+        point: The fixed point.
+
+    Returns:
+        Whether a jump was found; kinks of a continuous g are none.
+    """
     objective, g = equations.theory.objective, equations.theory.algorithm.g
-    responses = equations.nodes.population.responses
-    with torch.enable_grad():
-        h = h.detach().requires_grad_()
-        if g is None:
-            total = objective.losses(h, responses, parameters).sum()
-            (direction,) = torch.autograd.grad(total, h, create_graph=True)
-        else:
-            direction = g(h, responses, parameters)
-        if not direction.requires_grad:
-            return direction.new_zeros(len(h), h.shape[1], h.shape[1])
-        columns = [
-            torch.autograd.grad(part.sum(), h, retain_graph=True, materialize_grads=True)[0]
-            for part in direction.unbind(1)
-        ]
-    return torch.stack(columns, 1).detach()
+    population, root = equations.nodes.population, psd_root(point.overlap)
+    size = len(population.weights)
+    probed = torch.linspace(0, size - 1, min(size, PROBED), dtype=torch.float64)
+
+    def direction(z: Tensor, row: Tensor) -> Tensor:
+        rows = row.long()
+        h = point.alignment[population.modes[rows]] + z @ root
+        responses = population.responses[rows]
+        return objective.derivatives(
+            h, responses, point.head, g=g, jacobian=False, head=False
+        ).direction
+
+    return smoothed.jumps(direction, len(root), probed)

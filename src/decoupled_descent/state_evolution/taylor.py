@@ -12,10 +12,10 @@ from decoupled_descent.curvature import Parameters
 from decoupled_descent.descent.update import Damped
 from decoupled_descent.state_evolution.averages import mean_head_direction, mean_jacobian
 from decoupled_descent.state_evolution.gaussian import psd_root
-from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
+from decoupled_descent.state_evolution.populations import Nodes, quadrature_rules, sampled_nodes
 from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
 
-#: Points for the one-time averages when the head is too wide for quadrature.
+#: Points for the one-time averages when the head is too wide for quadrature, or has kinks.
 SAMPLES = 2**15
 
 
@@ -78,7 +78,7 @@ class Slopes(NamedTuple):
 
 
 def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
-    """Nodes for one-time averages: quadrature where it is affordable, else Sobol points.
+    """Nodes for one-time averages: two rules where there are any, else random points.
 
     Args:
         theory: Gives the mixture, the order and the seed.
@@ -87,8 +87,11 @@ def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
     Returns:
         The nodes.
     """
-    nodes = quadrature_nodes(theory.mixture, width, theory.order)
-    return nodes or sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
+    mixture, kinked = theory.mixture, theory.has_kinks(width, theory.algorithm.g)
+    rules = quadrature_rules(mixture, width, theory.order, kinked)
+    if rules:
+        return rules[0].joined(rules[1])
+    return sampled_nodes(mixture, width, SAMPLES, theory.seed)
 
 
 def slopes(

@@ -15,12 +15,19 @@ from decoupled_descent.state_evolution.inputs import (
     head_parameters,
     theta_limits,
 )
+from decoupled_descent.state_evolution.kinks import loss_has_kinks
 from decoupled_descent.state_evolution.laws import MixtureLaw
-from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
+from decoupled_descent.state_evolution.populations import (
+    Nodes,
+    independent_seeds,
+    quadrature_orders,
+    quadrature_rules,
+    sampled_nodes,
+)
 
 
 class Estimate(NamedTuple):
-    """A value and its standard error, which is zero under quadrature.
+    """A value and its standard error; under quadrature, half the difference between two orders.
 
     ``float(estimate)`` is the value.
     """
@@ -50,16 +57,17 @@ def asymptotic_test_error(
     .. math:: \mathrm{test}(m_1, \dots, m_J, \Omega, a)
               = \sum_j p_j\, E[\Psi(m_j + \check Z, Y_j, a)], \qquad \check Z \sim N(0, \Omega)
 
-    Quadrature for L ≤ 2 (or whenever ``order`` is given) and responses that can be enumerated;
-    otherwise stratified Sobol points.
+    Quadrature for L ≤ 2 (or whenever ``order`` is given), responses that can be enumerated and Ψ
+    without kinks; otherwise random points, evenly spread.
 
     Args:
         mixture: Gives p, χ and the response laws.
-        objective: Ψ.
+        objective: Ψ. Only its values are asked for: the loss may be one without a gradient, such as
+            the share of wrong classes.
         alignment: m_j = lim μ_jᵀθ/d, shape (J, L).
         overlap: Ω = lim θᵀθ/d, shape (L, L).
         head: a, a module or its parameters by name; the objective's own by default.
-        order: Gauss–Hermite nodes per coordinate.
+        order: Gauss–Hermite nodes per coordinate, where there are no kinks.
         samples: Points in all, when sampling; a power of two.
         randomisations: Independent repetitions among them, a power of two, for the standard error.
         seed: Of the sampling.
@@ -85,21 +93,26 @@ def asymptotic_test_error(
         h = nodes.place(alignment, overlap)
         with torch.no_grad():
             losses = objective.losses(h, nodes.population.responses, parameters)
-        return nodes.population.weights @ losses
+        return nodes.population.weights @ losses.double()
 
-    nodes = quadrature_nodes(mixture, len(overlap), order)
-    if nodes is not None:
-        return Estimate(float(mean_loss(nodes)), 0.0)
+    width = len(overlap)
+    possible = bool(quadrature_orders(mixture, width, order))
+    kinked = possible and loss_has_kinks(objective, mixture, width)
+    rules = quadrature_rules(mixture, width, order, kinked)
+    if rules:
+        return _estimate([mean_loss(nodes) for nodes in rules])
     if randomisations < 2 or samples // randomisations < 4:
         raise ValueError(
             f"samples={samples} split into randomisations={randomisations} must leave at least 2 "
             "randomisations of at least 4 points"
         )
-    seeds = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(2**31, (randomisations,), generator=seeds).tolist()
-    count = samples // randomisations
-    values = torch.stack([mean_loss(sampled_nodes(mixture, len(overlap), count, s)) for s in drawn])
-    return Estimate(float(values.mean()), float(values.std()) / randomisations**0.5)
+    seeds, count = independent_seeds(seed, randomisations), samples // randomisations
+    return _estimate([mean_loss(sampled_nodes(mixture, width, count, s)) for s in seeds])
+
+
+def _estimate(found: list[Tensor]) -> Estimate:
+    values = torch.stack(found)
+    return Estimate(float(values.mean()), float(values.std()) / len(values) ** 0.5)
 
 
 def population_test_error(
@@ -132,8 +145,8 @@ def population_test_error(
         >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
         >>> run = dd.fit(X, y, objective, dd.GradientDescent(lr=0.05), steps=20)
         >>> error = dd.population_test_error(mixture, objective, run.theta, run.head)
-        >>> error.stderr
-        0.0
+        >>> error.stderr < 1e-6
+        True
     """
     alignment, overlap = theta_limits(mixture, theta)
     return asymptotic_test_error(mixture, objective, alignment, overlap, head, **options)

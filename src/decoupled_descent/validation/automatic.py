@@ -18,14 +18,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from decoupled_descent.callbacks import Callback, StopReason
+from decoupled_descent.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.data.rows import Rows
-from decoupled_descent.descent.common import Descent
+from decoupled_descent.descent.common import Descent, starting_theta
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 from decoupled_descent.loop import check_rows
-from decoupled_descent.losses import curvature_at_zero
+from decoupled_descent.losses import usual_curvature
 from decoupled_descent.objective import Objective
 from decoupled_descent.training import DivergenceWarning, Run
 from decoupled_descent.validation.configurations import combine
@@ -48,7 +48,8 @@ DAMPINGS, SMALL_DAMPINGS = (0.98, 0.95), (0.95, 0.9)
 #: Below this many rows the head's own optimism is worth five folds; above it is small beside the
 #: standard error, while folds take time and err on the high side.
 SMALL = 500
-#: After a blow-up: how much smaller the next rate is, and how often that is tried.
+#: After a blow-up, or where nothing was better than the start: how much smaller the next rate is,
+#: and how often that is tried.
 BACK_OFF, RETREATS = 4.0, 3
 #: Steps without improvement after which a run ends, and how many it makes in any case: from a
 #: random start the error may stay, or rise, until the start is forgotten and the signal found.
@@ -71,16 +72,16 @@ def tune(
     steps: int = 300,
     theta: Tensor | None = None,
     seed: int = 0,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Callback | Sequence[Callback] | None = None,
     progress: bool | None = None,
 ) -> Sweep:
     r"""Train with settings chosen by the train error: no validation set, no test rows.
 
     All ridges run at the usual rate and damping, those clearly behind for 200 steps only; the
     winner's ridge then meets a stronger damping and, where the descent took fewer than 50 steps,
-    half the rate. Rates follow the curvature of the loss at outputs of zero (1/4 for logistic loss,
-    1 for squared) and the degrees of freedom that the ridge leaves. If the winner blew up, rates
-    are taken back to a quarter and the contest is held again.
+    half the rate. Rates follow the curvature of the loss (1/4 for logistic, 1 for squared) and the
+    degrees of freedom that the ridge leaves. If the winner blew up, or never came below where it
+    started, rates are taken back to a quarter and the contest is held again.
 
     Args:
         X: Features, shape (n, d), centred, of variance about 1/d; or :class:`Rows`.
@@ -93,8 +94,8 @@ def tune(
         steps: T, the most iterates per run.
         theta: θ_1; drawn from N(0, 1) with ``seed`` by default.
         seed: Draws θ_1.
-        callbacks: For every run; by default, early stopping after 30 steps without improvement, but
-            not among the first 100.
+        callbacks: One or several, for every run; by default, early stopping after 30 steps without
+            improvement, but not among the first 100.
         progress: Whether to draw a progress bar; by default, only on a terminal.
 
     Returns:
@@ -111,15 +112,22 @@ def tune(
     check_settings(method, {"lr": lr, "damping": damping, "ridge": ridge})
     if callbacks is None:
         callbacks = [] if method == "gradient" else [stopping()]
-    kappa = _curvature(objective, rows, theta)
-    rates = [rate / kappa for rate in RATES] if lr == "auto" else [float(lr)]
+    told = as_callbacks(callbacks)
+    if lr == "auto":
+        kappa = _curvature(objective, rows, theta)
+        rates = [rate / kappa for rate in RATES]
+    else:
+        rates = [float(lr)]
     dampings = _dampings(rows.n) if damping == "auto" else (float(damping),)
     ridges = _ridges(rows.n) if ridge == "auto" else (float(ridge),)
 
     def train(algorithms: Sequence[Descent]) -> list[Run]:
-        configurations = combine(objective, algorithms, theta, seed)
+        configurations = [
+            each._replace(name=_settings(each.algorithm))
+            for each in combine(objective, algorithms, theta, seed)
+        ]
         halving = Halving(rungs=(PRUNED_AT,))
-        return train_stack(configurations, rows, steps, None, callbacks, halving, progress)
+        return train_stack(configurations, rows, steps, None, told, halving, progress)
 
     for _ in range(RETREATS + 1):
         contest = _Contest(method, rates, dampings, ridges, rows, fixed=lr != "auto")
@@ -128,7 +136,7 @@ def tune(
             break
         challengers = contest.challengers(_lowest(runs))
         runs += train(challengers) if challengers else []
-        if lr != "auto" or _lowest(runs).stop_reason is not StopReason.DIVERGED:
+        if lr != "auto" or not _too_fast(_lowest(runs)):
             break
         rates = [rate / BACK_OFF for rate in rates]
     if _lowest(runs).stop_reason is StopReason.DIVERGED:
@@ -185,6 +193,12 @@ class _Contest:
         return [self.algorithm(rate, damping, ridge) for rate, damping in pairs]
 
 
+def _settings(algorithm: Any) -> str:
+    """A name that no other run has, in this contest or in one that was held again."""
+    given = {name: getattr(algorithm, name, None) for name in SETTINGS}
+    return " ".join(f"{name}={value:g}" for name, value in given.items() if value is not None)
+
+
 def _dampings(n: int) -> tuple[float, ...]:
     return DAMPINGS if n >= SMALL else SMALL_DAMPINGS
 
@@ -197,13 +211,19 @@ def _lowest(runs: Sequence[Run]) -> Run:
     return min(runs, key=lambda run: float(run.best_losses.double().mean()))
 
 
+def _too_fast(run: Run) -> bool:
+    """Whether a run blew up, or made updates and ended up with the start for its best."""
+    rose = run.best_step == 0 and len(run.train_error) > 1
+    return rose or run.stop_reason is StopReason.DIVERGED
+
+
 def _curvature(objective: Objective, rows: Rows, theta: Tensor | None) -> float:
-    """κ, or 1 where the loss has no curvature at zero (absolute loss)."""
-    width = (objective.width or 1) if theta is None else len(theta)
-    objective.check(rows.y, width, rows.X)
+    """κ of the loss, given outputs in the shape that training gives it."""
+    width = len(starting_theta(rows, objective, theta, 0))
+    h = rows.X.new_zeros(rows.n, width)
     with torch.no_grad():
-        outputs = objective.outputs(rows.X.new_zeros(rows.n, width))
-    return curvature_at_zero(objective.loss, outputs, rows.y) or 1.0
+        outputs = objective._call(h, objective.parameters(h))
+    return usual_curvature(objective.loss, outputs, rows.y)
 
 
 def check_settings(method: str, settings: dict[str, Any]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import product
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -28,7 +29,7 @@ def combine(
 ) -> list[Configuration]:
     """Every combination, named by what sets it apart."""
     objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
-    seeds = [seed] if isinstance(seed, int) else list(seed)
+    seeds = _seeds(seed)
     if not (objectives and methods and seeds):
         raise ValueError("a sweep needs at least one objective, one algorithm and one seed")
     thetas = list(theta) if isinstance(theta, list | tuple) else [theta] * len(objectives)
@@ -44,6 +45,13 @@ def combine(
         parts += [f"seed={s}"] * (len(seeds) > 1)
         found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, s))
     return found
+
+
+def _seeds(given: Any) -> list[int]:
+    seeds = [given] if not isinstance(given, Iterable) else list(given)
+    if not all(isinstance(seed, Integral) for seed in seeds):
+        raise ValueError(f"seed={given!r} must be a whole number, or several in a list")
+    return [int(seed) for seed in seeds]
 
 
 def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
@@ -69,9 +77,13 @@ def _algorithm_names(algorithms: Sequence[Any]) -> list[str]:
     varying = [key for key in keys if len({each.get(key) for each in given}) > 1]
     kinds = [type(algorithm).__name__ for algorithm in algorithms]
     names = []
-    for kind, each in zip(kinds, given, strict=True):
+    for kind, algorithm, each in zip(kinds, algorithms, given, strict=True):
         parts = [kind] * (len(set(kinds)) > 1 or not varying)
-        parts += [f"{key}={each[key]:g}" for key in varying if key in each]
+        parts += [
+            f"{key}={each[key]:g}" if key in each else f"{key}={getattr(algorithm, key)}"
+            for key in varying
+            if hasattr(algorithm, key)
+        ]
         names.append(" ".join(parts))
     return names
 

@@ -29,7 +29,7 @@ from decoupled_descent.data.products import backward, forward
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Info
 from decoupled_descent.descent.decoupled import DecoupledDescent, spacing_of
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective import Direction, HeadDirection, Objective
 
 
 class State(NamedTuple):
@@ -126,6 +126,21 @@ class GreedyDescent:
             )
         )
 
+    @property
+    def g(self) -> Direction | None:
+        """What replaces ∇_hΨ, the same for all candidates."""
+        return self.candidates[0].g
+
+    @property
+    def f(self) -> HeadDirection | None:
+        """What replaces ∇_aΨ, the same for all candidates."""
+        return self.candidates[0].f
+
+    @property
+    def trains_head(self) -> bool:
+        """Whether any candidate moves the head along its gradient."""
+        return any(candidate.trains_head for candidate in self.candidates)
+
     def init(
         self,
         rows: Rows,
@@ -159,16 +174,14 @@ class GreedyDescent:
         Returns:
             The state after the update, and what was seen before it.
         """
-        first = self.candidates[0]
-        trains = any(candidate.trains_head for candidate in self.candidates)
         found = objective.derivatives(
             state.preactivations.T,
             rows.y,
             state.head,
-            g=first.g,
-            f=first.f,
-            head=trains,
-            spacing=spacing_of(state.theta, rows, objective, first.g),
+            g=self.g,
+            f=self.f,
+            head=self.trains_head,
+            spacing=spacing_of(state.theta, rows, objective, self.g),
         )
         assert found.jacobian is not None
         direction = found.direction.T

@@ -6,6 +6,7 @@ a *difference* is far smaller than that of either error, and it is the one that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,7 +28,9 @@ class Difference(NamedTuple):
     @property
     def z(self) -> float:
         """The difference in standard errors."""
-        return self.mean / self.stderr if self.stderr > 0 else float("inf") * (self.mean or 0.0)
+        if self.stderr > 0:
+            return self.mean / self.stderr
+        return math.copysign(math.inf, self.mean) if self.mean else 0.0
 
 
 class CorrectedError(NamedTuple):

@@ -16,12 +16,12 @@ class EarlyStopping:
     the tolerance:
 
     .. math:: E_{t+1} - E_t < -\varepsilon \quad\text{or (relative)}\quad
-       \log E_{t+1} - \log E_t < \log(1 - \varepsilon) ,
+       E_{t+1} - E_t < -\varepsilon\,|E_t| ,
 
-    so that at ε = 0 the error never rises up to the stop. (The paper's text has the signs of both
-    inequalities mixed up; these are the ones that its conclusion needs.) With patience above one,
-    E_t is the error of the last improvement, and that many updates in a row must fail to improve on
-    it.
+    for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
+    rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
+    the ones that its conclusion needs.) With patience above one, E_t is the error of the last
+    improvement, and that many updates in a row must fail to improve on it.
 
     ``run.best_theta`` and ``run.best_head`` are the parameters before the error stopped falling.
 
@@ -36,11 +36,10 @@ class EarlyStopping:
         >>> import decoupled_descent as dd
         >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
         >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> run = dd.fit(
-        ...     X, y, objective, dd.DecoupledDescent(0.05), 500, callbacks=[dd.EarlyStopping()]
-        ... )
-        >>> str(run.stop_reason), len(run.train_error) == run.best_step + 2
-        ('rising', True)
+        >>> stopping = dd.EarlyStopping(tolerance=1e-4)
+        >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 500, callbacks=stopping)
+        >>> str(run.stop_reason), len(run.train_error) < 100
+        ('converged', True)
     """
 
     tolerance: float = 0.0
@@ -80,5 +79,5 @@ class EarlyStopping:
     def _target(self) -> float:
         """The error an update must stay below to count as an improvement."""
         if self.relative:
-            return self._lowest * (1 - self.tolerance)
+            return self._lowest * (1 - math.copysign(self.tolerance, self._lowest))
         return self._lowest - self.tolerance

@@ -16,8 +16,9 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor, nn
 
-from decoupled_descent.callbacks import Callback, StopReason, progress_bar
+from decoupled_descent.callbacks import Callback, StopReason, as_callbacks, progress_bar
 from decoupled_descent.data.rows import Rows
+from decoupled_descent.descent.gradient import GradientDescent
 from decoupled_descent.loop import Algorithm, Trainee, check_rows, check_test, train_together
 from decoupled_descent.losses import RowLoss
 from decoupled_descent.objective import Objective
@@ -38,7 +39,7 @@ class Halving:
 
     At each rung the runs are ranked by their current train error. The better half goes on; of the
     other half, those go on that are within z standard errors of the leader (paired, on the same
-    rows), and the rest leave the stack.
+    rows), and the rest leave the stack. Gradient descent beside corrected runs is not ranked.
 
     Args:
         rungs: The steps at which to cut; by default T/8, T/4 and T/2.
@@ -53,9 +54,10 @@ class Halving:
         rungs = self.rungs or (steps // 8, steps // 4, steps // 2)
 
         def cut(index: int, going: list[Trainee]) -> None:
-            if index not in rungs or index == 0 or len(going) < 2:
+            if index not in rungs or index == 0:
                 return
-            ranked = sorted(going, key=lambda trainee: trainee.history.train_error[-1])
+            compared = [going[k] for k in comparable([trainee.algorithm for trainee in going])]
+            ranked = sorted(compared, key=lambda trainee: trainee.history.train_error[-1])
             for trainee in ranked[(len(ranked) + 1) // 2 :]:
                 behind = paired_difference(trainee.losses, ranked[0].losses)
                 if behind.mean > self.z * behind.stderr:
@@ -68,9 +70,21 @@ class Halving:
         return cut
 
 
+def comparable(algorithms: Sequence[Algorithm]) -> list[int]:
+    """Which runs may be chosen from: not gradient descent, unless there is nothing else.
+
+    Its train error is no estimate of the test error, and would win against any that is.
+    """
+    corrected = [k for k, a in enumerate(algorithms) if not isinstance(a, GradientDescent)]
+    return corrected or list(range(len(algorithms)))
+
+
 @dataclass(frozen=True)
 class Sweep:
     """The result of :func:`sweep`.
+
+    Gradient descent beside corrected algorithms is there to be looked at: its train error is no
+    estimate of the test error, so it is never chosen.
 
     Attributes:
         names: What sets each configuration apart.
@@ -96,7 +110,12 @@ class Sweep:
     @property
     def best_index(self) -> int:
         """The configuration with the lowest train error at its best step."""
-        return int(self.losses.double().mean(1).argmin())
+        compared = self._compared
+        return compared[int(self.losses[compared].double().mean(1).argmin())]
+
+    @property
+    def _compared(self) -> list[int]:
+        return comparable([run.algorithm for run in self.runs])
 
     @property
     def best(self) -> Run:
@@ -106,7 +125,7 @@ class Sweep:
     @property
     def corrected_error(self) -> CorrectedError:
         """The winner's error with the winner's curse over configurations taken out."""
-        return winners_curse(self.losses)
+        return winners_curse(self.losses[self._compared])
 
     def difference(self, index: int) -> Difference:
         """How much worse a configuration is than the winner, row by row on the same rows."""
@@ -123,8 +142,9 @@ class Sweep:
         Returns:
             The index of the simplest configuration within one standard error of the best.
         """
-        order = sorted(range(len(self.runs)), key=lambda k: (key or _complexity)(self.runs[k]))
-        return one_standard_error(self.losses, order)
+        by = key or _complexity
+        compared = sorted(self._compared, key=lambda k: by(self.runs[k]))
+        return compared[one_standard_error(self.losses[compared])]
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -151,7 +171,7 @@ class Sweep:
 
     @property
     def table(self) -> Any:
-        """The records as a pandas data frame, best first."""
+        """The records as a pandas data frame, best first; what cannot be chosen comes last."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -159,7 +179,10 @@ class Sweep:
                 "sweep.table needs pandas: pip install 'decoupled-descent[tables]', or use "
                 "sweep.records"
             ) from error
-        return pd.DataFrame(self.records).sort_values("train_error", ignore_index=True)
+        table, compared = pd.DataFrame(self.records), set(self._compared)
+        apart = [k not in compared for k in range(len(table))]
+        ordered = table.assign(apart=apart).sort_values(["apart", "train_error"], ignore_index=True)
+        return ordered.drop(columns="apart")
 
 
 def sweep(
@@ -172,7 +195,7 @@ def sweep(
     seed: int | Sequence[int] = 0,
     *,
     test: tuple[Any, Any] | None = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callback | Sequence[Callback] = (),
     halving: Halving | None = None,
     n_jobs: int | None = None,
     progress: bool | None = None,
@@ -183,12 +206,13 @@ def sweep(
         X: Features, shape (n, d), noise variance 1/d.
         y: Labels, n rows.
         objective: One or several (heads of different widths are fine), or a mapping from names.
-        algorithms: One or several, or a mapping from names.
+        algorithms: One or several, or a mapping from names. Gradient descent beside corrected ones
+            is trained, and never chosen.
         steps: T, iterates per run.
         theta: θ_1 for all, or one per objective; drawn from N(0, 1) with ``seed`` by default.
         seed: One or several seeds, each a configuration of its own.
         test: Held-out rows whose error is recorded and used for nothing else.
-        callbacks: Copied for every run.
+        callbacks: Copied for every run, by its ``for_run(name)`` if a callback has that method.
         halving: Drops losing configurations on the way.
         n_jobs: Splits the sweep into this many stacks, trained in parallel through joblib and
             whatever backend it is set to (Dask, Ray, processes); one stack by default.
@@ -206,7 +230,7 @@ def sweep(
         >>> result.names, len(result.best.train_error)
         (('1', '0.9', '0.8'), 50)
     """
-    rows = check_rows(X, y, steps)
+    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
     configurations = combine(objective, algorithms, theta, seed)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
         runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress)
@@ -278,14 +302,20 @@ def train_stack(
 ) -> list[Run]:
     """Train one stack."""
     trainees = []
-    for _, objective, algorithm, theta, seed in configurations:
+    for name, objective, algorithm, theta, seed in configurations:
         state = algorithm.init(rows, objective, theta=theta, seed=seed)
-        trainees.append(Trainee(objective, algorithm, state, copy.deepcopy(list(callbacks))))
+        own = [_for_run(callback, name) for callback in callbacks]
+        trainees.append(Trainee(objective, algorithm, state, own))
     held_out = check_test(test, rows, trainees)
     cut = None if halving is None else halving.cutter(steps)
     with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
         train_together(trainees, rows, steps, held_out, advance, cut)
     return [Run.of(trainee) for trainee in trainees]
+
+
+def _for_run(callback: Any, name: str) -> Callback:
+    own = copy.deepcopy(callback)
+    return own.for_run(name) if hasattr(own, "for_run") else own  # type: ignore[no-any-return]
 
 
 def _complexity(run: Run) -> tuple[int, int]:
