@@ -61,6 +61,18 @@ def test_orthogonal_page_runs():
     assert 0 < names["tuned"].corrected_error.error < 0.69
 
 
+def test_state_evolution_page_runs():
+    names = run_blocks(ROOT / "docs" / "theory" / "state_evolution.md")
+    run, predicted = names["run"], names["evolution"].test_error
+    off = (run.train_error.double() - predicted) / run.train_error_stderr.double()
+    assert float(off[:10].abs().max()) < 4  # later, when XOR breaks its symmetry is chance
+
+
+def test_orthogonal_state_evolution_page_runs():
+    names = run_blocks(ROOT / "docs" / "theory" / "orthogonal_state_evolution.md")
+    assert bool(names["evolution"].test_error.isfinite().all())
+
+
 @pytest.mark.parametrize("page", [README, *sorted(ROOT.glob("docs/**/*.md"))], ids=lambda p: p.name)
 def test_files_it_points_to_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

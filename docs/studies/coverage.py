@@ -1,6 +1,6 @@
 """How often train error ± 1.96 standard errors contains the test error, by step and by n.
 
-Run with ``python docs/studies/coverage.py OUT.json``; about ten minutes on one core.
+Run with ``python docs/studies/coverage.py OUT.json``; about a quarter of an hour on one core.
 """
 
 import json
@@ -60,7 +60,7 @@ def study(problem, n, replications):
 def main(out):
     table = []
     for problem in (logistic, damped_network, pure_network):
-        sizes = {250: 200, 1000: 200, 4000: 60} if problem is pure_network else {1000: 200}
+        sizes = {250: 200, 1000: 200, 4000: 120} if problem is pure_network else {1000: 200}
         for n, replications in sizes.items():
             found = study(problem, n, replications)
             table.append(
