@@ -564,3 +564,22 @@ def test_refusals():
         diagnose(X[:50], y[:50], run)
     with pytest.raises(ValueError, match="task='clustering' must be"):
         diagnose(X, y, task="clustering")
+
+
+@pytest.mark.parametrize(
+    ("levels", "rows"), [((5, 5), 300), ((3, 4, 6), 1000), ((12, 12, 12), 2000)]
+)
+def test_tables_of_categories_are_no_copies(levels, rows):
+    """Cells hold a few rows each, fewer than √n: they coincide by chance."""
+    generator = torch.Generator().manual_seed(0)
+    codes = [torch.randint(k, (rows,), generator=generator) for k in levels]
+    X = torch.cat([torch.nn.functional.one_hot(c).double() for c in codes], 1)
+    X = (X - X.mean(0)) / X.std(0) / X.shape[1] ** 0.5
+    assert alarms.twin_share(X) * 0.5 * X.shape[1] ** 0.5 < RULES["twin rows"].caution
+
+
+def test_copies_of_rows_of_coarse_numbers_are_found():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randint(40, (600, 5), generator=generator).double()
+    X = torch.cat([X, X[:120]])
+    assert alarms.twin_share(X) == pytest.approx(240 / 720, abs=0.01)

@@ -140,7 +140,8 @@ def twin_share(X: Tensor) -> float:
     first should be at about D n^{−1/m}, and a twin is far closer. The dimension m, at most d, is
     read off the neighbours: rows of two numbers and a category lie in planes, however many columns
     the category fills. Where √n others are at distance 0 there is no twin: such rows come from a
-    discrete law, and new rows will coincide with them as well.
+    discrete law, and new rows will coincide with them as well. The same goes for rows made of
+    values so frequent, column by column, that chance brings them together.
 
     Args:
         X: Features, shape (n, d).
@@ -164,7 +165,20 @@ def twin_share(X: Tensor) -> float:
     apart = (twins & (nearest > 0)).nonzero().squeeze(1)
     if len(apart) > 0:
         twins[apart] = _is_close(X, chosen, apart, others[apart])
+    same = (twins & (nearest == 0)).nonzero().squeeze(1)
+    if len(same) > 0:
+        twins[same] = _coincidences(X, chosen[same]) < CHANCE
     return float(twins.double().mean())
+
+
+def _coincidences(X: Tensor, rows: Tensor) -> Tensor:
+    """How many others would equal a row, if columns were independent: n times all frequencies."""
+    n = len(X)
+    expected = torch.full((len(rows),), math.log(n), dtype=torch.float64, device=X.device)
+    for column in X.T:
+        _, which, counts = torch.unique(column, return_inverse=True, return_counts=True)
+        expected += (counts.double() / n).log()[which[rows]]
+    return expected.exp()
 
 
 def _neighbours(X: Tensor, chosen: Tensor, count: int) -> tuple[Tensor, Tensor]:
