@@ -349,6 +349,17 @@ def test_rows_made_in_inference_mode():
     torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)
 
 
+def test_training_in_inference_mode():
+    X, y = binary()
+    objective, algorithm = dd.Objective(Attention(), "logistic", width=3), dd.DecoupledDescent(0.1)
+    with torch.no_grad():
+        dd.fit(X, y, objective, algorithm, 3)
+    with torch.inference_mode(), pytest.raises(ValueError, match=r"inference_mode.*no_grad"):
+        dd.fit(X, y, objective, algorithm, 3)
+    with torch.inference_mode():
+        assert dd.fit(X, y, two_layer(), algorithm, 3).theta.isfinite().all()  # closed form
+
+
 def test_threads_may_share_an_objective():
     X, y = binary()
     objective = dd.Objective(Attention(), "logistic", width=3)

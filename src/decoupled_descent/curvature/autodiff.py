@@ -84,6 +84,11 @@ def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
         head: bool,
         shares: Tensor | None,
     ) -> RowDerivatives:
+        if torch.is_inference_mode_enabled():
+            raise ValueError(
+                "this head is differentiated by autograd, which torch.inference_mode() switches "
+                "off for good; train outside of it, or within torch.no_grad()"
+            )
         with torch.enable_grad():
             h = h.detach().contiguous().requires_grad_()  # modules expect rows in one piece
             leaves = {k: v.detach().requires_grad_(head) for k, v in parameters.items()}
