@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import save_file
 
 import decoupled_descent as dd
+from tests.descent.test_update import Momentum
 
 
 def test_every_kth_iterate_is_saved_and_loads(tmp_path):
@@ -43,19 +44,10 @@ def test_every_must_be_positive(tmp_path):
         dd.SaveIterates(tmp_path, every=0)
 
 
-class Momentum:
-    def slots(self, value):
-        return (torch.zeros_like(value),)
-
-    def __call__(self, value, direction, slots, step, scale):
-        moved = 0.5 * slots[0] + scale * direction
-        return value - 0.1 * moved, (moved,)
-
-
 ALGORITHMS = {
     "gd": dd.GradientDescent(0.1),
     "dd": dd.DecoupledDescent(0.1, 0.9),
-    "momentum": dd.DecoupledDescent(0.1, rule=Momentum()),
+    "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
     "odd": dd.OrthogonalDecoupledDescent(0.1, 0.9, folds=3),
     "greedy": dd.GreedyDescent.grid(0.1),
 }

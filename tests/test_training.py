@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
+from tests.descent.test_update import Momentum
 from tests.problems import binary, normal, two_layer, xor_objective
 
 DD = dd.DecoupledDescent(0.1, 0.9)
@@ -362,20 +363,15 @@ def test_a_single_test_row(problem):
     assert run.test_error[-1].item() == pytest.approx(expected.item(), rel=1e-12)
 
 
-class Momentum:
-    def slots(self, value):
-        return (torch.zeros_like(value),)
-
-    def __call__(self, value, direction, slots, step, scale):
-        moved = 0.5 * slots[0] + scale * direction
-        return value - 0.1 * moved, (moved,)
-
-
 OTHERS = {
     "gd to dd": (dd.GradientDescent(0.1), DD, "no memory, but DecoupledDescent .* needs memory"),
     "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no preactivations, but Orthogonal"),
     "dd to greedy": (DD, dd.GreedyDescent.grid(0.1), "no preactivations, but GreedyDescent"),
-    "rule": (DD, dd.DecoupledDescent(0.1, rule=Momentum()), r"no slots.0.0, but .* \(3, 16\)"),
+    "rule": (
+        DD,
+        dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
+        r"no slots.0.0, but .* \(3, 16\)",
+    ),
     "folds": (
         dd.OrthogonalDecoupledDescent(0.1, folds=3),
         dd.OrthogonalDecoupledDescent(0.1),
@@ -409,7 +405,7 @@ def test_only_a_state_is_a_state(problem, what):
 
 RESUMABLE = ROW_WISE | {
     "greedy": dd.GreedyDescent.grid(0.1),
-    "momentum": dd.DecoupledDescent(0.1, rule=Momentum()),
+    "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
 }
 
 

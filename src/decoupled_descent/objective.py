@@ -282,8 +282,8 @@ class Objective:
         if not independent or _drops(self.head):
             raise ValueError(
                 f"head {name} mixes rows or is random (batch normalisation, dropout?); decoupled "
-                "descent needs a head that treats rows one by one: remove such layers or call "
-                "head.eval() first"
+                "descent needs a head that treats rows one by one: remove such layers, or call "
+                "head.eval() before Objective(head, …)"
             )
 
     def curvature_for(self, y: Tensor, width: int, g: Direction | None = None) -> str:
