@@ -2,15 +2,12 @@ r"""The objective Ψ(h, y, a) = loss(head_a(h), y): the only place that knows de
 
 from __future__ import annotations
 
-import copy
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from decoupled_descent.curvature import (
     Engine,
@@ -21,14 +18,12 @@ from decoupled_descent.curvature import (
     structured,
 )
 from decoupled_descent.losses import RowLoss, check_labels, get_loss
+from decoupled_descent.pure_head import PureHead
 
 #: g(h, y, a): one row of ĥ per sample, shape (n, L). ``a`` maps parameter names to tensors.
 Direction = Callable[[Tensor, Tensor, Parameters], Tensor]
 #: f(h, y, a): one row per sample for each head parameter, shapes (n, *parameter.shape).
 HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
-
-#: A head is evaluated with parameters put into it for the time of the call: one thread at a time.
-_EVALUATING = threading.RLock()
 
 CURVATURES = ("auto", "structured", "autodiff", "smoothed")
 
@@ -70,14 +65,10 @@ class Objective:
             )
         if curvature not in CURVATURES:
             raise ValueError(f"curvature={curvature!r} must be one of {', '.join(CURVATURES)}")
-        self.head = _own_copy(head)
+        self.pure_head = PureHead(head)
         self.loss = get_loss(loss)
         self._declared = width if width is not None else getattr(head, "width", None)
         self.width: int | None = self._declared or _first_linear(head)
-        frozen = {k: v for k, v in self.head.named_parameters() if not v.requires_grad}
-        self._fixed = {
-            k: v.detach().clone() for k, v in (dict(self.head.named_buffers()) | frozen).items()
-        }
         self.curvature = curvature
         self._build_engine()
         if curvature == "structured" and not self._closed:
@@ -88,11 +79,14 @@ class Objective:
         self._automatic = curvature == "auto"
         self._settled: list[tuple[Direction | None, str]] = []
         self._kinked = smoothed.has_kinked_module(head) or not self.loss.smooth
-        self._inplace = any(getattr(module, "inplace", False) for module in head.modules())
-        self._tied = _shares(head)
         if self._automatic and self._closed and not self._kinked:
             self.curvature = "structured"
             self._settled.append((None, "structured"))
+
+    @property
+    def head(self) -> nn.Module:
+        """The objective's own copy of the head, as it was given."""
+        return self.pure_head.module
 
     def _build_engine(self) -> None:
         insists = self.curvature == "autodiff"
@@ -123,12 +117,7 @@ class Objective:
         Returns:
             Detached copies.
         """
-        with _EVALUATING:
-            return {
-                k: v.detach().clone() if like is None else v.detach().to(like, copy=True)
-                for k, v in self.head.named_parameters()
-                if v.requires_grad
-            }
+        return self.pure_head.parameters(like)
 
     def module(self, parameters: Parameters) -> nn.Module:
         """Return a copy of the head that carries the given parameters, in their dtype and device.
@@ -139,15 +128,7 @@ class Objective:
         Returns:
             A new module.
         """
-        with _EVALUATING:
-            head = copy.deepcopy(self.head)
-        for value in parameters.values():
-            head = head.to(value)
-        own = dict(head.named_parameters())
-        with torch.no_grad():
-            for name, value in parameters.items():
-                own[name].copy_(value)
-        return head
+        return self.pure_head.with_parameters(parameters)
 
     def outputs(self, h: Tensor, parameters: Parameters | None = None) -> Tensor:
         """Evaluate the head.
@@ -159,7 +140,7 @@ class Objective:
         Returns:
             𝓜_a(h), shape (n,) or (n, K); a single column is squeezed.
         """
-        outputs = self._call(h, self.parameters(h) if parameters is None else parameters)
+        outputs = self.pure_head(h, self.parameters(h) if parameters is None else parameters)
         return outputs.squeeze(1) if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
 
     def losses(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
@@ -235,55 +216,15 @@ class Objective:
         count = min(len(y), 8)
         probe = torch.linspace(-1.0, 1.0, count * width, dtype=like.dtype, device=like.device)
         probe = probe.reshape(count, width)
-        parameters = self.parameters(like)
+        outputs = self.pure_head.check(probe)
+        if self.loss.builtin:
+            check_labels(self.loss, y, 1 if outputs.ndim == 1 else outputs.shape[1])
         with torch.no_grad():
-            given = probe.clone()
-            try:
-                outputs = self._call(probe, parameters)
-            except Exception as error:
-                raise ValueError(
-                    f"head {type(self.head).__name__} cannot take pre-activations of shape "
-                    f"({count}, {width}): {error}"
-                ) from error
-            if not torch.equal(probe, given):
-                self._inplace, probe = True, given
-            self._check_outputs(outputs, probe, parameters)
-            if self.loss.builtin:
-                check_labels(self.loss, y, 1 if outputs.ndim == 1 else outputs.shape[1])
-            losses = self._row_losses(probe, y[:count], parameters)
+            losses = self.losses(probe, y[:count])
         if losses.shape != (count,):
             raise ValueError(
                 f"loss {self.loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
                 "it must return one value per row, without averaging"
-            )
-
-    def _check_outputs(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
-        name, count = type(self.head).__name__, len(probe)
-        if not isinstance(outputs, Tensor):
-            raise ValueError(
-                f"head {name} returned a {type(outputs).__name__}; it must return one tensor of "
-                "shape (n,) or (n, K)"
-            )
-        if outputs.ndim not in (1, 2) or len(outputs) != count:
-            raise ValueError(
-                f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
-                "return (n,) or (n, K)"
-            )
-        if not outputs.isfinite().all():
-            raise ValueError(
-                f"head {name} returned {outputs[~outputs.isfinite()][0].item()} for finite "
-                "pre-activations; check its parameters"
-            )
-        try:
-            alone = torch.cat([self._call(row.unsqueeze(0), parameters) for row in probe])
-            independent = torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5)
-        except (RuntimeError, ValueError):  # batch normalisation refuses single rows
-            independent = False
-        if not independent or _drops(self.head):
-            raise ValueError(
-                f"head {name} mixes rows or is random (batch normalisation, dropout?); decoupled "
-                "descent needs a head that treats rows one by one: remove such layers, or call "
-                "head.eval() before Objective(head, …)"
             )
 
     def curvature_for(self, y: Tensor, width: int, g: Direction | None = None) -> str:
@@ -367,17 +308,8 @@ class Objective:
             bend = autodiff.mean_jacobian(direction, h, weights) if jacobian else None
         return rows._replace(direction=direction.detach(), jacobian=bend)
 
-    def _call(self, h: Tensor, parameters: Parameters) -> Tensor:
-        h = h.clone() if self._inplace else h.contiguous()
-        fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
-        with _EVALUATING:
-            outputs: Tensor = functional_call(
-                self.head, fixed | parameters, (h,), tie_weights=self._tied
-            )
-        return outputs
-
     def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        outputs = self._call(h, parameters)
+        outputs = self.pure_head(h, parameters)
         if self.loss.builtin and outputs.ndim == 1:
             outputs = outputs.unsqueeze(1)
         return self.loss.value(outputs, self._labels(y, h))
@@ -424,28 +356,6 @@ def _mean_rows(directions: Parameters, parameters: Parameters, n: int) -> Parame
                 f"parameter {name!r}; it must return one row per sample, {(n, *value.shape)}"
             )
     return {name: directions[name].detach().mean(0) for name in parameters}
-
-
-def _own_copy(head: nn.Module) -> nn.Module:
-    """Copy a head; one that cannot be copied (old-style weight normalisation) stays as it is."""
-    try:
-        return copy.deepcopy(head)
-    except RuntimeError:
-        return head
-
-
-def _shares(head: nn.Module) -> bool:
-    """Whether a parameter or a buffer has two names; looking for them in every call takes time."""
-    return any(
-        len(list(named())) < len(list(named(remove_duplicate=False)))
-        for named in (head.named_parameters, head.named_buffers)
-    )
-
-
-def _drops(head: nn.Module) -> bool:
-    """Whether a head has dropout switched on, which a probe may miss by chance."""
-    kinds = (nn.modules.dropout._DropoutNd,)
-    return any(isinstance(m, kinds) and m.training and m.p > 0 for m in head.modules())
 
 
 def _first_linear(head: nn.Module) -> int | None:

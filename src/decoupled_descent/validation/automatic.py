@@ -222,7 +222,7 @@ def _curvature(objective: Objective, rows: Rows, theta: Tensor | None) -> float:
     width = len(starting_theta(rows, objective, theta, 0))
     h = rows.X.new_zeros(rows.n, width)
     with torch.no_grad():
-        outputs = objective._call(h, objective.parameters(h))
+        outputs = objective.pure_head(h, objective.parameters(h))
     return usual_curvature(objective.loss, outputs, rows.y)
 
 
