@@ -1,5 +1,10 @@
 """Decoupled descent: full-batch training whose train error is an estimate of its test error."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from decoupled_descent import heads
 from decoupled_descent.callbacks import Step, StopReason
 from decoupled_descent.checkpoint import SaveIterates, load_iterate
@@ -15,9 +20,7 @@ from decoupled_descent.descent import (
 )
 from decoupled_descent.descent.decoupled import ScalingWarning
 from decoupled_descent.diagnostics import Diagnosis, Finding, diagnose
-from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.loop import History
-from decoupled_descent.model_io import SavedModel, load_model, save_model
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution import (
     MixtureLimit,
@@ -39,6 +42,10 @@ from decoupled_descent.validation.selection import (
 )
 from decoupled_descent.validation.stopping import EarlyStopping
 from decoupled_descent.validation.sweep import Halving, Sweep, select_architecture, sweep
+
+if TYPE_CHECKING:
+    from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
+    from decoupled_descent.model_io import SavedModel, load_model, save_model
 
 __version__ = "0.1.0"
 
@@ -91,3 +98,25 @@ __all__ = [
     "tune",
     "winners_curse",
 ]
+
+#: What needs scikit-learn and pandas, which take as long to import as PyTorch: done on first use.
+_LATE = {
+    "DecoupledClassifier": "estimators",
+    "DecoupledRegressor": "estimators",
+    "SavedModel": "model_io",
+    "load_model": "model_io",
+    "save_model": "model_io",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a late name, or the module that has it."""
+    if name not in _LATE and name not in _LATE.values():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_LATE.get(name, name)}")
+    return getattr(module, name) if name in _LATE else module
+
+
+def __dir__() -> list[str]:
+    """List late names, too."""
+    return sorted({*globals(), *_LATE})

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from scipy import stats
+from scipy.special import stdtrit
 from torch import Tensor
 
 from decoupled_descent import alarms
@@ -187,7 +187,7 @@ class Diagnosis:
         """
         values = {found.name: found.value for found in self.findings}
         freedom = 2 * values.get("rows behind the error", math.inf)
-        quantiles = stats.t.ppf(0.975, [max(1.0, freedom), math.inf])
+        quantiles = stdtrit([max(1.0, freedom), math.inf], 0.975)
         spread = math.hypot(1, WIDENING * values.get("correction", 0.0))
         return spread * float(quantiles[0] / quantiles[1])
 

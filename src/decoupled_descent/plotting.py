@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+
+if TYPE_CHECKING:  # matplotlib is imported where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Blue and vermilion of the Okabe-Ito palette: told apart by every kind of colour vision.
 COLOURS = {"train": "#0072B2", "test": "#D55E00"}
@@ -39,6 +38,9 @@ def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure,
     Returns:
         The figure and its axes, shape (rows, columns).
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(4.6 * columns, 3.4 * rows), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
@@ -155,6 +157,9 @@ def figure_legend(figure: Figure, theory: bool = False) -> None:
         figure: Made by :func:`new_figure`.
         theory: Whether some panel shows what state evolution predicts.
     """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     entries: list[Any] = [
         Line2D([], [], color=colour, lw=1.8, label=f"{kind} error (median)")
         for kind, colour in COLOURS.items()

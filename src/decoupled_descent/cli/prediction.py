@@ -14,7 +14,7 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from decoupled_descent.cli.diagnosis import Data
 from decoupled_descent.cli.output import Json, console, echo_json, few, intervals
@@ -269,7 +269,7 @@ def _chance(saved: SavedModel, actual: Actual) -> float:
     width = math.hypot(stderr, actual.stderr)
     if actual.judged < (MANY if actual.error < error else ENOUGH) or not 0 < width < math.inf:
         return 1.0
-    return float(2 * stats.t.sf(abs(actual.error - error) / width, actual.judged - 1))
+    return float(2 * stdtr(actual.judged - 1, -abs(actual.error - error) / width))
 
 
 def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
@@ -277,7 +277,7 @@ def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
     name = saved.estimator._error_name
     error, stderr = _estimate(saved)
     enough = actual.judged >= ENOUGH
-    student = float(stats.t.ppf(0.975, actual.judged - 1)) / 1.96 if enough else math.nan
+    student = float(stdtrit(actual.judged - 1, 0.975)) / 1.96 if enough else math.nan
     these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
     found = {
         f"{name} on {these}": interval(actual.error, student * actual.stderr),

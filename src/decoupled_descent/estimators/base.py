@@ -6,11 +6,10 @@ import copy
 import hashlib
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -34,6 +33,9 @@ from decoupled_descent.validation.automatic import (
 from decoupled_descent.validation.figures import plot_curve
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.sweep import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.floating[Any]]
 

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import torch
 from scipy.special import roots_hermitenorm
-from scipy.stats import qmc
 from torch import Tensor
 
 #: Added to the diagonal of a Gram matrix, as a share of each block's variance: enough to drown
@@ -243,6 +242,8 @@ class Normals:
     """
 
     def __init__(self, paths: int, directions: int, seed: int, auxiliary: int = 0) -> None:
+        from scipy.stats import qmc  # half as slow to import as PyTorch, and seldom needed
+
         if paths < 4 or paths & (paths - 1):
             raise ValueError(f"paths={paths} must be a power of two, at least 4")
         half = paths // 2

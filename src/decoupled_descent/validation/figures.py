@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from decoupled_descent.callbacks import StopReason
 from decoupled_descent.plotting import COLOURS, THEORY, new_figure
 from decoupled_descent.training import Run
 from decoupled_descent.validation.sweep import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
