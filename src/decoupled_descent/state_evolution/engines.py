@@ -21,7 +21,7 @@ from decoupled_descent.state_evolution.gaussian import (
     hermite_basis,
     hermite_rule,
 )
-from decoupled_descent.state_evolution.laws import MixtureLaw
+from decoupled_descent.state_evolution.laws import RESPONSE_NODES, MixtureLaw
 from decoupled_descent.state_evolution.populations import (
     Nodes,
     quadrature_nodes,
@@ -94,6 +94,7 @@ class HermiteEngine:
         algorithm: Gives g and f.
         steps: T.
         order: Nodes, and Hermite coefficients.
+        responses: Nodes for a Gaussian response.
     """
 
     def __init__(
@@ -103,8 +104,9 @@ class HermiteEngine:
         algorithm: DecoupledDescent,
         steps: int,
         order: int,
+        responses: int = RESPONSE_NODES,
     ) -> None:
-        nodes = quadrature_nodes(mixture, 1, order)
+        nodes = quadrature_nodes(mixture, 1, order, responses)
         assert nodes is not None
         self.objective, self.algorithm, self.nodes, self.order = objective, algorithm, nodes, order
         z, weights = hermite_rule(order)

@@ -103,15 +103,27 @@ def has_kinks(
 
 
 def _jump(objective: Objective, mixture: MixtureLaw, width: int, values: Values) -> bool:
-    """Probe with the head as it is and with weights grown fivefold; zeros would hide kinks."""
+    """Probe along a few lines, with a few responses."""
     y = typical_responses(mixture)
     y = y[:: max(1, len(y) // PROBED)][:PROBED]
+    heads = probed_heads(objective)
+    return any(smoothed.jumps(partial(_at, values, head), width, y) for head in heads)
+
+
+def probed_heads(objective: Objective) -> list[Parameters]:
+    """Heads to probe with: as it is, and with weights grown fivefold; zeros would hide kinks.
+
+    Args:
+        objective: Gives the head.
+
+    Returns:
+        Parameters by name, once for a head without any.
+    """
     own = objective.parameters(torch.zeros((), dtype=torch.float64))
-    for scale in (1.0, 5.0) if own else (1.0,):
-        parameters = {k: scale * torch.where(v == 0, 1.0, v) for k, v in own.items()}
-        if smoothed.jumps(partial(_at, values, parameters), width, y):
-            return True
-    return False
+    return [
+        {k: scale * torch.where(v == 0, 1.0, v) for k, v in own.items()}
+        for scale in ((1.0, 5.0) if own else (1.0,))
+    ]
 
 
 def _at(values: Values, parameters: Parameters, h: Tensor, y: Tensor) -> Tensor:

@@ -12,8 +12,10 @@ from torch import Tensor
 from decoupled_descent.data.responses import Discrete, Noisy, Sampler, get_responses
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 
-#: Gauss–Hermite nodes for a Gaussian response: exact for polynomials in y up to degree 15.
+#: Gauss–Hermite nodes for a Gaussian response unless told otherwise: exact up to degree 15 in y.
 RESPONSE_NODES = 8
+#: Nodes for a response that weigh less are left out: all beyond 8.5 standard deviations.
+NEGLIGIBLE_WEIGHT = 1e-17
 
 
 class MixtureLaw(Protocol):
@@ -83,13 +85,14 @@ class Atom(NamedTuple):
     weight: float
 
 
-def atoms(mixture: MixtureLaw) -> list[Atom] | None:
+def atoms(mixture: MixtureLaw, order: int = RESPONSE_NODES) -> list[Atom] | None:
     """Enumerate modes and responses, when every response law can be enumerated.
 
     Dirac and discrete laws are exact; a Gaussian response becomes its Gauss–Hermite rule.
 
     Args:
         mixture: The mixture.
+        order: Of the rule for Gaussian responses.
 
     Returns:
         The atoms, or None when a law is an arbitrary sampler.
@@ -100,20 +103,58 @@ def atoms(mixture: MixtureLaw) -> list[Atom] | None:
     """
     found: list[Atom] = []
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
-        support = _support(law)
+        support = _support(law, order)
         if support is None:
             return None
         found += [Atom(mode, y, p * q) for y, q in support if p * q > 0]
     return found
 
 
-def _support(law: Sampler) -> list[tuple[float, float]] | None:
+def _support(law: Sampler, order: int) -> list[tuple[float, float]] | None:
     if isinstance(law, Discrete):
         return list(zip(law.values, law.probabilities, strict=True))
     if isinstance(law, Noisy) and law.sampler is None:
-        nodes, weights = hermite_rule(RESPONSE_NODES)
+        nodes, weights = response_rule(order)
         return list(zip((law.mean + law.scale * nodes).tolist(), weights.tolist(), strict=True))
     return None
+
+
+def gaussian_laws(mixture: MixtureLaw) -> list[Noisy]:
+    """Return the Gaussian response laws of modes that occur.
+
+    Args:
+        mixture: The mixture.
+
+    Returns:
+        One law per such mode.
+
+    Example:
+        >>> gaussian_laws(MixtureLimit([[0.0]], [1.0], [Noisy(1.0, 0.5)]))
+        [Noisy(mean=1.0, scale=0.5, sampler=None)]
+    """
+    laws = zip(mixture.weights.tolist(), mixture.responses, strict=True)
+    return [law for p, law in laws if p > 0 and isinstance(law, Noisy) and law.sampler is None]
+
+
+def response_rule(order: int) -> tuple[Tensor, Tensor]:
+    """Gauss–Hermite rule for a Gaussian response, without the far nodes that weigh nothing.
+
+    Of N nodes about 5 √N are left, so that high orders are cheap.
+
+    Args:
+        order: N.
+
+    Returns:
+        Nodes and weights, vectors.
+
+    Example:
+        >>> nodes, weights = response_rule(256)
+        >>> len(nodes), round(float(weights @ nodes**4), 9)
+        (86, 3.0)
+    """
+    nodes, weights = hermite_rule(order)
+    kept = weights > NEGLIGIBLE_WEIGHT
+    return nodes[kept], weights[kept] / weights[kept].sum()
 
 
 def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:

@@ -222,7 +222,7 @@ class OrthogonalLimit:
         coefficients = rule_coefficients(self.algorithm.update, steps, width, scale)
         start = (alignment, overlap, head_parameters(self.objective, head))
         common = (self.mixture, white.algorithm, coefficients, self.ratio, *start)
-        makers = white.engines(steps, width, white.has_kinks(width, self.algorithm.g))
+        makers = white.engines(steps, width, white.orders(width, self.algorithm.g))
         seeds = independent_seeds(white.seed, 2 * len(makers))[len(makers) :]
         engines = (self._engine(make(), width, s) for make, s in zip(makers, seeds, strict=True))
         trajectories = (

@@ -2,6 +2,7 @@ r"""Rows (h, y) that stand for a mixture: nodes of a quadrature rule, or stratif
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -9,12 +10,24 @@ from torch import Tensor
 
 from decoupled_descent.data.responses import Discrete, Noisy
 from decoupled_descent.state_evolution.gaussian import Normals, product_rule, psd_root
-from decoupled_descent.state_evolution.laws import Atom, MixtureLaw, atoms
+from decoupled_descent.state_evolution.laws import RESPONSE_NODES, Atom, MixtureLaw, atoms
 
 #: Gauss–Hermite nodes per coordinate, by L; wider heads are sampled.
 ORDERS = {1: 64, 2: 64}
 #: How far a grid of normals goes: less than 1e-18 lies beyond.
 REACH = 9.0
+
+
+class Orders(NamedTuple):
+    """How fine a quadrature rule is.
+
+    Attributes:
+        normals: Gauss–Hermite nodes per coordinate of h.
+        responses: Gauss–Hermite nodes for a Gaussian response.
+    """
+
+    normals: int
+    responses: int
 
 
 class Population(NamedTuple):
@@ -69,13 +82,16 @@ class Nodes(NamedTuple):
         return self._replace(normals=self.normals @ torch.linalg.qr(drawn).Q)
 
 
-def quadrature_nodes(mixture: MixtureLaw, width: int, order: int | None = None) -> Nodes | None:
+def quadrature_nodes(
+    mixture: MixtureLaw, width: int, order: int | None = None, responses: int = RESPONSE_NODES
+) -> Nodes | None:
     """Gauss–Hermite nodes for every mode and response.
 
     Args:
         mixture: The mixture.
         width: L.
         order: Nodes per coordinate; chosen by L when not given.
+        responses: Nodes for a Gaussian response.
 
     Returns:
         The nodes, atom by atom; None when a response law cannot be enumerated, or when L is too
@@ -86,7 +102,7 @@ def quadrature_nodes(mixture: MixtureLaw, width: int, order: int | None = None) 
         >>> len(quadrature_nodes(xor(dimension=2), width=2, order=10).normals)
         400
     """
-    support = atoms(mixture)
+    support = atoms(mixture, responses)
     order = ORDERS.get(width) if order is None else order
     if support is None or order is None:
         return None
@@ -95,47 +111,18 @@ def quadrature_nodes(mixture: MixtureLaw, width: int, order: int | None = None) 
     return Nodes(population, nodes.repeat(len(support), 1))
 
 
-def quadrature_orders(
-    mixture: MixtureLaw, width: int, order: int | None = None, kinked: bool = False
-) -> tuple[int, ...]:
-    """Orders of two neighbouring Gauss–Hermite rules, or none where such rules are no good.
-
-    The nodes of neighbouring rules interlace: where the two err, by jumps or by steep slopes, they
-    err in opposite directions. Their mean is better than either, and half their difference says by
-    how much it may still be off.
+def quadrature_rules(mixture: MixtureLaw, width: int, orders: Sequence[Orders]) -> list[Nodes]:
+    """Nodes of rules of given orders.
 
     Args:
-        mixture: The mixture.
+        mixture: With response laws that can be enumerated.
         width: L.
-        order: Nodes per coordinate; chosen by L when not given.
-        kinked: Whether there are kinks to be averaged over.
+        orders: One per rule.
 
     Returns:
-        Two orders; none when a response law cannot be enumerated, when L is too large and no order
-        was given, or across kinks.
-
-    Example:
-        >>> from decoupled_descent.data.mixtures import xor
-        >>> quadrature_orders(xor(dimension=2), width=2)
-        (64, 65)
+        One set of nodes per rule.
     """
-    if kinked and order is not None:
-        raise ValueError(
-            f"order={order} asks for Gauss–Hermite nodes, which can be off by percents across the "
-            "kinks of this objective or g; leave order out, and the averages are sampled"
-        )
-    order = ORDERS.get(width) if order is None else order
-    if kinked or order is None or atoms(mixture) is None:
-        return ()
-    return order, order + 1
-
-
-def quadrature_rules(
-    mixture: MixtureLaw, width: int, order: int | None = None, kinked: bool = False
-) -> list[Nodes]:
-    """Nodes of the rules that :func:`quadrature_orders` names, two or none."""
-    orders = quadrature_orders(mixture, width, order, kinked)
-    rules = [quadrature_nodes(mixture, width, order) for order in orders]
+    rules = [quadrature_nodes(mixture, width, *order) for order in orders]
     return [nodes for nodes in rules if nodes is not None]
 
 

@@ -3,7 +3,7 @@ r"""State evolution: what decoupled descent does in the limit n, d → ∞ (Defi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,15 +21,15 @@ from decoupled_descent.state_evolution.inputs import (
     head_parameters,
     theta_limits,
 )
-from decoupled_descent.state_evolution.kinks import has_kinks
-from decoupled_descent.state_evolution.laws import MixtureLaw, atoms
+from decoupled_descent.state_evolution.laws import MixtureLaw
 from decoupled_descent.state_evolution.limits import Limits, follow
+from decoupled_descent.state_evolution.orders import step_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
+    Orders,
     independent_seeds,
     offset_grids,
-    quadrature_nodes,
-    quadrature_orders,
+    quadrature_rules,
 )
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 
@@ -204,18 +204,17 @@ class StateEvolution:
         announce_kinks(self.objective, self.mixture, len(overlap), self.algorithm.g)
         return alignment, overlap
 
-    def has_kinks(self, width: int, g: Direction | None) -> bool:
-        """Whether g or Ψ has kinks that forbid a quadrature which would be possible otherwise.
+    def orders(self, width: int, g: Direction | None) -> tuple[Orders, ...]:
+        """Orders of two quadrature rules for one-time averages; none where they are no good.
 
         Args:
             width: L.
-            g: What to look over; None for ∇_hΨ.
+            g: What to look over for kinks and steep slopes; None for ∇_hΨ.
 
         Returns:
-            Whether they do.
+            Two orders, or none.
         """
-        possible = bool(quadrature_orders(self.mixture, width, self.order))
-        return possible and has_kinks(self.objective, self.mixture, width, g)
+        return step_orders(self.objective, self.mixture, width, self.order, g)
 
     def sample_size(self) -> int:
         """N as the algorithm's reduction sees it: ratio · d, or 1 when it does not matter."""
@@ -230,14 +229,14 @@ class StateEvolution:
         return max(1, round(self.ratio * int(dimension)))
 
     def engines(
-        self, steps: int, width: int, kinked: bool | None = None
+        self, steps: int, width: int, orders: Sequence[Orders] | None = None
     ) -> list[Callable[[], Engine]]:
         """Makers of engines, one per randomisation: their memory is needed one at a time.
 
         Args:
             steps: T.
             width: L.
-            kinked: Whether to keep away from quadrature; found out by default.
+            orders: Of quadrature rules, or none; found out by default.
 
         Returns:
             One maker per order under quadrature, else one per seed.
@@ -255,21 +254,22 @@ class StateEvolution:
             >>> len(theory.engines(steps=3, width=1))
             8
         """
-        kinked = self.has_kinks(width, self.algorithm.g) if kinked is None else kinked
-        exact = width == 1 and atoms(self.mixture) is not None and not kinked
+        orders = self.orders(width, self.algorithm.g) if orders is None else orders
+        exact = width == 1 and bool(orders)
         if self.method == "quadrature" and not exact:
             raise ValueError(
                 f"method='quadrature' needs L = 1 (here {width}), discrete or Gaussian responses, "
-                f"and no kinks (here {'some' if kinked else 'none'}); use method='paths'"
+                "and an objective and g without kinks or slopes too steep for the response noise; "
+                "use method='paths'"
             )
         common = (self.mixture, self.objective, self.algorithm, steps)
-        orders = quadrature_orders(self.mixture, width, self.order, kinked)
         if exact and self.method != "paths":
-            return [partial(HermiteEngine, *common, order) for order in orders]
+            return [partial(HermiteEngine, *common, *order) for order in orders]
         seeds = independent_seeds(self.seed, 2 * self.randomisations)
         nodes: list[Nodes | None]
         if orders and width > 1:
-            nodes = [quadrature_nodes(self.mixture, width, orders[0])] * self.randomisations
+            rules = quadrature_rules(self.mixture, width, orders)
+            nodes = [rules[k % 2] for k in range(self.randomisations)]
         else:
             fresh = seeds[self.randomisations :]
             nodes = [offset_grids(self.mixture, width, GRID, seed) for seed in fresh]

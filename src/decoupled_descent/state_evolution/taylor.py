@@ -87,11 +87,11 @@ def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
     Returns:
         The nodes.
     """
-    mixture, kinked = theory.mixture, theory.has_kinks(width, theory.algorithm.g)
-    rules = quadrature_rules(mixture, width, theory.order, kinked)
-    if rules:
-        return rules[0].joined(rules[1])
-    return sampled_nodes(mixture, width, SAMPLES, theory.seed)
+    orders = theory.orders(width, theory.algorithm.g)
+    if orders:
+        first, second = quadrature_rules(theory.mixture, width, orders)
+        return first.joined(second)
+    return sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
 
 
 def slopes(

@@ -15,12 +15,11 @@ from decoupled_descent.state_evolution.inputs import (
     head_parameters,
     theta_limits,
 )
-from decoupled_descent.state_evolution.kinks import loss_has_kinks
 from decoupled_descent.state_evolution.laws import MixtureLaw
+from decoupled_descent.state_evolution.orders import loss_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
     independent_seeds,
-    quadrature_orders,
     quadrature_rules,
     sampled_nodes,
 )
@@ -57,8 +56,9 @@ def asymptotic_test_error(
     .. math:: \mathrm{test}(m_1, \dots, m_J, \Omega, a)
               = \sum_j p_j\, E[\Psi(m_j + \check Z, Y_j, a)], \qquad \check Z \sim N(0, \Omega)
 
-    Quadrature for L ≤ 2 (or whenever ``order`` is given), responses that can be enumerated and Ψ
-    without kinks; otherwise random points, evenly spread.
+    Quadrature for L ≤ 2 (or whenever ``order`` is given), discrete or Gaussian responses and Ψ
+    without kinks; otherwise random points, evenly spread. A Gaussian response gets as many nodes as
+    it takes for two orders to agree; where that would be too many, there are random points as well.
 
     Args:
         mixture: Gives p, χ and the response laws.
@@ -96,11 +96,9 @@ def asymptotic_test_error(
         return nodes.population.weights @ losses.double()
 
     width = len(overlap)
-    possible = bool(quadrature_orders(mixture, width, order))
-    kinked = possible and loss_has_kinks(objective, mixture, width)
-    rules = quadrature_rules(mixture, width, order, kinked)
-    if rules:
-        return _estimate([mean_loss(nodes) for nodes in rules])
+    orders = loss_orders(objective, mixture, width, order, parameters)
+    if orders:
+        return _estimate([mean_loss(n) for n in quadrature_rules(mixture, width, orders)])
     if randomisations < 2 or samples // randomisations < 4:
         raise ValueError(
             f"samples={samples} split into randomisations={randomisations} must leave at least 2 "
