@@ -291,6 +291,34 @@ def stein_residual(seen: Seen, groups: Tensor) -> float:
     return excess / size if size > 0 else 0.0
 
 
+def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
+    r"""Return how alike rows are that stand next to each other, in features and in gradients.
+
+    Two correlations between a row and the next, of which the smaller counts: of the features within
+    groups (the median over principal directions), and of the gradients. A table sorted by its label
+    shows the second only, one sorted by a column hardly the first; a time series with errors of its
+    own shows the first only. Both together mean that rows were not drawn one by one.
+
+    Args:
+        seen: The run.
+        rows: What it was trained on.
+        groups: The group of each row.
+
+    Returns:
+        Between 0 and 1; 0 for fewer than four directions, where sorted and grouped look the same.
+    """
+    gram = rows.gram
+    kept = gram.eigenvalues > 1e-9 * gram.eigenvalues[-1]
+    if int(kept.sum()) < 4:
+        return 0.0
+    features = centred(gram.coordinates()[:, kept], groups)
+    gradients = seen.direction - seen.direction.mean(0)
+    size = features.square().sum(0), gradients.square().sum()
+    alike = (features[1:] * features[:-1]).sum(0) / size[0].clamp_min(1e-300)
+    erring = (gradients[1:] * gradients[:-1]).sum() / size[1].clamp_min(1e-300)
+    return max(0.0, min(float(alike.median()), float(erring)))
+
+
 def excess_kurtosis(h: Tensor, groups: Tensor) -> float:
     """Return the excess kurtosis within groups, averaged over the columns that vary."""
     squares = centred(h, groups).square()

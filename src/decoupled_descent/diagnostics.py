@@ -118,6 +118,11 @@ RULES = {
         "in standard errors",
         "use folds=5 (OrthogonalDecoupledDescent) or a smaller head",
     ),
+    "neighbouring rows": Rule(
+        0.2, 0.3, "rows next to each other are alike, and err alike, with correlations above this: "
+        "the estimate holds for more rows of the same people or days, not for new ones",
+        "if rows belong together, keep one of each group, or hold whole groups out",
+    ),
     "winner's curse": Rule(
         0.5, 2, "the best of many errors is too good, by this many standard errors",
         "quote corrected_error of the sweep instead of the winner's train error",
@@ -134,9 +139,8 @@ REMEDIES = (
 )
 #: What orthogonal descent's correction assumes: moot where the whole correction is small.
 ASSUMPTIONS = ("row norms", "leverage", "tails of h")
-#: No alarm to orthogonal descent, which takes every row's own leverage into account, and whose wide
-#: heads of several classes (a parameter for every two rows) have shown no bias.
-GENTLE = ("row norms", "tails of h", "Stein's identity", "head")
+#: No alarm to orthogonal descent, which takes every row's own leverage into account.
+GENTLE = ("row norms", "tails of h", "Stein's identity")
 
 
 @dataclass(frozen=True)
@@ -275,7 +279,7 @@ def diagnose(
     if algorithm is None or isinstance(algorithm, OrthogonalDecoupledDescent):
         size = math.inf if seen is None else abs(seen.correction)
         findings = [_soften(finding, size) for finding in findings]
-    return Diagnosis(tuple(sorted(findings, key=lambda found: -STATUSES.index(found.status))))
+    return Diagnosis(tuple(sorted(findings, key=_gravity, reverse=True)))
 
 
 def _check_run(run: Run, rows: Rows) -> None:
@@ -319,6 +323,7 @@ def _of_the_run(run: Run, seen: Seen, rows: Rows, groups: Tensor) -> list[Findin
         _judge("rows behind the error", alarms.rows_behind(seen.losses), remedy=remedy),
         _judge("tails of h", alarms.excess_kurtosis(seen.h, groups)),
         _judge("head", alarms.head_optimism(run, seen)),
+        _judge("neighbouring rows", alarms.neighbours_alike(seen, rows, groups)),
         _judge("divergence", float(run.stop_reason is StopReason.DIVERGED)),
     ]
     residual = alarms.stein_residual(seen, groups)
@@ -341,6 +346,14 @@ def _judge(name: str, value: float, **details: Any) -> Finding:
     threshold = ", ".join(f"{s} {'below' if falling else 'from'} {limit:g}" for s, limit in named)
     reason, advice = rule.reason.format(**details), rule.advice.format(**details)
     return Finding(name, float(value), threshold, STATUSES[sum(passed)], reason, advice)
+
+
+def _gravity(finding: Finding) -> tuple[int, float]:
+    """What findings are sorted by: the status, then how far beyond the caution the number is."""
+    limit = RULES[finding.name].caution
+    falling = RULES[finding.name].alarm < limit
+    beyond = limit / max(finding.value, 1e-9) if falling else finding.value / limit
+    return STATUSES.index(finding.status), beyond
 
 
 def _soften(finding: Finding, correction: float) -> Finding:

@@ -300,6 +300,11 @@ def test_days_in_a_row_are_no_numbering():
     assert "rises" not in " ".join(columns.notes)
 
 
+def test_numbers_too_large_to_tell_apart_number_nothing():
+    table = pd.DataFrame({"huge": [1e25] * 120, "a": RNG.normal(size=120)})
+    assert Columns.learn(table).notes == ("dropped, the same value in every row: 'huge'",)
+
+
 @pytest.mark.parametrize(
     ("name", "rows", "dropped"),
     [

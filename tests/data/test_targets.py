@@ -72,7 +72,7 @@ def test_split_keeps_earlier_notes_and_shortens_long_lists():
         (TABLE, "size", "no column 'size'; did you mean 'Size'?"),
         (TABLE, "shares", "did you mean 'share'?"),
         (TABLE, "qqqq", "no column 'qqqq'; there are 'Size', 'count'"),
-        (TABLE, "empty", "'empty' has no values; there is nothing to learn"),
+        (TABLE, "empty", "'empty' has no values"),
         (TABLE[["Size"]], "Size", "'Size' is the only column"),
         (pd.DataFrame({f"x{k}": [0] for k in range(40)}), "z", "'x9' and 30 more$"),
         (

@@ -59,10 +59,9 @@ def scaled(X):
 def by_hand(model, X, targets, loss, head):
     """A sweep over the candidates of a fitted estimator, from the start it says it has drawn."""
     seed = int(np.random.RandomState(model.random_state).randint(2**31 - 1))
-    folds = 5 if len(X) < 500 else 1
     algorithms = [
         dd.OrthogonalDecoupledDescent(
-            found["lr"], found["damping"], found["ridge"], reduction="mean", folds=folds
+            found["lr"], found["damping"], found["ridge"], reduction="mean", folds=5
         )
         for found in model.candidates_
     ]

@@ -73,7 +73,8 @@ def test_the_best_of_several_is_corrected_for_having_been_chosen():
 def test_the_interval_widens_with_the_correction():
     """δ: how far the correction moves the error, in standard deviations of a row's loss."""
     X, y = binary(500, d=60, strength=1.0)
-    model = cheap(ridge=0.3, max_iter=60, early_stopping=False).fit(X, y)
+    options = {"method": "decoupled", "max_iter": 60, "early_stopping": False}
+    model = cheap(**options | UNUSED["decoupled"]).fit(X, y)
     losses = -np.log(model.corrected_proba_[np.arange(len(y)), y])
     delta = (losses.mean() - log_loss(y, model.predict_proba(X))) / losses.std(ddof=1)
     assert delta > 0.05
@@ -144,7 +145,8 @@ def test_training_is_a_sweep_by_hand(X, y, loss, head):
     best = sweep.best
     assert [c["chosen"] for c in model.candidates_].index(True) == sweep.best_index
     np.testing.assert_array_equal(model.train_error_curve_, best.train_error)
-    np.testing.assert_array_equal(model.train_error_stderr_curve_, best.train_error_stderr)
+    widened = model.diagnostics_.widening * best.train_error_stderr
+    np.testing.assert_array_equal(model.train_error_stderr_curve_, widened)
     np.testing.assert_array_equal(model.theta_, best.best_theta.double())
     assert (model.n_iter_, model.stop_reason_) == (len(best.train_error), str(best.stop_reason))
     predicted = best.predict(scaled(X), best=True).reshape(len(X), -1)
@@ -308,7 +310,8 @@ def test_the_scale_and_origin_of_columns_do_not_matter():
 def test_the_order_of_rows_does_not_matter_without_folds():
     X, y = binary(500)
     order = np.random.default_rng(0).permutation(500)
-    one, other = cheap().fit(X, y), cheap().fit(X[order], y[order])
+    options = {"method": "decoupled"} | UNUSED["decoupled"]
+    one, other = cheap(**options).fit(X, y), cheap(**options).fit(X[order], y[order])
     np.testing.assert_allclose(one.predict_proba(FRESH), other.predict_proba(FRESH), atol=1e-5)
     np.testing.assert_allclose(one.corrected_proba_[order], other.corrected_proba_, atol=1e-5)
 

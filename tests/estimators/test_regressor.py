@@ -159,13 +159,11 @@ def test_a_warm_start_goes_on():
     np.testing.assert_array_equal(model.theta_, whole.theta_)
 
 
-def test_a_warm_start_on_other_rows_keeps_the_units():
+def test_a_warm_start_on_other_targets_starts_anew():
     model = cheap(warm_start=True).fit(X, Y)
-    predictions = model.predict(X[:80])
-    model.set_params(max_iter=1).fit(X[:80], Y[:80] + 100)
-    np.testing.assert_allclose(model.predict(X[:80]), predictions, rtol=1e-5)
-    error = mean_squared_error(Y[:80] + 100, predictions)
-    assert model.train_error_curve_ == pytest.approx([error], rel=1e-4)
+    with pytest.warns(UserWarning, match="starts anew"):
+        model.fit(X, Y**3)
+    np.testing.assert_array_equal(model.theta_, cheap().fit(X, Y**3).theta_)
 
 
 def test_pipelines_grids_and_cross_validation():
@@ -225,3 +223,12 @@ def test_a_rate_that_is_too_large_is_reported():
 def test_targets_that_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
         cheap().fit(X, y)
+
+
+@pytest.mark.parametrize("factor", [1e-163, 1e160])
+def test_targets_whose_squares_are_out_of_range(factor):
+    with pytest.raises(ValueError, match=r"y has values up to .* multiply y so that"):
+        cheap().fit(X, Y * factor)
+    assert cheap().fit(X, Y * 1e-140).estimated_r2_ == pytest.approx(
+        cheap().fit(X, Y).estimated_r2_
+    )

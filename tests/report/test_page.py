@@ -190,6 +190,7 @@ def test_numbers_in_words():
     assert number(-0.05) == "−0.05"
     assert number(1234567.0) == "1.235 × 10⁶"
     assert together([12345.6, 12001.2], 151.0) == ["12,346", "12,001"]
+    assert together([-0.004, 0.2], 0.3) == ["0.00", "0.20"]  # and not −0.00
     assert together([0.5], float("nan")) == ["0.5"]
     assert together([NAN], 0.1) == ["undefined"]
     large = [" ".join(text.split()) for text in together([1.2e9, 1.21e9], 1.2e7)]

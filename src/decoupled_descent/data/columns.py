@@ -362,6 +362,8 @@ def _learn(column: pd.Series) -> tuple[Column | None, str]:
 
 def _numbering(values: Floats, index: pd.Index) -> float | None:
     """The k of k, k + 1, k + 2, …, perhaps with rows left out since; None for other numbers."""
+    if np.ptp(values) == 0:  # which numbers beyond 2⁵³ may look like, less their place
+        return None
     places = [np.arange(len(values))]
     if types.is_integer_dtype(index.dtype):
         places.append(index.to_numpy())

@@ -106,8 +106,12 @@ class Gram:
     @cached_property
     def _rotated_squares(self) -> Tensor:
         """Squares of the rows' coordinates along the eigenvectors, which all ridges share."""
+        return self.coordinates().square()
+
+    def coordinates(self) -> Tensor:
+        """Return the rows' coordinates along the eigenvectors, (n, min(n, d)), each up to scale."""
         rotated: Tensor = self.vectors if self.wide else self._X.double() @ self.vectors
-        return rotated.square()
+        return rotated
 
     def freedom(self, ridge: float) -> float:
         """Return Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most.

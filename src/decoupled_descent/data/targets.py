@@ -65,7 +65,7 @@ def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Ser
     place = names.index(target)
     values, known = _labels(frame.iloc[:, place].rename(target))
     if not known.any():
-        raise ValueError(f"the column {target!r} has no values; there is nothing to learn")
+        raise ValueError(f"the column {target!r} has no values")
     features = frame.drop(columns=frame.columns[place])[known]
     notes = list(frame.attrs.get("notes", []))
     absent = [str(row) for row in frame.index[~known]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,10 +61,9 @@ class Continuation(NamedTuple):
     optimism: float
 
     @classmethod
-    def of(cls, run: Run, rows: Rows, method: str, optimism: float) -> Continuation:
+    def of(cls, run: Run, key: str, method: str, optimism: float) -> Continuation:
         """Keep what is needed of a finished run, all of it plain data."""
         best = (run.best_state, run.best_losses, run.best_preactivations)
-        key = _fingerprint(rows)
         return cls(key, method, run.algorithm, run.state, run.history, *best, optimism)
 
     def join(self, run: Run) -> Run:
@@ -138,42 +138,46 @@ class DecoupledEstimator(BaseEstimator):
         if not _is_count(self.max_iter):
             raise ValueError(f"max_iter={self.max_iter!r} must be a whole number of at least 1")
         self._check_settings()
-        if not self._warm:
-            self.learn_scale(X)
+        self.learn_scale(X)
         device = _device(self.device)
         features = torch.from_numpy(self.scaled(X)[:, self._varying])
         rows = Rows(features.to(device, torch.float32), targets.to(device))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         wanted = self._architecture(outputs)
-        objective = Objective(self._starting_head(wanted, outputs, seed), loss)
-        run, sweep = self._continue(rows, objective) if self._warm else None, None
-        if run is None:
-            sweep = self._tune(rows, objective, seed)
-            run = sweep.best
-        self._record(run, rows, sweep)
+        key = _fingerprint(rows)
+        before = self._before(key)
+        if before is None:
+            objective = Objective(self._starting_head(wanted, outputs, seed), loss)
+            sweep: Sweep | None = self._tune(rows, objective, seed)
+            assert sweep is not None
+            run, chosen = sweep.best, sweep.corrected_error
+        else:
+            self._check_unchanged(before, wanted)
+            objective, sweep = Objective(copy.deepcopy(self.head_), loss), None
+            run = self._continue(before, rows, objective)
+            chosen = _own_error(run, before.optimism)
+        self._record(run, rows, sweep, chosen)
+        self._continuation = Continuation.of(run, key, self.method, chosen.optimism)
         self._built = wanted
         return run
 
-    @property
-    def _warm(self) -> bool:
-        """Whether to go on from an earlier fit."""
-        return bool(self.warm_start) and hasattr(self, "theta_")
+    def _before(self, key: str) -> Continuation | None:
+        """What a warm start goes on from; None where training starts anew."""
+        if not self.warm_start or self._continuation is None:
+            return None
+        if self._continuation.fingerprint == key:
+            return self._continuation
+        warnings.warn(
+            "warm_start=True but X and y are not those of the last fit: training starts anew, for "
+            "parameters that have seen some of these rows cannot judge them",
+            stacklevel=4,
+        )
+        return None
 
     @property
     def _varying(self) -> NDArray[np.bool_]:
         """Which columns have anything to tell."""
         return np.isfinite(self.scale_)
-
-    def _check_columns(self, X: Any) -> None:
-        """Raise ``ValueError`` when a warm start is given other columns than before."""
-        if not self._warm:
-            return
-        columns = np.shape(X)[1] if np.ndim(X) == 2 else None
-        if columns != self.n_features_in_:
-            raise ValueError(
-                f"X has {columns} columns but the model to go on from {self.n_features_in_}; use "
-                "warm_start=False"
-            )
 
     def _check_settings(self) -> None:
         """Raise ``ValueError`` for settings that are no numbers, or would go unheeded."""
@@ -208,13 +212,6 @@ class DecoupledEstimator(BaseEstimator):
         return scaled
 
     def _starting_head(self, wanted: tuple[Any, ...], outputs: int, seed: int) -> nn.Module:
-        if self._warm:
-            if self._built not in (None, wanted):
-                raise ValueError(
-                    f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those "
-                    "of the model to go on from; use warm_start=False"
-                )
-            return copy.deepcopy(self.head_)
         if self.head is not None:
             return self.head
         _, widths, activation = wanted
@@ -244,26 +241,28 @@ class DecoupledEstimator(BaseEstimator):
         return [stopping()] if wanted else []
 
     def _tune(self, rows: Rows, objective: Objective, seed: int) -> Sweep:
-        theta = None
-        if self._warm:
-            theta = torch.from_numpy(self.theta_[:, self._varying]).to(rows.X)
         return tune(
             rows, None, objective,
             method=self.method, lr=self.lr, damping=self.damping, ridge=self.ridge,
-            steps=int(self.max_iter), theta=theta, seed=seed, progress=bool(self.verbose),
+            steps=int(self.max_iter), seed=seed, progress=bool(self.verbose),
             callbacks=self._callbacks,
         )  # fmt: skip
 
-    def _continue(self, rows: Rows, objective: Objective) -> Run | None:
-        """Go on from where training on the same rows ended; None when the rows are others."""
-        before = self._continuation
-        if before is None or before.fingerprint != _fingerprint(rows):
-            return None
+    def _check_unchanged(self, before: Continuation, wanted: tuple[Any, ...]) -> None:
+        """Raise ``ValueError`` when options differ with which nothing can be gone on with."""
+        if self._built != wanted:
+            raise ValueError(
+                f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those of "
+                "the model to go on from; use warm_start=False"
+            )
         if self.method != before.method:
             raise ValueError(
                 f"method={self.method!r} but the run to go on with is {before.method!r}; use "
                 "warm_start=False"
             )
+
+    def _continue(self, before: Continuation, rows: Rows, objective: Objective) -> Run:
+        """Go on from where training on the same rows ended."""
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
         changed = {k: float(v) for k, v in given.items() if hasattr(before.algorithm, k)}
         run = fit(
@@ -272,15 +271,15 @@ class DecoupledEstimator(BaseEstimator):
         )  # fmt: skip
         return before.join(run)
 
-    def _record(self, run: Run, rows: Rows, sweep: Sweep | None) -> None:
+    def _record(self, run: Run, rows: Rows, sweep: Sweep | None, chosen: CorrectedError) -> None:
         """Set the fitted attributes."""
-        chosen = sweep.corrected_error if sweep is not None else self._own_error(run)
         self.diagnostics_: Diagnosis = diagnose(rows, None, sweep or run, task=self._task)
         unit = self._unit
+        widened = unit * self.diagnostics_.widening
         self.estimated_test_error_ = unit * chosen.error
-        self.estimated_test_error_stderr_ = unit * chosen.stderr * self.diagnostics_.widening
+        self.estimated_test_error_stderr_ = widened * chosen.stderr
         self.train_error_curve_ = unit * run.train_error.numpy()
-        self.train_error_stderr_curve_ = unit * run.train_error_stderr.numpy()
+        self.train_error_stderr_curve_ = widened * run.train_error_stderr.numpy()
         self.best_iter_ = run.best_step
         self.n_iter_ = len(run.train_error)
         self.stop_reason_ = str(run.stop_reason)
@@ -290,14 +289,6 @@ class DecoupledEstimator(BaseEstimator):
         self.theta_ = np.zeros((len(run.best_theta), len(self.scale_)))
         self.theta_[:, self._varying] = run.best_theta.double().cpu().numpy()
         self.head_ = run.best_head.cpu()
-        self._continuation = Continuation.of(run, rows, self.method, chosen.optimism)
-
-    def _own_error(self, run: Run) -> CorrectedError:
-        """The error of a run that was continued, with the optimism of having been chosen."""
-        before = self._continuation
-        step, optimism = run.best_step, before.optimism if before is not None else 0.0
-        error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
-        return CorrectedError(error + optimism, stderr, optimism)
 
     def _outputs(self, X: ArrayLike) -> Floats:
         """Evaluate the model on new rows, in float64."""
@@ -339,6 +330,13 @@ def _candidates(sweep: Sweep, unit: float) -> list[dict[str, Any]]:
         }
         for index, record in enumerate(sweep.records)
     ]
+
+
+def _own_error(run: Run, optimism: float) -> CorrectedError:
+    """The error of a run that was continued, with the optimism of having been chosen."""
+    step = run.best_step
+    error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
+    return CorrectedError(error + optimism, stderr, optimism)
 
 
 def _device(name: Any) -> torch.device:

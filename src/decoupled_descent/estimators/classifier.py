@@ -39,8 +39,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         max_iter: The most iterates per candidate.
         early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
             30. The best iterate is kept in either case.
-        warm_start: Whether ``fit`` goes on from the last one: on the same rows training continues;
-            on other rows it starts from the parameters reached. The head must stay the same.
+        warm_start: Whether ``fit`` on the same rows goes on from where the last one ended. On other
+            rows training starts anew: parameters that have seen some of them cannot judge them.
         random_state: Draws the starting point.
         device: Where to train, such as ``"cpu"`` or ``"cuda"``.
         verbose: Whether to draw a progress bar.
@@ -51,7 +51,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         estimated_accuracy_: Accuracy to expect on new rows.
         estimated_accuracy_stderr_: Its standard error.
         train_error_curve_: The error estimate over the iterates, shape (T,).
-        train_error_stderr_curve_: Its standard error, not widened.
+        train_error_stderr_curve_: Its standard error.
         corrected_proba_: Class probabilities of the training rows as if they were new, (n, K).
         diagnostics_: Whether to trust the estimate, and why: see :func:`diagnose`.
         best_iter_: The iterate that was kept, n_iter_ iterates having been made.
@@ -88,17 +88,11 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             The fitted classifier.
         """
-        self._check_columns(X)
         features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
-        if self._warm and not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"y has {len(classes)} classes but the model to go on from {len(self.classes_)}, "
-                "or others; use warm_start=False"
-            )
         self.classes_ = classes
         binary = len(classes) == 2
         targets = torch.from_numpy(codes.reshape(-1))

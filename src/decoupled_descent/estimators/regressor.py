@@ -12,6 +12,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from decoupled_descent.estimators.base import DecoupledEstimator, Floats
 
+#: Beyond this, and below its inverse, squares leave the range of float64.
+LARGEST = 1e150
+
 
 class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     r"""Regressor that estimates its own test error without a hold-out set.
@@ -32,7 +35,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         max_iter: The most iterates per candidate.
         early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
             30.
-        warm_start: Whether ``fit`` goes on from the last one.
+        warm_start: Whether ``fit`` on the same rows goes on from where the last one ended.
         random_state: Draws the starting point.
         device: Where to train.
         verbose: Whether to draw a progress bar.
@@ -70,14 +73,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         Returns:
             The fitted regressor.
         """
-        self._check_columns(X)
         features, labels = validate_data(
             self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True
         )
         labels = column_or_1d(labels, warn=True).astype(np.float64)
-        if not self._warm:
-            self.target_mean_ = float(labels.mean())
-            self.target_scale_ = float(labels.std()) if _varies(labels) else 1.0
+        _check_range(labels)
+        self.target_mean_ = float(labels.mean())
+        self.target_scale_ = float(labels.std()) if _varies(labels) else 1.0
         self._unit = 2 * self.target_scale_**2  # the loss is ½ (u − y)² of standardised targets
         targets = torch.from_numpy((labels - self.target_mean_) / self.target_scale_).float()
         run = self._train(features, targets, "squared", 1)
@@ -97,6 +99,16 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _rescaled(self, outputs: Floats) -> Floats:
         rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
         return rescaled
+
+
+def _check_range(labels: Floats) -> None:
+    """Raise ``ValueError`` for targets whose squares are beyond float64."""
+    largest, spread = float(np.abs(labels).max()), float(np.ptp(labels))
+    if largest > LARGEST or 0 < spread < 1 / LARGEST:
+        raise ValueError(
+            f"y has values up to {largest:.3g} that differ by {spread:.3g}; multiply y so that "
+            f"both are between {1 / LARGEST:g} and {LARGEST:g}"
+        )
 
 
 def _varies(labels: Floats) -> bool:

@@ -55,7 +55,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def _fixed(value: float, decimals: int, strip: bool = False) -> str:
-    written = f"{value:,.{decimals}f}".replace("-", "−")
+    written = f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")  # + 0.0: no −0
     return written.rstrip("0").rstrip(".") if strip and "." in written else written
 
 

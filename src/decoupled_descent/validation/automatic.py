@@ -45,9 +45,10 @@ RIDGES, SMALL_RIDGES = (0.3, 1.0, 3.0, 10.0), (1.0, 3.0, 10.0)
 RATES, NEWTON_SHARE = (0.25, 0.125), 0.6
 #: The usual damping first, from ``SMALL`` rows on and for fewer, whose steps are noisier.
 DAMPINGS, SMALL_DAMPINGS = (0.98, 0.95), (0.95, 0.9)
-#: Below this many rows the head's own optimism is worth five folds; above it is small beside the
-#: standard error, while folds take time and err on the high side.
 SMALL = 500
+#: The head's own optimism is P/n, which is no less beside the standard error when n is large: where
+#: there is nothing to be learnt, losses hardly vary, and that falls like 1/n as well.
+FOLDS = 5
 #: After a blow-up, or where nothing was better than the start: how much smaller the next rate is,
 #: and how often that is tried.
 BACK_OFF, RETREATS = 4.0, 3
@@ -163,7 +164,7 @@ class _Contest:
         rows: Rows,
         fixed: bool,
     ) -> None:
-        self.method, self.folds = method, min(5, rows.n) if rows.n < SMALL else 1
+        self.method, self.folds = method, min(FOLDS, rows.n)
         self.rates, self.dampings, self._ridges = rates, dampings, ridges
         self.rows, self.fixed = rows, fixed
 
