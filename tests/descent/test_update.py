@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, hessian, vmap
 
 import decoupled_descent as dd
-from decoupled_descent.descent.update import Damped
+from decoupled_descent.descent.update import Damped, require_linear
 from tests.problems import binary, normal, two_layer
 
 UPDATES = 30
@@ -107,3 +107,169 @@ def test_damped_is_pure():
         Damped(0.1, damping)(value, direction, (), 0, 1.0)
     assert torch.equal(value, kept[0])
     assert torch.equal(direction, kept[1])
+
+
+class Rule:
+    """A rule without slots, v ← v − 0.05 · step(v, w)."""
+
+    def slots(self, value):
+        return ()
+
+    def __call__(self, value, direction, slots, step, scale):
+        return value - 0.05 * self.moved(value, scale * direction), slots
+
+
+class TrustRatio(Rule):
+    """Homogeneous: doubling θ and θ̃ doubles the next θ."""
+
+    def moved(self, v, w):
+        return w * (v.norm() / w.norm().clamp_min(1e-12) if float(v.norm()) > 0 else 1.0)
+
+
+class NormClipping(Rule):
+    def moved(self, v, w):
+        return w * min(1.0, 5.0 / max(float(w.norm()), 1e-300))
+
+
+class RelativeClipping(Rule):
+    def moved(self, v, w):
+        return w * min(1.0, 0.01 * float(v.norm()) / max(float(w.norm()), 1e-300))
+
+
+class Clamping(Rule):
+    def moved(self, v, w):
+        return w.clamp(-100.0, 100.0)
+
+
+class Signs(Rule):
+    def moved(self, v, w):
+        return w.sign()
+
+
+class DeadZone(Rule):
+    def moved(self, v, w):
+        return nn.functional.softshrink(w, 1e-4)
+
+
+class Offset(Rule):
+    def moved(self, v, w):
+        return w + 1.0
+
+
+class Projection(Rule):
+    """θ is kept within a ball."""
+
+    def __call__(self, value, direction, slots, step, scale):
+        moved = value - 0.05 * scale * direction
+        return moved * min(1.0, 10.0 / max(float(moved.norm()), 1e-300)), slots
+
+
+class SecondMoment(Rule):
+    """Linear in its first step: the slots of an adaptive rate are what is not."""
+
+    def slots(self, value):
+        return (torch.zeros_like(value),)
+
+    def __call__(self, value, direction, slots, step, scale):
+        moved = value - 0.05 * scale * direction / (1 + slots[0].sqrt())
+        return moved, (0.9 * slots[0] + direction.square(),)
+
+
+class Late(Rule):
+    """Linear by step, but for what it does from the second on."""
+
+    def __call__(self, value, direction, slots, step, scale):
+        return value - 0.05 * scale * (direction if step < 1 else direction.sign()), slots
+
+
+BENT = [
+    TrustRatio,
+    NormClipping,
+    RelativeClipping,
+    Clamping,
+    Signs,
+    DeadZone,
+    Offset,
+    Projection,
+    SecondMoment,
+    Late,
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", BENT)
+def test_rules_that_are_not_linear_are_refused(kind, dtype):
+    (X, y), objective = binary(20, 12), two_layer(3)
+    rows = dd.Rows(X.to(dtype), y.to(dtype))
+    for algorithm in (dd.DecoupledDescent, dd.OrthogonalDecoupledDescent):
+        with pytest.raises(ValueError, match=r"rule=.* not linear .* or GradientDescent"):
+            algorithm(0.1, rule=kind()).init(rows, objective, seed=0)
+    dd.GradientDescent(0.1, rule=kind()).init(rows, objective, seed=0)
+
+
+class Preconditioner(Rule):
+    def __init__(self, dtype):
+        self.matrix = normal(3, 3, seed=4).to(dtype)
+
+    def moved(self, v, w):
+        return self.matrix @ w
+
+
+class RowRates(Rule):
+    def __init__(self, dtype):
+        self.lr = torch.tensor([[1.0], [1e-6], [0.0]], dtype=dtype)
+
+    def moved(self, v, w):
+        return self.lr * w + 0.1 * v
+
+
+class Ending(Rule):
+    """A schedule of two steps."""
+
+    def __call__(self, value, direction, slots, step, scale):
+        return value - [0.1, 0.05][step] * scale * direction, slots
+
+
+class Counting(Rule):
+    """A schedule by how often it was asked, and one by a slot."""
+
+    asked = 0
+
+    def slots(self, value):
+        return (torch.zeros(()),)
+
+    def __call__(self, value, direction, slots, step, scale):
+        self.asked += 1
+        rate = 0.1 / (self.asked + 1) / (1 + slots[0])
+        return value - rate * scale * direction, (slots[0] + 1,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda dtype: Damped(1e-9, 0.5),
+        lambda dtype: Damped(1e4),
+        lambda dtype: Momentum(0.1, 0.9, halving=2),
+        Preconditioner,
+        RowRates,
+        lambda dtype: Ending(),
+        lambda dtype: Counting(),
+    ],
+)
+def test_linear_rules_pass(make, dtype):
+    rule, theta = make(dtype), torch.zeros(3, 12, dtype=dtype)
+    before = torch.get_rng_state()
+    require_linear(rule, theta)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert getattr(rule, "asked", 0) == 0
+    assert not theta.any()
+
+
+def test_a_rule_that_fails_says_so_itself():
+    class Wrong(Rule):
+        def moved(self, v, w):
+            return torch.ones(5, 5, dtype=w.dtype) @ w
+
+    with pytest.raises(RuntimeError, match="shape"):
+        require_linear(Wrong(), torch.zeros(3, 12))

@@ -385,9 +385,17 @@ def test_a_rule_that_is_not_linear_is_refused():
         def __call__(self, value, direction, slots, step, scale):
             return value - 0.1 * direction.sign(), slots
 
-    algorithm = dd.DecoupledDescent(0.1, rule=Signs([1.0], [1.0]))
-    with pytest.raises(ValueError, match="not linear"):
-        dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, algorithm).run(3)
+    class TrustRatio(RowRates):
+        """Homogeneous, but not additive."""
+
+        def __call__(self, value, direction, slots, step, scale):
+            ratio = value.norm() / direction.norm() if float(value.norm()) > 0 else 1.0
+            return value - 0.1 * ratio * scale * direction, slots
+
+    for rule in (Signs([1.0], [1.0]), TrustRatio([1.0], [1.0])):
+        algorithm = dd.DecoupledDescent(0.1, rule=rule)
+        with pytest.raises(ValueError, match="not linear"):
+            dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, algorithm).run(3)
 
 
 def test_a_mode_of_probability_zero_only_watches():

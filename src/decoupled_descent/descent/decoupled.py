@@ -14,7 +14,7 @@ from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
 from decoupled_descent.descent.onsager import Noise
 from decoupled_descent.descent.passes import Pass, Request
-from decoupled_descent.descent.update import Slots
+from decoupled_descent.descent.update import Slots, require_linear
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
 
@@ -108,6 +108,8 @@ class DecoupledDescent(OnePassDescent[State]):
         else:
             self.noise.check(rows)
         objective.curvature_for(rows.y, len(theta), self.g)  # announce kinks before any step
+        if self.rule is not None:
+            require_linear(self.rule, theta)
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
         return State(theta, memory, objective.parameters(rows.X), slots, 0)

@@ -19,7 +19,7 @@ from decoupled_descent.data.products import forward
 from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent import folds as fold
 from decoupled_descent.descent.common import Descent, Info, starting_theta
-from decoupled_descent.descent.update import LinearRule, Slots
+from decoupled_descent.descent.update import LinearRule, Slots, require_linear
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 
 
@@ -134,6 +134,8 @@ class OrthogonalDecoupledDescent(Descent):
         """
         theta = starting_theta(rows, objective, theta, seed)
         objective.curvature_for(rows.y, len(theta), self.g)  # announce kinks before any step
+        if self.rule is not None:
+            require_linear(self.rule, theta)
         rows.gram.leave_one_out(float(self.ridge))
         h = forward(theta, rows.X)
         slots = (self.update.slots(theta), self.update.slots(h))
