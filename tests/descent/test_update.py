@@ -215,6 +215,23 @@ class Preconditioner(Rule):
         return self.matrix @ w
 
 
+class Rounding(Preconditioner):
+    """Computes in float32 whatever it is given."""
+
+    def moved(self, v, w):
+        return (self.matrix.float() @ w.float()).to(w)
+
+
+class Resting(Preconditioner):
+    """Momentum and all, but a rate of zero."""
+
+    def slots(self, value):
+        return (torch.zeros_like(value),)
+
+    def __call__(self, value, direction, slots, step, scale):
+        return 0 * (self.matrix @ direction), slots
+
+
 class RowRates(Rule):
     def __init__(self, dtype):
         self.lr = torch.tensor([[1.0], [1e-6], [0.0]], dtype=dtype)
@@ -252,6 +269,8 @@ class Counting(Rule):
         lambda dtype: Damped(1e4),
         lambda dtype: Momentum(0.1, 0.9, halving=2),
         Preconditioner,
+        Rounding,
+        Resting,
         RowRates,
         lambda dtype: Ending(),
         lambda dtype: Counting(),

@@ -52,12 +52,13 @@ def require_linear(rule: LinearRule, theta: Tensor) -> None:
     Example:
         >>> require_linear(Damped(lr=0.5, damping=0.9), torch.zeros(2, 3))
     """
+    rounding = max(1e-5, 100 * torch.finfo(theta.dtype).eps)
     for sizes in SIZES:
         try:
             gap = _largest_gap(rule, theta, sizes, torch.float64)
         except (RuntimeError, TypeError):
             gap = _largest_gap(rule, theta, sizes, theta.dtype)
-        if not gap <= 1:
+        if not gap <= rounding:
             raise ValueError(
                 f"rule={rule!r} is not linear in theta and its directions: the rule of a sum is "
                 "not the sum of the rules. The memory of decoupled descent, and state evolution, "
@@ -69,7 +70,7 @@ def require_linear(rule: LinearRule, theta: Tensor) -> None:
 def _largest_gap(
     rule: LinearRule, theta: Tensor, sizes: tuple[float, float], dtype: torch.dtype
 ) -> float:
-    """Largest violation over a few steps in units of what rounding may do; NaN if not finite."""
+    """Largest violation over a few steps, as a share of the values; NaN if one is not finite."""
     generator = torch.Generator().manual_seed(0)
 
     def triple(size: float) -> list[Tensor]:
@@ -80,7 +81,6 @@ def _largest_gap(
     rules = [copy.deepcopy(rule) for _ in range(3)]
     values = triple(sizes[0])
     slots = [own.slots(value) for own, value in zip(rules, values, strict=True)]
-    rounding = max(1e-9, 1000 * torch.finfo(dtype).eps)
     gaps = [0.0]
     for step in range(TRIED_STEPS):
         directions = triple(sizes[1])
@@ -96,8 +96,8 @@ def _largest_gap(
         values, slots = [value for value, _ in moved], [kept for _, kept in moved]
         for one, two, both in [values, *zip(*slots, strict=True)]:
             if both.shape == values[0].shape:  # a slot of another shape may count steps
-                scale = torch.stack([one, two, both]).abs().max().clamp(min=1e-300)
-                gaps.append(float((one + two - both).abs().max() / scale) / rounding)
+                size = max(float(tensor.abs().max()) for tensor in (one, two, both))
+                gaps.append(float((one + two - both).abs().max()) / max(size, 1e-300))
     return float(torch.tensor(gaps).max())
 
 
