@@ -14,7 +14,7 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple, cast
 
@@ -221,7 +221,45 @@ class Chain:
         return total
 
 
-class ScalarTwoLayer:
+class _TwoLayer:
+    """What can be had cheaply for u = Wσ(h) + b: several heads share σ(h)."""
+
+    steps: list[Step]
+    loss: Loss
+    constants: Parameters
+
+    def held_out(
+        self, h: Tensor, y: Tensor, heads: Sequence[Parameters]
+    ) -> tuple[Tensor, list[Parameters]]:
+        """Judge the rows of each fold by its head, and average gradients over all others.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Labels as the engine takes them.
+            heads: One per fold; the i-th row is in fold i mod their number.
+
+        Returns:
+            The losses, shape (n,), and for each fold what the derivatives have as ``head``.
+        """
+        activation, output = self.steps
+        assert isinstance(output, Affine)
+        assert not isinstance(activation, Affine)
+        assert self.loss.expand is not None
+        n, count = h.shape[0], len(heads)
+        value = activation(h.T.contiguous())[0]
+        losses, means = h.new_empty(n), []
+        for fold, head in enumerate(heads):
+            weights = _weights(head, self.constants, h)
+            found = self.loss.expand(_affine(output, weights, value), y)
+            losses[fold::count] = found.value[fold::count]
+            found.slope[:, fold::count] = 0
+            share = n / (n - len(range(fold, n, count)))
+            mean = _head_gradient(output, found.slope, value, head)
+            means.append({name: share * each for name, each in mean.items()})
+        return losses, means
+
+
+class ScalarTwoLayer(_TwoLayer):
     r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
 
     With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
@@ -229,7 +267,7 @@ class ScalarTwoLayer:
     """
 
     def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
-        activation, output = steps
+        activation, output = self.steps = steps
         assert isinstance(output, Affine)
         assert not isinstance(activation, Affine)
         self.activation, self.output = activation, output
@@ -262,6 +300,10 @@ class ScalarTwoLayer:
             n = h.shape[0]
             bend = torch.addmm(eye * bends, D, bent.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
+
+
+class TwoLayer(_TwoLayer, Chain):
+    """The engine for u = Wσ(h) + b with several outputs."""
 
 
 @cache
@@ -309,7 +351,7 @@ def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameter
 
 def _product_engine(loss: Loss, constants: Parameters) -> Engine:
     r"""The XOR head u = a h₁ h₂: with D = a (h₂, h₁), ĥ = ℓ' D and ∇²Ψ = ℓ'' D Dᵀ + ℓ' a S."""
-    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]], device="cpu")
 
     def derivatives(
         h: Tensor,
@@ -358,7 +400,8 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
     if not trained <= {name for step in steps if isinstance(step, Affine) for name in step}:
         return None  # a parameter that the forward pass does not use
     two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
-    two_layer = two_layer and not loss.categorical
-    if two_layer and len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1:
-        return ScalarTwoLayer(steps, loss, constants)
-    return Chain(steps, loss, constants)
+    if not two_layer:
+        return Chain(steps, loss, constants)
+    scalar = len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1
+    kind = ScalarTwoLayer if scalar and not loss.categorical else TwoLayer
+    return kind(steps, loss, constants)

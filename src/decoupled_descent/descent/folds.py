@@ -10,7 +10,6 @@ the head follow the same path with any number of folds.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from decoupled_descent.curvature import Parameters
@@ -65,20 +64,8 @@ def judge(
     Returns:
         The losses, shape (n,), and the heads after the update.
     """
-    losses, moved = h.new_empty(len(h)), []
-    folds = len(heads)
-    for fold, head in enumerate(heads):
-        everyone, own = (
-            objective.derivatives(h[span], rows.y[span], head, f=f, jacobian=False)
-            for span in (slice(None), slice(fold, None, folds))
-        )
-        losses[fold::folds] = own.loss
-        share = len(own.loss) / rows.n
-        others = {
-            name: torch.add(mean, own.head[name], alpha=-share) / (1 - share)
-            for name, mean in everyone.head.items()
-        }
-        moved.append(algorithm.step_head(head, others))
+    losses, means = objective.held_out(h, rows.y, heads, f)
+    moved = [algorithm.step_head(head, mean) for head, mean in zip(heads, means, strict=True)]
     return losses, tuple(moved)
 
 
