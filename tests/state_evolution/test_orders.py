@@ -173,6 +173,13 @@ def test_polynomials_of_the_response_take_few_nodes():
     assert step_orders(quartic, noise(3.0), 1)[0] == (64, 4)
 
 
+def test_a_loss_in_single_precision_is_not_refined_for_its_rounding():
+    single = dd.Objective(
+        dd.heads.Linear(), lambda u, y: (u.reshape(-1).float() - y.float()).square().double()
+    )
+    assert step_orders(single, noise(3.0), 1)[0] == (64, 4)
+
+
 def test_many_modes_are_sampled_before_they_take_too_many_nodes():
     laws = [Noisy(float(j), 3.0) for j in range(100)]
     mixture = dd.MixtureLimit(torch.zeros(100, 100), [0.01] * 100, laws)
