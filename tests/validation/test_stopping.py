@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import decoupled_descent as dd
 
 
-def feed(stopping, errors):
+def feed(stopping, errors, stderr=0.0):
     """Where and why a sequence of train errors is stopped."""
     for index, error in enumerate(errors):
-        reason = stopping(dd.Step(index, error, 0.0, None, None, None))
+        reason = stopping(dd.Step(index, error, stderr, None, None, None))
         if reason is not None:
             return index, reason
     return None
@@ -57,6 +57,29 @@ def test_nothing_fails_before_the_start():
     assert feed(dd.EarlyStopping(start=3), errors[:4]) is None
     assert feed(dd.EarlyStopping(patience=2, start=4), errors) == (6, dd.StopReason.RISING)
     assert feed(dd.EarlyStopping(start=6), [*errors, 0.8]) is None
+
+
+def test_what_got_worse_before_the_start_may_come_back():
+    assert feed(dd.EarlyStopping(start=2), [1.0, 2.0, 3.0, 2.5, 2.0]) is None
+    assert feed(dd.EarlyStopping(start=2), [1.0, 2.0, 3.0, 2.5, 2.6]) == (4, "rising")
+    assert feed(dd.EarlyStopping(start=2), [1.0, 2.0, 3.0, 3.0]) == (3, "converged")
+    errors = [1.0, 5.0, 4.0, 4.2, 4.1, 3.9, 3.95, 3.95, 3.95]
+    assert feed(dd.EarlyStopping(patience=3, start=2), errors) == (8, "rising")
+    assert feed(dd.EarlyStopping(patience=2, start=2), errors) == (4, "rising")
+
+
+def test_what_wavered_before_the_start_has_its_lowest_error_to_improve_on():
+    errors = [1.0, 0.5, 0.53, 0.52, 0.51, 0.4]
+    assert feed(dd.EarlyStopping(patience=2, start=2), errors, stderr=0.04) == (4, "rising")
+    assert feed(dd.EarlyStopping(patience=2, start=2), errors, stderr=0.02) is None
+
+
+def test_the_best_step_may_lie_before_the_start():
+    X, y = dd.mixtures.signalless(60).sample(60, seed=0)
+    objective, stopping = dd.Objective(dd.heads.Linear(), "squared"), dd.EarlyStopping(start=40)
+    run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 300, callbacks=[stopping], seed=1)
+    assert run.best_step == int(run.train_error.argmin()) < 40
+    assert len(run.train_error) > 41
 
 
 def test_small_improvements_add_up_to_one():

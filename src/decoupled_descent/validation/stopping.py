@@ -19,11 +19,13 @@ class EarlyStopping:
        E_{t+1} - E_t < -\varepsilon\,|E_t| ,
 
     for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
-    rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
-    the ones that its conclusion needs.) With patience above one, E_t is the error of the last
-    improvement, and that many updates in a row must fail to improve on it.
+    rises from ``start`` up to the stop. (The paper's text has the signs of both inequalities mixed
+    up; these are the ones that its conclusion needs.) With patience or ``start``, E_t is the error
+    of the last improvement, and ``patience`` updates in a row must fail to improve on it. A run
+    whose error after ``start`` updates is more than a standard error above its lowest has got
+    worse, and may come back: it has that error to improve on from there.
 
-    ``run.best_theta`` and ``run.best_head`` are the parameters before the error stopped falling.
+    ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the whole run.
 
     Args:
         tolerance: ε.
@@ -65,10 +67,8 @@ class EarlyStopping:
     def __call__(self, step: Step) -> StopReason | None:
         """Look at one iterate; a new run (index 0) starts afresh."""
         error = step.train_error
-        if step.index == 0:
-            self._lowest, self._failures = error, 0
-            return None
-        if error < self._target():
+        worse = step.index == self.start and error > self._lowest + step.train_error_stderr
+        if step.index == 0 or worse or error < self._target():
             self._lowest, self._failures = error, 0
             return None
         self._failures += step.index > self.start

@@ -42,7 +42,7 @@ class Halving:
     rows), and the rest leave the stack. Gradient descent beside corrected runs is not ranked.
 
     Args:
-        rungs: The steps at which to cut; by default T/8, T/4 and T/2.
+        rungs: The steps at which to cut; by default T/8, T/4 and T/2; none for ``()``.
         z: How many standard errors make a run clearly worse.
     """
 
@@ -51,7 +51,7 @@ class Halving:
 
     def cutter(self, steps: int) -> Callable[[int, list[Trainee]], None]:
         """Return what ``train_together`` calls after each step."""
-        rungs = self.rungs or (steps // 8, steps // 4, steps // 2)
+        rungs = (steps // 8, steps // 4, steps // 2) if self.rungs is None else self.rungs
 
         def cut(index: int, going: list[Trainee]) -> None:
             if index not in rungs or index == 0:
