@@ -15,7 +15,7 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple, cast
 
 import torch
@@ -247,16 +247,16 @@ class _TwoLayer:
         assert self.loss.expand is not None
         n, count = h.shape[0], len(heads)
         value = activation(h.T.contiguous())[0]
-        losses, means = h.new_empty(n), []
-        for fold, head in enumerate(heads):
-            weights = _weights(head, self.constants, h)
-            found = self.loss.expand(_affine(output, weights, value), y)
-            losses[fold::count] = found.value[fold::count]
-            found.slope[:, fold::count] = 0
-            share = n / (n - len(range(fold, n, count)))
-            mean = _head_gradient(output, found.slope, value, head)
-            means.append({name: share * each for name, each in mean.items()})
-        return losses, means
+        outputs = [_affine(output, _weights(head, self.constants, h), value) for head in heads]
+        labels = y.repeat(count) if y.ndim == 1 else y.repeat(1, count)
+        found = self.loss.expand(torch.cat(outputs, 1), labels)
+        own, others = _dealt(n, count, h.dtype, h.device)
+        slopes = torch.split(found.slope * others, n, 1)
+        means = [
+            _head_gradient(output, slope, value, head)
+            for slope, head in zip(slopes, heads, strict=True)
+        ]
+        return found.value.gather(0, own), means
 
 
 class ScalarTwoLayer(_TwoLayer):
@@ -304,6 +304,21 @@ class ScalarTwoLayer(_TwoLayer):
 
 class TwoLayer(_TwoLayer, Chain):
     """The engine for u = Wσ(h) + b with several outputs."""
+
+
+@lru_cache(maxsize=8)
+def _dealt(n: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Where rows judged by ``count`` heads in turn meet their own, and weights of all the others.
+
+    The first, of shape (n,), points into count · n entries; the second, of that length, has mean 1
+    over the n of each head, and 0 where row i meets head i mod ``count``.
+    """
+    rows = torch.arange(n, device=device)
+    own = rows % count * n + rows
+    others = torch.ones(count * n, dtype=dtype, device=device)
+    others[own] = 0
+    others = others.view(count, n) / others.view(count, n).mean(1, keepdim=True)
+    return own, others.flatten()
 
 
 @cache
