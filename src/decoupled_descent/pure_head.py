@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +29,19 @@ class PureHead:
     """
 
     def __init__(self, head: nn.Module) -> None:
+        head = getattr(head, "_orig_mod", head)  # compiled modules have no second derivatives
+        _check_initialised(head)
         self.module = _own_copy(head)
         frozen = {k: v for k, v in self.module.named_parameters() if not v.requires_grad}
         fixed = dict(self.module.named_buffers()) | frozen
         self._fixed = {k: v.detach().clone() for k, v in fixed.items()}
         self._inplace = any(getattr(module, "inplace", False) for module in head.modules())
         self._tied = _shares(head)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give copies a module without traces of the last call."""
+        with _EVALUATING:
+            return vars(self) | {"module": _own_copy(self.module)}
 
     def __call__(self, h: Tensor, parameters: Parameters) -> Tensor:
         """Evaluate the head.
@@ -65,7 +73,7 @@ class PureHead:
     def with_parameters(self, parameters: Parameters) -> nn.Module:
         """Return a module that carries the given parameters, in their dtype and device."""
         with _EVALUATING:
-            head = copy.deepcopy(self.module)
+            head = _own_copy(self.module)
         for value in parameters.values():
             head = head.to(value)
         own = dict(head.named_parameters())
@@ -85,7 +93,7 @@ class PureHead:
             What the head makes of them.
         """
         parameters = self.parameters(probe)
-        given = probe.clone()
+        given, before = probe.clone(), _generators(probe)
         try:
             outputs = self(given, parameters)
         except Exception as error:
@@ -95,7 +103,12 @@ class PureHead:
             ) from error
         if not torch.equal(given, probe):
             self._inplace = True  # from now on, it is given copies
-        self._check_outputs(outputs, probe, parameters)
+        try:
+            self._check_outputs(outputs, probe, parameters)
+            self._check_rows(outputs, probe, parameters)
+        except ValueError:
+            _restore(before, probe)
+            raise
         return outputs
 
     def _check_outputs(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
@@ -115,25 +128,50 @@ class PureHead:
                 f"head {name} returned {outputs[~outputs.isfinite()][0].item()} for finite "
                 "pre-activations; check its parameters"
             )
+
+    def _check_rows(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
         try:
             alone = torch.cat([self(row.unsqueeze(0), parameters) for row in probe])
             independent = torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5)
         except (RuntimeError, ValueError):  # batch normalisation refuses single rows
             independent = False
-        if not independent or _drops(self.module):
+        if not independent or self._draws(probe, parameters):
             raise ValueError(
-                f"head {name} mixes rows or is random (batch normalisation, dropout?); decoupled "
-                "descent needs a head that treats rows one by one: remove such layers, or call "
-                "head.eval() before Objective(head, …)"
+                f"head {type(self.module).__name__} mixes rows or is random (batch normalisation, "
+                "dropout?); decoupled descent needs a head that treats rows one by one: remove "
+                "such layers, or call head.eval() before Objective(head, …)"
             )
+
+    def _draws(self, probe: Tensor, parameters: Parameters) -> bool:
+        """Whether every call draws random numbers; another thread may draw some during one."""
+        for _ in range(3):
+            before = _generators(probe)
+            self(probe.clone(), parameters)
+            if all(map(torch.equal, before, _generators(probe))):
+                return False
+        return True
 
 
 def _own_copy(head: nn.Module) -> nn.Module:
-    """Copy a head; one that cannot be copied (old-style weight normalisation) stays as it is."""
-    try:
-        return copy.deepcopy(head)
-    except RuntimeError:
-        return head
+    """Copy a head; what it derived from its parameters (weight normalisation) is copied as a value.
+
+    Such tensors carry a graph, with which ``deepcopy`` refuses to copy them.
+    """
+    derived = {
+        id(value): value.detach().clone()
+        for module in head.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    return copy.deepcopy(head, derived)
+
+
+def _check_initialised(head: nn.Module) -> None:
+    if any(map(nn.parameter.is_lazy, [*head.parameters(), *head.buffers()])):
+        raise ValueError(
+            f"head {type(head).__name__} has parameters whose shape is not known yet "
+            "(LazyLinear?); call it once, head(torch.zeros(1, L)), before Objective(head, …)"
+        )
 
 
 def _shares(head: nn.Module) -> bool:
@@ -144,7 +182,13 @@ def _shares(head: nn.Module) -> bool:
     )
 
 
-def _drops(head: nn.Module) -> bool:
-    """Whether a head has dropout switched on, which a probe may miss by chance."""
-    kinds = (nn.modules.dropout._DropoutNd,)
-    return any(isinstance(m, kinds) and m.training and m.p > 0 for m in head.modules())
+def _generators(like: Tensor) -> list[Tensor]:
+    """The states of the global generators that a head may draw from."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(like.device)] if like.is_cuda else states
+
+
+def _restore(states: list[Tensor], like: Tensor) -> None:
+    torch.set_rng_state(states[0])
+    if like.is_cuda:
+        torch.cuda.set_rng_state(states[1], like.device)

@@ -199,3 +199,24 @@ def test_large_problems_keep_nothing(monkeypatch):
     before = autodiff._picks.cache_info()
     assert torch.equal(objective.derivatives(h, y).jacobian, kept)
     assert autodiff._picks.cache_info() == before
+
+
+class Transformer(nn.Module):
+    """Torch's own attention, whose fast implementation has no second derivatives."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = nn.Linear(1, 4), nn.Linear(4, 1)
+        self.attention = nn.MultiheadAttention(4, 1, batch_first=True)
+
+    def forward(self, h):
+        rows = self.enter(h.unsqueeze(2))
+        return self.leave(self.attention(rows, rows, rows, need_weights=False)[0].mean(1))
+
+
+def test_what_cannot_be_differentiated_twice():
+    (X, y), head = binary(), Transformer().double()
+    with pytest.raises(ValueError, match=r"twice.*not implemented.*curvature='smoothed'.*compile"):
+        dd.fit(X, y, dd.Objective(head, "logistic", width=L), dd.DecoupledDescent(0.05), 2)
+    smoothed = dd.Objective(head, "logistic", width=L, curvature="smoothed")
+    assert dd.fit(X, y, smoothed, dd.DecoupledDescent(0.05), 2).theta.isfinite().all()

@@ -62,8 +62,21 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
         try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
             rows: Tensor = torch.func.vmap(pull_back)(picks)
         except RuntimeError:  # an autograd.Function that refuses to be batched
-            rows = torch.stack([pull_back(picked) for picked in picks])
+            rows = _one_by_one(pull_back, picks)
     return rows.mean(1) if weights is None else weights @ rows / len(h)
+
+
+def _one_by_one(pull_back: Callable[[Tensor], Tensor], picks: Tensor) -> Tensor:
+    try:
+        return torch.stack([pull_back(picked) for picked in picks])
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise ValueError(
+            f"the head or the loss cannot be differentiated twice, as J̄ needs it ({error}): say "
+            "Objective(…, curvature='smoothed'), which takes first derivatives only; give compiled "
+            "modules as they were before torch.compile"
+        ) from error
 
 
 def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
