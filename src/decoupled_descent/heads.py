@@ -216,7 +216,12 @@ class Product(nn.Module):
 
     def __init__(self, a: float | None = None, seed: int | None = None) -> None:
         super().__init__()
-        start = torch.randn((), generator=_generator(seed)) if a is None else torch.tensor(float(a))
+        generator = _generator(seed)
+        if a is not None:
+            start = torch.tensor(float(a))
+        else:
+            device = None if generator is None else generator.device
+            start = torch.randn((), generator=generator, device=device)
         self.a = nn.Parameter(start)
 
     def forward(self, h: Tensor) -> Tensor:

@@ -124,3 +124,20 @@ def test_weights_in_single_precision_are_probabilities_too():
 def test_bad_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dd.mixtures.signalless(6),
+        lambda: dd.mixtures.flipped_classes(6, noise="uniform"),
+        lambda: dd.mixtures.discrete_regression(6, noise="rademacher"),
+        lambda: dd.mixtures.xor(6, noise="three_point"),
+        lambda: dd.GaussianMixture([[1.0, 2.0]], [1.0], [0.0]),
+    ],
+)
+def test_rows_are_on_the_cpu_whatever_the_default_device(make):
+    wanted = make().sample_with_modes(9, seed=0)
+    with torch.device("meta"):
+        found = make().sample_with_modes(9, seed=0)
+    assert all(map(torch.equal, found, wanted))

@@ -61,3 +61,10 @@ def test_a_law_of_ones_own():
 def test_laws_that_will_not_do(law, message):
     with pytest.raises(ValueError, match=message):
         get_noise(law)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_draws_are_where_the_generator_is(name):
+    with torch.device("meta"):
+        found = draws(NOISES[name])
+    assert torch.equal(found, draws(NOISES[name]))

@@ -61,3 +61,10 @@ def test_numbers_become_dirac_laws_and_samplers_stay():
 def test_bad_laws(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("law", [dirac(2.0), flipped(1.0, 0.0, 0.1), Noisy(1.0, 2.0)])
+def test_draws_are_where_the_generator_is(law):
+    with torch.device("meta"):
+        found = draw(law)
+    assert torch.equal(found, draw(law))

@@ -298,3 +298,44 @@ def test_rows_drawn_with_the_same_seed_are_not_those_of_theta(seed):
     for X in (dd.mixtures.signalless(d).sample(n, seed=seed)[0], own):
         theta = starting_theta(dd.Rows(X, torch.zeros(n)), objective, None, seed)
         assert float((X.to(theta) @ theta.T).abs().max()) < 6.5
+
+
+class Attention(nn.Module):
+    def forward(self, h):
+        return (torch.softmax(h, 1) * h).sum(1)
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    ("head", "loss"),
+    [
+        (lambda: dd.heads.TwoLayer(2, bias=True, seed=0), "logistic"),
+        (lambda: dd.heads.Product(seed=0), "logistic"),
+        (
+            lambda: dd.heads.TwoLayer(2, torch.sin, seed=0),
+            lambda u, y: (u[:, 0] - y - 9).square().log1p(),
+        ),
+        (Attention, "logistic"),
+    ],
+    ids=["structured", "product", "own loss", "autodiff"],
+)
+def test_rows_on_the_cpu_do_not_mind_another_default_device(algorithm, head, loss):
+    X, y = binary()
+
+    def fit():
+        objective = dd.Objective(head(), loss, width=2)
+        return dd.fit(X, y, objective, algorithm, 3, seed=0, test=(X, y))
+
+    wanted = fit()
+    with torch.device("meta"):
+        found = fit()
+    assert torch.equal(found.theta, wanted.theta)
+    assert all(map(torch.equal, found.state.head.values(), wanted.state.head.values()))
+    assert found.history.train_error == wanted.history.train_error
+
+
+def test_theta_as_a_list_goes_where_the_rows_are():
+    rows = dd.Rows(*binary())
+    with torch.device("meta"):
+        theta = starting_theta(rows, two_layer(1), [[1.0] * 16], None)
+    assert torch.equal(theta, torch.ones(1, 16, dtype=torch.float64))

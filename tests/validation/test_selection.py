@@ -87,3 +87,10 @@ def test_winners_curse_shape():
 @pytest.mark.parametrize(("mean", "z"), [(0.0, 0.0), (-0.0, 0.0), (0.1, np.inf), (-0.1, -np.inf)])
 def test_z_without_any_spread(mean, z):
     assert Difference(mean, 0.0).z == z
+
+
+def test_the_default_device_does_not_matter():
+    losses = torch.rand(5, 50, generator=torch.Generator().manual_seed(0))
+    wanted = dd.winners_curse(losses)
+    with torch.device("meta"):
+        assert dd.winners_curse(losses) == wanted

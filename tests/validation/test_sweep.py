@@ -85,6 +85,14 @@ def test_halving_drops_the_clearly_worse_and_only_them():
         np.testing.assert_allclose(run.train_error, alone.train_error, rtol=1e-5)
 
 
+def test_halving_without_rungs_drops_nothing():
+    algorithms = [dd.DecoupledDescent(lr, damping=0.9) for lr in (0.5, 0.0)]
+    big = dd.mixtures.flipped_classes(100, 6.0, flip=0.05, labels=(0, 1)).sample(300, seed=0)
+    for rungs, reason in (((), dd.StopReason.STEPS), (None, dd.StopReason.PRUNED)):
+        found = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=dd.Halving(rungs))
+        assert found.runs[1].stop_reason is reason
+
+
 def test_halving_keeps_what_the_standard_error_cannot_tell_apart():
     algorithms = [dd.DecoupledDescent(0.1 + 1e-7 * k) for k in range(8)]
     result = dd.sweep(X, Y, OBJECTIVE, algorithms, 32, halving=dd.Halving(z=1e9))
@@ -282,3 +290,13 @@ def test_every_run_saves_in_a_folder_of_its_own(tmp_path, n_jobs):
     for name, run in zip(result.names, result.runs, strict=True):
         theta, _ = dd.load_iterate(save.for_run(name).path(4))
         assert torch.equal(theta, run.theta)
+
+
+def test_another_default_device_changes_nothing():
+    algorithms = [dd.DecoupledDescent(lr) for lr in (0.1, 0.05)]
+    wanted = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
+    with torch.device("meta"):
+        found = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
+        corrected = found.corrected_error
+    assert corrected == wanted.corrected_error
+    assert torch.equal(found.best.theta, wanted.best.theta)

@@ -38,14 +38,14 @@ class GaussianMixture:
         responses: Sequence[float | Sampler],
         noise: str | NoiseLaw = "gaussian",
     ) -> None:
-        self.means = torch.as_tensor(means, dtype=torch.float64)
+        self.means = torch.as_tensor(means, dtype=torch.float64, device="cpu")
         if self.means.ndim != 2 or 0 in self.means.shape or not self.means.isfinite().all():
             raise ValueError(
                 f"means has shape {tuple(self.means.shape)}; it must be a finite (J, d) matrix, "
                 "one mean per row"
             )
         self.modes, self.dimension = self.means.shape
-        self.weights = torch.as_tensor(weights, dtype=torch.float64)
+        self.weights = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
         total = float(self.weights.sum())
         fitting = self.weights.shape == (self.modes,) and bool((self.weights >= 0).all())
         if not fitting or abs(total - 1) > 1e-6:
@@ -102,7 +102,7 @@ class GaussianMixture:
         else:
             generator.manual_seed(seed)
         modes = torch.multinomial(self.weights, n, replacement=True, generator=generator)
-        y = torch.zeros(n, dtype=torch.float64)
+        y = torch.zeros(n, dtype=torch.float64, device=generator.device)
         for j, law in enumerate(self.responses):
             members = torch.nonzero(modes == j).squeeze(1)
             if len(members):
@@ -123,7 +123,7 @@ def signalless(dimension: int, noise: str | NoiseLaw = "gaussian") -> GaussianMi
     Returns:
         The mixture.
     """
-    return GaussianMixture(torch.zeros(1, dimension), [1.0], [0.0], noise)
+    return GaussianMixture(torch.zeros(1, dimension, device="cpu"), [1.0], [0.0], noise)
 
 
 def flipped_classes(
@@ -147,7 +147,7 @@ def flipped_classes(
     """
     if not 0 <= flip <= 0.5:
         raise ValueError(f"flip={flip} must lie between 0 and 0.5")
-    v = torch.full((1, dimension), float(snr), dtype=torch.float64)
+    v = torch.full((1, dimension), float(snr), dtype=torch.float64, device="cpu")
     first, second = labels
     laws = [flipped(first, second, flip), flipped(second, first, flip)]
     return GaussianMixture(torch.cat([v, -v]), [0.5, 0.5], laws, noise)
@@ -183,8 +183,8 @@ def discrete_regression(
     """
     if modes < 1:
         raise ValueError(f"modes={modes} must be at least 1")
-    level = torch.arange(1, modes + 1, dtype=torch.float64) / modes
-    means = level.unsqueeze(1) * torch.full((1, dimension), float(snr), dtype=torch.float64)
+    level = torch.arange(1, modes + 1, dtype=torch.float64, device="cpu") / modes
+    means = float(snr) * level.unsqueeze(1).expand(modes, dimension)
     laws = [Noisy(slope * float(j) + intercept, response_noise) for j in level]
     if weights is None:
         weights = [1 / modes] * modes
@@ -208,6 +208,6 @@ def xor(dimension: int, snr: float = 4.0, noise: str | NoiseLaw = "gaussian") ->
     """
     if dimension < 2 or dimension % 2:
         raise ValueError(f"dimension={dimension} must be even: the means are pairs [v, ±v]")
-    v = torch.full((dimension // 2,), float(snr), dtype=torch.float64)
+    v = torch.full((dimension // 2,), float(snr), dtype=torch.float64, device="cpu")
     means = torch.stack([torch.cat(m) for m in ([v, v], [-v, -v], [-v, v], [v, -v])])
     return GaussianMixture(means, [0.25] * 4, [0.0, 0.0, 1.0, 1.0], noise)

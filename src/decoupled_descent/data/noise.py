@@ -13,23 +13,27 @@ NoiseLaw = Callable[[tuple[int, ...], torch.Generator], Tensor]
 
 def gaussian(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw from N(0, 1)."""
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
+    return torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 def three_point(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw −√2, 0, √2 with probabilities ¼, ½, ¼ (the paper's equation "discNoise")."""
-    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+    uniform = _rand(shape, generator)
     return ((uniform < 0.25).double() - (uniform >= 0.75).double()) * -(2**0.5)
 
 
 def rademacher(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw ±1 with equal probabilities."""
-    return torch.randint(0, 2, shape, generator=generator).double() * 2 - 1
+    return torch.randint(0, 2, shape, generator=generator, device=generator.device).double() * 2 - 1
 
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Draw from the uniform law on [−√3, √3]."""
-    return (torch.rand(shape, generator=generator, dtype=torch.float64) * 2 - 1) * 3**0.5
+    return (_rand(shape, generator) * 2 - 1) * 3**0.5
+
+
+def _rand(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 NOISES: dict[str, NoiseLaw] = {

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from decoupled_descent.data.noise import gaussian
+
 #: ``sampler(count, generator)``: independent responses, shape (count,).
 Sampler = Callable[[int, torch.Generator], Tensor]
 
@@ -43,10 +45,10 @@ class Discrete:
 
     def __call__(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw responses."""
-        values = torch.tensor(self.values, dtype=torch.float64)
+        values = torch.tensor(self.values, dtype=torch.float64, device=generator.device)
         if len(values) == 1:
             return values.expand(count)
-        weights = torch.tensor(self.probabilities, dtype=torch.float64)
+        weights = values.new_tensor(self.probabilities)
         return values[torch.multinomial(weights, count, replacement=True, generator=generator)]
 
 
@@ -71,7 +73,7 @@ class Noisy:
     def __call__(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw responses."""
         if self.sampler is None:
-            noise = torch.randn(count, generator=generator, dtype=torch.float64)
+            noise = gaussian((count,), generator)
         else:
             noise = self.sampler(count, generator)
         return self.mean + self.scale * noise

@@ -69,7 +69,7 @@ def starting_theta(
                 "Objective(…, width=L) or theta of shape (L, d)"
             )
         theta = draw_theta(objective.width, rows.d, seed).to(rows.X)
-    theta = torch.as_tensor(theta).detach()
+    theta = torch.as_tensor(theta, device=rows.X.device).detach()
     if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
@@ -98,7 +98,7 @@ def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
     else:
         digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
         generator.manual_seed(int.from_bytes(digest, "little"))
-    return torch.randn(width, d, generator=generator, dtype=torch.float64)
+    return torch.randn(width, d, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,9 @@ def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> Corrected
     kept = max(0.0, 1 - noise / spread) if spread > 0 else 0.0
     shrunk = means.mean() + kept * (means - means.mean())
     generator = torch.Generator().manual_seed(seed)
-    multipliers = torch.randn(draws, n, generator=generator, dtype=losses.dtype)
+    multipliers = torch.randn(
+        draws, n, generator=generator, dtype=losses.dtype, device=generator.device
+    )
     replayed = shrunk + multipliers @ centred.T / n
     lowest, winners = replayed.min(1)
     optimism = max(0.0, float((shrunk[winners] - lowest).mean()))
