@@ -1,6 +1,7 @@
 """The objective against brute force: values, row derivatives, copies, and what it refuses."""
 
 import copy
+import itertools
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
@@ -221,6 +222,29 @@ def test_active_dropout_is_found_whatever_chance_says(p):
     dd.Objective(head.eval(), "squared").check(torch.zeros(8), 3, torch.zeros(()))
 
 
+class FunctionalDropout(nn.Linear):
+    """Drops something now and then, without a module that says so."""
+
+    def forward(self, h):
+        return nn.functional.dropout(super().forward(h), 0.02)
+
+
+def test_drawing_random_numbers_is_found_whatever_chance_says():
+    torch.manual_seed(0)
+    head = FunctionalDropout(3, 1)
+    before = torch.get_rng_state()
+    for _ in range(20):
+        with pytest.raises(ValueError, match=r"random .*head.eval\(\)"):
+            dd.Objective(head, "squared").check(torch.zeros(8), 3, torch.zeros(()))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_random_numbers_drawn_beside_the_head_are_not_its_own(monkeypatch):
+    states = itertools.chain([torch.zeros(1), torch.ones(1)], itertools.repeat(torch.ones(1)))
+    monkeypatch.setattr(torch, "get_rng_state", lambda: next(states))
+    dd.Objective(nn.Linear(3, 1), "squared").check(torch.zeros(8), 3, torch.zeros(()))
+
+
 def test_a_head_with_nan_says_so():
     head = dd.heads.TwoLayer(2)
     torch.nn.init.constant_(head[1].weight, float("nan"))
@@ -421,6 +445,83 @@ def test_what_a_head_or_a_loss_must_return():
 
     with pytest.raises(ValueError, match=r"Pair returned a tuple.*one tensor"):
         dd.fit(X, y, dd.Objective(Pair(), "logistic"), dd.DecoupledDescent(0.1), 2)
-    counted = dd.Objective(dd.heads.Linear(), lambda u, y: ((u[:, 0] > 0) != y).double())
-    with pytest.raises(ValueError, match=r"no gradient.*differentiable loss"):
-        dd.fit(X, y, counted, dd.DecoupledDescent(0.1), 2)
+    for dtype in (torch.float64, torch.bool):
+        counted = dd.Objective(dd.heads.Linear(), lambda u, y, d=dtype: ((u[:, 0] > 0) != y).to(d))
+        with pytest.raises(ValueError, match=r"no gradient.*differentiable loss"):
+            dd.fit(X, y, counted, dd.DecoupledDescent(0.1), 2)
+
+
+def broadcast(u, y):
+    return ((u - y) ** 2).mean(1) / 2
+
+
+def balanced(u, y):
+    return torch.where(y > 0, 1 / y.mean(), 1.0) * (u.squeeze(1) - y) ** 2
+
+
+@pytest.mark.parametrize("loss", [broadcast, balanced])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_loss_that_mixes_rows(loss, dtype):
+    X, y = binary(dtype=dtype)
+    message = r"mixes rows.*outputs of shape \(n, 1\) and y of shape \(n,\).*squeeze\(1\)"
+    with pytest.raises(ValueError, match=message):
+        dd.fit(X, y.sort().values, dd.Objective(dd.heads.Linear(), loss), dd.DecoupledDescent(0.1))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda u, y: (u.squeeze() - y.squeeze()) ** 2,
+        lambda u, y: torch.logaddexp(u[:, 0] - y, y - u[:, 0]),
+        lambda u, y: torch.log(u[:, 0]) + y,  # nan for some outputs
+        lambda u, y: u.sub_(y.unsqueeze(1)).square().sum(1),
+    ],
+)
+def test_losses_that_treat_rows_one_by_one(loss, scale):
+    for dtype in (torch.float32, torch.float64):
+        y = (scale * normal(50)).to(dtype)
+        dd.Objective(dd.heads.Linear(), loss).check(y, 1, torch.zeros((), dtype=dtype))
+
+
+def test_weights_per_row_belong_to_the_labels():
+    (X, y), weights = binary(), normal(24).abs()
+    head, algorithm = dd.heads.Linear(), dd.DecoupledDescent(0.1)
+    with pytest.raises(ValueError, match=r"'<lambda>' fails .*size of tensor.*columns of y"):
+        dd.fit(X, y, dd.Objective(head, lambda u, y: weights * (u[:, 0] - y) ** 2), algorithm, 2)
+    inside = dd.Objective(head, lambda u, y: y[:, 1] * (u[:, 0] - y[:, 0]) ** 2)
+    dd.fit(X, torch.stack([y, weights], 1), inside, algorithm, 2)
+
+
+def test_parameters_that_have_no_shape_yet():
+    head = nn.Sequential(nn.Tanh(), nn.LazyLinear(1))
+    with pytest.raises(ValueError, match=r"Sequential.*LazyLinear.*call it once"):
+        dd.Objective(head, "squared")
+    head(torch.zeros(1, 3))
+    assert dd.Objective(head, "squared").width == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+def test_old_style_weight_normalisation_is_copied_too():
+    (X, y), algorithm = binary(), dd.DecoupledDescent(0.1)
+    torch.manual_seed(0)
+    head = nn.Sequential(nn.Tanh(), nn.utils.weight_norm(nn.Linear(3, 1))).double()
+    objective = dd.Objective(head, "logistic")
+    assert objective.head is not head
+    run = dd.fit(X, y, objective, algorithm, 4)
+    with torch.no_grad():
+        head[1].weight_g.mul_(3)
+    copies = (objective, copy.deepcopy(objective), pickle.loads(pickle.dumps(objective)))
+    for one in copies:
+        torch.testing.assert_close(dd.fit(X, y, one, algorithm, 4).theta, run.theta)
+    plain = X @ run.theta.T
+    torch.testing.assert_close(run.head(plain).squeeze(1), objective.outputs(plain, run.state.head))
+
+
+def test_a_compiled_head_is_taken_as_it_was():
+    (X, y), head = binary(), dd.heads.TwoLayer(3, seed=0).double()
+    compiled = dd.Objective(torch.compile(head, backend="aot_eager"), "logistic")
+    assert type(compiled.head) is dd.heads.TwoLayer
+    wanted = dd.fit(X, y, dd.Objective(head, "logistic"), dd.DecoupledDescent(0.1), 3)
+    found = dd.fit(X, y, compiled, dd.DecoupledDescent(0.1), 3)
+    torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)

@@ -186,6 +186,33 @@ def _check_classes(labels: Tensor, outputs: int) -> None:
         )
 
 
+def varied_rows(labels: Tensor, count: int) -> Tensor:
+    """Pick rows whose labels differ: few of many, but rare classes and extremes among them.
+
+    Args:
+        labels: y, n rows.
+        count: How many rows at most.
+
+    Returns:
+        Indices of rows, evenly spread over the distinct values of every column of y; some come more
+        than once where there are few values.
+
+    Example:
+        >>> varied_rows(torch.tensor([0, 0, 0, 1, 0, 0]), 4)
+        tensor([0, 0, 3, 3])
+    """
+    columns = labels.reshape(len(labels), -1).T[: max(1, count // 2)]
+    picked = []
+    for column in columns:
+        values, order = column.sort(stable=True)
+        fresh = torch.ones_like(values, dtype=torch.bool)
+        fresh[1:] = values[1:] != values[:-1]
+        firsts = order[fresh]
+        ranks = torch.linspace(0, len(firsts) - 1, count // len(columns), device=labels.device)
+        picked.append(firsts[ranks.round().long()])
+    return torch.cat(picked)
+
+
 def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
     r"""Return how strongly a loss bends at the given outputs.
 

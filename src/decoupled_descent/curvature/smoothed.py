@@ -13,6 +13,7 @@ The step is half a standard deviation at n = 1000 and shrinks at the rate that b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from decoupled_descent.objective import Direction, Objective
 from torch.nn import functional
 
+from decoupled_descent.curvature import Parameters
 from decoupled_descent.heads import Elementwise
+from decoupled_descent.losses import varied_rows
 
 #: Modules whose derivative jumps. (ELU, CELU and Mish do not: theirs is continuous.)
 KINKED: tuple[type[nn.Module], ...] = (
@@ -109,19 +112,22 @@ def jumps(
     y: Tensor,
     dtype: torch.dtype = torch.float64,
     reach: float = 4.0,
+    centre: Tensor | float = 0.0,
 ) -> bool:
     """Probe numerically whether g jumps anywhere along a few lines.
 
     Every line is cut into intervals, and every interval is halved again and again, keeping the half
     across which g changes more. Across an interval of length 3e-11 (in float32 1e-5) a continuous g
-    hardly changes; a jump stays what it was.
+    hardly changes; a jump stays what it was. What grows beyond measure instead is a pole, and what
+    is nan is left out.
 
     Args:
         g: (h, y) to (n, L), row by row.
         width: L.
         y: Labels to probe with; they give the device.
         dtype: What to probe in.
-        reach: How far from zero to look, in units of h, which is of order one.
+        reach: How far from the centre to look.
+        centre: Where to look, one row per label; around zero by default, for h is of order one.
 
     Returns:
         Whether a jump was found.
@@ -132,12 +138,12 @@ def jumps(
         (False, True)
     """
     generator = torch.Generator().manual_seed(0)
-    starts = torch.randn(len(y), width, generator=generator, dtype=torch.float64).to(
-        y.device, dtype
-    )
+    starts = torch.randn(
+        len(y), width, generator=generator, dtype=torch.float64, device=generator.device
+    ).to(y.device, dtype)
     along = torch.eye(width, dtype=dtype, device=y.device)
     lines = torch.cat([along.repeat(len(y) // width + 1, 1)[: len(y)], _unit(starts.flip(1))])
-    starts, labels = starts.repeat(2, 1), torch.cat([y, y])
+    starts, labels = (starts + centre).repeat(2, 1), torch.cat([y, y])
     cuts = torch.linspace(-reach, reach, 65, dtype=dtype, device=y.device)
     lines, starts, labels = (x.repeat_interleave(64, 0) for x in (lines, starts, labels))
     left = cuts[:-1].repeat(len(labels) // 64).unsqueeze(1)
@@ -148,15 +154,18 @@ def jumps(
 
     low, high = evaluate(left), evaluate(right)
     halvings, share = (32, 1e-4) if dtype == torch.float64 else (13, 1e-2)
-    scale = low.abs().amax()
-    for _ in range(halvings):
+    scale = low.abs().nan_to_num(0.0, torch.inf).amax().clamp_min(torch.finfo(dtype).tiny ** 0.5)
+    largest = scale.expand(low.shape)
+    for _ in range(halvings + max(0, math.ceil(math.log2(reach / 4)))):
         middle = (left + right) / 2
         value = evaluate(middle)
+        largest = torch.fmax(largest, value.abs())
         first = (value - low).abs().amax(1) >= (high - value).abs().amax(1)
         pick = first.unsqueeze(1)
         left, right = torch.where(pick, left, middle), torch.where(pick, middle, right)
         low, high = torch.where(pick, low, value), torch.where(pick, value, high)
-    return bool(((high - low).abs() > share * scale).any())
+    pole = largest > 1e3 * scale
+    return bool(((high - low).abs() > share * largest).logical_and(~pole).any())
 
 
 def _unit(vectors: Tensor) -> Tensor:
@@ -168,7 +177,7 @@ def find_kinks(objective: Objective, y: Tensor, width: int, g: Direction | None)
 
     Args:
         objective: Ψ.
-        y: Labels; some from all over are probed with, for they may come sorted.
+        y: Labels, from which some that differ are probed with.
         width: L.
         g: Replaces ∇_hΨ. One that works on its own rows only (weights per sample, say) cannot be
             probed and is taken to be smooth.
@@ -176,7 +185,7 @@ def find_kinks(objective: Objective, y: Tensor, width: int, g: Direction | None)
     Returns:
         Whether a jump was found, with the head as it is or with weights grown fivefold.
     """
-    labels = y[:: max(1, len(y) // 16)][:16]
+    labels = y[varied_rows(y, 16)]
     for dtype in (torch.float64, torch.float32):  # a loss may hold constants in float32
         try:
             return any(
@@ -190,14 +199,19 @@ def find_kinks(objective: Objective, y: Tensor, width: int, g: Direction | None)
     return False
 
 
+def grown(objective: Objective, scale: float, like: Tensor) -> Parameters:
+    """Return enlarged weights, zeros replaced by noise: small weights would hide kinks."""
+    noise = torch.Generator().manual_seed(0)
+    return {
+        k: scale * torch.where(v == 0, torch.randn(v.shape, generator=noise, device="cpu").to(v), v)
+        for k, v in objective.parameters(like).items()
+    }
+
+
 def _direction(
     objective: Objective, scale: float, g: Direction | None, h: Tensor, y: Tensor
 ) -> Tensor:
-    """Evaluate g with enlarged weights, zeros replaced by noise: small weights would hide kinks."""
-    noise = torch.Generator().manual_seed(0)
-    parameters = {
-        k: scale * torch.where(v == 0, torch.randn(v.shape, generator=noise).to(v), v)
-        for k, v in objective.parameters(h).items()
-    }
+    """Evaluate g with enlarged weights."""
+    parameters = grown(objective, scale, h)
     y = y.to(h) if y.is_floating_point() else y
     return objective.derivatives(h, y, parameters, g=g, jacobian=False, head=False).direction
