@@ -19,11 +19,11 @@ class EarlyStopping:
        E_{t+1} - E_t < -\varepsilon\,|E_t| ,
 
     for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
-    rises from ``start`` up to the stop. (The paper's text has the signs of both inequalities mixed
-    up; these are the ones that its conclusion needs.) With patience or ``start``, E_t is the error
-    of the last improvement, and ``patience`` updates in a row must fail to improve on it. A run
-    whose error after ``start`` updates is more than a standard error above its lowest has got
-    worse, and may come back: it has that error to improve on from there.
+    rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
+    the ones that its conclusion needs.) With patience or ``start``, E_t is the error of the last
+    improvement, and ``patience`` updates in a row must fail to improve on it. A run that is worse
+    after ``start`` updates than at the beginning may come back: from there it has that error to
+    improve on, whatever its lowest was.
 
     ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the whole run.
 
@@ -48,6 +48,7 @@ class EarlyStopping:
     relative: bool = False
     patience: int = 1
     start: int = 0
+    _first: float = field(default=math.inf, init=False, repr=False)
     _lowest: float = field(default=math.inf, init=False, repr=False)
     _failures: int = field(default=0, init=False, repr=False)
 
@@ -67,7 +68,9 @@ class EarlyStopping:
     def __call__(self, step: Step) -> StopReason | None:
         """Look at one iterate; a new run (index 0) starts afresh."""
         error = step.train_error
-        worse = step.index == self.start and error > self._lowest + step.train_error_stderr
+        if step.index == 0:
+            self._first = error
+        worse = step.index == self.start and error > self._first
         if step.index == 0 or worse or error < self._target():
             self._lowest, self._failures = error, 0
             return None
