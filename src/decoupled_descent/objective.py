@@ -3,7 +3,7 @@ r"""The objective Ψ(h, y, a) = loss(head_a(h), y): the only place that knows de
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -201,6 +201,44 @@ class Objective:
         if f is not None and head:
             rows = rows._replace(head=_mean_rows(f(h, y, parameters), parameters, len(h)))
         return rows
+
+    def held_out(
+        self,
+        h: Tensor,
+        y: Tensor,
+        heads: Sequence[Parameters],
+        f: HeadDirection | None = None,
+    ) -> tuple[Tensor, list[Parameters]]:
+        """Judge the rows of each fold by a head of its own, and say where that head should move.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Labels, n rows.
+            heads: One per fold, by parameter name; the i-th row is in fold i mod their number.
+            f: Replaces ∇_aΨ.
+
+        Returns:
+            The losses, shape (n,), and for each fold the mean of ∇_aΨ over the rows outside it.
+        """
+        at_once = getattr(self._engine, "held_out", None)
+        if at_once is not None and f is None:
+            found: tuple[Tensor, list[Parameters]] = at_once(h, self._engine_labels(y, h), heads)
+            return found
+        losses, means = h.new_empty(len(h)), []
+        for fold, head in enumerate(heads):
+            everyone, own = (
+                self.derivatives(h[span], y[span], head, f=f, jacobian=False)
+                for span in (slice(None), slice(fold, None, len(heads)))
+            )
+            losses[fold :: len(heads)] = own.loss
+            share = len(own.loss) / len(h)
+            means.append(
+                {
+                    name: torch.add(mean, own.head[name], alpha=-share) / (1 - share)
+                    for name, mean in everyone.head.items()
+                }
+            )
+        return losses, means
 
     def check(self, y: Tensor, width: int, like: Tensor) -> None:
         """Raise ``ValueError`` if head, loss, labels and width do not fit together.
