@@ -121,8 +121,11 @@ def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> t
     if classes or int(counts.min()) >= GROUP_ROWS:
         return codes, classes
     count = max(1, min(GROUPS, rows.n // GROUP_ROWS))
-    bounds = torch.quantile(y.double(), torch.linspace(0, 1, count + 1, dtype=torch.float64)[1:-1])
-    return torch.bucketize(y.double(), bounds), False
+    y = y.double()
+    bounds = torch.quantile(
+        y, torch.linspace(0, 1, count + 1, dtype=y.dtype, device=y.device)[1:-1]
+    )
+    return torch.bucketize(y, bounds), False
 
 
 def centred(values: Tensor, groups: Tensor) -> Tensor:

@@ -68,18 +68,18 @@ class Run:
     @property
     def train_error(self) -> Tensor:
         """(T,) mean loss; for decoupled descent the estimate of the test error."""
-        return torch.tensor(self.history.train_error, dtype=torch.float64)
+        return torch.tensor(self.history.train_error, dtype=torch.float64, device="cpu")
 
     @property
     def train_error_stderr(self) -> Tensor:
         """(T,) standard error of the train error."""
-        return torch.tensor(self.history.train_error_stderr, dtype=torch.float64)
+        return torch.tensor(self.history.train_error_stderr, dtype=torch.float64, device="cpu")
 
     @property
     def test_error(self) -> Tensor | None:
         """(T,) mean loss on the test set, or None when there was none."""
         values = self.history.test_error
-        return torch.tensor(values, dtype=torch.float64) if values else None
+        return torch.tensor(values, dtype=torch.float64, device="cpu") if values else None
 
     @property
     def gap(self) -> Tensor | None:

@@ -27,16 +27,16 @@ def lowest(runs):
 
 
 @pytest.mark.parametrize(
-    ("n", "ridges", "dampings", "folds"),
-    [(499, (1.0, 3.0, 10.0), (0.95, 0.9), 5), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95), 1)],
+    ("n", "ridges", "dampings"),
+    [(499, (1.0, 3.0, 10.0), (0.95, 0.9)), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95))],
 )
-def test_candidates_of_orthogonal_descent(n, ridges, dampings, folds):
+def test_candidates_of_orthogonal_descent(n, ridges, dampings):
     sweep = dd.tune(*MIXTURE.sample(n, seed=0), OBJECTIVE, steps=5)
     contest, challengers = sweep.runs[: len(ridges)], tried(sweep)[len(ridges) :]
     assert tried(sweep)[: len(ridges)] == [(1.0, dampings[0], ridge) for ridge in ridges]
     best = lowest(contest).algorithm.ridge
     assert challengers == [(0.5, dampings[0], best), (1.0, dampings[1], best)]
-    assert {run.algorithm.folds for run in sweep.runs} == {folds}
+    assert {run.algorithm.folds for run in sweep.runs} == {5}
     assert {run.algorithm.reduction for run in sweep.runs} == {"mean"}
     assert len(set(sweep.names)) == len(sweep.runs)
 

@@ -67,6 +67,7 @@ def test_keeps_the_identity():
     ("candidates", "message"),
     [
         ((), "candidates is empty"),
+        ((0.1, 0.2), "candidate 0.1 is no DecoupledDescent"),
         (
             (dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.1, reduction="mean")),
             "differs from .* in more than its rates",

@@ -13,7 +13,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters, smoothed
+from decoupled_descent.curvature import Parameters, loss_kinks, smoothed
+from decoupled_descent.losses import varied_rows
 from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.state_evolution.averages import row_jacobians
 from decoupled_descent.state_evolution.inputs import typical_responses
@@ -54,6 +55,8 @@ def loss_has_kinks(objective: Objective, mixture: MixtureLaw, width: int) -> boo
     def slopes(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return objective.derivatives(h, y, parameters, jacobian=False, head=False).direction
 
+    if loss_kinks.loss_has_kinks(objective, _labels(mixture), width):
+        return True
     if _jump(objective, mixture, width, losses):
         return True
     try:
@@ -104,10 +107,13 @@ def has_kinks(
 
 def _jump(objective: Objective, mixture: MixtureLaw, width: int, values: Values) -> bool:
     """Probe along a few lines, with a few responses."""
-    y = typical_responses(mixture)
-    y = y[:: max(1, len(y) // PROBED)][:PROBED]
-    heads = probed_heads(objective)
+    y, heads = _labels(mixture), probed_heads(objective)
     return any(smoothed.jumps(partial(_at, values, head), width, y) for head in heads)
+
+
+def _labels(mixture: MixtureLaw) -> Tensor:
+    y = typical_responses(mixture)
+    return y[varied_rows(y, PROBED)]
 
 
 def probed_heads(objective: Objective) -> list[Parameters]:

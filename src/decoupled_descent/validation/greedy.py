@@ -77,6 +77,12 @@ class GreedyDescent:
         """Check that the candidates can share one θ̃."""
         if not self.candidates:
             raise ValueError("candidates is empty; give at least one DecoupledDescent")
+        for candidate in self.candidates:
+            if not isinstance(candidate, DecoupledDescent):
+                raise ValueError(
+                    f"candidate {candidate!r} is no DecoupledDescent; GreedyDescent.grid(lr=…) "
+                    "makes a ready set"
+                )
         first = self.candidates[0]
         if first.noise is not None:
             raise ValueError(
