@@ -348,13 +348,14 @@ def head_optimism(run: Run, seen: Seen) -> float:
 
     Returns:
         P/n for a trained head of P parameters; where folds have measured the optimism, and taken it
-        out, what their heads lose by training on fewer rows.
+        out, what their heads lose by training on fewer rows, or what was not believed of them.
     """
     algorithm: Any = run.algorithm
     if not getattr(algorithm, "trains_head", True):
         return 0.0
     folds = len(getattr(run.best_state, "fold_heads", ()))
     if folds > 1:
-        return abs(seen.head) / (2 * (folds - 1))
+        unbelieved = 1 / float(algorithm.fold_weight) - 1
+        return abs(seen.head) * max(1 / (2 * (folds - 1)), unbelieved)
     parameters = sum(value.numel() for value in run.best_state.head.values())
     return float(parameters / len(seen.losses) / seen.stderr)

@@ -118,6 +118,11 @@ RULES = {
         "in standard errors",
         "use folds=5 (OrthogonalDecoupledDescent) or a smaller head",
     ),
+    "folds": Rule(
+        0.5, 10, "what folds leave open of the head's own optimism, in standard errors: their "
+        "heads have fewer rows, and wide ones are only half believed",
+        "use a smaller head",
+    ),
     "neighbouring rows": Rule(
         0.2, 0.3, "rows next to each other are alike, and err alike, with correlations above this: "
         "the estimate holds for more rows of the same people or days, not for new ones",
@@ -183,16 +188,16 @@ class Diagnosis:
     def widening(self) -> float:
         r"""By what factor the standard error of a run is to be widened.
 
-        .. math:: \sqrt{1 + (2\delta)^2}\; t_{2m}/t_\infty
+        .. math:: \sqrt{1 + (2\delta)^2 + b^2}\; t_{2m}/t_\infty
 
-        with δ the *correction* and m the *rows behind the error*: a variance carried by m rows is
-        known as well as one of 2m degrees of freedom (Satterthwaite), so 95 % intervals need
-        Student's quantile t.
+        with δ the *correction*, b what *folds* leave open, and m the *rows behind the error*: a
+        variance carried by m rows is known as well as one of 2m degrees of freedom (Satterthwaite),
+        so 95 % intervals need Student's quantile t.
         """
         values = {found.name: found.value for found in self.findings}
         freedom = 2 * values.get("rows behind the error", math.inf)
         quantiles = stdtrit([max(1.0, freedom), math.inf], 0.975)
-        spread = math.hypot(1, WIDENING * values.get("correction", 0.0))
+        spread = math.hypot(1, WIDENING * values.get("correction", 0.0), values.get("folds", 0.0))
         return spread * float(quantiles[0] / quantiles[1])
 
     @property
@@ -322,7 +327,10 @@ def _of_the_run(run: Run, seen: Seen, rows: Rows, groups: Tensor) -> list[Findin
     found = [
         _judge("rows behind the error", alarms.rows_behind(seen.losses), remedy=remedy),
         _judge("tails of h", alarms.excess_kurtosis(seen.h, groups)),
-        _judge("head", alarms.head_optimism(run, seen)),
+        _judge(
+            "folds" if getattr(run.best_state, "fold_heads", ()) else "head",
+            alarms.head_optimism(run, seen),
+        ),
         _judge("neighbouring rows", alarms.neighbours_alike(seen, rows, groups)),
         _judge("divergence", float(run.stop_reason is StopReason.DIVERGED)),
     ]

@@ -158,6 +158,20 @@ class Objective:
         """
         return self._row_losses(h, y, self.parameters(h) if parameters is None else parameters)
 
+    def losses_of(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Evaluate the loss row by row, given outputs.
+
+        Args:
+            outputs: What the head returns, shape (n,) or (n, K).
+            y: Labels, n rows.
+
+        Returns:
+            Shape (n,).
+        """
+        if self.loss.builtin and outputs.ndim == 1:
+            outputs = outputs.unsqueeze(1)
+        return self.loss.value(outputs, self._labels(y, outputs))
+
     def derivatives(
         self,
         h: Tensor,
@@ -392,10 +406,7 @@ class Objective:
         return rows._replace(direction=direction.detach(), jacobian=bend)
 
     def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        outputs = self.pure_head(h, parameters)
-        if self.loss.builtin and outputs.ndim == 1:
-            outputs = outputs.unsqueeze(1)
-        return self.loss.value(outputs, self._labels(y, h))
+        return self.losses_of(self.pure_head(h, parameters), y)
 
     def _engine_labels(self, y: Tensor, like: Tensor) -> Tensor:
         """Closed forms work feature by feature and take yᵀ; autodiff takes labels as they are."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from decoupled_descent.callbacks import Callback, StopReason, as_callbacks, progress_bar
 from decoupled_descent.checkpoint import leaves
 from decoupled_descent.data.rows import Rows, as_floats
-from decoupled_descent.descent import folds
+from decoupled_descent.descent import OrthogonalDecoupledDescent, folds
 from decoupled_descent.loop import (
     Algorithm,
     History,
@@ -118,11 +118,14 @@ class Run:
         They come from the corrected pre-activations, and with folds from heads that have not seen
         the row: what ``best_losses`` was computed from.
         """
-        h, heads = self.best_preactivations, getattr(self.best_state, "fold_heads", ())
+        h, state, algorithm = self.best_preactivations, self.best_state, self.algorithm
         with torch.no_grad():
-            if not heads:
-                return self.objective.outputs(h, self.best_state.head)
-            return folds.outputs(heads, h, self.objective)
+            if not getattr(state, "fold_heads", ()):
+                return self.objective.outputs(h, state.head)
+            assert isinstance(algorithm, OrthogonalDecoupledDescent)
+            mixed = algorithm.mixed(state)
+            outputs = folds.outputs(state.fold_heads, h, self.objective, mixed)
+        return outputs.squeeze(1) if outputs.shape[1:] == (1,) else outputs
 
     def predict(self, X: Any, *, best: bool = False) -> Tensor:
         """Evaluate the trained model on new rows.

@@ -1,5 +1,8 @@
 """Heads of folds against a naive loop: each trained on, and judging, what it should."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.func import functional_call
@@ -74,6 +77,38 @@ def test_judge_is_the_naive_loop(problem, count):
     torch.testing.assert_close(moved, expected_heads)
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_head_itself_may_have_a_say(problem):
+    objective, y, loss = PROBLEMS[problem]
+    h, (head, *heads) = 2 * normal(23, 3, seed=4), shaken(objective.parameters(X), 6)
+    rows = dd.Rows(X, y)
+    losses, moved = folds.judge(tuple(heads), h, rows, objective, ODD, None, (head, 0.3))
+    for i in range(23):
+        row = h[i : i + 1]
+        of_fold, own = (functional_call(objective.head, a, (row,)) for a in (heads[i % 5], head))
+        torch.testing.assert_close(
+            losses[i], loss(0.3 * of_fold + 0.7 * own, rows.y[i : i + 1]).detach()
+        )
+    torch.testing.assert_close(moved, folds.judge(tuple(heads), h, rows, objective, ODD, None)[1])
+
+
+def test_a_run_with_mixed_heads():
+    X, y = binary(n=40)
+    run = dd.fit(X, y, two_layer(), replace(ODD, folds=5, fold_weight=0.5), steps=12, seed=0)
+    errors = torch.nn.functional.binary_cross_entropy_with_logits(run.best_outputs, y)
+    assert float(errors) == pytest.approx(float(run.train_error[run.best_step]))
+    ends = [dd.fit(X, y, two_layer(), replace(ODD, folds=k), steps=12, seed=0) for k in (1, 5)]
+    low, high = (float(end.train_error[-1]) for end in ends)
+    assert low < float(run.train_error[-1]) < high
+    assert torch.equal(run.theta, ends[0].theta)
+
+
+@pytest.mark.parametrize("weight", [0, 1.1, -1, "half", math.nan])
+def test_weights_out_of_range(weight):
+    with pytest.raises(ValueError, match=r"fold_weight=.* above 0 and at most 1"):
+        replace(ODD, fold_weight=weight)
+
+
 def test_judge_with_another_direction_for_the_head():
     objective = two_layer()
     h, heads = normal(23, 3, seed=4), shaken(objective.parameters(X), 4)
@@ -97,7 +132,7 @@ def test_outputs_come_from_the_head_of_the_fold(count):
         alone = [
             functional_call(objective.head, heads[i % count], (h[i : i + 1],)) for i in range(23)
         ]
-        torch.testing.assert_close(found, torch.cat(alone).detach().squeeze(1))
+        torch.testing.assert_close(found, torch.cat(alone).detach())
 
 
 def test_start():

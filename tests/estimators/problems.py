@@ -61,7 +61,12 @@ def by_hand(model, X, targets, loss, head):
     seed = int(np.random.RandomState(model.random_state).randint(2**31 - 1))
     algorithms = [
         dd.OrthogonalDecoupledDescent(
-            found["lr"], found["damping"], found["ridge"], reduction="mean", folds=5
+            found["lr"],
+            found["damping"],
+            found["ridge"],
+            reduction="mean",
+            folds=5,
+            fold_weight=model.algorithm_.fold_weight,
         )
         for found in model.candidates_
     ]

@@ -26,6 +26,14 @@ def lowest(runs):
     return min(runs, key=lambda run: min(run.history.train_error))
 
 
+@pytest.mark.parametrize(("n", "weight"), [(499, 1.0), (500, 0.5)])
+def test_wide_heads_are_half_believed(n, weight):
+    X, y = MIXTURE.sample(n, seed=0)
+    objective = dd.Objective(dd.heads.TwoLayer(26, outputs=2, seed=0), "cross_entropy")  # P = 52
+    sweep = dd.tune(X, y.long(), objective, ridge=1.0, steps=3)
+    assert {run.algorithm.fold_weight for run in sweep.runs} == {weight}
+
+
 @pytest.mark.parametrize(
     ("n", "ridges", "dampings"),
     [(499, (1.0, 3.0, 10.0), (0.95, 0.9)), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95))],
@@ -37,6 +45,7 @@ def test_candidates_of_orthogonal_descent(n, ridges, dampings):
     best = lowest(contest).algorithm.ridge
     assert challengers == [(0.5, dampings[0], best), (1.0, dampings[1], best)]
     assert {run.algorithm.folds for run in sweep.runs} == {5}
+    assert {run.algorithm.fold_weight for run in sweep.runs} == {1}
     assert {run.algorithm.reduction for run in sweep.runs} == {"mean"}
     assert len(set(sweep.names)) == len(sweep.runs)
 

@@ -45,6 +45,7 @@ ADVICE = {
     "smaller --damping or --max-iter",
     "Stein's identity": "look for outliers and long tails, or use a larger --ridge",
     "head": "use a smaller --hidden",
+    "folds": "use a smaller --hidden",
     "winner's curse": "the estimate allows for it; set --ridge, --lr and --damping for less of it",
     "divergence": "use a smaller --lr or a smaller --damping",
 }

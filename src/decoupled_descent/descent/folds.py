@@ -6,6 +6,10 @@ standard error of the train error when n is a few hundred. So the rows are dealt
 beside the head itself one more is trained per fold, by the same rule, on all rows but those of the
 fold. The loss of a row is taken with the head of its fold. Training is not changed by this: θ and
 the head follow the same path with any number of folds.
+
+θ would follow another path, though, if a row were left out of the head's training. Where the head
+has many parameters for its rows, that may make up for some or all of what the folds find, so that
+the truth is between the two: a weight below 1 mixes the outputs of both heads.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ def judge(
     objective: Objective,
     algorithm: Descent,
     f: HeadDirection | None,
+    mixed: tuple[Parameters, float] | None = None,
 ) -> tuple[Tensor, FoldHeads]:
     r"""Take losses with the heads of other folds, and train these heads.
 
@@ -60,28 +65,40 @@ def judge(
         objective: Ψ.
         algorithm: Gives γ₀ and γ₁.
         f: Replaces ∇_aΨ.
+        mixed: The head itself and the weight of the others beside it; None to leave it out.
 
     Returns:
         The losses, shape (n,), and the heads after the update.
     """
     losses, means = objective.held_out(h, rows.y, heads, f)
     moved = [algorithm.step_head(head, mean) for head, mean in zip(heads, means, strict=True)]
+    if mixed is not None:
+        losses = objective.losses_of(outputs(heads, h, objective, mixed), rows.y)
     return losses, tuple(moved)
 
 
-def outputs(heads: FoldHeads, h: Tensor, objective: Objective) -> Tensor:
+def outputs(
+    heads: FoldHeads,
+    h: Tensor,
+    objective: Objective,
+    mixed: tuple[Parameters, float] | None = None,
+) -> Tensor:
     """Evaluate every row with the head of its fold.
 
     Args:
         heads: One per fold.
         h: Pre-activations, shape (n, L).
         objective: Ψ.
+        mixed: The head itself and the weight of the others beside it; None to leave it out.
 
     Returns:
         Outputs, shape (n,) or (n, K).
     """
-    parts = [objective.outputs(h[fold :: len(heads)], head) for fold, head in enumerate(heads)]
+    parts = [objective.pure_head(h[fold :: len(heads)], head) for fold, head in enumerate(heads)]
     together = parts[0].new_empty(len(h), *parts[0].shape[1:])
     for fold, part in enumerate(parts):
         together[fold :: len(heads)] = part
-    return together
+    if mixed is None:
+        return together
+    head, weight = mixed
+    return objective.pure_head(h, head).lerp(together, weight)

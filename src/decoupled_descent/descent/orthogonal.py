@@ -82,6 +82,9 @@ class OrthogonalDecoupledDescent(Descent):
             takes out the head's own optimism, about one part in n per parameter of the head. Worth
             its price (two row-wise evaluations per fold and step) when n is a few hundred or the
             head is large; θ and the head are trained as before.
+        fold_weight: How much of what the folds find to believe. At 1 rows are judged by the heads
+            of the folds alone, at ½ by the mean of their outputs and the head's own: for heads of
+            many parameters, with which θ would change if a row were left out.
 
     Example:
         >>> import decoupled_descent as dd
@@ -105,6 +108,7 @@ class OrthogonalDecoupledDescent(Descent):
     g: Direction | None = None
     f: HeadDirection | None = None
     folds: int = 1
+    fold_weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -113,6 +117,8 @@ class OrthogonalDecoupledDescent(Descent):
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
         if isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 1:
             raise ValueError(f"folds={self.folds!r} must be a whole number of at least 1")
+        if not isinstance(self.fold_weight, Real) or not 0 < float(self.fold_weight) <= 1:
+            raise ValueError(f"fold_weight={self.fold_weight!r} must be above 0 and at most 1")
 
     def init(
         self,
@@ -141,6 +147,10 @@ class OrthogonalDecoupledDescent(Descent):
         slots = (self.update.slots(theta), self.update.slots(h))
         head = objective.parameters(rows.X)
         return State(theta, h, head, slots, 0, fold.start(self.folds, head, self, rows))
+
+    def mixed(self, state: State) -> tuple[Parameters, float] | None:
+        """Return the head that judges rows beside those of the folds, and their weight."""
+        return None if self.fold_weight == 1 else (state.head, float(self.fold_weight))
 
     def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
         """Make one update.
@@ -174,7 +184,8 @@ class OrthogonalDecoupledDescent(Descent):
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
         losses, heads = found.loss, state.fold_heads
         if heads:
-            losses, heads = fold.judge(heads, h.T, rows, objective, self, self.f)
+            mixed = self.mixed(state)
+            losses, heads = fold.judge(heads, h.T, rows, objective, self, self.f, mixed)
         head = self.step_head(state.head, found.head)
         slots = (theta_slots, h_slots)
         info = Info(losses, h.T, found.jacobian)
