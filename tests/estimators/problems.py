@@ -65,7 +65,7 @@ def by_hand(model, X, targets, loss, head):
             found["damping"],
             found["ridge"],
             reduction="mean",
-            folds=5,
+            folds=model.algorithm_.folds,
             fold_weight=model.algorithm_.fold_weight,
         )
         for found in model.candidates_

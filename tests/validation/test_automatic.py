@@ -35,16 +35,16 @@ def test_wide_heads_are_half_believed(n, weight):
 
 
 @pytest.mark.parametrize(
-    ("n", "ridges", "dampings"),
-    [(499, (1.0, 3.0, 10.0), (0.95, 0.9)), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95))],
+    ("n", "ridges", "dampings", "folds"),
+    [(499, (1.0, 3.0, 10.0), (0.95, 0.9), 5), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95), 3)],
 )
-def test_candidates_of_orthogonal_descent(n, ridges, dampings):
+def test_candidates_of_orthogonal_descent(n, ridges, dampings, folds):
     sweep = dd.tune(*MIXTURE.sample(n, seed=0), OBJECTIVE, steps=5)
     contest, challengers = sweep.runs[: len(ridges)], tried(sweep)[len(ridges) :]
     assert tried(sweep)[: len(ridges)] == [(1.0, dampings[0], ridge) for ridge in ridges]
     best = lowest(contest).algorithm.ridge
     assert challengers == [(0.5, dampings[0], best), (1.0, dampings[1], best)]
-    assert {run.algorithm.folds for run in sweep.runs} == {5}
+    assert {run.algorithm.folds for run in sweep.runs} == {folds}
     assert {run.algorithm.fold_weight for run in sweep.runs} == {1}
     assert {run.algorithm.reduction for run in sweep.runs} == {"mean"}
     assert len(set(sweep.names)) == len(sweep.runs)

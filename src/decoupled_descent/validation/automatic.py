@@ -47,8 +47,9 @@ RATES, NEWTON_SHARE = (0.25, 0.125), 0.6
 DAMPINGS, SMALL_DAMPINGS = (0.98, 0.95), (0.95, 0.9)
 SMALL = 500
 #: The head's own optimism is P/n, which is no less beside the standard error when n is large: where
-#: there is nothing to be learnt, losses hardly vary, and that falls like 1/n as well.
-FOLDS = 5
+#: there is nothing to be learnt, losses hardly vary, and that falls like 1/n as well. Heads of few
+#: folds have fewer rows, which matters to small tables.
+FOLDS, SMALL_FOLDS = 3, 5
 #: With more head parameters per row than this, folds find too much: on handwritten digits twice the
 #: optimism that leaving out rows one by one and training anew does, on Gaussian classes just that.
 WIDE = 0.1
@@ -168,7 +169,8 @@ class _Contest:
         objective: Objective,
         fixed: bool,
     ) -> None:
-        self.method, self.folds = method, min(FOLDS, rows.n)
+        self.method = method
+        self.folds = FOLDS if rows.n >= SMALL else min(SMALL_FOLDS, rows.n)
         parameters = sum(value.numel() for value in objective.parameters().values())
         self.fold_weight = 0.5 if rows.n >= SMALL and parameters > WIDE * rows.n else 1.0
         self.rates, self.dampings, self._ridges = rates, dampings, ridges
