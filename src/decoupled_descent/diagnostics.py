@@ -119,13 +119,13 @@ RULES = {
         "use folds=5 (OrthogonalDecoupledDescent) or a smaller head",
     ),
     "folds": Rule(
-        0.5, 10, "what folds leave open of the head's own optimism, in standard errors: their "
-        "heads have fewer rows, and wide ones are only half believed",
+        1, 10, "what the folds leave open of the head's own optimism, in standard errors: their "
+        "heads have fewer rows, and wide ones are only half believed; the interval allows for it",
         "use a smaller head",
     ),
     "neighbouring rows": Rule(
-        0.2, 0.3, "rows next to each other are alike, and err alike, with correlations above this: "
-        "the estimate holds for more rows of the same people or days, not for new ones",
+        0.2, 0.3, "rows next to each other are alike, and err alike, with correlations of at least "
+        "this: the estimate holds for more rows of the same people or days, not for new ones",
         "if rows belong together, keep one of each group, or hold whole groups out",
     ),
     "winner's curse": Rule(
