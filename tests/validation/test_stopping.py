@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -127,3 +128,27 @@ def test_relative_tolerance_of_negative_errors():
     assert feed(dd.EarlyStopping(0.1, relative=True), rising) == (1, dd.StopReason.RISING)
     assert feed(dd.EarlyStopping(0.1, relative=True), falling) == (3, dd.StopReason.CONVERGED)
     assert feed(dd.EarlyStopping(0.1, relative=True), [0.5, 0.2, -0.1, -0.2]) is None
+
+
+def test_progress_that_nobody_could_measure():
+    falling = [1 - 0.0001 * k for k in range(40)]
+    steps = [dd.Step(k, error, 0.1, None, None, None) for k, error in enumerate(falling)]
+
+    def stopped(**options):
+        rule = dd.EarlyStopping(patience=10, **options)
+        found = [(k, rule(step)) for k, step in enumerate(steps)]
+        return next(((k, str(why)) for k, why in found if why is not None), None)
+
+    assert stopped() is None
+    assert stopped(standard_errors=0.005) is None  # 0.0005, made in six updates of ten
+    assert stopped(standard_errors=0.02) == (10, "converged")  # 0.002 would take twenty
+    assert stopped(standard_errors=0.005, tolerance=0.002) == (10, "converged")
+    unknown = [replace(step, train_error_stderr=float("nan")) for step in steps]
+    rule = dd.EarlyStopping(patience=10, standard_errors=0.02)
+    assert all(rule(step) is None for step in unknown)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("inf"), float("nan")])
+def test_standard_errors_out_of_range(value):
+    with pytest.raises(ValueError, match=r"standard_errors=.* must be at least 0 and finite"):
+        dd.EarlyStopping(standard_errors=value)

@@ -59,6 +59,8 @@ BACK_OFF, RETREATS = 4.0, 3
 #: Steps without improvement after which a run ends, and how many it makes in any case: from a
 #: random start the error may stay, or rise, until the start is forgotten and the signal found.
 PATIENCE, LINGERING = 30, 100
+#: In so many standard errors an improvement must be had by then, or steps are wasted on it.
+PROGRESS = 0.01
 #: The step at which candidates leave that are clearly behind the best.
 PRUNED_AT = 200
 #: A descent to the best iterate in fewer steps than this is worth repeating at half the rate.
@@ -153,7 +155,7 @@ def tune(
 
 def stopping() -> EarlyStopping:
     """Return the rule by which runs end unless another is given."""
-    return EarlyStopping(patience=PATIENCE, start=LINGERING)
+    return EarlyStopping(patience=PATIENCE, start=LINGERING, standard_errors=PROGRESS)
 
 
 class _Contest:

@@ -33,6 +33,8 @@ class EarlyStopping:
         patience: How many updates in a row may fail to improve before training stops.
         start: How many updates are made before any can fail: runs from a random start may linger,
             or get worse, before they find the signal.
+        standard_errors: The tolerance is at least that many standard errors of the train error:
+            a hundredth, with patience, ends runs whose progress nobody could measure.
 
     Example:
         >>> import decoupled_descent as dd
@@ -48,6 +50,7 @@ class EarlyStopping:
     relative: bool = False
     patience: int = 1
     start: int = 0
+    standard_errors: float = 0.0
     _first: float = field(default=math.inf, init=False, repr=False)
     _lowest: float = field(default=math.inf, init=False, repr=False)
     _failures: int = field(default=0, init=False, repr=False)
@@ -60,6 +63,10 @@ class EarlyStopping:
                 f"tolerance={self.tolerance!r} must be at least 0"
                 + (" and below 1, being relative" if self.relative else " and finite")
             )
+        if not 0 <= self.standard_errors < math.inf:
+            raise ValueError(
+                f"standard_errors={self.standard_errors!r} must be at least 0 and finite"
+            )
         for name, least in (("patience", 1), ("start", 0)):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int) or count < least:
@@ -71,7 +78,7 @@ class EarlyStopping:
         if step.index == 0:
             self._first = error
         worse = step.index == self.start and error > self._first
-        if step.index == 0 or worse or error < self._target():
+        if step.index == 0 or worse or error < self._target(step):
             self._lowest, self._failures = error, 0
             return None
         self._failures += step.index > self.start
@@ -79,8 +86,9 @@ class EarlyStopping:
             return None
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
 
-    def _target(self) -> float:
+    def _target(self, step: Step) -> float:
         """The error an update must stay below to count as an improvement."""
-        if self.relative:
-            return self._lowest * (1 - math.copysign(self.tolerance, self._lowest))
-        return self._lowest - self.tolerance
+        least = self.tolerance * (abs(self._lowest) if self.relative else 1.0)
+        if self.standard_errors > 0 and math.isfinite(step.train_error_stderr):
+            least = max(least, self.standard_errors * step.train_error_stderr)
+        return self._lowest - least
