@@ -37,8 +37,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
             orthogonal method has one.
         max_iter: The most iterates per candidate.
-        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
-            30. The best iterate is kept in either case.
+        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen by a
+            hundredth of its standard error in 30. The best iterate is kept in either case.
         warm_start: Whether ``fit`` on the same rows goes on from where the last one ended. On other
             rows training starts anew: parameters that have seen some of them cannot judge them.
         random_state: Draws the starting point.

@@ -33,8 +33,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
             orthogonal method has one.
         max_iter: The most iterates per candidate.
-        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen for
-            30.
+        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen by a
+            hundredth of its standard error in 30.
         warm_start: Whether ``fit`` on the same rows goes on from where the last one ended.
         random_state: Draws the starting point.
         device: Where to train.

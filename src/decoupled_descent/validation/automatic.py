@@ -102,7 +102,7 @@ def tune(
         theta: θ_1; drawn from N(0, 1) with ``seed`` by default.
         seed: Draws θ_1.
         callbacks: One or several, for every run; by default, early stopping after 30 steps without
-            improvement, but not among the first 100.
+            an improvement by a hundredth of the standard error, but not among the first 100.
         progress: Whether to draw a progress bar; by default, only on a terminal.
 
     Returns:
