@@ -50,8 +50,8 @@ SMALL = 500
 #: there is nothing to be learnt, losses hardly vary, and that falls like 1/n as well. Heads of few
 #: folds have fewer rows, which matters to small tables.
 FOLDS, SMALL_FOLDS = 3, 5
-#: With more head parameters per row than this, folds find too much: on handwritten digits twice the
-#: optimism that leaving out rows one by one and training anew does, on Gaussian classes just that.
+#: With more head parameters per row than this, folds may find too much: of what they find on
+#: handwritten digits, training anew without single rows shows nothing; on Gaussian classes, all.
 WIDE = 0.1
 #: After a blow-up, or where nothing was better than the start: how much smaller the next rate is,
 #: and how often that is tried.
