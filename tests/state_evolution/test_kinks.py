@@ -75,3 +75,11 @@ def test_what_the_curvature_is_called_makes_no_difference(curvature):
 def test_directions_of_one_s_own(g, kinked):
     assert has_kinks(dd.Objective(LINEAR, "squared"), MIXTURE, 1, g) is kinked
     assert has_kinks(dd.Objective(LINEAR, "absolute"), MIXTURE, 1, g)
+
+
+def test_kinks_far_from_where_heads_begin():
+    mixture = dd.mixtures.flipped_classes(10, labels=(39.0, 41.0))
+    kinked = dd.Objective(dd.heads.Linear(), lambda u, y: (u.reshape(-1) - y).abs())
+    smooth = dd.Objective(dd.heads.Linear(), lambda u, y: torch.log1p((u.reshape(-1) - y) ** 2))
+    assert loss_has_kinks(kinked, mixture, 1)
+    assert not loss_has_kinks(smooth, mixture, 1)
