@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import decoupled_descent as dd
 from decoupled_descent.losses import LOSSES, check_labels, curvature, get_loss, usual_curvature
-from tests.problems import normal
+from tests.problems import binary, normal
 
 OUTPUTS = 3 * normal(12, 3, seed=1)
 REAL = normal(12, 3, seed=2)
@@ -188,3 +189,45 @@ def test_usual_curvature_of_robust_losses_does_not_depend_on_where_labels_are(lo
 def test_a_loss_that_is_not_finite_at_zero_has_some_curvature():
     gamma = get_loss(lambda u, y: y / u + torch.log(u))
     assert usual_curvature(gamma, torch.zeros(12), torch.ones(12)) == 1.0
+
+
+def broadcast(u, y):
+    return ((u - y) ** 2).mean(1) / 2
+
+
+def balanced(u, y):
+    return torch.where(y > 0, 1 / y.mean(), 1.0) * (u.squeeze(1) - y) ** 2
+
+
+@pytest.mark.parametrize("loss", [broadcast, balanced])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_loss_that_mixes_rows(loss, dtype):
+    X, y = binary(dtype=dtype)
+    message = r"mixes rows.*outputs of shape \(n, 1\) and y of shape \(n,\).*squeeze\(1\)"
+    with pytest.raises(ValueError, match=message):
+        dd.fit(X, y.sort().values, dd.Objective(dd.heads.Linear(), loss), dd.DecoupledDescent(0.1))
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda u, y: (u.squeeze() - y.squeeze()) ** 2,
+        lambda u, y: torch.logaddexp(u[:, 0] - y, y - u[:, 0]),
+        lambda u, y: torch.log(u[:, 0]) + y,  # nan for some outputs
+        lambda u, y: u.sub_(y.unsqueeze(1)).square().sum(1),
+    ],
+)
+def test_losses_that_treat_rows_one_by_one(loss, scale):
+    for dtype in (torch.float32, torch.float64):
+        y = (scale * normal(50)).to(dtype)
+        dd.Objective(dd.heads.Linear(), loss).check(y, 1, torch.zeros((), dtype=dtype))
+
+
+def test_weights_per_row_belong_to_the_labels():
+    (X, y), weights = binary(), normal(24).abs()
+    head, algorithm = dd.heads.Linear(), dd.DecoupledDescent(0.1)
+    with pytest.raises(ValueError, match=r"'<lambda>' fails .*size of tensor.*columns of y"):
+        dd.fit(X, y, dd.Objective(head, lambda u, y: weights * (u[:, 0] - y) ** 2), algorithm, 2)
+    inside = dd.Objective(head, lambda u, y: y[:, 1] * (u[:, 0] - y[:, 0]) ** 2)
+    dd.fit(X, torch.stack([y, weights], 1), inside, algorithm, 2)

@@ -166,6 +166,52 @@ def check_labels(loss: Loss, labels: Tensor, outputs: int) -> None:
         )
 
 
+@torch.no_grad()
+def check_rows_one_by_one(loss: Loss, outputs: Tensor, y: Tensor) -> None:
+    """Raise ``ValueError`` unless a loss of one's own takes rows one by one.
+
+    Args:
+        loss: The loss.
+        outputs: What the head returns for a few rows.
+        y: All labels, from which some that differ are tried.
+    """
+    rows = varied_rows(y, len(outputs))
+    outputs = outputs[: len(rows)]
+    losses, count = _try(loss, outputs, y[rows]), len(rows)
+    given = f"(it is given outputs of shape {_shape(outputs)} and y of shape {_shape(y)})"
+    if losses.shape != (count,):
+        raise ValueError(
+            f"loss {loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
+            f"it must return one value per row, without averaging {given}"
+        )
+    pairs = [(outputs[[k, k]], y[rows[[k, k]]]) for k in range(count)]
+    alone = torch.stack([_try(loss, *pair)[0] for pair in pairs]).double()
+    losses = losses.double()
+    size = float(losses.abs().nan_to_num(0.0, 0.0).max())
+    if not torch.allclose(alone, losses, rtol=1e-3, atol=1e-5 * size, equal_nan=True):
+        raise ValueError(
+            f"loss {loss.name!r} mixes rows or is random: a row has another loss beside "
+            f"other rows {given}; mind how shapes broadcast (u.squeeze(1) turns (n, 1) into "
+            "(n,)), and take no means over rows"
+        )
+
+
+def _try(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
+    try:
+        return loss.value(outputs.clone(), y)
+    except Exception as error:
+        raise ValueError(
+            f"loss {loss.name!r} fails for outputs of shape {tuple(outputs.shape)} and y "
+            f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time, "
+            "so that weights per row and the like belong into further columns of y"
+        ) from error
+
+
+def _shape(rows: Tensor) -> str:
+    """(n, …), whatever n is."""
+    return f"({', '.join(['n', *map(str, rows.shape[1:])])}{',' if rows.ndim == 1 else ''})"
+
+
 def _check_classes(labels: Tensor, outputs: int) -> None:
     if outputs < 2:
         raise ValueError(

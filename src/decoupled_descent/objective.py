@@ -18,7 +18,13 @@ from decoupled_descent.curvature import (
     smoothed,
     structured,
 )
-from decoupled_descent.losses import RowLoss, check_labels, get_loss, varied_rows
+from decoupled_descent.losses import (
+    RowLoss,
+    check_labels,
+    check_rows_one_by_one,
+    get_loss,
+    varied_rows,
+)
 from decoupled_descent.pure_head import PureHead
 
 #: g(h, y, a): one row of ĥ per sample, shape (n, L). ``a`` maps parameter names to tensors.
@@ -274,41 +280,8 @@ class Objective:
         if self.loss.builtin:
             check_labels(self.loss, y, 1 if outputs.ndim == 1 else outputs.shape[1])
         else:
-            self._check_loss(outputs, y)
+            check_rows_one_by_one(self.loss, outputs, y)
         self._look_again(y)
-
-    @torch.no_grad()
-    def _check_loss(self, outputs: Tensor, y: Tensor) -> None:
-        """Raise ``ValueError`` unless a loss of one's own takes rows one by one."""
-        rows = varied_rows(y, len(outputs))
-        outputs = outputs[: len(rows)]
-        losses, count = self._try_loss(outputs, y[rows]), len(rows)
-        given = f"(it is given outputs of shape {_shape(outputs)} and y of shape {_shape(y)})"
-        if losses.shape != (count,):
-            raise ValueError(
-                f"loss {self.loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
-                f"it must return one value per row, without averaging {given}"
-            )
-        pairs = [(outputs[[k, k]], y[rows[[k, k]]]) for k in range(count)]
-        alone = torch.stack([self._try_loss(*pair)[0] for pair in pairs]).double()
-        losses = losses.double()
-        size = float(losses.abs().nan_to_num(0.0, 0.0).max())
-        if not torch.allclose(alone, losses, rtol=1e-3, atol=1e-5 * size, equal_nan=True):
-            raise ValueError(
-                f"loss {self.loss.name!r} mixes rows or is random: a row has another loss beside "
-                f"other rows {given}; mind how shapes broadcast (u.squeeze(1) turns (n, 1) into "
-                "(n,)), and take no means over rows"
-            )
-
-    def _try_loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        try:
-            return self.loss.value(outputs.clone(), y)
-        except Exception as error:
-            raise ValueError(
-                f"loss {self.loss.name!r} fails for outputs of shape {tuple(outputs.shape)} and y "
-                f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time, "
-                "so that weights per row and the like belong into further columns of y"
-            ) from error
 
     def _look_again(self, y: Tensor) -> None:
         """Forget that no kinks were found as soon as there are labels beyond those seen so far."""
@@ -425,11 +398,6 @@ class Objective:
             return y.long()
         y = y if y.is_floating_point() else y.to(like.dtype)
         return y.unsqueeze(1) if y.ndim == 1 else y
-
-
-def _shape(rows: Tensor) -> str:
-    """(n, …), whatever n is."""
-    return f"({', '.join(['n', *map(str, rows.shape[1:])])}{',' if rows.ndim == 1 else ''})"
 
 
 def _check_constant(
