@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.data.products import backward, forward
 from decoupled_descent.reproduce.listing import Listing
+from decoupled_descent.rows.products import backward, forward
 
 Step = Callable[[], object]
 

@@ -19,7 +19,7 @@ import torch
 from problems import PROBLEMS, split
 
 import decoupled_descent as dd
-from decoupled_descent.diagnostics import VERDICTS, WIDENING, diagnose
+from decoupled_descent.diagnostics.diagnosis import VERDICTS, WIDENING, diagnose
 
 STEPS = 150
 SPLITS = {"develop": range(20), "report": range(20, 40)}

@@ -15,7 +15,7 @@ from functools import cache
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.data.mnist import add_noise, load_mnist, two_digits
+from decoupled_descent.datasets.mnist import add_noise, load_mnist, two_digits
 
 REPLICATIONS = 24
 

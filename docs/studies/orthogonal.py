@@ -20,9 +20,9 @@ import torch
 from sklearn.linear_model import LogisticRegressionCV
 
 import decoupled_descent as dd
-from decoupled_descent.data.embeddings import find_cats_dogs, load_embeddings
-from decoupled_descent.data.mnist import add_noise, load_mnist, two_digits
-from decoupled_descent.data.whitening import Whitening
+from decoupled_descent.datasets.embeddings import find_cats_dogs, load_embeddings
+from decoupled_descent.datasets.mnist import add_noise, load_mnist, two_digits
+from decoupled_descent.datasets.whitening import Whitening
 
 WIDTH, STEPS, LR, DAMPING = 5, 300, 2.0, 0.98
 ODD = dd.OrthogonalDecoupledDescent

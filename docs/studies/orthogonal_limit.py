@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.data.responses import flipped
-from decoupled_descent.plotting import COLOURS, THEORY, new_figure
+from decoupled_descent.datasets.responses import flipped
+from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure
 from decoupled_descent.state_evolution import OrthogonalLimit
 from decoupled_descent.state_evolution.populations import quadrature_nodes, sampled_nodes
 

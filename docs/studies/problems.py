@@ -18,9 +18,9 @@ import torch
 from sklearn import datasets
 
 import decoupled_descent as dd
-from decoupled_descent.data.embeddings import find_cats_dogs, load_embeddings
-from decoupled_descent.data.mnist import add_noise, load_mnist
-from decoupled_descent.data.whitening import Whitening
+from decoupled_descent.datasets.embeddings import find_cats_dogs, load_embeddings
+from decoupled_descent.datasets.mnist import add_noise, load_mnist
+from decoupled_descent.datasets.whitening import Whitening
 
 TEST_ROWS = 4000
 

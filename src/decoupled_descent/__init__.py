@@ -5,23 +5,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from decoupled_descent import heads
-from decoupled_descent.callbacks import Step, StopReason
-from decoupled_descent.checkpoint import SaveIterates, load_iterate
-from decoupled_descent.curvature import RowDerivatives
-from decoupled_descent.curvature.smoothed import KinkWarning
-from decoupled_descent.data import mixtures, responses
-from decoupled_descent.data.mixtures import GaussianMixture
-from decoupled_descent.data.rows import Rows
+from decoupled_descent.datasets import mixtures, responses
+from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.descent import (
     DecoupledDescent,
     GradientDescent,
     OrthogonalDecoupledDescent,
 )
 from decoupled_descent.descent.decoupled import ScalingWarning
-from decoupled_descent.diagnostics import Diagnosis, Finding, diagnose
-from decoupled_descent.loop import History
-from decoupled_descent.objective import Objective
+from decoupled_descent.descent.greedy import GreedyDescent
+from decoupled_descent.diagnostics.diagnosis import Diagnosis, Finding, diagnose
+from decoupled_descent.objective import heads
+from decoupled_descent.objective.derivatives import RowDerivatives
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective.smoothed import KinkWarning
+from decoupled_descent.plotting.runs import plot_run, plot_sweep
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.state_evolution import (
     MixtureLimit,
     OrthogonalLimit,
@@ -31,21 +30,22 @@ from decoupled_descent.state_evolution import (
     population_test_error,
     taylor_terms,
 )
-from decoupled_descent.training import DivergenceWarning, Run, fit
-from decoupled_descent.validation.automatic import tune
-from decoupled_descent.validation.figures import plot_run, plot_sweep
-from decoupled_descent.validation.greedy import GreedyDescent
+from decoupled_descent.training.callbacks import Step, StopReason
+from decoupled_descent.training.checkpoint import SaveIterates, load_iterate
+from decoupled_descent.training.loop import History
+from decoupled_descent.training.run import DivergenceWarning, Run, fit
+from decoupled_descent.training.stopping import EarlyStopping
 from decoupled_descent.validation.selection import (
     one_standard_error,
     paired_difference,
     winners_curse,
 )
-from decoupled_descent.validation.stopping import EarlyStopping
 from decoupled_descent.validation.sweep import Halving, Sweep, select_architecture, sweep
+from decoupled_descent.validation.tuning import tune
 
 if TYPE_CHECKING:
     from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
-    from decoupled_descent.model_io import SavedModel, load_model, save_model
+    from decoupled_descent.estimators.saving import SavedModel, load_model, save_model
 
 __version__ = "0.1.0"
 
@@ -103,9 +103,9 @@ __all__ = [
 _LATE = {
     "DecoupledClassifier": "estimators",
     "DecoupledRegressor": "estimators",
-    "SavedModel": "model_io",
-    "load_model": "model_io",
-    "save_model": "model_io",
+    "SavedModel": "estimators.saving",
+    "load_model": "estimators.saving",
+    "save_model": "estimators.saving",
 }
 
 

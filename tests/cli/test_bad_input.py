@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.cli.conftest import FAST, table
-from tests.test_model_io import put, resigned
+from tests.estimators.test_saving import put, resigned
 
 GOOD = table()[["a", "b", "town", "answer"]]
 TEXT = GOOD.to_csv(index=False)

@@ -13,7 +13,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.cli import prediction
-from decoupled_descent.model_io import load_model, save_model
+from decoupled_descent.estimators.saving import load_model, save_model
 from decoupled_descent.report.text import together
 from tests.cli.conftest import FAST, table
 

@@ -19,10 +19,10 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.cli import results
 from decoupled_descent.cli.diagnosis import in_options
-from decoupled_descent.data.columns import Columns
 from decoupled_descent.estimators.base import CLIP
-from decoupled_descent.model_io import load_model
+from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
+from decoupled_descent.tables.columns import Columns
 from tests.cli.conftest import FAST, spoilt, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.data.embeddings import CATS_DOGS, load_embeddings
-from decoupled_descent.data.gram import Gram
-from decoupled_descent.data.whitening import Whitening
-from tests.descent.test_onsager import draw
-from tests.descent.test_update import Momentum
+from decoupled_descent.datasets.embeddings import CATS_DOGS, load_embeddings
+from decoupled_descent.datasets.whitening import Whitening
+from decoupled_descent.rows.gram import Gram
+from tests.descent.test_noise import draw
+from tests.descent.test_rules import Momentum
 from tests.oracles import descent as rows_of
 from tests.oracles import orthogonal as oracle
 from tests.problems import binary, normal, two_layer

@@ -8,7 +8,7 @@ import torch
 from sklearn import datasets, metrics
 
 import decoupled_descent as dd
-from decoupled_descent.data.whitening import Whitening
+from decoupled_descent.datasets.whitening import Whitening
 from decoupled_descent.report import ReportData
 
 DIAGNOSIS = {

@@ -4,8 +4,8 @@ import hashlib
 
 import numpy as np
 
-from decoupled_descent.data import mnist
-from decoupled_descent.data.embeddings import CATS_DOGS
+from decoupled_descent.datasets import mnist
+from decoupled_descent.datasets.embeddings import CATS_DOGS
 
 
 def write_mnist(folder, monkeypatch, train=300, test=120, seed=0):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.data.embeddings import CATS_DOGS, load_embeddings
+from decoupled_descent.datasets.embeddings import CATS_DOGS, load_embeddings
 from decoupled_descent.reproduce import cifar
 from decoupled_descent.reproduce.experiment import default_theta, streams
 from tests.real_data import real_data

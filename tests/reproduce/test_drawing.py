@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from decoupled_descent import plotting
+from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce.drawing import error_grid
 
 RNG = np.random.default_rng(0)

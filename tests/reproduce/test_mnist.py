@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.data.mnist import load_mnist, two_digits
-from decoupled_descent.heads import TwoLayer
+from decoupled_descent.datasets.mnist import load_mnist, two_digits
+from decoupled_descent.objective.heads import TwoLayer
 from decoupled_descent.reproduce import mnist
 from decoupled_descent.reproduce.experiment import default_theta, streams
 from decoupled_descent.reproduce.listing import Listing

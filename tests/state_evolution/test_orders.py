@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.data.responses import Noisy
+from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.state_evolution import orders
 from decoupled_descent.state_evolution.orders import loss_orders, step_orders
 from decoupled_descent.state_evolution.taylor import one_time_nodes, slopes

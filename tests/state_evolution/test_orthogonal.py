@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.data.responses import Discrete, Noisy, flipped
+from decoupled_descent.datasets.responses import Discrete, Noisy, flipped
 from decoupled_descent.state_evolution import OrthogonalLimit
 from decoupled_descent.state_evolution.orthogonal import DivergenceFree
 from decoupled_descent.state_evolution.populations import quadrature_nodes

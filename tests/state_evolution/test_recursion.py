@@ -5,7 +5,7 @@ from scipy.stats import multivariate_normal, norm
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.descent.update import Damped
+from decoupled_descent.descent.rules import Damped
 from decoupled_descent.state_evolution import engines
 from decoupled_descent.state_evolution.trajectory import rule_coefficients
 from tests.oracles import state_evolution as oracle

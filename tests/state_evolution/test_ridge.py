@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.data.responses import Noisy
+from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.state_evolution.ridge import decompose, ridge_step, rotated, teacher
 from tests.state_evolution.ridge_oracle import ridge_limits
 

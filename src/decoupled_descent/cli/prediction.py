@@ -18,12 +18,12 @@ from scipy.special import stdtr, stdtrit
 
 from decoupled_descent.cli.diagnosis import Data
 from decoupled_descent.cli.output import Json, console, echo_json, few, intervals
-from decoupled_descent.data.tables import read_table
-from decoupled_descent.data.targets import split_target
-from decoupled_descent.data.values import levels, listed, numbers_of
-from decoupled_descent.model_io import MODEL_FILE, SavedModel, load_model
-from decoupled_descent.model_parts import SCORES
+from decoupled_descent.estimators.parts import SCORES
+from decoupled_descent.estimators.saving import MODEL_FILE, SavedModel, load_model
 from decoupled_descent.report.text import interval, together
+from decoupled_descent.tables.reading import read_table
+from decoupled_descent.tables.targets import split_target
+from decoupled_descent.tables.values import levels, listed, numbers_of
 
 #: A difference that chance exceeds this rarely is called more than chance.
 UNLIKELY = 0.003

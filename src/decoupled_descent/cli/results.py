@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decoupled_descent import plotting
 from decoupled_descent.cli.diagnosis import in_options
 from decoupled_descent.cli.tables import Prepared
-from decoupled_descent.data.columns import Columns
-from decoupled_descent.model_io import MODEL_FILE, is_model, save_model
+from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
+from decoupled_descent.plotting import style as plotting
 from decoupled_descent.report import ReportData, write_report
 from decoupled_descent.report.page import score_interval
 from decoupled_descent.report.text import interval
+from decoupled_descent.tables.columns import Columns
 
 #: In the order in which they are put in place: the model comes last.
 FILES = ("history.csv", "figure.png", "figure.svg", "report.html", MODEL_FILE)

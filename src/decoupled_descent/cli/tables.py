@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.data.columns import Columns
-from decoupled_descent.data.tables import read_table
-from decoupled_descent.data.targets import CLASSES, recognise_task, split_target
+from decoupled_descent.tables.columns import Columns
+from decoupled_descent.tables.reading import read_table
+from decoupled_descent.tables.targets import CLASSES, recognise_task, split_target
 
 #: Fewer rows than this leave nothing to estimate an error from.
 FEWEST = 10

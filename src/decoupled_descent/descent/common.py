@@ -13,11 +13,11 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
-from decoupled_descent.data.rows import Rows, check_finite
 from decoupled_descent.descent.passes import Pass, Request, one_pass
-from decoupled_descent.descent.update import Damped, LinearRule
-from decoupled_descent.objective import Objective
+from decoupled_descent.descent.rules import Damped, LinearRule
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
 #: The largest rate; most training is in float32.

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters, smoothed
-from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
-from decoupled_descent.descent.onsager import Noise
+from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.passes import Pass, Request
-from decoupled_descent.descent.update import Slots, require_linear
-from decoupled_descent.objective import Direction, HeadDirection, Objective
+from decoupled_descent.descent.rules import Slots, require_linear
+from decoupled_descent.objective import smoothed
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.rows.blocks import Rows
 
 
 class ScalingWarning(UserWarning):
@@ -65,8 +66,8 @@ class DecoupledDescent(OnePassDescent[State]):
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
-        noise: A model of the noise (:class:`~decoupled_descent.descent.onsager.Covariance`,
-            :class:`~decoupled_descent.descent.onsager.RowNorms`) that changes the two corrections
+        noise: A model of the noise (:class:`~decoupled_descent.descent.noise.Covariance`,
+            :class:`~decoupled_descent.descent.noise.RowNorms`) that changes the two corrections
             accordingly; by default i.i.d. of variance 1/d.
 
     Example:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
-from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Descent
-from decoupled_descent.objective import HeadDirection, Objective
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import HeadDirection, Objective
+from decoupled_descent.rows.blocks import Rows
 
 #: One head per fold; none where rows are judged by the head that they train.
 FoldHeads = tuple[Parameters, ...]

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
-from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
 from decoupled_descent.descent.passes import Pass, Request
-from decoupled_descent.descent.update import Slots
-from decoupled_descent.objective import Objective
+from decoupled_descent.descent.rules import Slots
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.rows.blocks import Rows
 
 
 class State(NamedTuple):

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
-from decoupled_descent.data.products import forward
-from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent import folds as fold
 from decoupled_descent.descent.common import Descent, Info, starting_theta
-from decoupled_descent.descent.update import LinearRule, Slots, require_linear
-from decoupled_descent.objective import Direction, HeadDirection, Objective
+from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.products import forward
 
 
 class State(NamedTuple):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters, RowDerivatives
-from decoupled_descent.data.products import backward, forward
-from decoupled_descent.data.rows import Block, Rows
-from decoupled_descent.objective import Direction, HeadDirection, Objective
+from decoupled_descent.objective.derivatives import Parameters, RowDerivatives
+from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.rows.blocks import Block, Rows
+from decoupled_descent.rows.products import backward, forward
 
 
 class Request(NamedTuple):

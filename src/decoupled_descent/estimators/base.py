@@ -17,23 +17,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from decoupled_descent import heads
-from decoupled_descent.callbacks import Callback
-from decoupled_descent.data.rows import Rows
-from decoupled_descent.diagnostics import Diagnosis, diagnose
-from decoupled_descent.loop import History
-from decoupled_descent.objective import Objective
-from decoupled_descent.training import Run, fit
-from decoupled_descent.validation.automatic import (
+from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
+from decoupled_descent.objective import heads
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.training.callbacks import Callback
+from decoupled_descent.training.loop import History
+from decoupled_descent.training.run import Run, fit
+from decoupled_descent.validation.selection import CorrectedError
+from decoupled_descent.validation.sweep import Sweep
+from decoupled_descent.validation.tuning import (
     SETTINGS,
     Setting,
     check_settings,
     stopping,
     tune,
 )
-from decoupled_descent.validation.figures import plot_curve
-from decoupled_descent.validation.selection import CorrectedError
-from decoupled_descent.validation.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decoupled_descent import plotting
+from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce import cifar, mnist, runtime, signalless, xor
 from decoupled_descent.reproduce.experiment import Experiment, resolve
 from decoupled_descent.reproduce.gallery import write_gallery

@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from decoupled_descent.data.embeddings import Embeddings, find_cats_dogs, load_embeddings
-from decoupled_descent.data.whitening import Whitening
+from decoupled_descent.datasets.embeddings import Embeddings, find_cats_dogs, load_embeddings
+from decoupled_descent.datasets.whitening import Whitening
 from decoupled_descent.descent import (
     DecoupledDescent,
     GradientDescent,
     OrthogonalDecoupledDescent,
 )
-from decoupled_descent.heads import TwoLayer
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective.heads import TwoLayer
+from decoupled_descent.objective.objective import Objective
 from decoupled_descent.reproduce.drawing import error_grid
 from decoupled_descent.reproduce.experiment import (
     Curves,

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from decoupled_descent import plotting
+from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce.experiment import Curves
 from decoupled_descent.reproduce.summary import NAMES
 

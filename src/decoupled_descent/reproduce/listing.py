@@ -22,7 +22,7 @@ class Listing:
         lr: The learning rate of both layers.
 
     Example:
-        >>> from decoupled_descent.data.mixtures import xor
+        >>> from decoupled_descent.datasets.mixtures import xor
         >>> X, y = xor(dimension=20).sample(30, seed=0)
         >>> listing = Listing(X, y, torch.full((2, 20), 0.1), torch.ones(1, 2))
         >>> first, second = listing.step(), listing.step()

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import decoupled_descent
-from decoupled_descent.callbacks import progress_bar
+from decoupled_descent.progress import progress_bar
 from decoupled_descent.reproduce.experiment import Curves, Experiment, Settings
 
 FOLDER = "replications"

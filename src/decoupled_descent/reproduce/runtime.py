@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-import decoupled_descent.data.rows as data_rows
-from decoupled_descent import plotting
+import decoupled_descent.rows.blocks as data_rows
 from decoupled_descent.descent import DecoupledDescent, GradientDescent
-from decoupled_descent.heads import TwoLayer
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective.heads import TwoLayer
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce import mnist
 from decoupled_descent.reproduce.experiment import (
     Curves,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from decoupled_descent import plotting
+from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce.experiment import Curves
 
 NAMES = {

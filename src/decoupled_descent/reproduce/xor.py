@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from decoupled_descent.data import mixtures
+from decoupled_descent.datasets import mixtures
 from decoupled_descent.descent import DecoupledDescent, GradientDescent
-from decoupled_descent.heads import Product
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective.heads import Product
+from decoupled_descent.objective.objective import Objective
 from decoupled_descent.reproduce.drawing import error_grid
 from decoupled_descent.reproduce.experiment import (
     Curves,

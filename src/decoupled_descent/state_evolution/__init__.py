@@ -9,16 +9,16 @@ from decoupled_descent.state_evolution.fixed_points import (
 from decoupled_descent.state_evolution.laws import MixtureLimit
 from decoupled_descent.state_evolution.orthogonal import OrthogonalEvolution, OrthogonalLimit
 from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+from decoupled_descent.state_evolution.risk import (
+    Estimate,
+    asymptotic_test_error,
+    population_test_error,
+)
 from decoupled_descent.state_evolution.taylor import (
     PureTaylorTerms,
     TaylorTerms,
     pure_taylor_terms,
     taylor_terms,
-)
-from decoupled_descent.state_evolution.test_error import (
-    Estimate,
-    asymptotic_test_error,
-    population_test_error,
 )
 
 __all__ = [

@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import root
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
+from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.state_evolution.averages import mean_head_direction
 from decoupled_descent.state_evolution.populations import Nodes
 from decoupled_descent.state_evolution.recursion import StateEvolution

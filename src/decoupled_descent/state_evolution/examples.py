@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from decoupled_descent import heads
-from decoupled_descent.data import mixtures
+from decoupled_descent.datasets import mixtures
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective import heads
+from decoupled_descent.objective.objective import Objective
 from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
-from decoupled_descent.training import fit
+from decoupled_descent.training.run import fit
 
 NAMES = ("signalless", "flipped", "discrete", "xor")
 

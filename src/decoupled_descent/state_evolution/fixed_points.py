@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.curvature import Parameters
+from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.state_evolution.equations import Equations, Point, solve
 from decoupled_descent.state_evolution.inputs import head_parameters
 from decoupled_descent.state_evolution.recursion import StateEvolution

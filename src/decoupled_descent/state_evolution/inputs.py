@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.curvature import Parameters
-from decoupled_descent.objective import Direction, Objective
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, require_psd
 
 

@@ -13,9 +13,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters, loss_kinks, smoothed
-from decoupled_descent.losses import varied_rows
-from decoupled_descent.objective import Direction, Objective
+from decoupled_descent.objective import loss_kinks, smoothed
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.losses import varied_rows
+from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.averages import row_jacobians
 from decoupled_descent.state_evolution.inputs import typical_responses
 from decoupled_descent.state_evolution.laws import MixtureLaw

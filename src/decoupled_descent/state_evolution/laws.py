@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from decoupled_descent.data.responses import Discrete, Noisy, Sampler, get_responses
+from decoupled_descent.datasets.responses import Discrete, Noisy, Sampler, get_responses
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 
 #: Gauss–Hermite nodes for a Gaussian response unless told otherwise: exact up to degree 15 in y.

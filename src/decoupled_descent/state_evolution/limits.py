@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.callbacks import progress_bar
-from decoupled_descent.curvature import Parameters
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.progress import progress_bar
 from decoupled_descent.state_evolution.trajectory import Trajectory
-from decoupled_descent.training import DivergenceWarning
+from decoupled_descent.training.run import DivergenceWarning
 
 
 @dataclass(frozen=True)

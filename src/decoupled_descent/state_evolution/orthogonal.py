@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.curvature import Parameters
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
-from decoupled_descent.objective import Direction, Objective
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.averages import mean_jacobian
 from decoupled_descent.state_evolution.engines import Engine, Request, Seen
 from decoupled_descent.state_evolution.inputs import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.data.responses import Discrete, Noisy
+from decoupled_descent.datasets.responses import Discrete, Noisy
 from decoupled_descent.state_evolution.gaussian import Normals, product_rule, psd_root
 from decoupled_descent.state_evolution.laws import RESPONSE_NODES, Atom, MixtureLaw, atoms
 
@@ -98,7 +98,7 @@ def quadrature_nodes(
         large and no order was given.
 
     Example:
-        >>> from decoupled_descent.data.mixtures import xor
+        >>> from decoupled_descent.datasets.mixtures import xor
         >>> len(quadrature_nodes(xor(dimension=2), width=2, order=10).normals)
         400
     """
@@ -222,7 +222,7 @@ def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Node
         The nodes; None for wider heads and for continuous responses.
 
     Example:
-        >>> from decoupled_descent.data.mixtures import flipped_classes
+        >>> from decoupled_descent.datasets.mixtures import flipped_classes
         >>> nodes = offset_grids(flipped_classes(dimension=2), width=1, count=512, seed=0)
         >>> round(float(nodes.population.weights @ nodes.normals[:, 0] ** 4), 12)
         3.0

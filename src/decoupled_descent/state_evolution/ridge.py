@@ -11,8 +11,8 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from decoupled_descent.data.mixtures import GaussianMixture
-from decoupled_descent.data.responses import Sampler
+from decoupled_descent.datasets.mixtures import GaussianMixture
+from decoupled_descent.datasets.responses import Sampler
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 from decoupled_descent.state_evolution.laws import require_psd
 
@@ -123,7 +123,7 @@ def teacher(
         The mixture and C̃, both for :class:`~decoupled_descent.state_evolution.OrthogonalLimit`.
 
     Example:
-        >>> from decoupled_descent.data.responses import Noisy
+        >>> from decoupled_descent.datasets.responses import Noisy
         >>> mixture, covariance = teacher(torch.ones(4), lambda s: Noisy(s, 0.1), order=2)
         >>> mixture.means[:, 0], covariance[0]
         (tensor([-1.,  1.], dtype=torch.float64),

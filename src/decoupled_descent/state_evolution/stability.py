@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import smoothed
+from decoupled_descent.objective import smoothed
 from decoupled_descent.state_evolution.averages import row_jacobians
 from decoupled_descent.state_evolution.equations import Equations, Point, pack, unpack
 from decoupled_descent.state_evolution.gaussian import psd_root

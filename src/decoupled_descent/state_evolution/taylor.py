@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
-from decoupled_descent.descent.update import Damped
+from decoupled_descent.descent.rules import Damped
+from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.state_evolution.averages import mean_head_direction, mean_jacobian
 from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.populations import Nodes, quadrature_rules, sampled_nodes

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from decoupled_descent.curvature import Parameters
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.descent.update import LinearRule, require_linear
+from decoupled_descent.descent.rules import LinearRule, require_linear
+from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.state_evolution.engines import Engine, Request
 from decoupled_descent.state_evolution.laws import MixtureLaw
 
@@ -31,7 +31,7 @@ def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) ->
         C, shape (T, L, (T + 1) L).
 
     Example:
-        >>> from decoupled_descent.descent.update import Damped
+        >>> from decoupled_descent.descent.rules import Damped
         >>> rule_coefficients(Damped(lr=0.5, damping=0.9), 3, 1, 1.0)[2]
         tensor([[ 0.8100, -0.4500, -0.5000,  0.0000]], dtype=torch.float64)
     """

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.loop import Algorithm
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.training.loop import Algorithm
 
 
 class Configuration(NamedTuple):

@@ -16,13 +16,20 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor, nn
 
-from decoupled_descent.callbacks import Callback, StopReason, as_callbacks, progress_bar
-from decoupled_descent.data.rows import Rows
 from decoupled_descent.descent.gradient import GradientDescent
-from decoupled_descent.loop import Algorithm, Trainee, check_rows, check_test, train_together
-from decoupled_descent.losses import RowLoss
-from decoupled_descent.objective import Objective
-from decoupled_descent.training import DivergenceWarning, Run
+from decoupled_descent.objective.losses import RowLoss
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.progress import progress_bar
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.loop import (
+    Algorithm,
+    Trainee,
+    check_rows,
+    check_test,
+    train_together,
+)
+from decoupled_descent.training.run import DivergenceWarning, Run
 from decoupled_descent.validation.configurations import Configuration, combine, options
 from decoupled_descent.validation.selection import (
     CorrectedError,

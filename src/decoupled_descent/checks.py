@@ -1,0 +1,50 @@
+"""Checks of single arguments, and the one interval of the library."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+#: Two-sided 95 % of the normal law: the level of every interval that is not asked for by level.
+Z95 = 1.959963984540054
+
+
+def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number as an ``int``, or raise ``ValueError`` that says what would be right.
+
+    Example:
+        >>> whole_number("steps", 3)
+        3
+        >>> whole_number("steps", 0)
+        Traceback (most recent call last):
+        ValueError: steps=0 must be a whole number of at least 1
+    """
+    fits = isinstance(value, Integral) and not isinstance(value, bool)
+    if not fits or value < least or (most is not None and value > most):
+        limit = "" if most is None else f" and at most {most}"
+        raise ValueError(f"{name}={value!r} must be a whole number of at least {least}{limit}")
+    return int(value)
+
+
+def real_number(name: str, value: Any) -> float:
+    """Return a finite number as a ``float``, or raise ``ValueError``.
+
+    Example:
+        >>> real_number("lr", "fast")
+        Traceback (most recent call last):
+        ValueError: lr='fast' must be a finite number
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name}={value!r} must be a finite number")
+    return float(value)
+
+
+def interval(estimate: float, stderr: float) -> tuple[float, float]:
+    """Return the 95 % interval of an estimate with a normal error.
+
+    Example:
+        >>> interval(1.0, 0.5)
+        (0.020018..., 1.97998...)
+    """
+    return estimate - Z95 * stderr, estimate + Z95 * stderr

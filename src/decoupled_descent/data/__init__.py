@@ -1,1 +1,0 @@
-"""Data: Gaussian mixtures to sample from, and rows to train on."""

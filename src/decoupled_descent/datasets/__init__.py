@@ -1,0 +1,1 @@
+"""Where rows come from: mixtures to sample from, MNIST, embeddings."""

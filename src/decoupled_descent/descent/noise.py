@@ -1,0 +1,203 @@
+r"""What decoupled descent assumes of the noise, when it is not i.i.d. of variance 1/d.
+
+The two corrections of the paper come from one fact, E[z_i z_iᵀ] = I/d for the noise z_i of a row.
+With E[z_i z_iᵀ] = w_i C/d they become
+
+.. math::
+   h_t &= X\theta_t + \tfrac{\mathrm{tr}\,C}{d}\, w \odot
+   \eta_1\textstyle\sum_{s<t}\eta_0^{t-1-s}\hat h_s \\
+   \tilde\theta_t &= X^\top\hat h_t - \alpha\, C\theta_t \bar J_t^\top, \qquad
+   \bar J_t = \tfrac1n\sum_r w_r \nabla_h g(h_{t,r}, y_r, a_t) :
+
+the first because x_iᵀ Σ_j x_j ĥ_j holds the own share ‖z_i‖² ĥ_i ≈ w_i (tr C/d) ĥ_i, the second by
+Stein's lemma, E[z_i g(z_iᵀθ)] = (w_i C/d) θ E[∇g]ᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.descent.passes import Request
+from decoupled_descent.objective import smoothed
+from decoupled_descent.rows.blocks import Rows, as_floats, check_finite
+
+#: θ ↦ θC for θ of shape (L, d).
+Operator = Callable[[Tensor], Tensor]
+
+
+class Noise(Protocol):
+    """A model of the noise, as decoupled descent uses it."""
+
+    def check(self, rows: Rows) -> None:
+        """Raise ``ValueError`` when the model does not belong to these rows."""
+        ...
+
+    def request(self, request: Request, rows: Rows) -> Request:
+        """Change what is asked of the data: how far differences reach, how J̄ is averaged."""
+        ...
+
+    def coloured(self, theta: Tensor) -> Tensor:
+        """Return θC, shape (L, d)."""
+        ...
+
+    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
+        """Return what ĥᵀ of shape (L, n) adds to the memory, before the rates."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    r"""Rows whose noise has covariance C/d, with C known.
+
+    Args:
+        matrix: C: of shape (d, d), symmetric; its diagonal, of shape (d,); or a function that takes
+            θ of shape (L, d) to θC.
+        trace: tr C, for a function; read off the matrix otherwise.
+
+    Example:
+        >>> noise = Covariance(torch.tensor([2.0, 0.0]))
+        >>> noise.coloured(torch.ones(1, 2))
+        tensor([[2., 0.]])
+    """
+
+    matrix: Tensor | Operator
+    trace: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the matrix."""
+        if not isinstance(self.matrix, Tensor):
+            if not callable(self.matrix) or self.trace is None or not self.trace > 0:
+                raise ValueError(
+                    f"matrix={self.matrix!r} must be a tensor of shape (d, d) or (d,), or a "
+                    f"function θ ↦ θC together with a positive trace, which is {self.trace!r}"
+                )
+            return
+        check_finite("matrix", self.matrix)
+        if self.matrix.ndim not in (1, 2) or len(set(self.matrix.shape)) != 1:
+            raise ValueError(
+                f"matrix has shape {tuple(self.matrix.shape)}; it must be (d, d), or (d,) for a "
+                "diagonal"
+            )
+        if self.matrix.ndim == 2 and not torch.allclose(self.matrix, self.matrix.T):
+            raise ValueError("matrix is not symmetric, so it is no covariance; pass (C + Cᵀ)/2")
+        diagonal = self.matrix if self.matrix.ndim == 1 else torch.diagonal(self.matrix)
+        if bool((diagonal < 0).any()) or not float(diagonal.sum()) > 0:
+            raise ValueError(
+                f"matrix has variances from {float(diagonal.min()):g} to "
+                f"{float(diagonal.max()):g}; they must be at least 0, and not all 0"
+            )
+
+    def check(self, rows: Rows) -> None:
+        """Raise ``ValueError`` when C has another size or precision than the rows."""
+        if not isinstance(self.matrix, Tensor):
+            return
+        if self.matrix.shape not in ((rows.d,), (rows.d, rows.d)):
+            raise ValueError(
+                f"matrix has shape {tuple(self.matrix.shape)} but X has d = {rows.d} columns; it "
+                f"must be ({rows.d}, {rows.d}), or ({rows.d},) for a diagonal"
+            )
+        if self.matrix.dtype != rows.X.dtype or self.matrix.device != rows.X.device:
+            raise ValueError(
+                f"matrix is {self.matrix.dtype} on {self.matrix.device} but X is {rows.X.dtype} on "
+                f"{rows.X.device}; pass matrix.to(X)"
+            )
+
+    def request(self, request: Request, rows: Rows) -> Request:
+        """Let smoothed differences reach as far as θ_jᵀCθ_j/d says that h_j is spread."""
+        if request.spacing is None:
+            return request
+        variance = (request.theta * self.coloured(request.theta)).sum(1) / rows.d
+        return request._replace(spacing=smoothed.spacing(variance.clamp_min(0).sqrt(), rows.n))
+
+    def coloured(self, theta: Tensor) -> Tensor:
+        """Return θC, shape (L, d)."""
+        if not isinstance(self.matrix, Tensor):
+            return self.matrix(theta)
+        return theta @ self.matrix if self.matrix.ndim == 2 else theta * self.matrix
+
+    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
+        """Return (tr C/d) ĥᵀ."""
+        if isinstance(self.matrix, Tensor):
+            diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal()
+            return direction * diagonal.mean()
+        assert self.trace is not None
+        return direction * (self.trace / rows.d)
+
+
+@dataclass(frozen=True, eq=False)
+class RowNorms:
+    r"""Rows whose noise is white but of unequal strength: covariance w_i I/d.
+
+    Args:
+        squares: w_i, the squared norm of the noise in each row, shape (n,).
+
+    Example:
+        >>> X, y = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [5.0, 2.0], [5.0, -2.0]]), [0, 0, 1, 1]
+        >>> RowNorms.within_classes(X, torch.tensor(y)).squares
+        tensor([2., 2., 8., 8.])
+    """
+
+    squares: Tensor
+
+    def __post_init__(self) -> None:
+        """Check the norms."""
+        check_finite("squares", self.squares)
+        if self.squares.ndim != 1 or bool((self.squares < 0).any()):
+            raise ValueError(
+                f"squares has shape {tuple(self.squares.shape)} and starts at "
+                f"{float(self.squares.min()):g}; it must be one number of at least 0 per row"
+            )
+
+    @classmethod
+    def within_classes(cls, X: Tensor, y: Tensor) -> RowNorms:
+        r"""Measure the norms, w_i = ‖x_i − mean of its class‖² n_c/(n_c − 1).
+
+        Args:
+            X: Features, shape (n, d).
+            y: Labels, shape (n,); rows of equal label share a mean.
+
+        Returns:
+            The model, in the dtype of X. The last factor makes up for the own share in the mean.
+        """
+        features, squares = as_floats("X", X), torch.empty_like(X[:, 0])
+        for label in torch.unique(y):
+            own = y == label
+            count = int(own.sum())
+            if count < 2:
+                raise ValueError(
+                    f"label {label.item():g} has a single row, which tells nothing about its noise;"
+                    " pass squares for labels that are not classes"
+                )
+            centred = features[own] - features[own].mean(0)
+            squares[own] = centred.square().sum(1) * (count / (count - 1))
+        return cls(squares)
+
+    def check(self, rows: Rows) -> None:
+        """Raise ``ValueError`` when there is not one norm per row."""
+        if len(self.squares) != rows.n:
+            raise ValueError(f"squares has {len(self.squares)} entries but X has {rows.n} rows")
+        if self.squares.dtype != rows.X.dtype or self.squares.device != rows.X.device:
+            raise ValueError(
+                f"squares is {self.squares.dtype} on {self.squares.device} but X is "
+                f"{rows.X.dtype} on {rows.X.device}; pass squares.to(X)"
+            )
+
+    def request(self, request: Request, rows: Rows) -> Request:
+        """Ask for J̄ as a mean weighted by w."""
+        spacing = request.spacing
+        if spacing is not None:
+            spacing = spacing * self.squares.mean().sqrt()
+        return request._replace(spacing=spacing, weights=self.squares)
+
+    def coloured(self, theta: Tensor) -> Tensor:
+        """Return θ: the weights are in J̄."""
+        return theta
+
+    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
+        """Return w ⊙ ĥ, transposed."""
+        return direction * self.squares

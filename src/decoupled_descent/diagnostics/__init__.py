@@ -1,0 +1,1 @@
+"""May the train error be taken for the test error?"""

@@ -1,0 +1,277 @@
+r"""Models on disk: one safetensors file that holds numbers and their description, and no code.
+
+The description is JSON in the file's header: preprocessing, the head layer by layer, classes,
+settings, and what was estimated at training. A SHA-256 over the tensors and the description tells
+damaged files and edited ones. Reading a file executes nothing: layers are looked up in a short list
+of known ones, and whatever does not fit together is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+import decoupled_descent
+from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
+from decoupled_descent.estimators.base import DecoupledEstimator
+from decoupled_descent.estimators.parts import (
+    describe_estimator,
+    describe_head,
+    rebuild_estimator,
+    rebuild_head,
+)
+from decoupled_descent.tables.columns import Columns
+
+FORMAT = 1
+#: What a folder's model is called.
+MODEL_FILE = "model.safetensors"
+KEY = "decoupled-descent"  # in the header: the description
+ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
+    "classification": DecoupledClassifier,
+    "regression": DecoupledRegressor,
+}
+LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors itself
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model that was read from a file.
+
+    Attributes:
+        estimator: Fitted: it predicts, and has the estimates, curves and diagnosis of its training.
+            What belongs to the training rows (``corrected_proba_``, ``corrected_prediction_``) and
+            ``algorithm_`` are not kept.
+        columns: How a table becomes the estimator's matrix; None if it was trained on a matrix.
+        target: Name of the column that is predicted, or None.
+        task: ``"classification"`` or ``"regression"``.
+        metadata: The library's version, the settings and the chosen ones, and the verdict.
+    """
+
+    estimator: DecoupledClassifier | DecoupledRegressor
+    columns: Columns | None
+    target: str | None
+    task: str
+    metadata: Mapping[str, Any]
+
+    def features(self, frame: Any) -> Any:
+        """Turn a table into the estimator's matrix, or return a matrix as it is."""
+        if self.columns is None:
+            return frame
+        foreign = not isinstance(frame, pd.DataFrame) and hasattr(frame, "to_pandas")  # polars
+        return self.columns.apply(frame.to_pandas() if foreign else frame)
+
+    def predict(self, frame: Any) -> NDArray[Any]:
+        """Predict the target.
+
+        Args:
+            frame: A table of pandas or polars with the columns of training, in any order; a matrix
+                if ``columns`` is None.
+
+        Returns:
+            One label or number per row.
+        """
+        result: NDArray[Any] = self.estimator.predict(self.features(frame))
+        return result
+
+
+def save_model(
+    path: str | os.PathLike[str],
+    estimator: DecoupledClassifier | DecoupledRegressor,
+    columns: Columns | None = None,
+    target: str | None = None,
+) -> Path:
+    """Save a trained estimator: to a temporary file first, which is then renamed.
+
+    Args:
+        path: Of the file; ``.safetensors`` is the usual suffix.
+        estimator: Fitted.
+        columns: How a table becomes its matrix; None if it was trained on a matrix.
+        target: Name of the column that is predicted.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If the estimator is not fitted, or its head or classes cannot be described.
+        OSError: If the file cannot be written.
+
+    Example:
+        >>> import tempfile, decoupled_descent as dd
+        >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
+        >>> model = dd.DecoupledClassifier(ridge=1.0, max_iter=10).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     loaded = load_model(save_model(Path(folder, "model.safetensors"), model))
+        >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
+        (True, 'classification')
+    """
+    path = Path(path)
+    if not isinstance(estimator, DecoupledEstimator) or not hasattr(estimator, "theta_"):
+        raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
+    tensors, description = describe_estimator(estimator)
+    description |= {
+        "format": FORMAT,
+        "library": decoupled_descent.__version__,
+        "head": describe_head(estimator.head_),
+        "columns": None if columns is None else columns.to_dict(),
+        "target": None if target is None else str(target),
+    }
+    tensors |= {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    content = save(tensors, {KEY: text, "sha256": _checksum(tensors, text)})
+    _rebuild(json.loads(text), tensors)  # never write what cannot be read
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise OSError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        if partial.exists():
+            partial.unlink()
+    return path
+
+
+def load_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model, trusting nothing.
+
+    Args:
+        path: Of the file, or of a folder with ``model.safetensors`` in it.
+
+    Returns:
+        The model; it predicts bit for bit what the saved one did.
+
+    Raises:
+        OSError: If there is no such file, or it cannot be read.
+        ValueError: If it is no model, of an unknown version, damaged, edited or inconsistent.
+    """
+    path = Path(path)
+    path = path / MODEL_FILE if path.is_dir() else path
+    tensors, text = _read(path)
+    try:
+        content = json.loads(text, parse_constant=_refuse)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            found = content.get("format") if isinstance(content, dict) else None
+            raise ValueError(
+                f"it has format {found!r:.20} and this version reads {FORMAT}; update "
+                "decoupled-descent, or train the model again"
+            )
+        return _rebuild(content, tensors)
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply; train the model again") from None
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"{path}: incomplete or inconsistent ({type(error).__name__}: {error}); train the "
+            "model again"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
+    task, target = content["task"], content["target"]
+    if task not in ESTIMATORS or not (target is None or isinstance(target, str)):
+        raise ValueError(f"task {task!r:.40} or target {target!r:.40} is not known")
+    columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
+    estimator: Any = ESTIMATORS[task]()
+    own = rebuild_estimator(estimator, content, tensors)
+    estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
+    if own:
+        estimator.head = copy.deepcopy(estimator.head_)
+    outputs = len(estimator.classes_) if task == "classification" else 1
+    _check_outputs(estimator.head_, len(estimator.theta_), 1 if outputs == 2 else outputs)
+    if columns is not None and len(columns.names) != estimator.n_features_in_:
+        raise ValueError(
+            f"its columns make {len(columns.names)} features but it has "
+            f"{estimator.n_features_in_}; train the model again"
+        )
+    kept = ("library", "settings", "chosen")
+    metadata = {name: content[name] for name in kept} | {"verdict": estimator.diagnostics_.verdict}
+    return SavedModel(estimator, columns, target, task, metadata)
+
+
+def _check_outputs(head: nn.Module, width: int, outputs: int) -> None:
+    """Evaluate the head on two rows: layers that do not fit each other fail here."""
+    try:
+        with torch.no_grad():
+            found = copy.deepcopy(head).double()(torch.zeros(2, width).double()).reshape(2, -1)
+    except (RuntimeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"its layers do not fit ({reason}); train the model again") from error
+    if found.shape[1] != outputs or not found.isfinite().all():
+        raise ValueError(
+            f"it gives {found.shape[1]} outputs instead of {outputs}, or they are not finite; "
+            "train the model again"
+        )
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a model of this library, of any version, perhaps damaged."""
+    try:
+        _description(Path(path))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _description(path: Path) -> tuple[str, str]:
+    """The description and the checksum from the header of a file."""
+    stranger = f"{path} is not a model of decoupled-descent"
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = file.read(min(size, LONGEST_HEADER))
+    try:
+        metadata = json.loads(header)["__metadata__"]
+        text, checksum = metadata[KEY], metadata["sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{stranger}, or cut short; name the file that train wrote") from error
+    if not isinstance(text, str) or not isinstance(checksum, str):
+        raise ValueError(f"{stranger}; name the file that train wrote")
+    return text, checksum
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], str]:
+    """Read tensors and description, and compare them with the checksum."""
+    try:
+        text, checksum = _description(path)
+        tensors = load(path.read_bytes())
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} does not exist; name a file or folder of train") from error
+    except OSError as error:
+        raise OSError(f"{path} cannot be read ({error.strerror or error})") from error
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(f"{path}: damaged ({error}); copy it again or train again") from error
+    if _checksum(tensors, text) != checksum:
+        raise ValueError(
+            f"{path}: the checksum does not fit; it was damaged or edited: copy it again or train "
+            "again"
+        )
+    return tensors, text
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """SHA-256 over names, types, shapes and bytes of the tensors, and the description."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    digest.update(text.encode())
+    return digest.hexdigest()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"its description holds {constant}; train the model again")

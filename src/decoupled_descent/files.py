@@ -1,0 +1,54 @@
+"""The one way to write a file: whole, or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def written_whole(path: str | Path) -> Iterator[Path]:
+    """Give a temporary file to write to; it takes its final name only if the body succeeds.
+
+    Args:
+        path: The final name. Its folder must exist.
+
+    Yields:
+        The temporary file, in the same folder and with the same suffix.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with written_whole(Path(folder) / "a.txt") as partial:
+        ...         _ = partial.write_text("done")
+        ...     (Path(folder) / "a.txt").read_text()
+        'done'
+    """
+    target = Path(path)
+    handle, name = tempfile.mkstemp(
+        prefix=f".{target.stem}-", suffix=f".partial{target.suffix}", dir=target.parent
+    )
+    os.close(handle)
+    partial = Path(name)
+    try:
+        yield partial
+        partial.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write text in UTF-8, whole or not at all."""
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="")
+
+
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,1 @@
+"""The objective Ψ(h, y, a) and all its derivatives."""

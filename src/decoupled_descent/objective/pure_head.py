@@ -1,0 +1,194 @@
+r"""A head as a pure function 𝓜_a(h): the parameters are given, and nothing is changed."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from decoupled_descent.objective.derivatives import Parameters
+
+#: A head is evaluated with parameters put into it for the time of the call: one thread at a time.
+_EVALUATING = threading.RLock()
+
+
+class PureHead:
+    """A copy of a head that is called with parameters from outside.
+
+    Args:
+        head: Any module from (n, L) to (n,) or (n, K).
+
+    Example:
+        >>> head = PureHead(nn.Linear(2, 1, bias=False))
+        >>> head(torch.ones(3, 2), {"weight": torch.ones(1, 2)}).shape
+        torch.Size([3, 1])
+    """
+
+    def __init__(self, head: nn.Module) -> None:
+        head = getattr(head, "_orig_mod", head)  # compiled modules have no second derivatives
+        _check_initialised(head)
+        self.module = _own_copy(head)
+        frozen = {k: v for k, v in self.module.named_parameters() if not v.requires_grad}
+        fixed = dict(self.module.named_buffers()) | frozen
+        self._fixed = {k: v.detach().clone() for k, v in fixed.items()}
+        self._inplace = any(getattr(module, "inplace", False) for module in head.modules())
+        self._tied = _shares(head)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give copies a module without traces of the last call."""
+        with _EVALUATING:
+            return vars(self) | {"module": _own_copy(self.module)}
+
+    def __call__(self, h: Tensor, parameters: Parameters) -> Tensor:
+        """Evaluate the head.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            parameters: a, by name.
+
+        Returns:
+            𝓜_a(h), shape (n,) or (n, K).
+        """
+        h = h.clone() if self._inplace else h.contiguous()
+        fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
+        with _EVALUATING:
+            outputs: Tensor = functional_call(
+                self.module, fixed | parameters, (h,), tie_weights=self._tied
+            )
+        return outputs
+
+    def parameters(self, like: Tensor | None = None) -> Parameters:
+        """Return copies of the trainable parameters by name, in the dtype of ``like``."""
+        with _EVALUATING:
+            return {
+                k: v.detach().clone() if like is None else v.detach().to(like, copy=True)
+                for k, v in self.module.named_parameters()
+                if v.requires_grad
+            }
+
+    def with_parameters(self, parameters: Parameters) -> nn.Module:
+        """Return a module that carries the given parameters, in their dtype and device."""
+        with _EVALUATING:
+            head = _own_copy(self.module)
+        for value in parameters.values():
+            head = head.to(value)
+        own = dict(head.named_parameters())
+        with torch.no_grad():
+            for name, value in parameters.items():
+                own[name].copy_(value)
+        return head
+
+    @torch.no_grad()
+    def check(self, probe: Tensor) -> Tensor:
+        """Raise ``ValueError`` unless the head maps rows one by one to finite numbers.
+
+        Args:
+            probe: Pre-activations to try it on, shape (n, L).
+
+        Returns:
+            What the head makes of them.
+        """
+        parameters = self.parameters(probe)
+        given, before = probe.clone(), _generators(probe)
+        try:
+            outputs = self(given, parameters)
+        except Exception as error:
+            raise ValueError(
+                f"head {type(self.module).__name__} cannot take pre-activations of shape "
+                f"{tuple(probe.shape)}: {error}"
+            ) from error
+        if not torch.equal(given, probe):
+            self._inplace = True  # from now on, it is given copies
+        try:
+            self._check_outputs(outputs, probe, parameters)
+            self._check_rows(outputs, probe, parameters)
+        except ValueError:
+            _restore(before, probe)
+            raise
+        return outputs
+
+    def _check_outputs(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
+        name, count = type(self.module).__name__, len(probe)
+        if not isinstance(outputs, Tensor):
+            raise ValueError(
+                f"head {name} returned a {type(outputs).__name__}; it must return one tensor of "
+                "shape (n,) or (n, K)"
+            )
+        if outputs.ndim not in (1, 2) or len(outputs) != count:
+            raise ValueError(
+                f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
+                "return (n,) or (n, K)"
+            )
+        if not outputs.isfinite().all():
+            raise ValueError(
+                f"head {name} returned {outputs[~outputs.isfinite()][0].item()} for finite "
+                "pre-activations; check its parameters"
+            )
+
+    def _check_rows(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
+        try:
+            alone = torch.cat([self(row.unsqueeze(0), parameters) for row in probe])
+            independent = torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5)
+        except (RuntimeError, ValueError):  # batch normalisation refuses single rows
+            independent = False
+        if not independent or self._draws(probe, parameters):
+            raise ValueError(
+                f"head {type(self.module).__name__} mixes rows or is random (batch normalisation, "
+                "dropout?); decoupled descent needs a head that treats rows one by one: remove "
+                "such layers, or call head.eval() before Objective(head, …)"
+            )
+
+    def _draws(self, probe: Tensor, parameters: Parameters) -> bool:
+        """Whether every call draws random numbers; another thread may draw some during one."""
+        for _ in range(3):
+            before = _generators(probe)
+            self(probe.clone(), parameters)
+            if all(map(torch.equal, before, _generators(probe))):
+                return False
+        return True
+
+
+def _own_copy(head: nn.Module) -> nn.Module:
+    """Copy a head; what it derived from its parameters (weight normalisation) is copied as a value.
+
+    Such tensors carry a graph, with which ``deepcopy`` refuses to copy them.
+    """
+    derived = {
+        id(value): value.detach().clone()
+        for module in head.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    return copy.deepcopy(head, derived)
+
+
+def _check_initialised(head: nn.Module) -> None:
+    if any(map(nn.parameter.is_lazy, [*head.parameters(), *head.buffers()])):
+        raise ValueError(
+            f"head {type(head).__name__} has parameters whose shape is not known yet "
+            "(LazyLinear?); call it once, head(torch.zeros(1, L)), before Objective(head, …)"
+        )
+
+
+def _shares(head: nn.Module) -> bool:
+    """Whether a parameter or a buffer has two names; looking for them in every call takes time."""
+    return any(
+        len(list(named())) < len(list(named(remove_duplicate=False)))
+        for named in (head.named_parameters, head.named_buffers)
+    )
+
+
+def _generators(like: Tensor) -> list[Tensor]:
+    """The states of the global generators that a head may draw from."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(like.device)] if like.is_cuda else states
+
+
+def _restore(states: list[Tensor], like: Tensor) -> None:
+    torch.set_rng_state(states[0])
+    if like.is_cuda:
+        torch.cuda.set_rng_state(states[1], like.device)

@@ -1,0 +1,422 @@
+r"""Row derivatives in closed form, layer by layer, for chains of linear maps and activations.
+
+Write the head as z₀ = h, z_{l+1} = W_l z_l + b_l or z_{l+1} = σ_l(z_l), and the outputs as u. With
+A_l = ∂z_l/∂h, δ_l the derivative of the loss in z_l, and ∂²ℓ/∂u² = diag(b) − c cᵀ, the chain rule
+to second order leaves one term per activation and one for the loss:
+
+.. math::
+   \nabla_h^2 \Psi = A_u^\top (\mathrm{diag}(b) - c c^\top) A_u
+      + \sum_{l\,\text{activation}} A_l^\top \mathrm{diag}(\delta_{l+1} \odot \sigma_l''(z_l)) A_l .
+
+For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'')) with D = w ⊙ σ'(h): no
+(n, L, L) tensor, one L × L product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.objective.activations import Activation, closed_form
+from decoupled_descent.objective.derivatives import Engine, Parameters, RowDerivatives
+from decoupled_descent.objective.heads import Product
+from decoupled_descent.objective.losses import Expansion, Loss
+
+
+class Affine(NamedTuple):
+    """A layer z ↦ W z + b, by the names of its parameters."""
+
+    weight: str
+    bias: str | None
+
+
+Step = Affine | Callable[[Tensor], Activation]
+
+
+def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module does what its class says: nothing overridden, hooked or parametrised."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if "forward" in vars(module) or any(getattr(module, name) for name in hooks):
+        return False
+    return all(
+        getattr(type(module), name, None) is getattr(kind, name, None)
+        for name in ("forward", "__call__", "__iter__")
+    )
+
+
+def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
+    """Read a head as a chain of affine maps and known activations.
+
+    Args:
+        head: Any module.
+        prefix: Where ``head`` sits in the module that owns the parameters.
+
+    Returns:
+        The steps, or None when the head is anything else.
+
+    Example:
+        >>> parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 1, bias=False)))[1]
+        Affine(weight='1.weight', bias=None)
+        >>> parse(nn.Sequential(nn.Softmax(1))) is None
+        True
+    """
+    if isinstance(head, nn.Sequential) and _plain(head, nn.Sequential):
+        steps: list[Step] = []
+        for name, child in head._modules.items():  # named_children() leaves repetitions out
+            inner = None if child is None else parse(child, f"{prefix}{name}.")
+            if inner is None:
+                return None
+            steps += inner
+        return steps
+    if type(head) is nn.Identity and _plain(head, nn.Identity):
+        return []
+    if type(head) is nn.Linear and _plain(head, nn.Linear):
+        return [Affine(f"{prefix}weight", None if head.bias is None else f"{prefix}bias")]
+    known = closed_form(head)
+    return [known] if known is not None and _plain(head, type(head)) else None
+
+
+class _Pushed(NamedTuple):
+    """A_l = ∂z_l/∂h, kept as diag(D) until the first affine map, as W diag(D) until the next.
+
+    Attributes:
+        diagonal: D, shape (L, n), or None for ones.
+        weight: W, shape (k, L), or None for the identity.
+        dense: A_l written out, shape (k, L, n), once the two factors no longer suffice.
+    """
+
+    diagonal: Tensor | None = None
+    weight: Tensor | None = None
+    dense: Tensor | None = None
+
+    def through_activation(self, first: Tensor) -> _Pushed:
+        """diag(σ') A_l."""
+        if self.dense is not None:
+            return _Pushed(dense=first.unsqueeze(1) * self.dense)
+        if self.weight is None:
+            return _Pushed(first if self.diagonal is None else self.diagonal * first)
+        assert self.diagonal is not None
+        rows = first.unsqueeze(1) * self.weight.unsqueeze(2)
+        return _Pushed(dense=rows * self.diagonal)
+
+    def through_affine(self, weight: Tensor) -> _Pushed:
+        """W A_l."""
+        if self.dense is not None:
+            return _Pushed(dense=(weight @ self.dense.flatten(1)).view(-1, *self.dense.shape[1:]))
+        return _Pushed(self.diagonal, weight if self.weight is None else weight @ self.weight)
+
+    def pull_back(self, q: Tensor) -> Tensor:
+        """Σ_i A_iᵀ diag(q_i) A_i, shape (L, L), for q of shape (k, n)."""
+        if self.dense is not None:
+            return ((q.unsqueeze(1) * self.dense) @ self.dense.transpose(1, 2)).sum(0)
+        if self.weight is None:
+            return torch.diag((q if self.diagonal is None else q * self.diagonal.square()).sum(1))
+        assert self.diagonal is not None
+        if len(self.weight) == 1:
+            return (q * self.diagonal) @ self.diagonal.T * (self.weight.T * self.weight)
+        weighted = (q.unsqueeze(1) * self.diagonal) @ self.diagonal.T
+        return (weighted * self.weight.unsqueeze(2) * self.weight.unsqueeze(1)).sum(0)
+
+    def transposed_times(self, c: Tensor) -> Tensor:
+        """Columns A_iᵀ c_i, shape (L, n), for c of shape (k, n)."""
+        if self.dense is not None:
+            return (c.unsqueeze(1) * self.dense).sum(0)
+        pulled = c if self.weight is None else self.weight.T @ c
+        return pulled if self.diagonal is None else pulled * self.diagonal
+
+
+class Chain:
+    """The engine for a chain of steps under a loss with known derivatives.
+
+    Inside, everything is kept feature by feature, (k, n): all tensors share one layout, which is
+    also the one in which the products with X are fastest.
+    """
+
+    def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
+        self.steps = steps
+        self.loss = loss
+        self.constants = constants
+        self.leading = 0  # affine maps before the first activation: J̄ is conjugated by them
+        while self.leading < len(steps) and isinstance(steps[self.leading], Affine):
+            self.leading += 1
+
+    def __call__(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        shares: Tensor | None,
+    ) -> RowDerivatives:
+        """Sweep over the layers: forward, backward and (on request) to second order."""
+        weights = _weights(parameters, self.constants, h)
+        inputs: list[Tensor] = []
+        active: dict[int, Activation] = {}
+        z = h.T.contiguous()
+        for index, step in enumerate(self.steps):
+            inputs.append(z)
+            if isinstance(step, Affine):
+                z = _affine(step, weights, z)
+            else:
+                active[index] = step(z)
+                z = active[index][0]
+        assert self.loss.expand is not None
+        expansion = self.loss.expand(z, y)
+        adjoints = self._backward(expansion.slope, active, weights)
+        means: Parameters = {}
+        if head:
+            for index, step in enumerate(self.steps):
+                if isinstance(step, Affine):
+                    means |= _head_gradient(step, adjoints[index + 1], inputs[index], parameters)
+        bend = None
+        if jacobian:
+            bend = self._hessian(expansion, active, adjoints, weights, shares) / len(h)
+        return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
+
+    def _backward(
+        self, slope: Tensor, active: dict[int, Activation], weights: Parameters
+    ) -> list[Tensor]:
+        """δ before the first step, after it, …, after the last."""
+        adjoints = [slope]
+        for index in reversed(range(len(self.steps))):
+            step = self.steps[index]
+            if isinstance(step, Affine):
+                adjoints.append(weights[step.weight].T @ adjoints[-1])
+            else:
+                adjoints.append(adjoints[-1] * active[index][1])
+        return adjoints[::-1]
+
+    def _hessian(
+        self,
+        expansion: Expansion,
+        active: dict[int, Activation],
+        adjoints: list[Tensor],
+        weights: Parameters,
+        shares: Tensor | None,
+    ) -> Tensor:
+        """Σ_i w_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
+        pushed = _Pushed()
+        total = torch.zeros((), dtype=expansion.slope.dtype, device=expansion.slope.device)
+        for index in range(self.leading, len(self.steps)):
+            step = self.steps[index]
+            if isinstance(step, Affine):
+                pushed = pushed.through_affine(weights[step.weight])
+                continue
+            _, first, second = active[index]
+            scale, left, right = second(partial(adjoints.__getitem__, index + 1), adjoints[index])
+            total = total + pushed.pull_back(_weighted(scale * left * right, shares))
+            pushed = pushed.through_activation(first)
+        total = total + pushed.pull_back(_weighted(expansion.diagonal, shares))
+        if expansion.rank_one is not None:
+            pulled = pushed.transposed_times(expansion.rank_one)
+            total = total - _weighted(pulled, shares) @ pulled.T
+        for step in reversed(self.steps[: self.leading]):
+            weight = weights[step.weight]  # type: ignore[union-attr]
+            total = weight.T @ total @ weight
+        return total
+
+
+class _TwoLayer:
+    """What can be had cheaply for u = Wσ(h) + b: several heads share σ(h)."""
+
+    steps: list[Step]
+    loss: Loss
+    constants: Parameters
+
+    def held_out(
+        self, h: Tensor, y: Tensor, heads: Sequence[Parameters]
+    ) -> tuple[Tensor, list[Parameters]]:
+        """Judge the rows of each fold by its head, and average gradients over all others.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Labels as the engine takes them.
+            heads: One per fold; the i-th row is in fold i mod their number.
+
+        Returns:
+            The losses, shape (n,), and for each fold what the derivatives have as ``head``.
+        """
+        activation, output = self.steps
+        assert isinstance(output, Affine)
+        assert not isinstance(activation, Affine)
+        assert self.loss.expand is not None
+        n, count = h.shape[0], len(heads)
+        value = activation(h.T.contiguous())[0]
+        outputs = [_affine(output, _weights(head, self.constants, h), value) for head in heads]
+        labels = y.repeat(count) if y.ndim == 1 else y.repeat(1, count)
+        found = self.loss.expand(torch.cat(outputs, 1), labels)
+        own, others = _dealt(n, count, h.dtype, h.device)
+        slopes = torch.split(found.slope * others, n, 1)
+        means = [
+            _head_gradient(output, slope, value, head)
+            for slope, head in zip(slopes, heads, strict=True)
+        ]
+        return found.value.gather(0, own), means
+
+
+class ScalarTwoLayer(_TwoLayer):
+    r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
+
+    With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
+    (L, n) tensor counts here: they are what decoupled descent costs beyond gradient descent.
+    """
+
+    def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
+        activation, output = self.steps = steps
+        assert isinstance(output, Affine)
+        assert not isinstance(activation, Affine)
+        self.activation, self.output = activation, output
+        self.loss = loss
+        self.constants = constants
+
+    def __call__(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        shares: Tensor | None,
+    ) -> RowDerivatives:
+        """Apply the formulas above."""
+        weights = _weights(parameters, self.constants, h)
+        value, first, second = self.activation(h.T.contiguous())
+        assert self.loss.expand is not None
+        losses, slope, diagonal, _ = self.loss.expand(_affine(self.output, weights, value), y)
+        column = weights[self.output.weight].T
+        D = column * first
+        direction = D * slope
+        means = _head_gradient(self.output, slope, value, parameters) if head else {}
+        bend = None
+        if jacobian:
+            scale, left, right = second(lambda: column, D)
+            bends = _weighted(slope, shares) @ (left * right).t()
+            eye, bent = _eye(len(column), h.dtype, h.device), D * _weighted(diagonal, shares)
+            n = h.shape[0]
+            bend = torch.addmm(eye * bends, D, bent.t(), beta=scale / n, alpha=1 / n)
+        return RowDerivatives(losses, direction.T, bend, means)
+
+
+class TwoLayer(_TwoLayer, Chain):
+    """The engine for u = Wσ(h) + b with several outputs."""
+
+
+@lru_cache(maxsize=8)
+def _dealt(n: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Where rows judged by ``count`` heads in turn meet their own, and weights of all the others.
+
+    The first, of shape (n,), points into count · n entries; the second, of that length, has mean 1
+    over the n of each head, and 0 where row i meets head i mod ``count``.
+    """
+    rows = torch.arange(n, device=device)
+    own = rows % count * n + rows
+    others = torch.ones(count * n, dtype=dtype, device=device)
+    others[own] = 0
+    others = others.view(count, n) / others.view(count, n).mean(1, keepdim=True)
+    return own, others.flatten()
+
+
+@cache
+def _eye(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The identity, kept at hand: multiplying by it is the quickest way to a diagonal matrix."""
+    return torch.eye(width, dtype=dtype, device=device)
+
+
+def _own_weights(steps: list[Step], parameters: Mapping[str, Tensor]) -> bool:
+    """Whether every affine map has parameters of its own: not shared, tied or kept in buffers."""
+    affine = [step for step in steps if isinstance(step, Affine)]
+    names = [name for step in affine for name in step if name is not None]
+    return len(set(names)) == len(names) and all(name in parameters for name in names)
+
+
+def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Parameters:
+    return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
+
+
+def _weighted(values: Tensor, shares: Tensor | None) -> Tensor:
+    """Multiply (k, n) values by what each row counts."""
+    return values if shares is None else values * shares
+
+
+def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """A Bᵀ/n in one operation; ``shape`` only lends its shape (a division would cost as much)."""
+    return torch.addmm(shape, left, right.T, beta=0, alpha=1 / left.shape[1])
+
+
+def _affine(step: Affine, weights: Parameters, z: Tensor) -> Tensor:
+    if step.bias is None:
+        return weights[step.weight] @ z
+    return torch.addmm(weights[step.bias].unsqueeze(1), weights[step.weight], z)
+
+
+def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameters) -> Parameters:
+    """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""
+    means: Parameters = {}
+    if step.weight in parameters:
+        means[step.weight] = _mean_product(parameters[step.weight], delta, z)
+    if step.bias is not None and step.bias in parameters:
+        means[step.bias] = delta.mean(1)
+    return means
+
+
+def _product_engine(loss: Loss, constants: Parameters) -> Engine:
+    r"""The XOR head u = a h₁ h₂: with D = a (h₂, h₁), ĥ = ℓ' D and ∇²Ψ = ℓ'' D Dᵀ + ℓ' a S."""
+    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]], device="cpu")
+
+    def derivatives(
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        head: bool,
+        shares: Tensor | None,
+    ) -> RowDerivatives:
+        a = _weights(parameters, constants, h)["a"]
+        z = h.T
+        product = z[:1] * z[1:]
+        assert loss.expand is not None
+        losses, slope, diagonal, _ = loss.expand(a * product, y)
+        D = a * z.flip(0)
+        means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
+        bend = None
+        if jacobian:
+            bend = a * _weighted(slope, shares).mean() * swap.to(h)
+            bend = torch.addmm(bend, D * _weighted(diagonal, shares), D.t(), alpha=1 / h.shape[0])
+        return RowDerivatives(losses, (D * slope).T, bend, means)
+
+    return derivatives
+
+
+def engine(head: nn.Module, loss: Loss) -> Engine | None:
+    """Build the closed-form engine for a head and a loss, if there is one.
+
+    Args:
+        head: Any module; parameters with ``requires_grad=False`` are constants.
+        loss: Any loss.
+
+    Returns:
+        The engine, or None when the head or the loss is not among those with a closed form.
+    """
+    if loss.expand is None:
+        return None
+    constants = {k: v.detach() for k, v in head.named_parameters() if not v.requires_grad}
+    trained = {k for k, v in head.named_parameters() if v.requires_grad}
+    product = type(head) is Product and _plain(head, Product) and trained <= {"a"}
+    if product and not loss.categorical:
+        return _product_engine(loss, constants)
+    steps = parse(head)
+    if steps is None or not _own_weights(steps, dict(head.named_parameters())):
+        return None
+    if not trained <= {name for step in steps if isinstance(step, Affine) for name in step}:
+        return None  # a parameter that the forward pass does not use
+    two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
+    if not two_layer:
+        return Chain(steps, loss, constants)
+    scalar = len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1
+    kind = ScalarTwoLayer if scalar and not loss.categorical else TwoLayer
+    return kind(steps, loss, constants)

@@ -1,0 +1,131 @@
+"""Pictures of a run and of a sweep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure
+from decoupled_descent.training.callbacks import StopReason
+from decoupled_descent.training.run import Run
+from decoupled_descent.validation.sweep import Sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
+    """Draw a run's train error with its 95 % interval, the best step, and the test error if known.
+
+    Args:
+        run: What :func:`fit` returned.
+        title: Of the figure.
+        theory: What state evolution predicts, shape (T,): ``StateEvolution(…).run(…).test_error``.
+
+    Returns:
+        A figure; :func:`decoupled_descent.plotting.style.save_figure` writes it to a file.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> figure = plot_run(dd.fit(X, y, objective, dd.DecoupledDescent(0.05), steps=20))
+        >>> figure.axes[0].get_xlabel()
+        'step'
+    """
+    figure = plot_curve(
+        run.train_error, run.train_error_stderr, title=title or type(run.algorithm).__name__
+    )
+    ax: Axes = figure.axes[0]
+    if run.test_error is not None:
+        ax.plot(run.test_error, color=COLOURS["test"], lw=1.4, label="test error", zorder=1.9)
+    if theory is not None:
+        ax.plot(np.asarray(theory, dtype=float), **THEORY)
+    _tidy(ax)
+    return figure
+
+
+def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error") -> Figure:
+    """Draw a train error with its 95 % interval and mark the lowest point.
+
+    Args:
+        error: The train error, shape (T,).
+        stderr: Its standard error, shape (T,).
+        title: Of the figure.
+        ylabel: What the error is.
+
+    Returns:
+        A figure.
+
+    Example:
+        >>> plot_curve([1.0, 0.5, 0.6], [0.1, 0.1, 0.1], ylabel="log loss").axes[0].get_ylabel()
+        'log loss'
+    """
+    figure, axes = new_figure()
+    ax: Axes = axes[0, 0]
+    error, margin = np.asarray(error), 1.96 * np.asarray(stderr)
+    steps, best = np.arange(len(error)), int(np.argmin(error))
+    ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label="train error")
+    ax.fill_between(
+        steps, error - margin, error + margin, color=COLOURS["train"], alpha=0.2, lw=0,
+        label="its 95 % interval",
+    )  # fmt: skip
+    ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
+    ax.set(title=title, xlabel="step", ylabel=ylabel)
+    _tidy(ax)
+    return figure
+
+
+def plot_sweep(sweep: Sweep) -> Figure:
+    """Draw a sweep: all train errors over the steps, and how far each is behind the winner.
+
+    Args:
+        sweep: What :func:`sweep` returned.
+
+    Returns:
+        A figure with two panels. Whiskers are 95 % intervals of the *difference* from the winner on
+        the same rows; a cross marks where a configuration was pruned or diverged.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> algorithms = [dd.DecoupledDescent(lr) for lr in (0.02, 0.05)]
+        >>> len(plot_sweep(dd.sweep(X, y, objective, algorithms, steps=20)).axes)
+        2
+    """
+    figure, axes = new_figure(columns=2)
+    curves, behind = axes[0]
+    winner = sweep.best_index
+    for index, run in enumerate(sweep.runs):
+        best = index == winner
+        error = run.train_error.numpy()
+        style = {"color": COLOURS["train"], "lw": 2.0} if best else {"color": "0.6", "lw": 0.9}
+        label = f"winner: {sweep.names[index]}" if best else None
+        curves.plot(error, zorder=3 if best else 2, label=label, **style)
+        if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
+            curves.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
+    curves.set(xlabel="step", ylabel="train error")
+    starts = [run.history.train_error[0] for run in sweep.runs]
+    curves.set_ylim(top=1.15 * max(starts), bottom=min(0.0, sweep.best.history.lowest))
+    _tidy(curves)
+    order = sorted(range(len(sweep.runs)), key=lambda k: -sweep.difference(k).mean)
+    for place, index in enumerate(order):
+        difference = sweep.difference(index)
+        behind.errorbar(
+            difference.mean, place, xerr=1.96 * difference.stderr, fmt="o", ms=4, capsize=2,
+            color=COLOURS["train"] if index == winner else "0.4",
+        )  # fmt: skip
+    behind.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
+    behind.set(xlabel="behind the winner, on the same rows")
+    _tidy(behind, legend=False)
+    return figure
+
+
+def _tidy(ax: Axes, legend: bool = True) -> None:
+    ax.grid(alpha=0.25, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    if legend:
+        ax.legend(frameon=False, fontsize="small")

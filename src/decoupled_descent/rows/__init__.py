@@ -1,0 +1,1 @@
+"""The training rows: blocks, products, the Gram matrix."""

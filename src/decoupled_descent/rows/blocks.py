@@ -1,0 +1,154 @@
+"""The training rows, checked once and handed out block by block."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoupled_descent.rows.gram import Gram
+from decoupled_descent.rows.products import fast_routine
+
+#: Rows are taken in blocks of about this many bytes, so that the second use of a block finds it
+#: in the cache. Data up to ``SINGLE_BLOCK_BYTES`` goes through in one piece, and so does any data
+#: that oneDNN multiplies: its two whole products take less time than one pass in blocks.
+BLOCK_BYTES = 4 * 2**20
+SINGLE_BLOCK_BYTES = 16 * 2**20
+
+
+class Block(NamedTuple):
+    """Some consecutive rows.
+
+    Attributes:
+        X: Features, shape (b, d).
+        y: Labels, b rows.
+        span: Where the rows sit among all n.
+    """
+
+    X: Tensor
+    y: Tensor
+    span: slice
+
+
+def as_floats(name: str, values: Any) -> Tensor:
+    """Turn an array into a two-dimensional, finite, floating-point tensor.
+
+    Args:
+        name: The argument's name, for error messages.
+        values: A tensor or anything NumPy understands.
+
+    Returns:
+        The tensor; floating-point tensors are passed on without a copy.
+    """
+    tensor = _as_tensor(name, values)
+    if not tensor.is_floating_point():
+        tensor = tensor.to(torch.get_default_dtype())
+    if tensor.ndim != 2 or 0 in tensor.shape:
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}; it must be a non-empty matrix with one row "
+            "per sample and one column per feature"
+        )
+    check_finite(name, tensor)
+    return tensor
+
+
+def check_finite(name: str, tensor: Tensor) -> None:
+    """Raise ``ValueError`` naming the first entry that is NaN or infinite."""
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor.sum())):
+        bad = torch.nonzero(~torch.isfinite(tensor))
+        if len(bad):
+            place = ", ".join(str(i) for i in bad[0].tolist())
+            raise ValueError(
+                f"{name}[{place}] is {tensor[tuple(bad[0])].item()} ({len(bad)} such "
+                "entries in all); remove or impute NaN and infinite values first"
+            )
+
+
+def _as_tensor(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        if values.is_complex():
+            raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
+        return values.clone() if values.is_inference() else values.detach()
+    if values is None:
+        raise ValueError(f"{name} is None; pass an array with one row per sample")
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as "
+            "numbers first"
+        )
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch can hardly compute with them
+        array = array.astype(np.int64)
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():  # read-only arrays are welcome: nothing is written to them
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
+        return torch.from_numpy(array)
+
+
+class Rows:
+    """Features and labels of n samples, validated, in blocks.
+
+    Args:
+        X: Features, shape (n, d), scaled to noise variance 1/d. Rows follow its dtype and device.
+        y: Labels, shape (n,) or (n, K).
+        block_size: Rows per block; chosen from the size of X by default.
+
+    Example:
+        >>> rows = Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2)
+        >>> [len(block.X) for block in rows.blocks()]
+        [2, 2, 1]
+    """
+
+    def __init__(self, X: Any, y: Any, block_size: int | None = None) -> None:
+        self.X = as_floats("X", X).contiguous()
+        labels = _as_tensor("y", y)
+        if labels.is_floating_point() or labels.dtype == torch.bool:
+            labels = labels.to(self.X.dtype)
+        self.y = labels.to(self.X.device)
+        if self.y.ndim not in (1, 2) or len(self.y) != len(self.X):
+            raise ValueError(
+                f"y has shape {tuple(self.y.shape)} but X has {len(self.X)} rows; y must have one "
+                "entry (or one row) per row of X"
+            )
+        if len(self.X) < 2:
+            raise ValueError("X has 1 row; training needs at least 2")
+        check_finite("y", self.y)
+        self.n, self.d = self.X.shape
+        if block_size is None:
+            block_size = automatic_block_size(self.X)
+        if not isinstance(block_size, int | np.integer) or block_size < 1:
+            raise ValueError(f"block_size={block_size!r} must be a whole number of at least 1")
+        self.block_size = int(block_size)
+
+    @property
+    def ratio(self) -> float:
+        """α = n/d."""
+        return self.n / self.d
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The decomposed Gram matrix of X, computed when first asked for."""
+        return Gram(self.X)
+
+    def blocks(self) -> Iterator[Block]:
+        """Go through the rows once."""
+        if self.block_size >= self.n:
+            yield Block(self.X, self.y, slice(0, self.n))
+            return
+        for start in range(0, self.n, self.block_size):
+            span = slice(start, min(start + self.block_size, self.n))
+            yield Block(self.X[span], self.y[span], span)
+
+
+def automatic_block_size(X: Tensor) -> int:
+    """Rows per block such that a block fits the cache, or all rows where blocks do not pay."""
+    row_bytes = X.shape[1] * X.element_size()
+    small = len(X) * row_bytes <= SINGLE_BLOCK_BYTES
+    if small or X.device.type != "cpu" or fast_routine(X) is not None:
+        return len(X)
+    return max(16, BLOCK_BYTES // row_bytes)

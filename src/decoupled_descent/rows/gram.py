@@ -1,0 +1,163 @@
+r"""The Gram matrix of the rows, decomposed once, and its ridge inverses with each row left out.
+
+With μ = λ‖X‖²_F/d and A = XᵀX + μI, a ridge-preconditioned direction is q ↦ A⁻¹Xᵀq. Leaving row i
+out changes A by a rank-one term, so that (Sherman–Morrison)
+
+.. math::
+   x_i^\top (A - x_i x_i^\top)^{-1} (X^\top q - x_i q_i) = \frac{(Pq)_i - p_i q_i}{1 - p_i},
+   \qquad P = X A^{-1} X^\top, \quad p_i = P_{ii} :
+
+what row i receives from a direction computed without it, for all rows at once.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.rows.products import backward, forward
+
+#: From this many rows per column on, A⁻¹ (d, d) is applied after Xᵀ instead of keeping XA⁻¹ (n, d):
+#: at most a quarter more arithmetic, for less memory, and X is in the cache from the other product.
+TALL = 2
+
+
+class LeaveOneOut(NamedTuple):
+    r"""The ridge-preconditioned direction, scaled, and what leaving a row out makes of it.
+
+    The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞.
+
+    Attributes:
+        rows: X A⁻¹ c, shape (n, d); or X itself, where the next factor is kept apart.
+        inverse: c A⁻¹, shape (d, d), or None where ``rows`` has it.
+        leverages: c p, shape (n,).
+        weights: 1/(1 − p), shape (n,).
+        shares: p over its mean, shape (n,).
+    """
+
+    rows: Tensor
+    inverse: Tensor | None
+    leverages: Tensor
+    weights: Tensor
+    shares: Tensor
+
+    def direction(self, q: Tensor) -> Tensor:
+        """Return c qᵀXA⁻¹, shape (L, d), for qᵀ of shape (L, n)."""
+        direction = backward(q, self.rows)
+        return direction if self.inverse is None else backward(direction, self.inverse)
+
+    def response(self, q: Tensor, direction: Tensor, X: Tensor) -> Tensor:
+        """Return c (Pq − p ⊙ q)/(1 − p), shape (L, n): what each row receives without its share."""
+        return torch.addcmul(forward(direction, X), q, self.leverages, value=-1).mul_(self.weights)
+
+
+class Gram:
+    r"""Eigenvalues and eigenvectors of XᵀX or XXᵀ, whichever is smaller.
+
+    Both are found in float64. The ridge bounds the condition number of A by 1 + d/λ, so nothing is
+    lost by squaring X. Every ridge reuses the same decomposition.
+
+    Args:
+        X: Features, shape (n, d).
+
+    Attributes:
+        eigenvalues: Squared singular values of X, min(n, d) of them, ascending.
+        vectors: Eigenvectors of XᵀX, shape (d, d), or of XXᵀ, shape (n, n), when n < d.
+
+    Example:
+        >>> gram = Gram(torch.tensor([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+        >>> gram.eigenvalues
+        tensor([1., 9.], dtype=torch.float64)
+        >>> gram.leverages(0.8)  # μ = 0.8 · 10/2 = 4
+        tensor([0.6923, 0.2000, 0.0000], dtype=torch.float64)
+    """
+
+    def __init__(self, X: Tensor) -> None:
+        self._X = X
+        self.wide = X.shape[0] < X.shape[1]
+        rows = X.double()
+        eigenvalues, self.vectors = torch.linalg.eigh(rows @ rows.T if self.wide else rows.T @ rows)
+        self.eigenvalues = eigenvalues.clamp_min(0)
+        self._known: dict[float, LeaveOneOut] = {}
+        if not float(self.eigenvalues[-1]) > 0:
+            raise ValueError("X is zero everywhere; there is nothing to learn from")
+
+    def shift(self, ridge: float) -> float:
+        """Return μ = λ ‖X‖²_F / d."""
+        return ridge * float(self.eigenvalues.sum()) / self._X.shape[1]
+
+    def leverages(self, ridge: float) -> Tensor:
+        """Return p_i = x_iᵀ A⁻¹ x_i, shape (n,), in float64.
+
+        Args:
+            ridge: λ, positive and finite.
+
+        Returns:
+            The share of each row in its own fitted value, between 0 and 1.
+        """
+        inverse = 1 / (self.eigenvalues + self.shift(ridge))
+        shares = self.eigenvalues * inverse if self.wide else inverse
+        return torch.mv(self._rotated_squares, shares)
+
+    @cached_property
+    def _rotated_squares(self) -> Tensor:
+        """Squares of the rows' coordinates along the eigenvectors, which all ridges share."""
+        return self.coordinates().square()
+
+    def coordinates(self) -> Tensor:
+        """Return the rows' coordinates along the eigenvectors, (n, min(n, d)), each up to scale."""
+        rotated: Tensor = self.vectors if self.wide else self._X.double() @ self.vectors
+        return rotated
+
+    def freedom(self, ridge: float) -> float:
+        """Return Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most.
+
+        Args:
+            ridge: λ, positive and finite.
+
+        Returns:
+            The sum of the leverages, from the eigenvalues alone.
+        """
+        return float((self.eigenvalues / (self.eigenvalues + self.shift(ridge))).sum())
+
+    def leave_one_out(self, ridge: float) -> LeaveOneOut:
+        """Return the preconditioned direction for one ridge; asked again, the same one.
+
+        Args:
+            ridge: λ, positive; infinity leaves X as it is.
+
+        Returns:
+            The direction, in the dtype of X.
+        """
+        if ridge not in self._known:
+            self._known[ridge] = self._build(ridge)
+        return self._known[ridge]
+
+    def _build(self, ridge: float) -> LeaveOneOut:
+        n, d = self._X.shape
+        norms = self._X.double().square().sum(1)
+        if math.isinf(ridge):
+            like = norms.to(self._X.dtype)
+            return LeaveOneOut(self._X, None, like, torch.ones_like(like), like / like.mean())
+        leverages = self.leverages(ridge)
+        c = float(norms.mean() / leverages.mean())
+        own = (c * leverages, 1 / (1 - leverages), leverages / leverages.mean())
+        per_row = [values.to(self._X.dtype) for values in own]
+        if n >= TALL * d:
+            return LeaveOneOut(self._X, (c * self._inverse(ridge)).to(self._X), *per_row)
+        rows = self._preconditioned(ridge).mul_(c)
+        return LeaveOneOut(rows.to(self._X), None, *per_row)
+
+    def _preconditioned(self, ridge: float) -> Tensor:
+        """X A⁻¹ = (XXᵀ + μI)⁻¹ X, shape (n, d)."""
+        inverse, rows = self._inverse(ridge), self._X.double()
+        return inverse @ rows if self.wide else rows @ inverse
+
+    def _inverse(self, ridge: float) -> Tensor:
+        """(XᵀX + μI)⁻¹, or (XXᵀ + μI)⁻¹ when n < d."""
+        inverse: Tensor = (self.vectors / (self.eigenvalues + self.shift(ridge))) @ self.vectors.T
+        return inverse

@@ -1,0 +1,150 @@
+r"""The asymptotic test error test(m, Ω, a) (Definition "testErr"), usable alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.state_evolution.inputs import (
+    check_limits,
+    check_objective,
+    head_parameters,
+    theta_limits,
+)
+from decoupled_descent.state_evolution.laws import MixtureLaw
+from decoupled_descent.state_evolution.orders import loss_orders
+from decoupled_descent.state_evolution.populations import (
+    Nodes,
+    independent_seeds,
+    quadrature_rules,
+    sampled_nodes,
+)
+
+
+class Estimate(NamedTuple):
+    """A value and its standard error; under quadrature, half the difference between two orders.
+
+    ``float(estimate)`` is the value.
+    """
+
+    value: float
+    stderr: float
+
+    def __float__(self) -> float:
+        """Return the value."""
+        return self.value
+
+
+def asymptotic_test_error(
+    mixture: MixtureLaw,
+    objective: Objective,
+    alignment: Any,
+    overlap: Any,
+    head: nn.Module | Mapping[str, Tensor] | None = None,
+    *,
+    order: int | None = None,
+    samples: int = 2**16,
+    randomisations: int = 8,
+    seed: int = 0,
+) -> Estimate:
+    r"""Expected loss of parameters known only by their overlaps (Definition "testErr").
+
+    .. math:: \mathrm{test}(m_1, \dots, m_J, \Omega, a)
+              = \sum_j p_j\, E[\Psi(m_j + \check Z, Y_j, a)], \qquad \check Z \sim N(0, \Omega)
+
+    Quadrature for L ≤ 2 (or whenever ``order`` is given), discrete or Gaussian responses and Ψ
+    without kinks; otherwise random points, evenly spread. A Gaussian response gets as many nodes as
+    it takes for two orders to agree; where that would be too many, there are random points as well.
+
+    Args:
+        mixture: Gives p, χ and the response laws.
+        objective: Ψ. Only its values are asked for: the loss may be one without a gradient, such as
+            the share of wrong classes.
+        alignment: m_j = lim μ_jᵀθ/d, shape (J, L).
+        overlap: Ω = lim θᵀθ/d, shape (L, L).
+        head: a, a module or its parameters by name; the objective's own by default.
+        order: Gauss–Hermite nodes per coordinate, where there are no kinks.
+        samples: Points in all, when sampling; a power of two.
+        randomisations: Independent repetitions among them, a power of two, for the standard error.
+        seed: Of the sampling.
+
+    Returns:
+        The value and its standard error.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.signalless(dimension=10)
+        >>> objective = dd.Objective(dd.heads.Linear(), "squared")
+        >>> error = dd.asymptotic_test_error(mixture, objective, [[0.0]], [[3.0]])
+        >>> round(float(error), 12)
+        1.5
+    """
+    alignment = torch.as_tensor(alignment, dtype=torch.float64)
+    overlap = torch.as_tensor(overlap, dtype=torch.float64)
+    check_limits(mixture, alignment, overlap)
+    check_objective(objective, mixture, len(overlap))
+    parameters = head_parameters(objective, head)
+
+    def mean_loss(nodes: Nodes) -> Tensor:
+        h = nodes.place(alignment, overlap)
+        with torch.no_grad():
+            losses = objective.losses(h, nodes.population.responses, parameters)
+        return nodes.population.weights @ losses.double()
+
+    width = len(overlap)
+    orders = loss_orders(objective, mixture, width, order, parameters)
+    if orders:
+        return _estimate([mean_loss(n) for n in quadrature_rules(mixture, width, orders)])
+    if randomisations < 2 or samples // randomisations < 4:
+        raise ValueError(
+            f"samples={samples} split into randomisations={randomisations} must leave at least 2 "
+            "randomisations of at least 4 points"
+        )
+    seeds, count = independent_seeds(seed, randomisations), samples // randomisations
+    return _estimate([mean_loss(sampled_nodes(mixture, width, count, s)) for s in seeds])
+
+
+def _estimate(found: list[Tensor]) -> Estimate:
+    values = torch.stack(found)
+    return Estimate(float(values.mean()), float(values.std()) / len(values) ** 0.5)
+
+
+def population_test_error(
+    mixture: MixtureLaw,
+    objective: Objective,
+    theta: Any,
+    head: nn.Module | Mapping[str, Tensor] | None = None,
+    **options: Any,
+) -> Estimate:
+    r"""Expected loss of trained parameters on a known mixture: the test error without test data.
+
+    For Gaussian noise xᵀθ given the mode *is* N(μ_jᵀθ/d, θᵀθ/d), so this is exact at every d, for
+    the parameters of any algorithm; for other noise laws it holds as d → ∞.
+
+    Args:
+        mixture: The mixture, with means.
+        objective: Ψ.
+        theta: θ, shape (L, d), such as ``run.theta``.
+        head: a, such as ``run.head``; the objective's own by default.
+        options: ``order``, ``samples``, ``randomisations`` and ``seed`` of
+            :func:`asymptotic_test_error`.
+
+    Returns:
+        The value and its standard error.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.xor(dimension=100, snr=4.0)
+        >>> X, y = mixture.sample(100, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> run = dd.fit(X, y, objective, dd.GradientDescent(lr=0.05), steps=20)
+        >>> error = dd.population_test_error(mixture, objective, run.theta, run.head)
+        >>> error.stderr < 1e-6
+        True
+    """
+    alignment, overlap = theta_limits(mixture, theta)
+    return asymptotic_test_error(mixture, objective, alignment, overlap, head, **options)

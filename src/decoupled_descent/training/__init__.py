@@ -1,0 +1,1 @@
+"""``fit``, the training loop, callbacks, stopping and checkpoints."""

@@ -1,0 +1,62 @@
+"""Callbacks: anything callable that is told about every step, and may stop the training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from decoupled_descent.descent.common import Info
+
+
+class StopReason(StrEnum):
+    """Why training ended."""
+
+    STEPS = "steps exhausted"
+    CONVERGED = "converged"
+    RISING = "rising"
+    PRUNED = "pruned"
+    CALLBACK = "stopped by a callback"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a callback is told.
+
+    Attributes:
+        index: Which iterate, 0 being the starting point.
+        train_error: Its train error.
+        train_error_stderr: The standard error of that.
+        test_error: Its test error, or None without a test set.
+        state: The algorithm's state at this iterate (θ, head, …).
+        info: Losses row by row, pre-activations, J̄.
+    """
+
+    index: int
+    train_error: float
+    train_error_stderr: float
+    test_error: float | None
+    state: Any
+    info: Info
+
+
+#: Return None to go on, or a reason (or True) to stop after this step.
+Callback = Callable[[Step], "StopReason | bool | None"]
+
+
+def as_callbacks(given: Callback | Iterable[Callback]) -> list[Callback]:
+    """Return the callbacks as a list, a single one too; raise ``ValueError`` for anything else."""
+    if isinstance(given, Iterable) and not callable(given):
+        callbacks: list[Any] = list(given)
+    else:
+        callbacks = [given]
+    for callback in callbacks:
+        if not callable(callback):
+            raise ValueError(
+                f"callbacks has {callback!r}; each must be a function of a Step, such as "
+                "EarlyStopping()"
+            )
+    return callbacks

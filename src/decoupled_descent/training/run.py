@@ -1,0 +1,260 @@
+"""``fit``: train once, and the run that comes of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.descent import OrthogonalDecoupledDescent, folds
+from decoupled_descent.objective.objective import Objective
+from decoupled_descent.progress import progress_bar
+from decoupled_descent.rows.blocks import Rows, as_floats
+from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import leaves
+from decoupled_descent.training.loop import (
+    Algorithm,
+    History,
+    Trainee,
+    check_rows,
+    check_test,
+    train_together,
+)
+
+
+class DivergenceWarning(RuntimeWarning):
+    """The error stopped being finite; training ended at the last finite step."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of :func:`fit`.
+
+    Attributes:
+        objective: What was minimised.
+        algorithm: How.
+        history: The errors, step by step.
+        state: The algorithm's state at the last recorded iterate.
+        best_state: Its state at the iterate with the lowest train error.
+        best_losses: Row by row, the losses whose mean that train error is, shape (n,).
+        best_preactivations: The pre-activations those losses were taken at, shape (n, L): corrected
+            ones for decoupled descent.
+        stop_reason: Why training ended.
+        message: The same in a sentence.
+    """
+
+    objective: Objective
+    algorithm: Algorithm
+    history: History
+    state: Any
+    best_state: Any
+    best_losses: Tensor
+    best_preactivations: Tensor
+    stop_reason: StopReason
+    message: str
+
+    def __repr__(self) -> str:
+        """Summarise in one line."""
+        last, stderr = self.train_error[-1], self.train_error_stderr[-1]
+        test = "" if self.test_error is None else f", test error {self.test_error[-1]:.4g}"
+        return (
+            f"Run({type(self.algorithm).__name__}, {len(self.train_error)} iterates, train error "
+            f"{last:.4g} ± {stderr:.2g}{test}, best step {self.best_step}, {self.stop_reason})"
+        )
+
+    @property
+    def train_error(self) -> Tensor:
+        """(T,) mean loss; for decoupled descent the estimate of the test error."""
+        return torch.tensor(self.history.train_error, dtype=torch.float64, device="cpu")
+
+    @property
+    def train_error_stderr(self) -> Tensor:
+        """(T,) standard error of the train error."""
+        return torch.tensor(self.history.train_error_stderr, dtype=torch.float64, device="cpu")
+
+    @property
+    def test_error(self) -> Tensor | None:
+        """(T,) mean loss on the test set, or None when there was none."""
+        values = self.history.test_error
+        return torch.tensor(values, dtype=torch.float64, device="cpu") if values else None
+
+    @property
+    def gap(self) -> Tensor | None:
+        """(T,) train error minus test error, or None without a test set."""
+        return None if self.test_error is None else self.train_error - self.test_error
+
+    @property
+    def theta(self) -> Tensor:
+        """θ at the last iterate, shape (L, d), laid out as ``nn.Linear.weight``."""
+        return self.state.theta  # type: ignore[no-any-return]
+
+    @property
+    def head(self) -> nn.Module:
+        """The trained head at the last iterate, a copy in θ's dtype."""
+        return self.objective.module(self.state.head).to(self.state.theta)
+
+    @property
+    def best_step(self) -> int:
+        """The iterate with the lowest train error."""
+        return int(self.train_error.argmin())
+
+    @property
+    def best_theta(self) -> Tensor:
+        """θ at the best step."""
+        return self.best_state.theta  # type: ignore[no-any-return]
+
+    @property
+    def best_head(self) -> nn.Module:
+        """The trained head at the best step, a copy in θ's dtype."""
+        return self.objective.module(self.best_state.head).to(self.best_state.theta)
+
+    @property
+    def best_outputs(self) -> Tensor:
+        """Outputs for the training rows at the best step, (n,) or (n, K), as if they were new.
+
+        They come from the corrected pre-activations, and with folds from heads that have not seen
+        the row: what ``best_losses`` was computed from.
+        """
+        h, state, algorithm = self.best_preactivations, self.best_state, self.algorithm
+        with torch.no_grad():
+            if not getattr(state, "fold_heads", ()):
+                return self.objective.outputs(h, state.head)
+            assert isinstance(algorithm, OrthogonalDecoupledDescent)
+            mixed = algorithm.mixed(state)
+            outputs = folds.outputs(state.fold_heads, h, self.objective, mixed)
+        return outputs.squeeze(1) if outputs.shape[1:] == (1,) else outputs
+
+    def predict(self, X: Any, *, best: bool = False) -> Tensor:
+        """Evaluate the trained model on new rows.
+
+        Args:
+            X: Features, shape (m, d), scaled like the training data.
+            best: Use the iterate with the lowest train error instead of the last one.
+
+        Returns:
+            The head's outputs, shape (m,) or (m, K): logits for the losses that take logits.
+        """
+        state = self.best_state if best else self.state
+        features = as_floats("X", X).to(state.theta)
+        if features.shape[1] != state.theta.shape[1]:
+            raise ValueError(
+                f"X has {features.shape[1]} columns but the model was trained on "
+                f"{state.theta.shape[1]}"
+            )
+        with torch.no_grad():
+            return self.objective.outputs(features @ state.theta.T, state.head)
+
+    @classmethod
+    def of(cls, trainee: Trainee) -> Run:
+        """Wrap up a finished trainee."""
+        assert trainee.reason is not None
+        return cls(
+            trainee.objective,
+            trainee.algorithm,
+            trainee.history,
+            trainee.reached,
+            trainee.best,
+            trainee.best_losses,
+            trainee.best_preactivations,
+            trainee.reason,
+            trainee.message,
+        )
+
+
+def fit(
+    X: Any,
+    y: Any,
+    objective: Objective,
+    algorithm: Algorithm,
+    steps: int = 200,
+    theta: Tensor | None = None,
+    test: tuple[Any, Any] | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    seed: int | None = 0,
+    progress: bool | None = None,
+    state: Any = None,
+) -> Run:
+    r"""Train, and record the error of every iterate θ_1, …, θ_T.
+
+    Args:
+        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Or
+            :class:`Rows`, which keep what was computed of them for the next run.
+        y: Labels, n rows; None with :class:`Rows`.
+        objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
+        algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
+        steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
+        theta: θ_1, shape (L, d); drawn from N(0, 1) by default.
+        test: ``(X_test, y_test)``: its error is recorded at every iterate, and no more.
+        callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
+            stops.
+        seed: Draws θ_1.
+        progress: Whether to draw a progress bar; by default, only on a terminal.
+        state: Continue from a state (such as ``run.state``) instead of starting; ``theta`` and
+            ``seed`` are then unused, and the first iterate recorded is that state's.
+
+    Returns:
+        The run. Ctrl-C ends training early and returns what was reached; so does an error that is
+        no longer finite, with a :class:`DivergenceWarning`.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.xor(dimension=200, snr=8.0)
+        >>> X, y = mixture.sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(lr=0.05), steps=50)
+        >>> run.train_error.shape, run.theta.shape
+        (torch.Size([50]), torch.Size([2, 200]))
+    """
+    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    if state is None:
+        state = algorithm.init(rows, objective, theta=theta, seed=seed)
+    else:
+        _check_state(state, rows, objective, algorithm)
+    trainee = Trainee(objective, algorithm, state, callbacks)
+    held_out = check_test(test, rows, [trainee])
+    with progress_bar(steps, type(algorithm).__name__, progress) as advance:
+        train_together([trainee], rows, steps, held_out, advance)
+    if trainee.reason is StopReason.DIVERGED:
+        warnings.warn(trainee.message, DivergenceWarning, stacklevel=2)
+    return Run.of(trainee)
+
+
+def _check_state(state: Any, rows: Rows, objective: Objective, algorithm: Algorithm) -> None:
+    """Raise ``ValueError`` when a state to continue from belongs to other rows, or to others."""
+    if isinstance(state, Run) or not hasattr(state, "theta"):
+        raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
+    theta, memory = state.theta, getattr(state, "memory", None)
+    if theta.shape[1] != rows.d or (memory is not None and memory.shape[1] != rows.n):
+        made_for = "" if memory is None else f"{memory.shape[1]} rows and "
+        raise ValueError(
+            f"state was made for {made_for}{theta.shape[1]} columns but X has shape "
+            f"{tuple(rows.X.shape)}; continue on the rows that the state comes from"
+        )
+    if theta.dtype != rows.X.dtype:
+        raise ValueError(f"state is in {theta.dtype} but X in {rows.X.dtype}; convert X first")
+    fresh = algorithm.init(rows, objective, theta=theta, seed=0)
+    carried, needed = (
+        {name: getattr(value, "shape", None) for name, value in leaves(each)}
+        for each in (state, fresh)
+    )
+    for name in needed | carried:
+        has, wants = (_described(each, name) for each in (carried, needed))
+        if has != wants:
+            raise ValueError(
+                f"state has {has}, but {type(algorithm).__name__} with this head needs {wants}: "
+                "it comes from another algorithm, head or update rule. Continue with those, or "
+                "start anew from theta=run.theta and Objective(run.head, …); on rows that theta "
+                "has seen, the train error is then no estimate of the test error"
+            )
+
+
+def _described(shapes: Mapping[str, torch.Size | None], name: str) -> str:
+    """Name a part of a state, with its shape."""
+    if name not in shapes:
+        return f"no {name}"
+    shape = shapes[name]
+    return name if shape is None else f"{name} of shape {tuple(shape)}"

@@ -1,0 +1,94 @@
+r"""Online early stopping on the train error (section "Natural Algorithmic Consequences")."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from decoupled_descent.training.callbacks import Step, StopReason
+
+
+@dataclass
+class EarlyStopping:
+    r"""Stop when the train error, which is the test error in the limit, no longer falls.
+
+    With E_t the train error, an update counts as an improvement if it lowers the error by more than
+    the tolerance:
+
+    .. math:: E_{t+1} - E_t < -\varepsilon \quad\text{or (relative)}\quad
+       E_{t+1} - E_t < -\varepsilon\,|E_t| ,
+
+    for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
+    rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
+    the ones that its conclusion needs.) With patience or ``start``, E_t is the error of the last
+    improvement, and ``patience`` updates in a row must fail to improve on it. A run that is worse
+    after ``start`` updates than at the beginning may come back: from there it has that error to
+    improve on, whatever its lowest was.
+
+    ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the whole run.
+
+    Args:
+        tolerance: ε.
+        relative: Whether ε is relative to the error.
+        patience: How many updates in a row may fail to improve before training stops.
+        start: How many updates are made before any can fail: runs from a random start may linger,
+            or get worse, before they find the signal.
+        standard_errors: The tolerance is at least that many standard errors of the train error:
+            a hundredth, with patience, ends runs whose progress nobody could measure.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> stopping = dd.EarlyStopping(tolerance=1e-4)
+        >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 500, callbacks=stopping)
+        >>> str(run.stop_reason), len(run.train_error) < 100
+        ('converged', True)
+    """
+
+    tolerance: float = 0.0
+    relative: bool = False
+    patience: int = 1
+    start: int = 0
+    standard_errors: float = 0.0
+    _first: float = field(default=math.inf, init=False, repr=False)
+    _lowest: float = field(default=math.inf, init=False, repr=False)
+    _failures: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        limit = 1.0 if self.relative else math.inf
+        if not 0 <= self.tolerance < limit:
+            raise ValueError(
+                f"tolerance={self.tolerance!r} must be at least 0"
+                + (" and below 1, being relative" if self.relative else " and finite")
+            )
+        if not 0 <= self.standard_errors < math.inf:
+            raise ValueError(
+                f"standard_errors={self.standard_errors!r} must be at least 0 and finite"
+            )
+        for name, least in (("patience", 1), ("start", 0)):
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int) or count < least:
+                raise ValueError(f"{name}={count!r} must be a whole number of at least {least}")
+
+    def __call__(self, step: Step) -> StopReason | None:
+        """Look at one iterate; a new run (index 0) starts afresh."""
+        error = step.train_error
+        if step.index == 0:
+            self._first = error
+        worse = step.index == self.start and error > self._first
+        if step.index == 0 or worse or error < self._target(step):
+            self._lowest, self._failures = error, 0
+            return None
+        self._failures += step.index > self.start
+        if self._failures < self.patience:
+            return None
+        return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
+
+    def _target(self, step: Step) -> float:
+        """The error an update must stay below to count as an improvement."""
+        least = self.tolerance * (abs(self._lowest) if self.relative else 1.0)
+        if self.standard_errors > 0 and math.isfinite(step.train_error_stderr):
+            least = max(least, self.standard_errors * step.train_error_stderr)
+        return self._lowest - least

@@ -1,0 +1,186 @@
+"""Noise that is not i.i.d.: against the oracle, and in what it does to the train–test gap."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.descent.noise import Covariance, RowNorms
+from tests.oracles import descent as rows_of
+from tests.oracles import noise as oracle
+from tests.problems import binary, normal, two_layer
+
+STEPS = 101
+RATES = {"lr": 0.05, "damping": 0.97, "head_lr": 0.2, "head_damping": 0.99}
+
+
+def problem():
+    """Data, a two-layer head with a bias, and both of their starts as the oracle takes them."""
+    rng = np.random.default_rng(0)
+    X, theta = rng.standard_normal((30, 20)) / 20**0.5, rng.standard_normal((20, 3))
+    y, w = rng.standard_normal(30), rng.standard_normal(3)
+    head = dd.heads.TwoLayer(3, bias=True).double()
+    with torch.no_grad():
+        head[1].weight.copy_(torch.from_numpy(w))
+        head[1].bias.fill_(0.3)
+    return X, y, theta, {"w": w, "b": np.array(0.3)}, dd.Objective(head, "squared"), rng
+
+
+def compare(noise, C, w, block_size=None):
+    X, y, theta, a, objective, _ = problem()
+    rows = rows_of.biased_two_layer_rows()
+    path = oracle.iterate(X, y, theta, a, rows, C, w, steps=STEPS, **RATES)
+    algorithm = dd.DecoupledDescent(noise=noise, **RATES)
+    rows = dd.Rows(X, y, block_size)
+    state = algorithm.init(rows, objective, theta=torch.tensor(theta.T))
+    for t in range(STEPS):
+        before = state
+        state, info = algorithm.step(state, rows, objective)
+        assert info.train_error == pytest.approx(path.train_error[t], rel=1e-10)
+    np.testing.assert_allclose(before.theta.T, path.theta[-1], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(before.head["1.bias"].squeeze(), path.head[-1]["b"], atol=1e-10)
+
+
+def test_covariance_as_matrix_diagonal_and_function():
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal((20, 20))
+    C, diagonal, ones = root @ root.T / 20, rng.uniform(0, 2, 20), np.ones(30)
+    compare(Covariance(torch.from_numpy(C)), C, ones)
+    compare(Covariance(torch.from_numpy(diagonal)), np.diag(diagonal), ones)
+    compare(Covariance(lambda theta: theta @ torch.from_numpy(C), np.trace(C)), C, ones)
+
+
+@pytest.mark.parametrize("block_size", [None, 7])
+def test_row_norms(block_size):
+    w = np.random.default_rng(2).uniform(0.1, 3, 30)
+    compare(RowNorms(torch.from_numpy(w)), np.eye(20), w, block_size)
+
+
+def test_models_of_the_default_noise_change_nothing():
+    (X, y), objective = binary(), two_layer()
+    plain = dd.fit(X, y, objective, dd.DecoupledDescent(0.1, 0.9), 20)
+    ones = {"noise": Covariance(torch.ones(16).double())}, {"noise": RowNorms(X.new_ones(24))}
+    for option in ones:
+        run = dd.fit(X, y, objective, dd.DecoupledDescent(0.1, 0.9, **option), 20)
+        torch.testing.assert_close(run.train_error, plain.train_error, rtol=1e-12, atol=0)
+        torch.testing.assert_close(run.theta, plain.theta, rtol=1e-11, atol=1e-12)
+
+
+def test_own_directions_can_be_weighted():
+    h, y, w = normal(12, 2), normal(12, seed=1), normal(12, seed=2).square()
+    objective = dd.Objective(torch.nn.Identity(), "squared", width=2)
+    bend = objective.derivatives(h, y, {}, g=lambda h, y, a: h.square(), weights=w).jacobian
+    torch.testing.assert_close(bend, torch.diag((w.unsqueeze(1) * 2 * h).mean(0)))
+
+
+def test_kinks_are_differenced_with_weights():
+    X, y = binary(200, 16)
+    head = dd.heads.TwoLayer(3, activation="relu", seed=0).double()
+    objective = dd.Objective(head, "logistic", curvature="smoothed")
+    h, a = X @ normal(16, 3), objective.parameters()
+    equal = objective.derivatives(h, y, a, weights=torch.full((200,), 2.0).double()).jacobian
+    plain = objective.derivatives(h, y, a).jacobian
+    torch.testing.assert_close(equal, 2 * plain)
+    half = torch.arange(200) % 2 == 0
+    steps = torch.tensor([0.3, 0.4, 0.5]).double()
+    some = objective.derivatives(h, y, a, weights=half.double(), spacing=steps).jacobian
+    those = objective.derivatives(h[half], y[half], a, spacing=steps).jacobian
+    torch.testing.assert_close(some, those / 2)
+    noise = Covariance(torch.full((16,), 4.0).double())
+    algorithms = [dd.DecoupledDescent(0.05, noise=n) for n in (None, noise, RowNorms(4 * y + 4))]
+    state, rows = algorithms[0].init(dd.Rows(X, y), objective, seed=0), dd.Rows(X, y)
+    one, other, norms = (alg.request(state, rows, objective).spacing for alg in algorithms)
+    torch.testing.assert_close(other, 2 * one)
+    torch.testing.assert_close(norms, one * (4 * y + 4).mean().sqrt())
+
+
+def draw(n, variances, spread, generator):
+    """Two classes at ±3·1/d with a tenth of labels flipped, noise of covariance w_i C/d."""
+    d = len(variances)
+    sides = torch.randint(0, 2, (n,), generator=generator).double()
+    noise = torch.randn(n, d, generator=generator, dtype=torch.float64) * (variances / d).sqrt()
+    strengths = 1 + spread * (2 * torch.randint(0, 2, (n,), generator=generator).double() - 1)
+    flips = torch.rand(n, generator=generator) < 0.1
+    X = (2 * sides - 1).unsqueeze(1) * 3 / d + strengths.sqrt().unsqueeze(1) * noise
+    return X, torch.where(flips, 1 - sides, sides)
+
+
+def gaps(noise_of, variances, spread, objective, damping, seeds=8):
+    """Mean over steps of train − test, one per seed: without and with the noise model."""
+    found = []
+    for seed in range(seeds):
+        generator = torch.Generator().manual_seed(seed)
+        X, y = draw(len(variances), variances, spread, generator)
+        test = draw(4000, variances, spread, generator)
+        for noise in (None, noise_of(X, y)):
+            algorithm = dd.DecoupledDescent(0.3, damping, noise=noise)
+            run = dd.fit(X, y, objective, algorithm, 40, test=test, seed=seed)
+            found.append(float(run.gap.mean()))
+    return np.array(found).reshape(seeds, 2).T
+
+
+def assert_closed(plain, modelled, factor):
+    """The model's bias is zero within three standard errors; without it, several times as large."""
+    bias, error = modelled.mean(), modelled.std(ddof=1) / math.sqrt(len(modelled))
+    assert abs(bias) < 3 * error
+    saved = np.abs(plain) - factor * np.abs(modelled)
+    assert saved.mean() > 3 * saved.std(ddof=1) / math.sqrt(len(saved))
+
+
+def test_known_covariance_closes_the_gap():
+    variances = torch.full((1000,), 0.05, dtype=torch.float64)
+    variances[:200] = 4.8
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    found = gaps(lambda X, y: Covariance(variances), variances, 0.0, objective, 0.9, 14)
+    assert_closed(*found, factor=2)
+
+
+def test_row_norms_close_the_gap():
+    variances, objective = torch.ones(1000, dtype=torch.float64), two_layer(4)
+    found = gaps(RowNorms.within_classes, variances, 0.9, objective, 0.97)
+    assert_closed(*found, factor=1.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Covariance(torch.ones(3, 4)), "shape"),
+        (lambda: Covariance(torch.tensor([[1.0, 2.0], [0.0, 1.0]])), "not symmetric"),
+        (lambda: Covariance(torch.tensor([1.0, -1.0])), "variances from -1 to 1"),
+        (lambda: Covariance(lambda theta: theta), "positive trace, which is None"),
+        (lambda: Covariance("white"), "matrix='white' must be"),
+        (lambda: RowNorms(torch.tensor([1.0, -1.0])), "starts at -1"),
+        (lambda: RowNorms(torch.ones(3, 2)), r"shape \(3, 2\)"),
+        (lambda: RowNorms.within_classes(torch.eye(3), torch.arange(3)), "label 0 has a single"),
+    ],
+)
+def test_bad_models(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [
+        (Covariance(torch.ones(5).double()), r"matrix has shape \(5,\) but X has d = 16"),
+        (Covariance(torch.ones(16)), r"matrix is torch.float32.*pass matrix.to\(X\)"),
+        (RowNorms(torch.ones(5)), "squares has 5 entries but X has 24 rows"),
+        (RowNorms(torch.ones(24)), r"squares is torch.float32.*pass squares.to\(X\)"),
+    ],
+)
+def test_models_of_other_rows(noise, message):
+    X, y = binary()
+    with pytest.raises(ValueError, match=message):
+        dd.fit(X, y, two_layer(), dd.DecoupledDescent(0.1, noise=noise), 2)
+
+
+def test_who_knows_only_the_default_says_so():
+    algorithm = dd.DecoupledDescent(0.1, noise=Covariance(torch.ones(10)))
+    with pytest.raises(ValueError, match="greedy descent knows the default noise only"):
+        dd.GreedyDescent((algorithm,))
+    with pytest.raises(ValueError, match=r"noise=.*state evolution describes i\.i\.d\. noise"):
+        dd.StateEvolution(
+            dd.mixtures.signalless(10), dd.Objective(dd.heads.Linear(), "squared"), algorithm
+        )

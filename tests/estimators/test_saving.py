@@ -1,0 +1,434 @@
+"""Models on disk: the same predictions, and one clear line for every file that is not one."""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import re
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import decoupled_descent as dd
+from decoupled_descent.estimators.parts import describe_head, rebuild_head
+from decoupled_descent.estimators.saving import KEY, _checksum, is_model, load_model, save_model
+from decoupled_descent.objective import heads
+from decoupled_descent.tables.columns import Columns
+
+FAST = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 8}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4)) * [1, 10, 0.1, 1] + [0, 5, 0, 2]
+SIGNAL = X[:, 0] + X[:, 1] / 10 - 0.5 + 0.5 * RNG.normal(size=60)
+NEW = RNG.normal(size=(33, 4)) * 3
+CODES = np.digitize(SIGNAL, [-0.7, 0.7])
+
+
+@functools.cache
+def classifier(kind="text", **options):
+    labels = {
+        "text": np.array(["low", "mid", "high"], dtype=object)[CODES],
+        "unicode": np.array(["ä", "öö", "\N{SNOWMAN}"])[CODES],
+        "whole": CODES.astype(np.int64) * 5 - 3,
+        "small": CODES.astype(np.uint8),
+        "float": CODES * 2.0 - 1,
+        "truth": CODES > 0,
+        "two": np.array(["no", "yes"], dtype=object)[(CODES > 0).astype(int)],
+    }[kind]
+    return dd.DecoupledClassifier(**FAST | options).fit(X, labels)
+
+
+@functools.cache
+def regressor(**options):
+    return dd.DecoupledRegressor(**FAST | options).fit(X, 1000 * SIGNAL + 7)
+
+
+def round_trip(model, folder, **options):
+    return load_model(save_model(folder / "model.safetensors", model, **options))
+
+
+@pytest.mark.parametrize("kind", ["text", "unicode", "whole", "small", "float", "truth", "two"])
+def test_classifiers_predict_the_same_bits(tmp_path, kind):
+    model = classifier(kind)
+    loaded = round_trip(model, tmp_path, target="y")
+    assert (loaded.task, loaded.target, loaded.columns) == ("classification", "y", None)
+    again = loaded.estimator
+    np.testing.assert_array_equal(again.predict_proba(NEW), model.predict_proba(NEW))
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    labels = loaded.predict(NEW)
+    assert labels.tolist() == model.predict(NEW).tolist()
+    assert again.classes_.dtype == model.classes_.dtype
+    assert [type(one) for one in again.classes_.tolist()] == [
+        type(one) for one in model.classes_.tolist()
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"activation": name} for name in ("sigmoid", "softplus", "gelu", "silu", "relu")),
+        {"hidden": (5, 3)},
+        {"hidden": 1},
+        {"method": "gradient", "damping": "auto", "ridge": "auto"},
+        {"method": "decoupled", "ridge": "auto"},
+        {"head": nn.Sequential(nn.Sequential(nn.GELU("tanh"), nn.Linear(3, 2)), nn.Linear(2, 1))},
+        {"head": heads.Product(a=0.5)},
+        {"head": heads.Linear()},
+        {"head": nn.Sequential(nn.LeakyReLU(0.3), nn.Softplus(2.0), nn.Linear(6, 1))},
+    ],
+)
+@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
+@pytest.mark.filterwarnings("ignore::decoupled_descent.DivergenceWarning")
+def test_regressors_predict_the_same_bits(tmp_path, options):
+    model = regressor(**options)
+    loaded = round_trip(model, tmp_path)
+    np.testing.assert_array_equal(loaded.predict(NEW), model.predict(NEW))
+    assert (loaded.estimator.head is None) == (model.head is None)
+    loaded.estimator.fit(X[:40], SIGNAL[:40])  # as trainable as the original
+
+
+def test_everything_known_of_the_training_is_kept(tmp_path):
+    model = dd.DecoupledClassifier(max_iter=8).fit(X, CODES > 0)
+    loaded = round_trip(model, tmp_path)
+    again = loaded.estimator
+    for name in (
+        *("estimated_test_error_", "estimated_test_error_stderr_", "estimated_accuracy_"),
+        *("estimated_accuracy_stderr_", "best_iter_", "n_iter_", "stop_reason_", "candidates_"),
+        *("diagnostics_", "n_features_in_"),
+    ):
+        assert getattr(again, name) == getattr(model, name), name
+    assert len(again.candidates_) > 1
+    for name in ("train_error_curve_", "train_error_stderr_curve_", "theta_", "mean_", "scale_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    assert again.get_params() == model.get_params()
+    assert again.plot_training().axes
+    assert loaded.metadata["library"] == dd.__version__
+    assert loaded.metadata["verdict"] == model.diagnostics_.verdict
+    assert loaded.metadata["chosen"]["ridge"] == model.algorithm_.ridge
+    r2 = round_trip(regressor(), tmp_path).estimator
+    assert r2.estimated_r2_ == regressor().estimated_r2_
+
+
+def test_constant_columns_names_infinite_ridge_and_warm_start(tmp_path):
+    table = pd.DataFrame(X, columns=list("abcd")).assign(same=3.0)
+    options = FAST | {"ridge": math.inf, "warm_start": True, "random_state": None, "hidden": (4,)}
+    model = dd.DecoupledClassifier(**options).fit(table, CODES > 0)
+    loaded = round_trip(model, tmp_path).estimator
+    assert loaded.get_params() == model.get_params()
+    assert loaded.feature_names_in_.tolist() == [*"abcd", "same"]
+    np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(table[["b", "a", "c", "d", "same"]])
+    loaded.fit(table, CODES > 0)
+    assert loaded.theta_.shape == model.theta_.shape
+
+
+def test_with_columns_a_table_is_predicted(tmp_path):
+    table = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(
+        town=np.where(X[:, 2] > 0, "Ulm", "Bonn"), id=range(60)
+    )
+    columns = Columns.learn(table)
+    model = dd.DecoupledRegressor(**FAST).fit(columns.apply(table), SIGNAL)
+    loaded = round_trip(model, tmp_path, columns=columns, target="price")
+    assert loaded.columns == columns
+    shuffled = table[["town", "b", "a"]].assign(new="?")
+    np.testing.assert_array_equal(loaded.predict(shuffled), model.predict(columns.apply(table)))
+    with pytest.raises(ValueError, match="lacks 'b'"):
+        loaded.predict(table.drop(columns="b"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        loaded.target = "other"
+
+
+def test_tables_of_polars(tmp_path):
+    table = pd.DataFrame({"a": X[:, 0], "town": np.where(CODES > 1, "Ulm", "Bonn")})
+    columns = Columns.learn(table)
+    model = dd.DecoupledClassifier(**FAST).fit(columns.apply(table), CODES > 0)
+    loaded = round_trip(model, tmp_path, columns=columns, target="y")
+    frame = polars.DataFrame({name: table[name].tolist() for name in table.columns})
+    np.testing.assert_array_equal(loaded.predict(frame), loaded.predict(table))
+    with pytest.raises(ValueError, match=r"pandas\.DataFrame is needed, not builtins\.list"):
+        loaded.predict([[1.0, "Ulm"]])
+
+
+def test_a_folder_and_strange_names(tmp_path):
+    folder = tmp_path / "runs [v1] ü"
+    folder.mkdir()
+    path = save_model(str(folder / "model.safetensors"), regressor())
+    assert os.listdir(folder) == ["model.safetensors"]
+    save_model(path, classifier())  # replaces it
+    assert load_model(folder).task == load_model(str(path)).task == "classification"
+    assert is_model(path)
+    assert not is_model(folder)
+
+
+class Mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, h):
+        return self.layer(torch.tanh(h))
+
+
+class Chain(nn.Sequential):
+    def forward(self, h):
+        return super().forward(h) + 1
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (Mine(), "Mine"),
+        (Chain(nn.Linear(3, 1)), "Chain"),
+        (heads.TwoLayer(3, torch.sin), "Elementwise"),
+        (nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 1)), "LayerNorm"),
+    ],
+)
+def test_heads_that_cannot_be_described(tmp_path, head, name):
+    model = regressor(head=head, lr=0.01, max_iter=2)
+    with pytest.raises(ValueError, match=rf"type {name},.*head_.state_dict\(\)") as caught:
+        save_model(tmp_path / "model.safetensors", model)
+    assert "\n" not in str(caught.value)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_diverged_model_is_not_saved(tmp_path):
+    model = dd.DecoupledRegressor(**FAST).fit(X, SIGNAL)
+    model.theta_[0, 0] = math.inf
+    with pytest.raises(ValueError, match="weights, means or scales are not finite"):
+        save_model(tmp_path / "a", model)
+    assert not os.listdir(tmp_path)
+
+
+def test_what_cannot_be_saved(tmp_path):
+    for bad in (dd.DecoupledClassifier(), nn.Linear(1, 1), None):
+        with pytest.raises(ValueError, match="must be a fitted classifier or regressor"):
+            save_model(tmp_path / "a", bad)
+    mixed = classifier("text")
+    before = mixed.classes_
+    try:
+        mixed.classes_ = np.array([1, "b", 2.5], dtype=object)
+        with pytest.raises(ValueError, match=r"\[1, 'b', 2.5\].*cannot be saved; use whole"):
+            save_model(tmp_path / "a", mixed)
+    finally:
+        mixed.classes_ = before
+    with pytest.raises(OSError, match=r"cannot be written \(No such file"):
+        save_model(tmp_path / "absent" / "a", regressor())
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="cannot be written"):
+        save_model(tmp_path / "folder", regressor())
+    assert os.listdir(tmp_path) == ["folder"]
+    assert not os.listdir(tmp_path / "folder")
+
+
+def test_the_head_is_not_the_callers(tmp_path):
+    path = save_model(tmp_path / "model.safetensors", regressor())
+    one, other = load_model(path), load_model(path)
+    with torch.no_grad():
+        one.estimator.head_[1].weight.zero_()
+    np.testing.assert_array_equal(other.predict(NEW), regressor().predict(NEW))
+
+
+def refused(path, kind=ValueError):
+    with pytest.raises(kind) as caught:
+        load_model(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("model", [classifier, regressor])
+def test_any_changed_byte_is_noticed(tmp_path, model):
+    path = save_model(tmp_path / "model.safetensors", model())
+    whole = path.read_bytes()
+    places = np.random.default_rng(1).choice(len(whole), 250, replace=False)
+    for place in {*range(16), *places.tolist(), len(whole) - 1}:
+        spoilt = bytearray(whole)
+        spoilt[place] ^= 1 << int(place) % 7
+        path.write_bytes(spoilt)
+        refused(path)
+
+
+def test_truncated_and_extended_files(tmp_path):
+    path = save_model(tmp_path / "model.safetensors", classifier())
+    whole = path.read_bytes()
+    for length in (0, 1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        refused(path)
+    path.write_bytes(whole + b"\0")
+    refused(path)
+
+
+def test_files_of_other_programs(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_file({"theta": torch.zeros(2)}, path)
+    assert "is not a model of decoupled-descent" in refused(path)
+    save_file({"theta": torch.zeros(2)}, path, {"format": "pt"})
+    assert "is not a model" in refused(path)
+    dd.SaveIterates(tmp_path)
+    for content in (b"a,b\n1,2\n", b"\x80\x04\x95", b"\xff" * 50, b"PK\x03\x04" + bytes(60)):
+        path.write_bytes(content)
+        assert "is not a model" in refused(path)
+    save_file({}, path, {KEY: "{}", "sha256": "0"})
+    assert "checksum" in refused(path)
+    path.unlink()
+    assert "does not exist" in refused(path, FileNotFoundError)
+
+
+def resigned(path, change):
+    """Change a model's content or tensors, with a checksum that fits again."""
+    with safe_open(path, "pt") as file:
+        content = json.loads(file.metadata()[KEY])
+    tensors = load_file(path)
+    content = change(content, tensors) or content
+    text = content if isinstance(content, str) else json.dumps(content)
+    save_file(tensors, path, {KEY: text, "sha256": _checksum(tensors, text)})
+
+
+def put(*keys, value):
+    def change(content, tensors):
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return change
+
+
+def drop(*keys):
+    def change(content, tensors):
+        for key in keys[:-1]:
+            content = content[key]
+        del content[keys[-1]]
+
+    return change
+
+
+def tensor(name, function):
+    def change(content, tensors):
+        tensors[name] = function(tensors[name]).contiguous()
+
+    return change
+
+
+def spoil(value):
+    changed = value.clone()
+    changed.view(-1)[0] = math.nan
+    return changed
+
+
+NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("format", value=2), "format 2 and this version reads 1; update"),
+        (put("format", value="1"), "format '1'"),
+        (put("format", value=None), "format None"),
+        (lambda content, tensors: "[1]", "format None"),
+        (lambda content, tensors: "{", "Expecting property name"),
+        (lambda content, tensors: f'{{"format": {NESTED}', "nested too deeply|Expecting"),
+        (put("task", value="ranking"), "task 'ranking'"),
+        (put("task", value="regression"), "incomplete or inconsistent|scale"),
+        (put("target", value=5), "target 5"),
+        (put("columns", value={}), "the columns cannot be used"),
+        (put("columns", value=Columns.learn(pd.DataFrame({"a": [1, 2.5, 2]})).to_dict()),
+         "columns make 1 features but it has 4"),
+        (drop("columns"), "incomplete"),
+        (put("clip", value=2), "cut off at 2 instead of"),
+        (drop("head"), "incomplete"),
+        (drop("findings"), "incomplete"),
+        (drop("estimates", "estimated_accuracy_"), "incomplete"),
+        (put("estimates", "estimated_accuracy_", value="high"), "estimated_accuracy_ is 'high'"),
+        (put("estimates", "estimated_accuracy_", value=math.nan), "holds NaN"),
+        (put("estimates", "estimated_accuracy_", value=math.inf), "holds Infinity"),
+        (put("head", value="Tanh"), "incomplete"),
+        (put("head", value={"kind": "Tanh"}), "do not fit its layers"),
+        (put("head", "layers", 0, "kind", value="eval"), "is not known"),
+        (put("head", "layers", 0, "kind", value="Dropout"), "is not known"),
+        (put("head", "layers", 0, "kind", value=["Tanh"]), "incomplete"),
+        (put("head", "layers", 0, "inplace", value=True), "is not known"),
+        (put("head", "layers", 0, value={"kind": "Softplus", "beta": "x", "threshold": 1}),
+         "beta='x'"),
+        (put("head", "layers", 0, value={"kind": "GELU", "approximate": "fast"}),
+         "approximate='fast'"),
+        (put("head", "layers", 1, "inputs", value=10**12), "sizes"),
+        (put("head", "layers", 1, "inputs", value=2**30), "do not fit its layers"),
+        (put("head", "layers", 1, "inputs", value=-1), "sizes"),
+        (put("head", "layers", 1, "inputs", value=True), "sizes"),
+        (put("head", "layers", 1, "bias", value=False), "do not fit its layers"),
+        (put("classes", "labels", value=["a"]), "make no sense"),
+        (put("classes", "labels", value=["a", "b", "a"]), "make no sense"),
+        (put("classes", "labels", value=["a", "b", 1]), "make no sense"),
+        (put("classes", "labels", value=["a", "b"]), "3 outputs instead of 1"),
+        (put("classes", "labels", value="abc"), "classes have the type"),
+        (put("classes", "dtype", value="int64"), "make no sense"),
+        (put("classes", "dtype", value="<U2"), "make no sense"),
+        (put("classes", "dtype", value="datetime64[s]"), "the type 'datetime64"),
+        (put("classes", "dtype", value="O8,f4"), "the type 'O8,f4'"),
+        (put("classes", value=None), "incomplete"),
+        (put("settings", "hidden", value={"a": 1}), "hidden="),
+        (put("settings", "unheard", value=1), "[Ii]nvalid parameter"),
+        (put("feature_names", value=["a"]), "column names do not fit"),
+        (put("feature_names", value=["a", "b", "c", 4]), "column names do not fit"),
+        (put("training", "best_iter_", value=99), "best step 99 of"),
+        (put("training", "n_iter_", value=9.0), "makes no sense"),
+        (put("training", "n_iter_", value=99), "another length"),
+        (put("findings", 0, "status", value="fine"), "makes no sense"),
+        (put("findings", 0, "name", value=3), "makes no sense"),
+        (put("findings", 0, "extra", value=3), "incomplete"),
+        (tensor("theta", spoil), "not finite"),
+        (tensor("mean", spoil), "not finite"),
+        (tensor("scale", lambda v: -v), "not finite"),
+        (tensor("scale", spoil), "not finite"),
+        (tensor("theta", lambda v: v[:, :3]), "do not fit the columns"),
+        (tensor("theta", lambda v: v[:5]), "its layers do not fit"),
+        (tensor("theta", lambda v: v[0]), "do not fit the columns"),
+        (tensor("theta", lambda v: v.long()), "theta has the type torch.int64"),
+        (tensor("theta", lambda v: v.bfloat16()), "incomplete"),
+        (tensor("theta", lambda v: v[:0]), "do not fit the columns"),
+        (tensor("mean", lambda v: v[:2]), "do not fit the columns"),
+        (tensor("error", lambda v: v[:2]), "another length"),
+        (tensor("head.1.weight", spoil), "not finite"),
+        (tensor("head.1.weight", lambda v: v.T), "do not fit its layers"),
+        (tensor("head.1.bias", lambda v: v.int()), "not finite"),
+        (lambda content, tensors: tensors.pop("mean").sum() * 0 or None, "incomplete"),
+        (lambda content, tensors: tensors.pop("head.1.bias").sum() * 0 or None, "do not fit"),
+        (lambda content, tensors: tensors.update({"head.9.weight": torch.ones(1)}), "do not fit"),
+    ],
+)  # fmt: skip
+def test_inconsistent_content_with_a_fitting_checksum(tmp_path, change, message):
+    path = save_model(tmp_path / "model.safetensors", classifier())
+    resigned(path, change)
+    assert re.search(message, refused(path))
+
+
+@pytest.mark.parametrize(
+    "change", [put("scale", value=[0.0, 0.0]), put("scale", value=["a", 1]), put("scale", value=1)]
+)
+def test_inconsistent_regressors(tmp_path, change):
+    path = save_model(tmp_path / "model.safetensors", regressor())
+    resigned(path, change)
+    refused(path)
+
+
+def test_resigning_alone_changes_nothing(tmp_path):
+    path = save_model(tmp_path / "model.safetensors", classifier())
+    resigned(path, lambda content, tensors: None)
+    np.testing.assert_array_equal(load_model(path).predict(NEW), classifier().predict(NEW))
+
+
+def test_descriptions_of_heads():
+    head = heads.Deep([3, 2], "softplus", 4, bias=True, seed=0)
+    state = {f"head.{name}": value for name, value in head.state_dict().items()}
+    again = rebuild_head(json.loads(json.dumps(describe_head(head))), state, np.zeros((3, 2)))
+    h = torch.randn(7, 3)
+    assert torch.equal(again(h), head(h))
+    assert describe_head(again) == describe_head(head)

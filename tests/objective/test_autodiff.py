@@ -1,0 +1,222 @@
+"""Reverse passes against ``torch.func`` for modules and losses that have no closed form."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import jacrev, vmap
+
+import decoupled_descent as dd
+from decoupled_descent.objective import autodiff
+from tests.objective.references import assert_agree, by_rows, labels
+from tests.problems import binary, normal
+
+N, L = 6, 3
+
+
+class Attention(nn.Module):
+    """The pre-activations of a row attend to each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Parameter(normal(L, seed=s)) for s in (1, 2, 3))
+
+    def forward(self, h):
+        scores = (h * self.query).unsqueeze(2) * (h * self.key).unsqueeze(1)
+        return (torch.softmax(scores, 2) @ (h * self.value).unsqueeze(2)).sum((1, 2))
+
+
+class Gate(nn.Module):
+    """σ(Ah) ⊙ tanh(Bh) with a layer that is never used and a frozen one."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.content = nn.Linear(L, 2), nn.Linear(L, 2).requires_grad_(False)
+        self.unused = nn.Linear(L, 4)
+
+    def forward(self, h):
+        return torch.sigmoid(self.open(h)) * torch.tanh(self.content(h))
+
+
+class Quadratic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(normal(L, L))
+        self.register_buffer("offset", normal(L, seed=4))
+
+    def forward(self, h):
+        return ((h - self.offset) @ self.matrix * h).sum(1)
+
+
+HEADS = {
+    "attention": Attention,
+    "gate": Gate,
+    "quadratic": Quadratic,
+    "layer norm": lambda: nn.Sequential(nn.LayerNorm(L), nn.Tanh(), nn.Linear(L, 1)),
+    "log-sum-exp": lambda: dd.heads.TwoLayer(L, lambda h: torch.logcumsumexp(h, 1), 2, seed=0),
+    "product of all": lambda: dd.heads.GeneralisedLinear(lambda h: h.prod(1)),
+    "convolution": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, L)), nn.Conv1d(1, 2, 2), nn.Mish(), nn.Flatten(), nn.Linear(4, 1)
+    ),
+}
+OWN_LOSSES = {
+    "squared": "squared",
+    "log cosh": lambda u, y: (
+        torch.log(torch.cosh(u.reshape(y.shape) - y)).reshape(len(y), -1).sum(1)
+    ),
+    "poisson": lambda u, y: (
+        (u.reshape(y.shape).exp() - y * u.reshape(y.shape)).reshape(len(y), -1).sum(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", OWN_LOSSES)
+@pytest.mark.parametrize("head", HEADS)
+def test_against_vmapped_hessians(head, loss):
+    torch.manual_seed(0)
+    module, h = HEADS[head]().double(), normal(N, L, seed=5) / 2
+    y = labels("squared", N, module(h).reshape(N, -1).shape[1])
+    objective = dd.Objective(module, OWN_LOSSES[loss], curvature="autodiff")
+    found = objective.derivatives(h, y)
+    assert_agree(found, by_rows(module, OWN_LOSSES[loss], h, y))
+    assert not any(t.requires_grad for t in (*found[:3], *found.head.values()))
+
+
+def test_unused_parameters_do_not_move():
+    found = dd.Objective(Gate().double(), "squared").derivatives(normal(N, L), normal(N, 2))
+    assert set(found.head) == {"open.weight", "open.bias", "unused.weight", "unused.bias"}
+    assert not found.head["unused.weight"].any()
+    assert found.head["open.weight"].abs().min() > 0
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_loss_linear_in_h_has_no_curvature(trained):
+    head = nn.Linear(L, 1).double().requires_grad_(trained)
+    objective = dd.Objective(head, lambda u, y: u.squeeze(1) * y, curvature="autodiff")
+    h, y = normal(N, L), normal(N)
+    found = objective.derivatives(h, y)
+    assert_agree(found.direction, y.unsqueeze(1) * head.weight.detach())
+    assert_agree(found.jacobian, torch.zeros(L, L, dtype=torch.float64))
+
+
+def test_a_loss_linear_in_some_coordinates():
+    class Partly(nn.Module):
+        def forward(self, h):
+            return h[:, 0] ** 3 + 2 * h[:, 2]
+
+    h = normal(N, L)
+    found = dd.Objective(Partly(), lambda u, y: u, curvature="autodiff").derivatives(h, normal(N))
+    assert_agree(found.jacobian, torch.diag(torch.stack([6 * h[:, 0].mean(), *torch.zeros(2)])))
+
+
+@pytest.mark.parametrize("curvature", ["auto", "structured", "autodiff"])
+def test_non_symmetric_g(curvature):
+    turn, h, y = normal(L, L, seed=1), normal(N, L), normal(N)
+    objective = dd.Objective(dd.heads.TwoLayer(L, seed=0).double(), "squared", curvature=curvature)
+
+    def g(h, y, a):
+        return torch.tanh(h @ turn.T) * (h - y.unsqueeze(1)) + a["1.weight"]
+
+    found = objective.derivatives(h, y, g=g)
+    a = objective.parameters()
+
+    def row(x, label):
+        return g(x.unsqueeze(0), label.unsqueeze(0), a)[0]
+
+    bend = vmap(jacrev(row))(h, y).mean(0)
+    assert (bend - bend.T).abs().max() > 0.1
+    assert_agree([found.direction, found.jacobian], [vmap(row)(h, y), bend])
+    plain = objective.derivatives(h, y)
+    assert_agree([found.loss, found.head["1.weight"]], [plain.loss, plain.head["1.weight"]])
+
+
+def test_mean_jacobian_of_what_does_not_depend_on_h():
+    h, weight = (normal(N, L).requires_grad_() for _ in range(2))
+    zero = torch.zeros(L, L, dtype=torch.float64)
+    assert_agree(autodiff.mean_jacobian(normal(N, L), h), zero)
+    assert_agree(autodiff.mean_jacobian(weight * 2, h), zero)
+
+
+def test_only_what_is_asked_for():
+    objective, h, y = dd.Objective(Attention(), "squared"), normal(N, L), normal(N)
+    full = objective.derivatives(h, y)
+    short = objective.derivatives(h, y, jacobian=False, head=False)
+    assert short.jacobian is None
+    assert short.head == {}
+    assert_agree(short[:2], full[:2])
+
+
+def test_works_without_gradients_and_leaves_none_behind():
+    head, (X, y) = Attention(), binary()
+    with torch.no_grad():
+        run = dd.fit(X, y, dd.Objective(head, "logistic", width=L), dd.DecoupledDescent(0.05), 5)
+    assert all(p.grad is None for p in head.parameters())
+    assert not run.theta.requires_grad
+
+
+class Square(torch.autograd.Function):
+    """Written before functorch: its backward pass applies another function of the old kind."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * Same.apply(x) * grad
+
+
+class Same(torch.autograd.Function):
+    """The identity."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_functions_that_refuse_to_be_batched():
+    class Head(nn.Module):
+        def forward(self, h):
+            return Square.apply(h).sum(1)
+
+    h, y = normal(N, L), normal(N)
+    found = dd.Objective(Head(), "squared", width=L).derivatives(h, y)
+    residual = h.square().sum(1) - y
+    bend = 4 * h.T @ h / N + 2 * residual.mean() * torch.eye(L, dtype=h.dtype)
+    assert_agree([found.direction, found.jacobian], [2 * residual.unsqueeze(1) * h, bend])
+
+
+def test_large_problems_keep_nothing(monkeypatch):
+    objective = dd.Objective(Gate().double(), "squared")
+    h, y = normal(N, L), normal(N, 2)
+    kept = objective.derivatives(h, y).jacobian
+    monkeypatch.setattr(autodiff, "KEPT", 0)
+    before = autodiff._picks.cache_info()
+    assert torch.equal(objective.derivatives(h, y).jacobian, kept)
+    assert autodiff._picks.cache_info() == before
+
+
+class Transformer(nn.Module):
+    """Torch's own attention, whose fast implementation has no second derivatives."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = nn.Linear(1, 4), nn.Linear(4, 1)
+        self.attention = nn.MultiheadAttention(4, 1, batch_first=True)
+
+    def forward(self, h):
+        rows = self.enter(h.unsqueeze(2))
+        return self.leave(self.attention(rows, rows, rows, need_weights=False)[0].mean(1))
+
+
+def test_what_cannot_be_differentiated_twice():
+    (X, y), head = binary(), Transformer().double()
+    with pytest.raises(ValueError, match=r"twice.*not implemented.*curvature='smoothed'.*compile"):
+        dd.fit(X, y, dd.Objective(head, "logistic", width=L), dd.DecoupledDescent(0.05), 2)
+    smoothed = dd.Objective(head, "logistic", width=L, curvature="smoothed")
+    assert dd.fit(X, y, smoothed, dd.DecoupledDescent(0.05), 2).theta.isfinite().all()

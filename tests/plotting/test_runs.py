@@ -1,0 +1,59 @@
+"""Pictures of runs and sweeps show what they claim to."""
+
+import numpy as np
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.plotting.style import COLOURS
+
+MIXTURE = dd.mixtures.flipped_classes(40, 3.0, labels=(0, 1))
+DATA, TEST = MIXTURE.sample(60, seed=0), MIXTURE.sample(60, seed=1)
+OBJECTIVE = dd.Objective(dd.heads.Linear(), "logistic")
+
+
+def test_run_with_interval_and_best_step():
+    run = dd.fit(*DATA, OBJECTIVE, dd.DecoupledDescent(0.2), 30, test=TEST)
+    ax = dd.plot_run(run).axes[0]
+    lines = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_allclose(lines["train error"].get_ydata(), run.train_error)
+    np.testing.assert_allclose(lines["test error"].get_ydata(), run.test_error)
+    assert lines[f"best step, {run.best_step}"].get_xdata() == run.best_step
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == pytest.approx(
+        float((run.train_error - 1.96 * run.train_error_stderr).min())
+    )
+
+
+def test_sweep_marks_the_winner_and_the_pruned():
+    algorithms = {f"{lr}": dd.DecoupledDescent(lr, 0.9) for lr in (0.3, 0.2, 0.0, 0.001)}
+    result = dd.sweep(*DATA, OBJECTIVE, algorithms, 40, halving=dd.Halving(z=0.5))
+    curves, behind = dd.plot_sweep(result).axes
+    (winner,) = [line for line in curves.lines if line.get_color() == COLOURS["train"]]
+    np.testing.assert_allclose(winner.get_ydata(), result.best.train_error)
+    crosses = [line for line in curves.lines if line.get_marker() == "x"]
+    pruned = [run for run in result.runs if run.stop_reason is dd.StopReason.PRUNED]
+    assert len(crosses) == len(pruned) > 0
+    shown = [label.get_text() for label in behind.get_yticklabels()]
+    assert shown[-1] == result.names[result.best_index]
+    assert sorted(shown) == sorted(result.names)
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray])
+def test_curve_with_interval_and_best_step(kind):
+    error, stderr = kind([1.0, 0.4, 0.5, 0.7]), kind([0.1, 0.2, 0.1, 0.05])
+    figure = plot_curve(error, stderr, title="a model", ylabel="log loss")
+    (ax,) = figure.axes
+    assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("a model", "step", "log loss")
+    lines = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_allclose(lines["train error"].get_xdata(), range(4))
+    np.testing.assert_allclose(lines["train error"].get_ydata(), error)
+    best = lines["best step, 1"]
+    assert (*best.get_xdata(), *best.get_ydata()) == (1, 0.4)
+    band = ax.collections[0].get_paths()[0].vertices
+    for step in range(4):
+        heights = band[band[:, 0] == step, 1]
+        assert heights.min() == pytest.approx(error[step] - 1.96 * stderr[step])
+        assert heights.max() == pytest.approx(error[step] + 1.96 * stderr[step])
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shown == ["train error", "its 95 % interval", "best step, 1"]

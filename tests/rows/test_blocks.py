@@ -1,0 +1,118 @@
+"""Rows: what is accepted, what is refused and how, and blocks that cover every row once."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoupled_descent.rows import blocks as module
+from decoupled_descent.rows.blocks import Rows, automatic_block_size
+from tests.problems import binary
+
+X, Y = binary(6, 4)
+NAN, INF = float("nan"), float("inf")
+
+
+def spoilt(tensor, where, value):
+    tensor = tensor.clone()
+    tensor[where] = value
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (spoilt(X, (2, 1), NAN), Y, r"X\[2, 1\] is nan \(1 such entries.*impute"),
+        (spoilt(X, (0, 3), -INF), Y, r"X\[0, 3\] is -inf"),
+        (X, spoilt(Y, 4, INF), r"y\[4\] is inf"),
+        (X, Y[:5], r"y has shape \(5,\) but X has 6 rows"),
+        (X, torch.tensor(1.0), r"y has shape \(\) but X has 6 rows"),
+        (X[0], Y, r"X has shape \(4,\); it must be a non-empty matrix"),
+        (X.unsqueeze(0), Y, r"X has shape \(1, 6, 4\)"),
+        (X[:0], Y[:0], r"X has shape \(0, 4\); it must be a non-empty"),
+        (X[:, :0], Y, r"X has shape \(6, 0\)"),
+        (X[:1], Y[:1], "X has 1 row; training needs at least 2"),
+        (X + 0j, Y, r"X has dtype torch.complex128; it must be real: pass X.real"),
+        (X.numpy() + 0j, Y, "X has dtype complex128"),
+        (X, ["a"] * 6, "y has dtype <U1; it must be numeric: encode"),
+        ([[None] * 4] * 6, Y, "X has dtype object"),
+    ],
+)
+def test_bad_data(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        Rows(X, y)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5])
+def test_bad_block_size(size):
+    with pytest.raises(ValueError, match=f"block_size={size} must be a whole number"):
+        Rows(X, Y, block_size=size)
+
+
+def test_finite_values_whose_sum_is_not_are_accepted():
+    huge = torch.full((4, 2), 3e38)
+    assert torch.equal(Rows(huge, torch.zeros(4)).X, huge)
+
+
+def read_only(array):
+    array.setflags(write=False)
+    return array
+
+
+@pytest.mark.parametrize(
+    "given_X",
+    [
+        X.numpy(),
+        X.numpy()[::-1][::-1],
+        np.asfortranarray(X.numpy()),
+        X.numpy().astype(">f8"),
+        read_only(X.numpy().copy()),
+        X.tolist(),
+        X.clone().requires_grad_(),
+        X.T.contiguous().T,
+    ],
+    ids=["array", "strided", "fortran", "big-endian", "read-only", "list", "grad", "transposed"],
+)
+def test_anything_numpy_understands(given_X):
+    rows = Rows(given_X, Y)
+    torch.testing.assert_close(rows.X, X, rtol=0, atol=0)
+    assert rows.X.is_contiguous()
+    assert not rows.X.requires_grad
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "uint16", "uint32", "int64", "float32"])
+def test_labels_of_any_numeric_dtype(dtype):
+    labels = Rows(X, Y.numpy().astype(dtype)).y
+    assert torch.equal(labels.double(), Y)
+    assert labels.min() == 0  # torch computes with it
+
+
+def test_dtypes():
+    assert Rows(X.float(), Y).y.dtype == torch.float32
+    assert Rows(X, Y.float()).X.dtype == torch.float64
+    assert Rows((X * 10).long(), Y).X.dtype == torch.get_default_dtype()
+    assert Rows(X, Y.long()).y.dtype == torch.int64
+
+
+def test_ratio():
+    assert Rows(X, Y).ratio == 1.5
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(2, 40), size=st.integers(1, 50))
+def test_blocks_partition_the_rows(n, size):
+    data = torch.arange(2.0 * n).reshape(n, 2)
+    blocks = list(Rows(data, data[:, 0], block_size=size).blocks())
+    assert torch.equal(torch.cat([block.X for block in blocks]), data)
+    assert torch.equal(torch.cat([block.y for block in blocks]), data[:, 0])
+    assert all(torch.equal(data[block.span], block.X) for block in blocks)
+    assert {len(block.X) for block in blocks[:-1]} <= {size}
+
+
+def test_large_data_goes_in_blocks_that_fit_the_cache(monkeypatch):
+    monkeypatch.setattr(module, "SINGLE_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 800)
+    assert automatic_block_size(torch.zeros(25, 10)) == 25
+    assert automatic_block_size(torch.zeros(100, 10)) == 20
+    assert automatic_block_size(torch.zeros(100, 10, dtype=torch.float64)) == 16

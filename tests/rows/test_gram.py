@@ -1,0 +1,81 @@
+"""One decomposition of the Gram matrix, and leaving rows out of its ridge inverse."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from decoupled_descent.rows.gram import Gram
+from tests.oracles import orthogonal as oracle
+from tests.problems import normal
+
+SHAPES = [(30, 12), (12, 30), (90, 12), (12, 12)]  # tall, wide, tall enough for A⁻¹ apart, square
+RIDGES = [0.01, 1.0, 30.0, math.inf]
+
+
+def left_out(X, q, ridge):
+    """Direction of θ and what each row gets of it without its own share, both brute force."""
+    X, q = X.numpy(), q.numpy()
+    if math.isinf(ridge):
+        steps = [oracle.plain_without(X, q, row) for row in (None, *range(len(X)))]
+    else:
+        mu, c = oracle.shift_and_scale(X, ridge)
+        steps = [c * oracle.step_without(X, q, mu, row) for row in (None, *range(len(X)))]
+    return steps[0], np.array([x @ step for x, step in zip(X, steps[1:], strict=True)])
+
+
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_are_left_out_exactly(shape, ridge):
+    X, q = normal(*shape, seed=1), normal(shape[0], 3, seed=2)
+    found = Gram(X).leave_one_out(ridge)
+    direction = found.direction(q.T)
+    response = found.response(q.T, direction, X)
+    expected, received = left_out(X, q, ridge)
+    scale = np.abs(received).max()
+    np.testing.assert_allclose(direction.T, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(response.T, received, rtol=0, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_eigenvalues_are_squared_singular_values(shape):
+    X = normal(*shape, seed=3)
+    squares = torch.linalg.svdvals(X).square().flip(0)
+    torch.testing.assert_close(Gram(X).eigenvalues, squares, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_leverages_sum_to_the_effective_dimension(shape):
+    X, ridge = normal(*shape, seed=4), 0.3
+    gram = Gram(X)
+    squares = torch.linalg.svdvals(X).square()
+    mu = ridge * X.square().sum() / shape[1]
+    leverages = gram.leverages(ridge)
+    torch.testing.assert_close(leverages.sum(), (squares / (squares + mu)).sum())
+    assert 0 < leverages.min() < leverages.max() < 1
+
+
+def test_single_precision_rows_are_decomposed_in_double():
+    X = normal(40, 25, seed=5)
+    double, single = Gram(X), Gram(X.float())
+    for ridge in RIDGES:
+        wanted, found = (gram.leave_one_out(ridge) for gram in (double, single))
+        for a, b in zip(wanted, found, strict=True):
+            if a is None:
+                assert b is None
+            else:
+                assert b.dtype == torch.float32
+                torch.testing.assert_close(a, b.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_zero_rows_are_refused():
+    with pytest.raises(ValueError, match="X is zero everywhere"):
+        Gram(torch.zeros(3, 2))
+
+
+def test_degrees_of_freedom_are_the_sum_of_the_leverages():
+    X = torch.randn(30, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    gram = Gram(X)
+    for ridge in (0.1, 1.0, 10.0):
+        np.testing.assert_allclose(gram.freedom(ridge), gram.leverages(ridge).sum(), rtol=1e-12)

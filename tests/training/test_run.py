@@ -1,0 +1,416 @@
+"""``fit``: what is recorded, how it ends, what it returns, and what it refuses to start."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import decoupled_descent as dd
+from tests.descent.test_rules import Momentum
+from tests.problems import binary, normal, two_layer, xor_objective
+
+DD = dd.DecoupledDescent(0.1, 0.9)
+ALGORITHMS = [DD, dd.GradientDescent(0.1, 0.9)]
+either = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=["dd", "gd"])
+
+
+@pytest.fixture
+def problem():
+    X, y = binary()
+    return X, y, two_layer()
+
+
+class Record:
+    """A callback that keeps every step and answers at one of them."""
+
+    def __init__(self, at=None, answer=None):
+        self.steps, self.at, self.answer = [], at, answer
+
+    def __call__(self, step):
+        self.steps.append(step)
+        if step.index == self.at:
+            if isinstance(self.answer, BaseException):
+                raise self.answer
+            return self.answer
+        return None
+
+
+def network(theta, head):
+    """The trained model as a PyTorch user would write it."""
+    first = nn.Linear(theta.shape[1], theta.shape[0], bias=False).to(theta)
+    with torch.no_grad():
+        first.weight.copy_(theta)
+    return nn.Sequential(first, head)
+
+
+@either
+def test_test_error_is_that_of_the_plain_network(problem, algorithm):
+    X, y, objective = problem
+    (X_test, y_test), record = binary(50, seed=1), Record()
+    run = dd.fit(X, y, objective, algorithm, 6, test=(X_test, y_test), callbacks=[record])
+    for step, found in zip(record.steps, run.test_error, strict=True):
+        outputs = network(step.state.theta, objective.module(step.state.head))(X_test).squeeze(1)
+        error = nn.functional.binary_cross_entropy_with_logits(outputs, y_test)
+        assert found.item() == pytest.approx(error.item(), rel=1e-12)
+        assert step.test_error == found.item()
+    torch.testing.assert_close(run.gap, run.train_error - run.test_error)
+
+
+def test_a_test_set_changes_nothing_else(problem):
+    without, with_one = dd.fit(*problem, DD, 6), dd.fit(*problem, DD, 6, test=binary(9, seed=2))
+    assert without.history.train_error == with_one.history.train_error
+    assert torch.equal(without.theta, with_one.theta)
+    assert without.test_error is None
+    assert without.gap is None
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.float64])
+def test_test_labels_keep_their_fractions(dtype):
+    X, y = binary()
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    run = dd.fit(X, y.to(dtype), objective, DD, 1, test=(X.float(), y.float() + 0.5))
+    error = (X.float().double() @ run.theta[0] - y - 0.5).square().mean() / 2
+    assert run.test_error.item() == pytest.approx(error.item(), rel=1e-6)
+
+
+@either
+def test_callbacks_hear_of_every_step(problem, algorithm):
+    X, y, objective = problem
+    records = [Record(), Record()]
+    run = dd.fit(X, y, objective, algorithm, 5, callbacks=records)
+    assert records[0].steps == records[1].steps
+    steps = records[0].steps
+    assert [step.index for step in steps] == list(range(5))
+    assert [step.train_error for step in steps] == run.history.train_error
+    assert [step.train_error_stderr for step in steps] == run.history.train_error_stderr
+    assert steps[-1].state is run.state
+    assert all(step.test_error is None for step in steps)
+    assert all(step.info.losses.mean().item() == pytest.approx(step.train_error) for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [(True, dd.StopReason.CALLBACK), (dd.StopReason.INTERRUPTED, dd.StopReason.INTERRUPTED)],
+)
+def test_a_callback_can_stop(problem, answer, reason):
+    stopper, other = Record(at=3, answer=answer), Record()
+    run = dd.fit(*problem, DD, 10, callbacks=[stopper, other])
+    assert (run.stop_reason, run.message) == (reason, f"{reason} at step 3")
+    assert len(run.train_error) == len(other.steps) == 4
+    assert run.state.step == 3
+
+
+@either
+def test_interruption_keeps_what_was_reached(problem, algorithm):
+    X, y, objective = problem
+    record = Record(at=4, answer=KeyboardInterrupt())
+    run = dd.fit(X, y, objective, algorithm, 50, callbacks=[record], test=(X, y))
+    whole = dd.fit(X, y, objective, algorithm, 5, test=(X, y))
+    assert run.stop_reason is dd.StopReason.INTERRUPTED
+    assert run.message == "interrupted after step 4"
+    assert run.history == whole.history
+    torch.testing.assert_close(run.state, whole.state, rtol=0, atol=0)
+    assert torch.equal(run.predict(X), whole.predict(X))
+
+
+def test_interruption_during_a_step_keeps_the_step_before(problem):
+    class Interrupted(dd.GradientDescent):
+        def step(self, state, rows, objective):
+            if state.step == 3:
+                raise KeyboardInterrupt
+            return super().step(state, rows, objective)
+
+    run = dd.fit(*problem, Interrupted(0.1), 10)
+    assert run.message == "interrupted after step 2"
+    assert len(run.train_error) == 3
+    assert run.state.step == 2
+
+
+def test_interruption_before_anything_was_reached_goes_through(problem):
+    class Interrupted(dd.GradientDescent):
+        def step(self, state, rows, objective):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dd.fit(*problem, Interrupted(0.1), 10)
+
+
+def test_other_exceptions_are_not_swallowed(problem):
+    with pytest.raises(ZeroDivisionError):
+        dd.fit(*problem, DD, 5, callbacks=[Record(at=1, answer=ZeroDivisionError())])
+
+
+def test_divergence_keeps_everything_up_to_the_last_finite_step():
+    X, y = dd.mixtures.signalless(100).sample(100, seed=0)
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    with pytest.warns(dd.DivergenceWarning) as caught:
+        run = dd.fit(X, y, objective, dd.DecoupledDescent(3.0), 400, test=(X, y))
+    reached = len(run.train_error)
+    assert run.stop_reason is dd.StopReason.DIVERGED
+    assert 5 < reached < 400
+    assert f"at step {reached};" in run.message or f"at step {reached} (" in run.message
+    assert f"ends at step {reached - 1}" in run.message
+    assert "damping below 1" in run.message
+    assert str(caught[0].message) == run.message
+    assert caught[0].filename == __file__
+    errors = (run.train_error, run.train_error_stderr, run.test_error)
+    assert all(len(e) == reached and e.isfinite().all() for e in errors)
+    assert run.theta.isfinite().all()
+    assert run.state.memory.isfinite().all()
+    assert run.state.step == reached - 1
+    assert run.predict(X).isfinite().all()
+
+
+def test_a_start_that_is_not_finite_is_refused():
+    X, y = binary(dtype=torch.float32)
+    objective = dd.Objective(dd.heads.Linear(), "squared")
+    with pytest.raises(ValueError, match="starting point is inf; check the scale of theta"):
+        dd.fit(X, y, objective, DD, 5, theta=torch.full((1, 16), 1e30))
+
+
+def test_best_iterate(problem):
+    """A rate that doubles from step to step: the error falls, then rises."""
+    X, y, objective = problem
+
+    class Doubling:
+        def slots(self, value):
+            return ()
+
+        def __call__(self, value, direction, slots, step, scale):
+            return value - 0.05 * 2.0**step * scale * direction, ()
+
+    record = Record()
+    algorithm = dd.GradientDescent(0.0, rule=Doubling())
+    run = dd.fit(X, y, objective, algorithm, 12, callbacks=[record])
+    best = int(np.argmin(run.history.train_error))
+    assert 0 < best < 11
+    assert run.best_step == best
+    assert torch.equal(run.best_theta, record.steps[best].state.theta)
+    weight = record.steps[best].state.head["1.weight"]
+    assert torch.equal(run.best_head[1].weight, weight)
+    expected = network(run.best_theta, run.best_head)(X).squeeze(1)
+    torch.testing.assert_close(run.predict(X, best=True), expected.detach())
+    assert not torch.equal(run.predict(X), run.predict(X, best=True))
+
+
+ROW_WISE = {
+    "gd": dd.GradientDescent(0.3),
+    "dd": dd.DecoupledDescent(0.3, 0.9),
+    "odd": dd.OrthogonalDecoupledDescent(0.3, 0.9),
+    "odd, folds": dd.OrthogonalDecoupledDescent(0.3, 0.9, folds=4),
+}
+
+
+@pytest.mark.parametrize("algorithm", ROW_WISE.values(), ids=ROW_WISE)
+def test_best_preactivations_and_outputs_are_those_of_the_best_step(problem, algorithm):
+    X, y, objective = problem
+    record = Record()
+    run = dd.fit(X, y, objective, algorithm, 25, callbacks=[record])
+    best = record.steps[run.best_step]
+    assert torch.equal(run.best_preactivations, best.info.preactivations)
+    assert torch.equal(run.best_losses, best.info.losses)
+    heads = getattr(best.state, "fold_heads", ()) or (best.state.head,)
+    by_row = [
+        torch.func.functional_call(objective.head, heads[i % len(heads)], (h.unsqueeze(0),))
+        for i, h in enumerate(run.best_preactivations)
+    ]
+    torch.testing.assert_close(run.best_outputs, torch.cat(by_row).squeeze(1).detach())
+    bce = nn.functional.binary_cross_entropy_with_logits
+    losses = bce(run.best_outputs, y, reduction="none")
+    torch.testing.assert_close(losses, run.best_losses)
+    assert float(losses.mean()) == pytest.approx(float(run.train_error.min()), rel=1e-12)
+    assert not run.best_outputs.requires_grad
+
+
+def test_best_preactivations_are_corrected_unless_descent_is_plain(problem):
+    X = problem[0]
+    for name, algorithm in ROW_WISE.items():
+        run = dd.fit(*problem, algorithm, 25)
+        assert run.best_step > 0
+        plain = torch.allclose(run.best_preactivations, X @ run.best_theta.T)
+        assert plain == (name == "gd")
+
+
+def test_best_outputs_of_several_classes(problem):
+    X, y, _ = problem
+    objective = dd.Objective(dd.heads.TwoLayer(3, outputs=4, seed=0).double(), "cross_entropy")
+    for algorithm in ROW_WISE.values():
+        run = dd.fit(X, y.long(), objective, algorithm, 8)
+        assert run.best_outputs.shape == (24, 4)
+        losses = nn.functional.cross_entropy(run.best_outputs, y.long(), reduction="none")
+        torch.testing.assert_close(losses, run.best_losses)
+
+
+def test_predict(problem):
+    X, y, _ = problem
+    objective = dd.Objective(dd.heads.TwoLayer(3, outputs=4, seed=0), "cross_entropy")
+    run = dd.fit(X, y.long(), objective, DD, 5)
+    expected = network(run.theta, run.head)(X).detach()
+    torch.testing.assert_close(run.predict(X), expected)
+    torch.testing.assert_close(run.predict(X[:1].numpy()), expected[:1])
+    assert not run.predict(X).requires_grad
+    with pytest.raises(ValueError, match="X has 15 columns but the model was trained on 16"):
+        run.predict(X[:, 1:])
+    with pytest.raises(ValueError, match=r"X\[0, 0\] is nan"):
+        run.predict(X * torch.nan)
+
+
+def test_a_frozen_head_is_returned_in_the_dtype_of_the_data(problem):
+    X, y, _ = problem
+    head = dd.heads.Product(a=0.5).requires_grad_(False)
+    run = dd.fit(X, y, dd.Objective(head, "logistic"), DD, 3)
+    assert run.head(X @ run.theta.T).dtype == torch.float64
+    assert head.a.dtype == torch.float32
+
+
+def test_seeds(problem):
+    runs = [dd.fit(*problem, DD, 4, seed=seed) for seed in (0, 0, 1, None, None)]
+    errors = [tuple(run.history.train_error) for run in runs]
+    assert errors[0] == errors[1]
+    assert len(set(errors)) == 4
+
+
+def test_integers_from_numpy_are_integers(problem):
+    assert len(dd.fit(*problem, DD, np.int64(3)).train_error) == 3
+
+
+def test_summary(problem):
+    text = repr(dd.fit(*problem, DD, 4, test=binary(9, seed=1)))
+    assert "DecoupledDescent, 4 iterates" in text
+    assert "test error" in text
+    assert "steps exhausted" in text
+
+
+def test_progress_is_drawn_on_request_and_never_in_a_pipe(problem, capsys):
+    dd.fit(*problem, DD, 3)
+    assert capsys.readouterr() == ("", "")
+    dd.fit(*problem, DD, 3, progress=True)
+    drawn = capsys.readouterr()
+    assert drawn.out == ""
+    assert "DecoupledDescent" in drawn.err
+    assert "3/3" in drawn.err
+
+
+class Idle:
+    """An algorithm that must not be asked to do anything."""
+
+    def init(self, *args, **kwargs):
+        raise AssertionError
+
+    step = init
+
+
+@pytest.mark.parametrize("steps", [0, -3, 2.0, "10", None, True])
+def test_bad_steps(problem, steps):
+    with pytest.raises(ValueError, match=f"steps={steps!r} must be a whole number of at least 1"):
+        dd.fit(*problem, Idle(), steps)
+
+
+X, Y = binary()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": X * torch.nan}, r"X\[0, 0\] is nan"),
+        ({"y": Y / 0}, r"y\[\d+\] is (nan|inf)"),
+        ({"X": X[0]}, r"X has shape \(16,\)"),
+        ({"y": None}, "y is None; pass an array with one row per sample"),
+        ({"callbacks": 3}, "callbacks has 3; each must be a function of a Step"),
+        ({"test": (X, None)}, "test: y is None"),
+        ({"test": (X[:1], Y)}, r"test: y has shape \(24,\) but X has 1 rows"),
+        ({"y": Y[1:]}, r"y has shape \(23,\) but X has 24 rows"),
+        ({"y": 2 * Y - 1}, "y contains -1, but loss 'logistic'"),
+        ({"theta": normal(2, 16)}, "theta has 2 rows"),
+        ({"theta": normal(3, 15)}, r"theta has shape \(3, 15\)"),
+        ({"test": X}, r"test must be a pair \(X_test, y_test\), not Tensor"),
+        ({"test": (X, 2 * Y)}, "test: y contains 2, but loss 'logistic'"),
+        ({"test": (X, Y[1:])}, r"test: y has shape \(23,\) but X has 24 rows"),
+        ({"test": (X[:, 1:], Y)}, "test has 15 columns but X has 16"),
+        ({"test": (X * torch.inf, Y)}, r"test: X\[0, 0\] is -?inf"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(change, message, monkeypatch):
+    monkeypatch.setattr(dd.DecoupledDescent, "step", Idle.step)
+    arguments = {"X": X, "y": Y, "objective": two_layer(), "algorithm": DD, "steps": 3} | change
+    with pytest.raises(ValueError, match=message):
+        dd.fit(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (X[:20], Y[:20], r"state was made for 24 rows and 16 columns but X has shape \(20, 16\)"),
+        (X[:, :9], Y, "16 columns but X has shape"),
+        (X.float(), Y, "state is in torch.float64 but X in torch.float32"),
+        (X, Y + 1, "y contains 2"),
+    ],
+)
+def test_a_state_continues_only_where_it_belongs(X, y, message):
+    run = dd.fit(*binary(), xor_objective(), DD, 3)
+    with pytest.raises(ValueError, match=message):
+        dd.fit(X, y, xor_objective(), DD, 3, state=run.state)
+
+
+def test_a_single_callback_needs_no_list(problem):
+    assert dd.fit(*problem, DD, 9, callbacks=Record(at=3, answer=True)).message.endswith("step 3")
+
+
+def test_a_single_test_row(problem):
+    X, y, objective = problem
+    run = dd.fit(X, y, objective, DD, 3, test=(X[:1], y[:1]))
+    expected = objective.losses(X[:1] @ run.theta.T, y[:1], run.state.head)
+    assert run.test_error[-1].item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+OTHERS = {
+    "gd to dd": (dd.GradientDescent(0.1), DD, "no memory, but DecoupledDescent .* needs memory"),
+    "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no preactivations, but Orthogonal"),
+    "dd to greedy": (DD, dd.GreedyDescent.grid(0.1), "no preactivations, but GreedyDescent"),
+    "rule": (
+        DD,
+        dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
+        r"no slots.0.0, but .* \(3, 16\)",
+    ),
+    "folds": (
+        dd.OrthogonalDecoupledDescent(0.1, folds=3),
+        dd.OrthogonalDecoupledDescent(0.1),
+        "fold_heads.0.1.weight .* needs no fold_heads",
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "message"), OTHERS.values(), ids=OTHERS)
+def test_a_state_of_another_algorithm_is_refused(problem, one, other, message):
+    run = dd.fit(*problem, one, 3)
+    with pytest.raises(ValueError, match=f"state has {message}.*start anew from theta=run.theta"):
+        dd.fit(*problem, other, 3, state=run.state)
+
+
+@pytest.mark.parametrize("layers", [(), (nn.Linear(1, 1),)], ids=["narrower", "deeper"])
+def test_a_state_of_another_head_is_refused(problem, layers):
+    X, y, objective = problem
+    run = dd.fit(X, y, objective, DD, 3)
+    other = dd.Objective(nn.Sequential(nn.Linear(3, 1, bias=False), *layers).double(), "logistic")
+    with pytest.raises(ValueError, match=r"with this head needs.*Objective\(run.head, …\)"):
+        dd.fit(X, y, other, DD, 3, state=run.state)
+
+
+@pytest.mark.parametrize("what", ["run", "theta"])
+def test_only_a_state_is_a_state(problem, what):
+    run = dd.fit(*problem, DD, 3)
+    with pytest.raises(ValueError, match=r"pass the state of a run, run\.state"):
+        dd.fit(*problem, DD, 3, state=run if what == "run" else run.theta)
+
+
+RESUMABLE = ROW_WISE | {
+    "greedy": dd.GreedyDescent.grid(0.1),
+    "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
+}
+
+
+@pytest.mark.parametrize("algorithm", RESUMABLE.values(), ids=RESUMABLE)
+def test_a_state_of_its_own_goes_on(problem, algorithm):
+    whole, part = dd.fit(*problem, algorithm, 9), dd.fit(*problem, algorithm, 5)
+    rest = dd.fit(*problem, algorithm, 5, state=part.state)
+    assert rest.history.train_error == whole.history.train_error[4:]
