@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import autodiff
+from decoupled_descent.objective import Direction, HeadDirection, Objective, autodiff
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
 from decoupled_descent.state_evolution.populations import Population
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Objective
 from decoupled_descent.state_evolution.averages import observe
 from decoupled_descent.state_evolution.gaussian import (
     Normals,

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from decoupled_descent.datasets import mixtures
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import heads
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective, heads
 from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
 from decoupled_descent.training.run import fit
 

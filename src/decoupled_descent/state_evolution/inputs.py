@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, require_psd
 
 
@@ -143,4 +143,5 @@ def announce_kinks(
         width: L.
         g: Replaces ∇_hΨ.
     """
-    objective.curvature_for(typical_responses(mixture), width, g)
+    y = typical_responses(mixture)
+    objective.bind(y, width, y, g=g)

@@ -13,10 +13,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective import loss_kinks, smoothed
+from decoupled_descent.objective import Direction, Objective, kinks
 from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.objective.losses import varied_rows
-from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.averages import row_jacobians
 from decoupled_descent.state_evolution.inputs import typical_responses
 from decoupled_descent.state_evolution.laws import MixtureLaw
@@ -45,9 +44,9 @@ def loss_has_kinks(objective: Objective, mixture: MixtureLaw, width: int) -> boo
         >>> [loss_has_kinks(dd.Objective(dd.heads.Linear(), loss), mixture, 1) for loss in losses]
         [False, True, True]
     """
-    if smoothed.has_kinked_module(objective.head) or not objective.loss.smooth:
+    if kinks.has_kinked_module(objective.head) or not objective.loss.smooth:
         return True
-    if objective.curvature == "structured":  # closed forms of what is smooth
+    if objective.closed_form:  # closed forms of what is smooth
         return False
 
     def losses(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
@@ -56,7 +55,9 @@ def loss_has_kinks(objective: Objective, mixture: MixtureLaw, width: int) -> boo
     def slopes(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return objective.derivatives(h, y, parameters, jacobian=False, head=False).direction
 
-    if loss_kinks.loss_has_kinks(objective, _labels(mixture), width):
+    if kinks.loss_jumps(
+        objective.loss, objective.pure_head, objective.parameters, width, _labels(mixture)
+    ):
         return True
     if _jump(objective, mixture, width, losses):
         return True
@@ -96,9 +97,7 @@ def has_kinks(
             return bends
         return torch.cat([own(h, y, parameters).detach(), bends], 1)
 
-    if objective.curvature != "structured" and _jump(
-        objective, mixture, width, partial(both, None)
-    ):
+    if not objective.closed_form and _jump(objective, mixture, width, partial(both, None)):
         return True
     try:
         return g is not None and _jump(objective, mixture, width, partial(both, g))
@@ -109,7 +108,7 @@ def has_kinks(
 def _jump(objective: Objective, mixture: MixtureLaw, width: int, values: Values) -> bool:
     """Probe along a few lines, with a few responses."""
     y, heads = _labels(mixture), probed_heads(objective)
-    return any(smoothed.jumps(partial(_at, values, head), width, y) for head in heads)
+    return any(kinks.jumps(partial(_at, values, head), width, y) for head in heads)
 
 
 def _labels(mixture: MixtureLaw) -> Tensor:

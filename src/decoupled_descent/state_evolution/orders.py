@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.datasets.responses import Noisy
+from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.gaussian import product_rule
 from decoupled_descent.state_evolution.kinks import (
     Values,

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
+from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.state_evolution.averages import mean_jacobian
 from decoupled_descent.state_evolution.engines import Engine, Request, Seen
 from decoupled_descent.state_evolution.inputs import (
@@ -59,7 +59,7 @@ class DivergenceFree:
         r"""Take J̄ = E ∇_h g over nodes; across kinks by Stein's lemma, E[g (h − m_j)ᵀ] Ω⁻¹."""
         population, overlap = nodes.population, at.overlaps[:, -len(at.own) :]
         h = nodes.place(at.alignment, overlap)
-        curvature = self.objective.curvature_for(population.responses, h.shape[1], self.g)
+        curvature = self.objective.bind(population.responses, h.shape[1], h, g=self.g).curvature
         if curvature != "smoothed":
             self.jacobian = mean_jacobian(self.objective, population, h, at.parameters, self.g)
             return

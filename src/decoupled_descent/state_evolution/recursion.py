@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective.objective import Direction, Objective
+from decoupled_descent.objective import Direction, Objective
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
 from decoupled_descent.state_evolution.inputs import (
     announce_kinks,

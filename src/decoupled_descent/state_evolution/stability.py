@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective import smoothed
+from decoupled_descent.objective import kinks
 from decoupled_descent.state_evolution.averages import row_jacobians
 from decoupled_descent.state_evolution.equations import Equations, Point, pack, unpack
 from decoupled_descent.state_evolution.gaussian import psd_root
@@ -146,4 +146,4 @@ def jumps(equations: Equations, point: Point) -> bool:
             h, responses, point.head, g=g, jacobian=False, head=False
         ).direction
 
-    return smoothed.jumps(direction, len(root), probed)
+    return kinks.jumps(direction, len(root), probed)

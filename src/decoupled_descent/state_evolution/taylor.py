@@ -122,7 +122,7 @@ def slopes(
         head = direction = mean_head_direction(objective, population, h, parameters)
         if f is not None:
             direction = mean_head_direction(objective, population, h, parameters, f)
-    if objective.curvature_for(population.responses, h.shape[1]) == "smoothed":
+    if objective.bind(population.responses, h.shape[1], h).curvature == "smoothed":
         # integrate by parts, which sees the kinks
         mixed = rows.direction.T @ (population.weights.unsqueeze(1) * nodes.normals)
         curvature = mixed @ torch.linalg.pinv(psd_root(overlap), hermitian=True)
