@@ -9,6 +9,7 @@ from decoupled_descent.datasets import mixtures, responses
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.descent import (
     DecoupledDescent,
+    DecoupledNewton,
     GradientDescent,
     OrthogonalDecoupledDescent,
 )
@@ -51,6 +52,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DecoupledClassifier",
     "DecoupledDescent",
+    "DecoupledNewton",
     "DecoupledRegressor",
     "Diagnosis",
     "DivergenceWarning",

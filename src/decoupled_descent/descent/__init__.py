@@ -5,6 +5,7 @@ from decoupled_descent.descent.decoupled import DecoupledDescent, ScalingWarning
 from decoupled_descent.descent.gradient import GradientDescent
 from decoupled_descent.descent.greedy import GreedyDescent
 from decoupled_descent.descent.methods import METHODS, SETTINGS, Method, check_method
+from decoupled_descent.descent.newton import DecoupledNewton
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "SETTINGS",
     "Algorithm",
     "DecoupledDescent",
+    "DecoupledNewton",
     "GradientDescent",
     "GreedyDescent",
     "Info",

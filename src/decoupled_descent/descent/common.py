@@ -37,11 +37,15 @@ class Info(NamedTuple):
         losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
         preactivations: h, shape (n, L).
         jacobian: J̄, shape (L, L); None for algorithms without one.
+        estimates: Whether the losses estimate the test error at this iterate.
+        finished: Whether there is nothing left to do.
     """
 
     losses: Tensor
     preactivations: Tensor
     jacobian: Tensor | None
+    estimates: bool = True
+    finished: bool = False
 
     @property
     def train_error(self) -> float:
@@ -78,11 +82,13 @@ class Algorithm(ABC):
 
     Attributes:
         estimates_test_error: Whether the train error is an estimate of the test error.
+        takes_weights: Whether row weights and groups are understood.
         g: Replaces ∇_hΨ; None for the gradient.
         f: Replaces ∇_aΨ; None for the gradient.
     """
 
     estimates_test_error: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = False
     g: Direction | None = None
     f: HeadDirection | None = None
 
@@ -153,6 +159,10 @@ class Algorithm(ABC):
         Returns:
             The bound objective, with the algorithm's own g and f.
         """
+        if not self.takes_weights and (rows.weights is not None or rows.groups is not None):
+            raise ValueError(
+                f"{type(self).__name__} does not know row weights or groups; use DecoupledNewton"
+            )
         if isinstance(objective, BoundObjective):
             return objective
         width = len(theta) if theta is not None else _width(objective, rows.d)

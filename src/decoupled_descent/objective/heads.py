@@ -89,10 +89,28 @@ def _check_width(name: str, value: int) -> int:
     return int(value)
 
 
-class Linear(nn.Sequential):
-    r"""The linear model 𝓜(h) = h, with L = 1 and nothing to train in the head.
+class Shift(nn.Module):
+    """Adds a trainable constant to each column: an intercept, or the biases of a hidden layer."""
 
-    With loss ``"squared"`` this is linear regression, with ``"logistic"`` logistic regression.
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = _check_width("width", width)
+        self.bias = nn.Parameter(torch.zeros(self.width))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return h + b, shape (n, L)."""
+        return h + self.bias
+
+
+class Linear(nn.Sequential):
+    r"""The linear model 𝓜(h) = h, or h + b with an intercept.
+
+    With loss ``"squared"`` this is linear regression, with ``"logistic"`` logistic regression, with
+    ``"cross_entropy"`` softmax regression.
+
+    Args:
+        outputs: K = L, the number of outputs.
+        intercept: Whether a constant b is trained for each output.
 
     Example:
         >>> import torch
@@ -100,10 +118,9 @@ class Linear(nn.Sequential):
         torch.Size([2, 1])
     """
 
-    width = 1
-
-    def __init__(self) -> None:
-        super().__init__(nn.Identity())
+    def __init__(self, outputs: int = 1, intercept: bool = False) -> None:
+        super().__init__(Shift(outputs) if intercept else nn.Identity())
+        self.width = _check_width("outputs", outputs)
 
 
 class GeneralisedLinear(nn.Sequential):
@@ -138,6 +155,8 @@ class Deep(nn.Sequential):
         bias: Whether the head's linear maps carry a bias (the paper's do not).
         link: φ, applied to the outputs; none by default.
         seed: Draws the weights from this seed instead of torch's global generator.
+        hidden_bias: Whether the first hidden layer has biases too, σ(h + c). Without them the
+            network is odd about the mean for odd σ, and learns no interactions.
 
     Example:
         >>> import torch
@@ -153,12 +172,13 @@ class Deep(nn.Sequential):
         bias: bool = False,
         link: Activation | None = None,
         seed: int | None = None,
+        hidden_bias: bool = False,
     ) -> None:
         if not widths:
             raise ValueError("widths is empty; give at least L, the width of the first layer")
         sizes = [_check_width("widths", w) for w in widths] + [_check_width("outputs", outputs)]
         generator = _generator(seed)
-        layers: list[nn.Module] = []
+        layers: list[nn.Module] = [Shift(sizes[0])] if hidden_bias else []
         for inputs, following in itertools.pairwise(sizes):
             layers.append(activation_module(activation))
             layers.append(_linear(inputs, following, bias, generator))
@@ -178,6 +198,7 @@ class TwoLayer(Deep):
         bias: Whether the output layer carries a bias.
         link: φ, applied to the outputs; none by default.
         seed: Draws the weights from this seed instead of torch's global generator.
+        hidden_bias: Whether the hidden layer has biases: φ(σ(h + c) a).
 
     Example:
         >>> TwoLayer(9)
@@ -195,8 +216,9 @@ class TwoLayer(Deep):
         bias: bool = False,
         link: Activation | None = None,
         seed: int | None = None,
+        hidden_bias: bool = False,
     ) -> None:
-        super().__init__([width], activation, outputs, bias, link, seed)
+        super().__init__([width], activation, outputs, bias, link, seed, hidden_bias)
 
 
 class Product(nn.Module):

@@ -12,6 +12,9 @@ from torch.nn import functional
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 
+#: Points of the window over which a loss with kinks is averaged.
+WINDOW = 32
+
 
 class Expansion(NamedTuple):
     r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n).
@@ -312,3 +315,82 @@ def _largest_slope(loss: Loss, zero: Tensor, y: Tensor) -> float:
         (slope,) = torch.autograd.grad(loss.value(zero, y).sum(), zero)
     largest = float(slope.abs().max())
     return largest if math.isfinite(largest) else 0.0
+
+
+class Curvature(NamedTuple):
+    r"""A loss to second order at the outputs of n rows, row by row.
+
+    Attributes:
+        value: ℓ(o_i, y_i), shape (n,).
+        slope: ∂ℓ/∂o, shape (n, K).
+        diagonal: b in W_i = diag(b_i) − c_i c_iᵀ, shape (n, K).
+        rank_one: c, shape (n, K), or None where W_i is diagonal.
+        full: W_i itself, shape (n, K, K), where it has no such form; None otherwise.
+    """
+
+    value: Tensor
+    slope: Tensor
+    diagonal: Tensor
+    rank_one: Tensor | None = None
+    full: Tensor | None = None
+
+    def matrices(self) -> Tensor:
+        """W_i, shape (n, K, K)."""
+        if self.full is not None:
+            return self.full
+        if self.rank_one is None:
+            return torch.diag_embed(self.diagonal)
+        return torch.diag_embed(self.diagonal) - self.rank_one.unsqueeze(
+            2
+        ) * self.rank_one.unsqueeze(1)
+
+
+def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0) -> Curvature:
+    r"""Expand a loss at outputs of shape (n, K).
+
+    With ``smoothing`` δ, the loss is averaged over outputs u − δ … u + δ, which turns kinks into
+    parabolas: the absolute loss becomes Huber's. Values and slopes are means over the window, and
+    ℓ'' is (ℓ'(u + δ) − ℓ'(u − δ))/2δ.
+
+    Example:
+        >>> bends = second_order(get_loss("absolute"), torch.tensor([[0.0]]), torch.zeros(1), 0.5)
+        >>> bends.slope, bends.diagonal
+        (tensor([[0.]]), tensor([[2.]]))
+    """
+    if loss.expand is not None and not smoothing:
+        labels = y.long() if loss.categorical else y.reshape(outputs.shape).to(outputs).T
+        found = loss.expand(outputs.T, labels)
+        arms = None if found.rank_one is None else found.rank_one.T
+        return Curvature(found.value, found.slope.T, found.diagonal.T, arms)
+    if smoothing:
+        return _windowed(loss, outputs, y, smoothing)
+    with torch.enable_grad():
+        outputs = outputs.detach().requires_grad_()
+        value = _value(loss, outputs, y)
+        (slope,) = torch.autograd.grad(value.sum(), outputs, create_graph=True)
+        parts = list(slope.sum(0)) if slope.requires_grad else []
+        bends = [torch.autograd.grad(part, outputs, retain_graph=True)[0] for part in parts]
+    full = torch.stack(bends, 1) if bends else torch.diag_embed(torch.zeros_like(outputs))
+    diagonal = full.diagonal(dim1=1, dim2=2)
+    coupled = outputs.shape[1] > 1 and not torch.equal(torch.diag_embed(diagonal), full)
+    return Curvature(value.detach(), slope.detach(), diagonal, None, full if coupled else None)
+
+
+def _value(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
+    """The loss row by row, for outputs of shape (n, K) in the shapes that training gives to it."""
+    if loss.builtin:
+        return loss.value(*_as_called(loss, outputs, y))
+    return loss.value(outputs.squeeze(1) if outputs.shape[1] == 1 else outputs, y)
+
+
+def _windowed(loss: Loss, outputs: Tensor, y: Tensor, width: float) -> Curvature:
+    def expand(shift: float) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            u = (outputs + shift).detach().requires_grad_()
+            value = _value(loss, u, y)
+            return value.detach(), torch.autograd.grad(value.sum(), u)[0]
+
+    points = width * (torch.arange(WINDOW, dtype=torch.float64) * 2 + 1 - WINDOW) / WINDOW
+    values, slopes = zip(*map(expand, points.tolist()), strict=True)
+    bend = (expand(width)[1] - expand(-width)[1]) / (2 * width)
+    return Curvature(torch.stack(values).mean(0), torch.stack(slopes).mean(0), bend.clamp_min(0))

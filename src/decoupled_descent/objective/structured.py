@@ -29,14 +29,14 @@ from decoupled_descent.objective.derivatives import (
     RowDerivatives,
     weighted,
 )
-from decoupled_descent.objective.heads import Product
+from decoupled_descent.objective.heads import Product, Shift
 from decoupled_descent.objective.losses import Expansion, Loss
 
 
 class Affine(NamedTuple):
-    """A layer z ↦ W z + b, by the names of its parameters."""
+    """A layer z ↦ W z + b, by the names of its parameters; W is the identity if it has none."""
 
-    weight: str
+    weight: str | None
     bias: str | None
 
 
@@ -106,6 +106,8 @@ def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
         return steps
     if _does_nothing(head):
         return []
+    if type(head) is Shift and _plain(head, Shift):
+        return [Affine(None, f"{prefix}bias")]
     if type(head) is nn.Linear and _plain(head, nn.Linear):
         return [Affine(f"{prefix}weight", None if head.bias is None else f"{prefix}bias")]
     known = closed_form(head)
@@ -211,7 +213,7 @@ class Chain:
         for index in reversed(range(len(self.steps))):
             step = self.steps[index]
             if isinstance(step, Affine):
-                adjoints.append(weights[step.weight].T @ adjoints[-1])
+                adjoints.append(_pulled(step, weights, adjoints[-1]))
             else:
                 adjoints.append(adjoints[-1] * active[index][1])
         return adjoints[::-1]
@@ -230,7 +232,8 @@ class Chain:
         for index in range(self.leading, len(self.steps)):
             step = self.steps[index]
             if isinstance(step, Affine):
-                pushed = pushed.through_affine(weights[step.weight])
+                if step.weight is not None:
+                    pushed = pushed.through_affine(weights[step.weight])
                 continue
             _, first, second = active[index]
             scale, left, right = second(partial(adjoints.__getitem__, index + 1), adjoints[index])
@@ -241,8 +244,9 @@ class Chain:
             pulled = pushed.transposed_times(expansion.rank_one)
             total = total - weighted(pulled, shares) @ pulled.T
         for step in reversed(self.steps[: self.leading]):
-            weight = weights[step.weight]  # type: ignore[union-attr]
-            total = weight.T @ total @ weight
+            assert isinstance(step, Affine)
+            if step.weight is not None:
+                total = weights[step.weight].T @ total @ weights[step.weight]
         return total
 
 
@@ -266,6 +270,7 @@ class ScalarTwoLayer:
         weights = _weights(parameters, self.constants, h)
         value, first, second = self.activation(h.T.contiguous())
         losses, slope, diagonal, _ = _expand(self.loss, _affine(self.output, weights, value), y)
+        assert self.output.weight is not None
         column = weights[self.output.weight].T
         D = column * first
         direction = D * slope
@@ -315,7 +320,15 @@ def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return torch.addmm(shape, left, right.T, beta=0, alpha=1 / left.shape[1])
 
 
+def _pulled(step: Affine, weights: Parameters, delta: Tensor) -> Tensor:
+    """Wᵀδ."""
+    return delta if step.weight is None else weights[step.weight].T @ delta
+
+
 def _affine(step: Affine, weights: Parameters, z: Tensor) -> Tensor:
+    if step.weight is None:
+        assert step.bias is not None
+        return z + weights[step.bias].unsqueeze(1)
     if step.bias is None:
         return weights[step.weight] @ z
     return torch.addmm(weights[step.bias].unsqueeze(1), weights[step.weight], z)
@@ -324,7 +337,7 @@ def _affine(step: Affine, weights: Parameters, z: Tensor) -> Tensor:
 def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameters) -> Parameters:
     """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""
     means: Parameters = {}
-    if step.weight in parameters:
+    if step.weight is not None and step.weight in parameters:
         means[step.weight] = _mean_product(parameters[step.weight], delta, z)
     if step.bias is not None and step.bias in parameters:
         means[step.bias] = delta.mean(1)
@@ -372,12 +385,20 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
         return None
     if not trained <= {name for step in steps if isinstance(step, Affine) for name in step}:
         return None  # a parameter that the forward pass does not use
-    two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
-    if two_layer and not loss.categorical and _outputs(head, steps) == 1:
+    two_layer = len(steps) == 2 and not isinstance(steps[0], Affine) and _outputs(head, steps) == 1
+    if two_layer and not loss.categorical:
         return ScalarTwoLayer(steps, loss, constants)
     return Chain(steps, loss, constants)
 
 
-def _outputs(head: nn.Module, steps: list[Step]) -> int:
-    """K, of a chain that ends with an affine map."""
-    return len(head.get_parameter(cast("Affine", steps[-1]).weight))
+def _outputs(head: nn.Module, steps: list[Step]) -> int | None:
+    """K, of a chain that ends with a linear layer."""
+    last = steps[-1]
+    named = isinstance(last, Affine) and last.weight is not None
+    return len(head.get_parameter(cast("str", cast("Affine", last).weight))) if named else None
+
+
+def adds_only(head: nn.Module) -> bool:
+    """Whether a head returns h, or h plus trainable constants: outputs linear in all parameters."""
+    steps = parse(head)
+    return steps is not None and all(isinstance(s, Affine) and s.weight is None for s in steps)

@@ -99,6 +99,11 @@ class Rows:
         X: Features, shape (n, d), scaled to noise variance 1/d. Rows follow its dtype and device.
         y: Labels, shape (n,) or (n, K).
         block_size: Rows per block; chosen from the size of X by default.
+        weights: How much each row counts, shape (n,), positive; equally by default.
+        removed: How much of its weight is left out when a row is judged as if it were new, shape
+            (n,); all of it by default. A row that stands for several equal ones has 1 here.
+        groups: Rows with the same whole number belong together, shape (n,); each row by itself by
+            default.
 
     Example:
         >>> rows = Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2)
@@ -106,7 +111,16 @@ class Rows:
         [2, 2, 1]
     """
 
-    def __init__(self, X: Any, y: Any, block_size: int | None = None) -> None:
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        block_size: int | None = None,
+        *,
+        weights: Any = None,
+        removed: Any = None,
+        groups: Any = None,
+    ) -> None:
         self.X = as_floats("X", X).contiguous()
         labels = as_tensor("y", y)
         if labels.is_floating_point() or labels.dtype == torch.bool:
@@ -124,6 +138,52 @@ class Rows:
         if block_size is None:
             block_size = automatic_block_size(self.X)
         self.block_size = whole_number("block_size", block_size)
+        self.weights = None if weights is None else self._per_row("weights", weights)
+        self.removed = self.weights if removed is None else self._per_row("removed", removed)
+        self.groups = None if groups is None else self._grouped(groups)
+
+    def _per_row(self, name: str, values: Any) -> Tensor:
+        found = as_tensor(name, values).to(self.X)
+        if found.shape != (self.n,):
+            raise ValueError(f"{name} has shape {tuple(found.shape)}; it must be ({self.n},)")
+        check_finite(name, found)
+        if not bool((found > 0).all()):
+            raise ValueError(
+                f"{name} has the entry {float(found.min()):g}; all must be positive: leave out "
+                "rows of weight 0"
+            )
+        return found
+
+    def _grouped(self, groups: Any) -> Tensor:
+        labels = as_tensor("groups", groups).to(self.X.device)
+        if labels.shape != (self.n,):
+            raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
+        _, codes = torch.unique(labels, return_inverse=True)
+        if int(codes.max()) == 0:
+            raise ValueError(
+                "groups has one value only; leaving out its group would leave no rows to learn from"
+            )
+        return codes
+
+    def averaged(self, losses: Tensor) -> Tensor:
+        r"""Turn row losses into values whose mean is the error and whose sd/√count its stderr.
+
+        .. math:: m + \frac{w_i}{\bar w} (\ell_i - m), \qquad m = \sum_i w_i \ell_i / \sum_i w_i
+
+        With groups there is one value per group, the sum over its rows of what is added to m, times
+        the number of groups over n: errors of the same group are not independent.
+        """
+        if self.weights is None and self.groups is None:
+            return losses
+        weights = torch.ones_like(losses) if self.weights is None else self.weights.to(losses)
+        mean: Tensor = (weights @ losses) / weights.sum()
+        deviations = weights / weights.mean() * (losses - mean)
+        if self.groups is None:
+            return mean + deviations
+        count = int(self.groups.max()) + 1
+        sums = losses.new_zeros(count).index_add_(0, self.groups, deviations)
+        averaged: Tensor = mean + sums * (count / self.n)
+        return averaged
 
     @property
     def ratio(self) -> float:

@@ -15,6 +15,7 @@ class StopReason(StrEnum):
 
     STEPS = "steps exhausted"
     CONVERGED = "converged"
+    MINIMUM = "at the minimum"
     RISING = "rising"
     PRUNED = "pruned"
     CALLBACK = "stopped by a callback"

@@ -76,12 +76,17 @@ class Trainee:
             self.stop(StopReason.DIVERGED, self._divergence(index, error))
             return
         step = Step(index, error, info.train_error_stderr, test_error, self.state, info)
-        if index == 0 or error < self.history.lowest:
+        if index == 0 or (not info.estimates, error) < (
+            not self.best.info.estimates,
+            self.best.train_error,
+        ):
             self.best = step
         self.last = step
         self.history.append(step)
         answer = ask(self.callbacks, step)
-        if answer is not None:
+        if info.finished:
+            self.stop(StopReason.MINIMUM, f"the minimum was reached at step {index}")
+        elif answer is not None:
             self.stop(answer, f"{answer} at step {index}")
         self.state = following
 
@@ -94,6 +99,11 @@ class Trainee:
         """What to warn of once the run has ended: an error that is not finite, or has exploded."""
         if self.reason is StopReason.DIVERGED:
             return self.message
+        if self.algorithm.estimates_test_error and not self.best.info.estimates:
+            return (
+                f"the minimum was not reached in {self.last.index} steps ({self.reason}), and away "
+                "from it the train error is no estimate of the test error: allow more steps"
+            )
         first, last = self.history.train_error[0], self.history.train_error[-1]
         if not last > EXPLOSION * max(abs(first), abs(self.history.lowest)):
             return None

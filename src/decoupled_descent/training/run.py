@@ -26,7 +26,7 @@ from decoupled_descent.training.loop import (
 
 
 class DivergenceWarning(RuntimeWarning):
-    """The error stopped being finite, or grew beyond measure."""
+    """The error stopped being finite, grew beyond measure, or the minimum was not reached."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Run:
 
     @property
     def best_step(self) -> int:
-        """The iterate with the lowest train error."""
-        return int(self.train_error.argmin())
+        """The iterate with the lowest train error among those that estimate the test error."""
+        return self.best.index
 
     @property
     def best_theta(self) -> Tensor:

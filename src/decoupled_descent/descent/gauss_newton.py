@@ -1,0 +1,234 @@
+r"""Newton's method and leave-one-out for heads with weights of their own.
+
+Outputs o_i(β) are not linear in β = (θ, a). The Hessian of F is Σ_i J_iᵀW_iJ_i + Λ, which is
+Gauss–Newton's and used for leave-one-out, plus a term with the second derivatives of the outputs,
+which the Newton direction takes into account by conjugate gradients. Λ is λ for weights and next to
+nothing for biases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import grad, vmap
+
+from decoupled_descent.descent.leave_one_out import cholesky
+from decoupled_descent.descent.newton_step import Problem, search
+from decoupled_descent.objective import Parameters
+from decoupled_descent.objective.losses import Curvature
+
+#: The share of λ that biases are penalised with, so that the penalty is positive definite.
+BIAS_SHARE = 1e-6
+#: The most conjugate gradient steps within one Newton step.
+INNER = 50
+
+
+@dataclass(frozen=True, eq=False)
+class GaussNewtonMove:
+    """What a step found, where it leads, and what leaving rows out needs.
+
+    Attributes:
+        problem: What is minimised.
+        outputs: o at the start of the step, shape (n, K).
+        bends: The loss to second order there.
+        factor: The factored Gauss–Newton Hessian.
+        decrement: −gᵀ times the step.
+        theta: θ after the step.
+        head: a after the step.
+    """
+
+    problem: Problem
+    outputs: Tensor
+    bends: Curvature
+    factor: _Factor
+    decrement: float
+    theta: Tensor
+    head: Parameters
+
+    def left_out(self) -> Tensor:
+        """o^(−i), shape (n, K); whole groups left out together where rows have groups."""
+        rows, count = self.problem.rows, self.outputs.shape[1]
+        groups = torch.arange(rows.n) if rows.groups is None else rows.groups
+        removed = self.problem.removed if rows.groups is None else self.problem.weights
+        hessians = removed.reshape(-1, 1, 1) * self.bends.matrices()
+        gradient = removed.unsqueeze(1) * self.bends.slope
+        half = self.factor.half()  # (·, n, K) with V_ij = half_iᵀ half_j
+        found = self.outputs.clone()
+        if rows.groups is None:
+            blocks = torch.einsum("pna,pnb->nab", half, half)
+            identity = torch.eye(count, dtype=half.dtype, device=half.device)
+            moves = torch.linalg.solve(identity - hessians @ blocks, gradient.unsqueeze(2))
+            found += (blocks @ moves).squeeze(2)
+            return found
+        for label in torch.unique(groups):
+            mine = (groups == label).nonzero().squeeze(1)
+            part = half[:, mine].reshape(len(half), -1)
+            block, size = part.T @ part, len(mine) * count
+            blocks = block.reshape(len(mine), count, size)
+            pulled = torch.einsum("iab,ibj->iaj", hessians[mine], blocks).reshape(size, size)
+            identity = torch.eye(size, dtype=half.dtype, device=half.device)
+            solved = torch.linalg.solve(identity - pulled, gradient[mine].reshape(size, 1))
+            found[mine] += (block @ solved).reshape(-1, count)
+        return found
+
+
+class _Factor:
+    """H = JᵀWJ + Λ, factored in the smaller of parameters and outputs."""
+
+    def __init__(self, jacobian: Tensor, hessians: Tensor, penalty: Tensor) -> None:
+        n, count, size = jacobian.shape
+        self.penalty, self.shape = penalty, (n, count)
+        values, vectors = torch.linalg.eigh(hessians)
+        roots = vectors * values.clamp_min(0).sqrt().unsqueeze(1)  # W_i = R_i R_iᵀ
+        self.flat = jacobian.reshape(n * count, size)
+        bent = torch.einsum("nba,nbp->nap", roots, jacobian).reshape(n * count, size)
+        self.primal = size <= n * count
+        if self.primal:
+            system = bent.T @ bent
+            system.diagonal().add_(penalty)
+            self.root = cholesky(system)
+            return
+        self.scaled = bent / penalty.sqrt()  # rows of R J Λ^{−1/2}
+        system = self.scaled @ self.scaled.T
+        system.diagonal().add_(1.0)
+        self.root = cholesky(system)
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """H⁻¹ of a vector of parameters."""
+        if self.primal:
+            return torch.cholesky_solve(vector.unsqueeze(1), self.root).squeeze(1)
+        scaled = vector / self.penalty.sqrt()
+        inner = torch.cholesky_solve((self.scaled @ scaled).unsqueeze(1), self.root).squeeze(1)
+        return (scaled - self.scaled.T @ inner) / self.penalty.sqrt()
+
+    def half(self) -> Tensor:
+        """A matrix (·, n, K) whose columns have the products V = J H⁻¹ Jᵀ."""
+        n, count = self.shape
+        if self.primal:
+            found: Tensor = torch.linalg.solve_triangular(self.root, self.flat.T, upper=False)
+            return found.reshape(-1, n, count)
+        scaled = self.flat / self.penalty.sqrt()
+        # V = B(I − Sᵀ(I + SSᵀ)⁻¹S)Bᵀ, a Gram matrix that is factored once more
+        inner = torch.linalg.solve_triangular(self.root, self.scaled @ scaled.T, upper=False)
+        gram = scaled @ scaled.T - inner.T @ inner
+        return cholesky(gram).T.reshape(-1, n, count)
+
+
+def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
+    """One damped Newton step in all parameters."""
+    flat, X = _Flat(theta, head), problem.rows.X
+    objective = problem.bound.objective
+    weights, penalty = problem.weights, flat.penalty(problem.ridge)
+
+    def outputs_of(parameters: Tensor) -> Tensor:
+        at, a = flat.split(parameters)
+        found = objective.pure_head(X @ at.T, a)
+        return found.unsqueeze(1) if found.ndim == 1 else found
+
+    start = flat.join(theta, head)
+    with torch.no_grad():
+        outputs = outputs_of(start)
+    bends = problem.expand(outputs)
+    factor = _Factor(
+        _jacobian(problem, theta, head, outputs.shape[1]),
+        weights.reshape(-1, 1, 1) * bends.matrices(),
+        penalty,
+    )
+    with torch.enable_grad():
+        leaf = start.clone().requires_grad_()
+        at = outputs_of(leaf)
+        pull = (weights.unsqueeze(1) * bends.slope).detach()
+        (slope,) = torch.autograd.grad((at * pull).sum(), leaf, create_graph=True)
+
+        def times(vector: Tensor) -> Tensor:
+            """The true Hessian of F times a vector."""
+            residual = slope @ vector if slope.requires_grad else None
+            found = penalty * vector
+            if residual is not None:
+                (second,) = torch.autograd.grad(
+                    residual, leaf, retain_graph=True, materialize_grads=True
+                )
+                found = found + second
+            moved = (factor.flat @ vector).reshape(outputs.shape)
+            bent = torch.einsum("nab,nb->na", bends.matrices(), moved) * weights.unsqueeze(1)
+            return found + factor.flat.T @ bent.reshape(-1)
+
+        gradient = slope.detach() + penalty * start
+        direction = _conjugate(times, factor, -gradient)
+    gain = float(gradient @ direction)
+
+    def value(t: float) -> float:
+        parameters = start + t * direction
+        with torch.no_grad():
+            losses = problem.expand(outputs_of(parameters)).value
+        return float(weights @ losses + 0.5 * (penalty * parameters.square()).sum())
+
+    t = search(value, value(0.0), gain)
+    after, a = flat.split(start + t * direction)
+    return GaussNewtonMove(problem, outputs, bends, factor, -gain, after.contiguous(), a)
+
+
+def _conjugate(times: object, factor: _Factor, target: Tensor) -> Tensor:
+    """Solve H x = target, preconditioned by Gauss–Newton; stop at directions of no curvature."""
+    assert callable(times)
+    x, rest = torch.zeros_like(target), target
+    z = factor.solve(rest)
+    d, size = z, float(rest @ z)
+    first = size
+    for _ in range(INNER):
+        pushed = times(d)
+        bend = float(d @ pushed)
+        if bend <= 1e-12 * float(d @ d):
+            return z if not bool(x.any()) else x
+        t = size / bend
+        x, rest = x + t * d, rest - t * pushed
+        z = factor.solve(rest)
+        following = float(rest @ z)
+        if following <= min(1e-2, first) * 1e-2 * first:
+            break
+        d, size = z + following / size * d, following
+    return x
+
+
+def _jacobian(problem: Problem, theta: Tensor, head: Parameters, count: int) -> Tensor:
+    """J_i = ∂o_i/∂(θ, a), shape (n, K, p)."""
+    X, objective = problem.rows.X, problem.bound.objective
+    h = X @ theta.T
+
+    def single(row: Tensor, a: Parameters, k: int) -> Tensor:
+        found = objective.pure_head(row.unsqueeze(0), a).reshape(-1)
+        return found[k]
+
+    parts = []
+    for k in range(count):
+        slopes, own = vmap(grad(single, argnums=(0, 1)), in_dims=(0, None, None))(h, head, k)
+        first = (slopes.unsqueeze(2) * X.unsqueeze(1)).flatten(1)
+        parts.append(torch.cat([first, *(own[name].flatten(1) for name in head)], 1))
+    return torch.stack(parts, 1)
+
+
+class _Flat:
+    """All parameters as one vector: θ first, then the head's in their order."""
+
+    def __init__(self, theta: Tensor, head: Parameters) -> None:
+        self.shape = theta.shape
+        self.shapes = {name: value.shape for name, value in head.items()}
+
+    def join(self, theta: Tensor, head: Parameters) -> Tensor:
+        return torch.cat([theta.flatten(), *(head[name].flatten() for name in self.shapes)])
+
+    def split(self, vector: Tensor) -> tuple[Tensor, Parameters]:
+        sizes = [self.shape.numel(), *(shape.numel() for shape in self.shapes.values())]
+        first, *rest = torch.split(vector, sizes)
+        named = zip(self.shapes.items(), rest, strict=True)
+        return first.view(self.shape), {name: part.view(shape) for (name, shape), part in named}
+
+    def penalty(self, ridge: float) -> Tensor:
+        """Λ: λ for θ and weights, next to nothing for biases."""
+        parts = [torch.full((self.shape.numel(),), ridge, dtype=torch.float64)]
+        for shape in self.shapes.values():
+            share = 1.0 if len(shape) > 1 else BIAS_SHARE
+            parts.append(torch.full((shape.numel(),), ridge * share, dtype=torch.float64))
+        return torch.cat(parts)

@@ -1,0 +1,188 @@
+r"""One Newton step on a ridge-penalised loss whose outputs are linear in the parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.objective import BoundObjective
+from decoupled_descent.objective.losses import Curvature, second_order
+from decoupled_descent.rows.blocks import Rows
+
+#: The first so many features are preconditioned jointly; features come largest first.
+LEAD = 128
+#: The most conjugate gradient steps within one Newton step.
+INNER = 300
+#: A backtracking step shorter than this ends the line search.
+SHORTEST = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is minimised: Σ_i w_i ℓ(o_i, y_i) + ½ λ‖β‖² on given rows.
+
+    Attributes:
+        rows: Features, labels, weights and groups.
+        bound: Gives the loss.
+        ridge: λ.
+        smoothing: δ of the window over which a loss with kinks is averaged; 0 for none.
+    """
+
+    rows: Rows
+    bound: BoundObjective
+    ridge: float
+    smoothing: float = 0.0
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """w, shape (n,)."""
+        weights = self.rows.weights
+        return torch.ones_like(self.rows.X[:, 0]) if weights is None else weights
+
+    @cached_property
+    def removed(self) -> Tensor:
+        """How much weight is left out of each row, shape (n,)."""
+        return self.weights if self.rows.removed is None else self.rows.removed
+
+    @property
+    def total(self) -> float:
+        """Σ_i w_i."""
+        return float(self.weights.sum())
+
+    @property
+    def exact(self) -> bool:
+        """Whether the loss is quadratic, so that one Newton step is all."""
+        return self.bound.objective.loss.name == "squared"
+
+    def expand(self, outputs: Tensor) -> Curvature:
+        """The loss to second order at outputs of shape (n, K), before weights."""
+        loss = self.bound.objective.loss
+        return second_order(loss, outputs, self.rows.y, self.smoothing)
+
+    def slopes(self, outputs: Tensor) -> Tensor:
+        """∂ℓ/∂o at outputs of shape (K, n, s): s versions of the n rows."""
+        count, n, size = outputs.shape
+        y = self.rows.y.repeat_interleave(size, 0)
+        flat = outputs.reshape(count, n * size).T
+        found = second_order(self.bound.objective.loss, flat, y, self.smoothing)
+        return found.slope.T.reshape(count, n, size)
+
+
+class Move(NamedTuple):
+    """What a Newton step found at θ, and where it leads.
+
+    Attributes:
+        outputs: o at the start of the step, shape (n, K).
+        decrement: gᵀH⁻¹g there: twice what the step would gain if F were quadratic.
+        theta: θ after the step, shape (K, d).
+        intercept: The intercepts after the step, shape (K,), or None.
+    """
+
+    outputs: Tensor
+    decrement: float
+    theta: Tensor
+    intercept: Tensor | None
+
+
+def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Move:
+    """Solve for the Newton direction by conjugate gradients, and search along it."""
+    X = problem.rows.X
+    shift = theta.new_zeros(len(theta)) if intercept is None else intercept
+    outputs = theta @ X.T + shift.unsqueeze(1)  # (K, n)
+    bends = problem.expand(outputs.T)
+    weighted = problem.weights * bends.slope.T
+    slope = weighted @ X + problem.ridge * theta
+    shift_slope = weighted.sum(1) if intercept is not None else torch.zeros_like(shift)
+    system = _System(problem, bends, intercept is not None)
+    direction, shift_direction, moved = system.solve(-slope, -shift_slope)
+    gain = float((slope * direction).sum() + (shift_slope * shift_direction).sum())
+
+    def value(t: float) -> float:
+        at = theta + t * direction
+        losses = problem.expand((outputs + t * moved).T).value
+        return float(problem.weights @ losses + 0.5 * problem.ridge * at.square().sum())
+
+    start = float(problem.weights @ bends.value + 0.5 * problem.ridge * theta.square().sum())
+    t = search(value, start, gain)
+    after = None if intercept is None else intercept + t * shift_direction
+    return Move(outputs.T, -gain, theta + t * direction, after)
+
+
+def search(value: Callable[[float], float], start: float, gain: float) -> float:
+    """Halve a step until it lowers F by a share of what the slope promises (Armijo)."""
+    t = 1.0
+    while t > SHORTEST and not value(t) <= start + 1e-4 * t * gain + 1e-13 * abs(start):
+        t /= 2
+    return t if t > SHORTEST else 0.0
+
+
+class _System:
+    """The Hessian of F and a preconditioner, for conjugate gradients in (K, d) layout."""
+
+    def __init__(self, problem: Problem, bends: Curvature, intercept: bool) -> None:
+        self.X, self.ridge, self.weights = problem.rows.X, problem.ridge, problem.weights
+        self.bends, self.intercept = bends, intercept
+        self.total = problem.total
+        self.coupled = bends.rank_one is not None
+        curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
+        self.diagonal = curvature @ self.X.square() + self.ridge
+        self.shift_diagonal = curvature.sum(1) + 1e-6 * self.total
+        top = self.X[:, :LEAD]
+        lead = torch.stack([top.T @ (row.unsqueeze(1) * top) for row in curvature])
+        lead.diagonal(dim1=1, dim2=2).add_(self.ridge)
+        self.lead = torch.cholesky_inverse(torch.linalg.cholesky(lead))
+
+    def times(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """H v, and the outputs that v moves."""
+        moved = theta @ self.X.T + shift.unsqueeze(1)
+        if self.bends.full is not None:
+            bent = torch.einsum("nab,bn->an", self.bends.full, moved)
+        else:
+            bent = self.bends.diagonal.T * moved
+            if self.bends.rank_one is not None:
+                arms = self.bends.rank_one.T
+                bent = bent - arms * (arms * moved).sum(0)
+        bent = self.weights * bent
+        pulled = bent.sum(1) if self.intercept else torch.zeros_like(shift)
+        return bent @ self.X + self.ridge * theta, pulled, moved
+
+    def precondition(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """An approximate H⁻¹. Softmax: P D⁻¹ P, P = I − 11ᵀ/K, is the pseudo-inverse of D − ppᵀ."""
+        theta = theta - theta.mean(0) if self.coupled else theta
+        found = theta / self.diagonal
+        lead = self.lead.shape[1]
+        found[:, :lead] = torch.bmm(self.lead, theta[:, :lead].unsqueeze(2)).squeeze(2)
+        shift = shift / self.shift_diagonal
+        if self.coupled:
+            return found - found.mean(0), shift - shift.mean()
+        return found, shift
+
+    def solve(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """H⁻¹ of a right-hand side, and the outputs that it moves, by conjugate gradients."""
+        x, x_shift = torch.zeros_like(theta), torch.zeros_like(shift)
+        moved = x @ self.X.T
+        z, z_shift = self.precondition(theta, shift)
+        d, d_shift = z.clone(), z_shift.clone()
+        size = first = float((theta * z).sum() + (shift * z_shift).sum())
+        enough = max(0.1 * max(min(0.25, first / self.total), 1e-12) * first, 1e-26 * self.total)
+        for _ in range(INNER):
+            pushed, pushed_shift, outputs = self.times(d, d_shift)
+            bend = float((d * pushed).sum() + (d_shift * pushed_shift).sum())
+            if bend <= 0:
+                break
+            t = size / bend
+            x, x_shift, moved = x + t * d, x_shift + t * d_shift, moved + t * outputs
+            theta, shift = theta - t * pushed, shift - t * pushed_shift
+            z, z_shift = self.precondition(theta, shift)
+            following = float((theta * z).sum() + (shift * z_shift).sum())
+            if following <= enough:
+                break
+            d = z + following / size * d
+            d_shift = z_shift + following / size * d_shift
+            size = following
+        return x, x_shift, moved
