@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -39,6 +40,7 @@ class Info(NamedTuple):
         jacobian: J̄, shape (L, L); None for algorithms without one.
         estimates: Whether the losses estimate the test error at this iterate.
         finished: Whether there is nothing left to do.
+        notes: Numbers that the algorithm has to tell, by name.
     """
 
     losses: Tensor
@@ -46,6 +48,7 @@ class Info(NamedTuple):
     jacobian: Tensor | None
     estimates: bool = True
     finished: bool = False
+    notes: Mapping[str, float] = MappingProxyType({})
 
     @property
     def train_error(self) -> float:

@@ -2,8 +2,8 @@ r"""Newton's method and leave-one-out for heads with weights of their own.
 
 Outputs o_i(β) are not linear in β = (θ, a). The Hessian of F is Σ_i J_iᵀW_iJ_i + Λ, which is
 Gauss–Newton's and used for leave-one-out, plus a term with the second derivatives of the outputs,
-which the Newton direction takes into account by conjugate gradients. Λ is λ for weights and next to
-nothing for biases.
+which the Newton direction takes into account by conjugate gradients. Λ is λ, and next to nothing for
+the bias of the outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from decoupled_descent.descent.newton_step import Problem, search
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.losses import Curvature
 
-#: The share of λ that biases are penalised with, so that the penalty is positive definite.
+#: The share of λ for the bias of the outputs: small, so that it is free, and positive.
 BIAS_SHARE = 1e-6
 #: The most conjugate gradient steps within one Newton step.
 INNER = 50
@@ -226,9 +226,17 @@ class _Flat:
         return first.view(self.shape), {name: part.view(shape) for (name, shape), part in named}
 
     def penalty(self, ridge: float) -> Tensor:
-        """Λ: λ for θ and weights, next to nothing for biases."""
-        parts = [torch.full((self.shape.numel(),), ridge, dtype=torch.float64)]
-        for shape in self.shapes.values():
-            share = 1.0 if len(shape) > 1 else BIAS_SHARE
-            parts.append(torch.full((shape.numel(),), ridge * share, dtype=torch.float64))
-        return torch.cat(parts)
+        """Λ: λ for all but the last bias, which sets the level of the outputs.
+
+        Biases of hidden units are penalised: without that, units that saturate drift for ever.
+        """
+        sizes = [self.shape.numel(), *(shape.numel() for shape in self.shapes.values())]
+        shares = [1.0] * len(sizes)
+        if self.shapes and len(list(self.shapes.values())[-1]) == 1:
+            shares[-1] = BIAS_SHARE
+        return torch.cat(
+            [
+                torch.full((size,), ridge * share, dtype=torch.float64)
+                for size, share in zip(sizes, shares, strict=True)
+            ]
+        )

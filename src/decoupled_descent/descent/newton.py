@@ -8,12 +8,14 @@ any data, with a c of its own for each row, and Newton's method finds both.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import gauss_newton
 from decoupled_descent.descent.common import Algorithm, Info, starting_theta
 from decoupled_descent.descent.leave_one_out import (
@@ -31,6 +33,10 @@ from decoupled_descent.rows.blocks import Rows
 #: Rows whose outputs move by more than this when they are left out get further Newton steps; below,
 #: the error of the first is of the order of the square.
 LARGE_MOVE = 0.5
+#: The most Newton steps of a refit without one row, which starts at the minimum with it.
+REFIT_STEPS = 20
+#: Such a refit has reached its minimum when the next step would lower F by half of this.
+REFIT_TOLERANCE = 1e-6
 
 
 class State(NamedTuple):
@@ -55,7 +61,7 @@ class DecoupledNewton(Algorithm):
        F(\beta) = \textstyle\sum_i w_i \ell(o_i(\beta), y_i) + \tfrac12\lambda\|\beta\|^2, \qquad
        o_i^{(-i)} = o_i + V_i (I - W_i V_i)^{-1} g_i
 
-    β are all trained parameters, θ and the head's; biases are not penalised. The mean loss at
+    β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The mean loss at
     o^(−i) is the train error, an estimate of the test error that assumes nothing of the rows but
     that they are drawn independently (or in groups). For heads that add nothing but an intercept
     (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
@@ -69,6 +75,8 @@ class DecoupledNewton(Algorithm):
         ridge: λ, positive.
         tolerance: The minimum counts as reached when the next Newton step would lower F by less
             than half this per unit of weight.
+        repairs: The most rows that are refitted exactly, because the linearisation is doubtful for
+            them; those with the largest moves first.
 
     Example:
         >>> import decoupled_descent as dd
@@ -83,6 +91,7 @@ class DecoupledNewton(Algorithm):
 
     ridge: float
     tolerance: float = 1e-9
+    repairs: int = 100
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -91,6 +100,7 @@ class DecoupledNewton(Algorithm):
             number = isinstance(value, Real) and not isinstance(value, bool)
             if not number or not 0 < float(value) < math.inf:
                 raise ValueError(f"{name}={value!r} must be a positive number")
+        whole_number("repairs", self.repairs, least=0)
 
     def init(
         self,
@@ -120,12 +130,24 @@ class DecoupledNewton(Algorithm):
         intercept = state.head[names[0]] if names else None
         move = newton_step(problem, state.theta, intercept)
         done = move.decrement <= self.tolerance * problem.total
-        outputs = move.outputs
+        outputs, notes = move.outputs, {}
+
+        def refit(without: Problem, row: int) -> Tensor:
+            theta, shift = state.theta, intercept
+            for _ in range(REFIT_STEPS):
+                again = newton_step(without, theta, shift)
+                theta, shift = again.theta, again.intercept
+                if again.decrement <= REFIT_TOLERANCE:
+                    break
+            return theta @ rows.X[row] + (0.0 if shift is None else shift)
+
         if done:
-            outputs = self.left_out(problem, move.outputs).outputs
+            found = self.left_out(problem, outputs)
+            found, repaired = self._repaired(problem, found, refit)
+            outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
         losses = rows.averaged(bound.objective.losses_of(_shaped(outputs), rows.y))
         shift = 0.0 if intercept is None else intercept
-        info = Info(losses, outputs - shift, None, estimates=done, finished=done)
+        info = Info(losses, outputs - shift, None, done, done, notes)
         head = {name: move.intercept for name in names if move.intercept is not None}
         return State(move.theta, head, state.step + 1), info
 
@@ -142,18 +164,49 @@ class DecoupledNewton(Algorithm):
         if problem.exact or not len(movers):
             return first
         slopes = problem.slopes
-        found = refined(outputs, slopes, bends, spread, weights, removed, first, movers)
-        return found
+        return refined(outputs, slopes, bends, spread, weights, removed, first, movers)
+
+    def _repaired(
+        self, problem: Problem, found: LeftOut, refit: Callable[[Problem, int], Tensor]
+    ) -> tuple[LeftOut, int]:
+        """Refit without each doubtful row, from the minimum; count the rows."""
+        order = found.doubtful[found.change[found.doubtful].argsort(descending=True)]
+        outputs = found.outputs.clone()
+        for row in order[: self.repairs].tolist():
+            weights = problem.weights.clone()
+            weights[row] = (weights[row] - problem.removed[row]).clamp_min(0)
+            outputs[row] = refit(replace(problem, weighting=weights), row)
+        repaired = min(len(order), self.repairs)
+        return found._replace(outputs=outputs, doubtful=order[repaired:]), repaired
 
     def _general_step(self, state: State, problem: Problem) -> tuple[State, Info]:
         """The same for heads with weights of their own, by Gauss–Newton."""
         move = gauss_newton.step(problem, state.theta, state.head)
         done = move.decrement <= self.tolerance * problem.total
-        outputs = move.left_out() if done else move.outputs
-        losses = problem.rows.averaged(
-            problem.bound.objective.losses_of(_shaped(outputs), problem.rows.y)
-        )
-        info = Info(losses, outputs, None, estimates=done, finished=done)
+        outputs, notes = move.outputs, {}
+
+        def refit(without: Problem, row: int) -> Tensor:
+            theta, head = state.theta, state.head
+            for _ in range(REFIT_STEPS):
+                again = gauss_newton.step(without, theta, head)
+                theta, head = again.theta, again.head
+                if again.decrement <= REFIT_TOLERANCE:
+                    break
+            h = problem.rows.X[row : row + 1] @ theta.T
+            return problem.bound.objective.pure_head(h, head).reshape(-1)
+
+        if done:
+            change = (found := move.left_out()) - outputs
+            moved = change.abs().amax(1)
+            movers = (moved > LARGE_MOVE).nonzero().squeeze(1)
+            if problem.rows.groups is not None:
+                movers = movers[:0]
+            left = LeftOut(found, torch.zeros_like(found), moved, movers)
+            left, repaired = self._repaired(problem, left, refit)
+            outputs, notes = left.outputs, {"repaired": repaired, "doubtful": len(left.doubtful)}
+        objective, rows = problem.bound.objective, problem.rows
+        losses = rows.averaged(objective.losses_of(_shaped(outputs), rows.y))
+        info = Info(losses, outputs, None, done, done, notes)
         return State(move.theta, move.head, state.step + 1), info
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
@@ -180,4 +233,5 @@ def _smoothing(rows: Rows, bound: BoundObjective) -> float:
     labels = rows.y.double()
     centre = labels.median(0).values if labels.ndim == 2 else labels.median()
     spread = 1.4826 * float((labels - centre).abs().median())
-    return 0.5 * max(spread, 1e-6) / float(rows.n) ** 0.2
+    share: float = 0.5 / float(rows.n) ** 0.2
+    return share * max(spread, 1e-6)

@@ -31,17 +31,19 @@ class Problem:
         bound: Gives the loss.
         ridge: λ.
         smoothing: δ of the window over which a loss with kinks is averaged; 0 for none.
+        weighting: Replaces the weights of the rows.
     """
 
     rows: Rows
     bound: BoundObjective
     ridge: float
     smoothing: float = 0.0
+    weighting: Tensor | None = None
 
     @cached_property
     def weights(self) -> Tensor:
         """w, shape (n,)."""
-        weights = self.rows.weights
+        weights = self.rows.weights if self.weighting is None else self.weighting
         return torch.ones_like(self.rows.X[:, 0]) if weights is None else weights
 
     @cached_property

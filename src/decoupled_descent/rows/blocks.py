@@ -179,7 +179,8 @@ class Rows:
         mean: Tensor = (weights @ losses) / weights.sum()
         deviations = weights / weights.mean() * (losses - mean)
         if self.groups is None:
-            return mean + deviations
+            per_row: Tensor = mean + deviations
+            return per_row
         count = int(self.groups.max()) + 1
         sums = losses.new_zeros(count).index_add_(0, self.groups, deviations)
         averaged: Tensor = mean + sums * (count / self.n)
