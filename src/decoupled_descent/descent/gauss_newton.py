@@ -2,8 +2,8 @@ r"""Newton's method and leave-one-out for heads with weights of their own.
 
 Outputs o_i(β) are not linear in β = (θ, a). The Hessian of F is Σ_i J_iᵀW_iJ_i + Λ, which is
 Gauss–Newton's and used for leave-one-out, plus a term with the second derivatives of the outputs,
-which the Newton direction takes into account by conjugate gradients. Λ is λ, and next to nothing for
-the bias of the outputs.
+which the Newton direction takes into account by conjugate gradients. Λ is λ, and next to nothing
+for the bias of the outputs.
 """
 
 from __future__ import annotations

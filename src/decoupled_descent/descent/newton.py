@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
@@ -61,9 +62,9 @@ class DecoupledNewton(Algorithm):
        F(\beta) = \textstyle\sum_i w_i \ell(o_i(\beta), y_i) + \tfrac12\lambda\|\beta\|^2, \qquad
        o_i^{(-i)} = o_i + V_i (I - W_i V_i)^{-1} g_i
 
-    β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The mean loss at
-    o^(−i) is the train error, an estimate of the test error that assumes nothing of the rows but
-    that they are drawn independently (or in groups). For heads that add nothing but an intercept
+    β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The
+    mean loss at o^(−i) is the train error, an estimate of the test error that assumes nothing of
+    the rows but that they are drawn independently (or in groups). For heads that add nothing but an intercept
     (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
     order otherwise; heads with weights of their own are treated by Gauss–Newton, and their own
     optimism is included.

@@ -182,9 +182,8 @@ class Rows:
             per_row: Tensor = mean + deviations
             return per_row
         count = int(self.groups.max()) + 1
-        sums = losses.new_zeros(count).index_add_(0, self.groups, deviations)
-        averaged: Tensor = mean + sums * (count / self.n)
-        return averaged
+        sums: Tensor = losses.new_zeros(count).index_add_(0, self.groups, deviations)
+        return torch.add(mean, sums, alpha=count / self.n)
 
     @property
     def ratio(self) -> float:
