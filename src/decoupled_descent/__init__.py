@@ -23,7 +23,6 @@ from decoupled_descent.plotting.runs import plot_run, plot_sweep
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.state_evolution import (
     MixtureLimit,
-    OrthogonalLimit,
     StateEvolution,
     asymptotic_test_error,
     fixed_point,
@@ -66,7 +65,6 @@ __all__ = [
     "MixtureLimit",
     "Objective",
     "OrthogonalDecoupledDescent",
-    "OrthogonalLimit",
     "RowDerivatives",
     "Rows",
     "Run",

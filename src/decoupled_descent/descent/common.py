@@ -16,7 +16,7 @@ from torch import Tensor
 from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.rules import Damped, LinearRule
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
@@ -46,6 +46,34 @@ class Info(NamedTuple):
     def train_error_stderr(self) -> float:
         """Standard error of the train error as a mean of n fresh losses, sd/√n."""
         return float(self.losses.std()) / math.sqrt(len(self.losses))
+
+
+class LimitStep(NamedTuple):
+    r"""What state evolution must know of a step: its direction and its ridge.
+
+    Attributes:
+        g: Replaces ∇_hΨ; None for ∇_hΨ itself.
+        f: Replaces ∇_aΨ; None for ∇_aΨ itself.
+        divergence_free: Whether the direction is g − h J̄ᵀ instead of g.
+        ridge: λ of the preconditioner; ``math.inf`` for none.
+        covariance: C for which the algorithm corrects its steps, or None. A divergence-free step
+            needs no correction: it takes rows of any covariance.
+    """
+
+    g: Direction | None = None
+    f: HeadDirection | None = None
+    divergence_free: bool = False
+    ridge: float = math.inf
+    covariance: Tensor | None = None
+
+
+def no_limit(algorithm: object) -> ValueError:
+    """Return the error of an algorithm whose limit is not known."""
+    return ValueError(
+        f"state evolution knows no limit of {type(algorithm).__name__}; use DecoupledDescent or "
+        "OrthogonalDecoupledDescent (for the trained parameters of any run there is "
+        "population_test_error)"
+    )
 
 
 def starting_theta(
@@ -143,6 +171,10 @@ class Descent:
     def trains_head(self) -> bool:
         """Whether the head moves along its gradient."""
         return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
+
+    def limit(self) -> LimitStep:
+        """Describe the step in the limit n, d → ∞, or raise ``ValueError`` when none is known."""
+        raise no_limit(self)
 
     def scale(self, n: int) -> float:
         """What the reduction multiplies ĥ by."""

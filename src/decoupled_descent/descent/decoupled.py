@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
+from decoupled_descent.descent.common import Info, LimitStep, OnePassDescent, starting_theta
 from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.passes import Pass, Request
 from decoupled_descent.descent.rules import Slots, require_linear
@@ -84,6 +84,11 @@ class DecoupledDescent(OnePassDescent[State]):
     g: Direction | None = None
     f: HeadDirection | None = None
     noise: Noise | None = None
+
+    def limit(self) -> LimitStep:
+        """Describe the step in the limit: along g, without a preconditioner."""
+        covariance = None if self.noise is None else self.noise.limit()
+        return LimitStep(self.g, self.f, covariance=covariance)
 
     def init(
         self,

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.common import Info, LimitStep, no_limit
 from decoupled_descent.descent.decoupled import DecoupledDescent, spacing_of
 from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
@@ -146,6 +146,10 @@ class GreedyDescent:
     def trains_head(self) -> bool:
         """Whether any candidate moves the head along its gradient."""
         return any(candidate.trains_head for candidate in self.candidates)
+
+    def limit(self) -> LimitStep:
+        """Raise ``ValueError``: the choice of a step has no known limit."""
+        raise no_limit(self)
 
     def init(
         self,

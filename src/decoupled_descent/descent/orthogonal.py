@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent import folds as fold
-from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
@@ -147,6 +147,10 @@ class OrthogonalDecoupledDescent(Descent):
         slots = (self.update.slots(theta), self.update.slots(h))
         head = objective.parameters(rows.X)
         return State(theta, h, head, slots, 0, fold.start(self.folds, head, self, rows))
+
+    def limit(self) -> LimitStep:
+        """Describe the step in the limit; ``folds`` make no difference there."""
+        return LimitStep(self.g, self.f, divergence_free=True, ridge=float(self.ridge))
 
     def mixed(self, state: State) -> tuple[Parameters, float] | None:
         """Return the head that judges rows beside those of the folds, and their weight."""

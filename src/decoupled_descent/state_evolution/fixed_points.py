@@ -1,4 +1,4 @@
-r"""Fixed points of damped decoupled descent (Theorem "global"), and critical points."""
+r"""Fixed points of damped descent (Theorem "global"), and critical points of the test error."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from torch import Tensor, nn
 from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.state_evolution.equations import Equations, Point, solve
 from decoupled_descent.state_evolution.inputs import head_parameters
+from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.recursion import StateEvolution
-from decoupled_descent.state_evolution.stability import jumps, replicon, spectral_radius
+from decoupled_descent.state_evolution.stability import (
+    direction_jumps,
+    replicon,
+    spectral_radius,
+)
 from decoupled_descent.state_evolution.taylor import (
     head_rates,
     one_time_nodes,
@@ -72,6 +77,7 @@ class FixedPoint:
         return self.spectral_radius < 1 and self.replicon < 1
 
 
+@on_cpu
 def fixed_point(
     theory: StateEvolution,
     theta: Tensor | None = None,
@@ -87,6 +93,8 @@ def fixed_point(
        m_j = -c\,\alpha \textstyle\sum_k \chi_{jk} l_k, \qquad
        \Omega = c^2\big(\alpha\Sigma + \alpha^2 \textstyle\sum_{jk}\chi_{jk} l_j l_k^\top\big),
        \qquad 0 = \textstyle\sum_j p_j E[f(m_j + G, Y_j, \bar a)]
+
+    for decoupled descent, and with the limits of its own step for any other algorithm.
 
     Args:
         theory: With damping η₀ = 1 − η below one and head damping one; then c = η₁/η.
@@ -111,12 +119,12 @@ def fixed_point(
     """
     eta, c = subspace(theory)
     _, gamma = head_rates(theory)
-    m, omega = theory.start(theta, alignment, overlap)
+    m, omega, _ = theory.start(theta, alignment, overlap)
     equations = Equations(theory, c, one_time_nodes(theory, len(omega)))
     start = Point(m, omega, head_parameters(theory.objective, head))
     point = _polish(equations, _relax(equations, start, gamma))
     residual = _largest(_residual(equations, point))
-    wandering = math.isfinite(residual) and jumps(equations, point)
+    wandering = math.isfinite(residual) and direction_jumps(equations, point)
     if not residual <= tolerance:
         raise ValueError(
             f"no fixed point was found: the equations are violated by {residual:.3g} > "
@@ -130,14 +138,7 @@ def fixed_point(
 
 
 def subspace(theory: StateEvolution) -> tuple[float, float]:
-    """Read η and c off the algorithm: η₀ = 1 − η, η₁ = c η (equation "hpSubspace").
-
-    Args:
-        theory: Gives the algorithm.
-
-    Returns:
-        η and c.
-    """
+    """Return η and c of the algorithm: η₀ = 1 − η, η₁ = c η (equation "hpSubspace")."""
     eta0, eta1 = step_rates(theory)
     gamma0, _ = head_rates(theory)
     if not eta0 < 1:
@@ -171,7 +172,7 @@ def _relax(equations: Equations, point: Point, gamma: float) -> Point:
 def _polish(equations: Equations, start: Point) -> Point:
     """Finish with Newton's method, which also reaches fixed points that relaxation leaves."""
     residual = partial(_residual, equations)
-    point = solve(residual, start, list(start.head) if equations.trains_head else [])
+    point = solve(residual, start, list(start.head) if equations.model.trains_head else [])
     point = point._replace(overlap=(point.overlap + point.overlap.T) / 2)
     return min(start, point, key=lambda p: _largest(residual(p)))
 
@@ -221,14 +222,11 @@ class CriticalPoint:
         return float((self.hessian - isotropic).norm() / self.hessian.norm())
 
     def matching_c(self, ratio: float) -> float:
-        """Return c = 1/(α c*), with which equation "fixM" is that of this critical point.
-
-        Args:
-            ratio: α.
-        """
+        """Return c = 1/(α c*), with which equation "fixM" is that of this critical point."""
         return 1 / (ratio * self.scale)
 
 
+@on_cpu
 def critical_point(
     theory: StateEvolution,
     theta: Tensor | None = None,
@@ -266,14 +264,18 @@ def critical_point(
         >>> point.anisotropy, point.residual < 1e-9
         (0.0, True)
     """
-    m, omega = theory.start(theta, alignment, overlap)
+    if theory.covariance is not None:
+        raise ValueError(
+            "critical points are known for covariance=None only; leave the covariance out"
+        )
+    m, omega, _ = theory.start(theta, alignment, overlap)
     equations = Equations(theory, 1.0, one_time_nodes(theory, len(omega)))
     nodes, chi = equations.nodes, theory.mixture.overlaps
     start = Point(m, omega, head_parameters(theory.objective, head))
-    names = list(start.head) if equations.trains_head else []
+    names = list(start.head) if equations.model.trains_head else []
 
     def residual(at: Point) -> Point:
-        found = slopes(theory, nodes, at.alignment, at.overlap, at.head)
+        found = slopes(equations.model, nodes, at.alignment, at.overlap, at.head)
         H, u = found.curvature, found.alignment
         return Point(
             at.alignment @ H + chi @ u,
@@ -288,5 +290,5 @@ def critical_point(
             f"no critical point was found: the equations are violated by {violation:.3g} > "
             f"tolerance={tolerance:g}; start closer, for instance from a trained theta"
         )
-    hessian = slopes(theory, nodes, point.alignment, point.overlap, point.head).curvature
+    hessian = slopes(equations.model, nodes, *point).curvature
     return CriticalPoint(*point, equations.loss(point), hessian, violation)
