@@ -15,10 +15,9 @@ from decoupled_descent.descent import (
 from decoupled_descent.descent.decoupled import ScalingWarning
 from decoupled_descent.descent.greedy import GreedyDescent
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, Finding, diagnose
-from decoupled_descent.objective import heads
+from decoupled_descent.objective import Objective, heads
 from decoupled_descent.objective.derivatives import RowDerivatives
-from decoupled_descent.objective.objective import Objective
-from decoupled_descent.objective.smoothed import KinkWarning
+from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.plotting.runs import plot_run, plot_sweep
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.state_evolution import (

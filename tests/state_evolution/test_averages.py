@@ -4,7 +4,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.descent.common import LimitStep
-from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.state_evolution.averages import Model, mean_jacobian
 from decoupled_descent.state_evolution.populations import quadrature_nodes
 
 MIXTURE = dd.mixtures.flipped_classes(10, flip=0.1, labels=(0.0, 1.0))
@@ -37,8 +37,8 @@ def test_three_ways_to_a_mean_jacobian(g):
     for curvature in ("auto", "autodiff", "smoothed"):
         own = model(curvature, g)
         a = own.objective.parameters()
-        found[curvature] = own.mean_jacobian(nodes.population, h, noise, OMEGA, a, g)
-    rows = own.row_jacobians(h, nodes.population.responses, a, g)
+        found[curvature] = mean_jacobian(own.bound, nodes.population, M, noise, OMEGA, a)
+    rows = own.bound.row_jacobians(h, nodes.population.responses, a)
     expected = torch.einsum("n,nij->ij", nodes.population.weights, rows)
     for curvature, jacobian in found.items():
         atol = 1e-5 if curvature == "smoothed" else 1e-12
@@ -76,7 +76,19 @@ def test_the_head_s_direction_is_the_slope_of_the_test_error():
 
 def test_a_head_direction_of_its_own_is_weighted():
     nodes, h, _ = placed()
-    own, y = model("auto"), nodes.population.responses
-    found = own.head_direction(nodes.population, h, {}, lambda h, y, a: {"w": h * y[:, None]})
+    objective = dd.Objective(dd.heads.TwoLayer(2, seed=0).double(), "logistic")
+
+    def f(h, y, a):
+        return {"1.weight": (h * y[:, None]).unsqueeze(1)}
+
+    own, y = Model(objective, MIXTURE, 2, LimitStep(f=f), True), nodes.population.responses
     expected = nodes.population.weights @ (h * y[:, None])
-    np.testing.assert_allclose(found["w"], expected, rtol=1e-12)
+    a = objective.parameters()
+    found = [
+        own.observe(nodes.population, h, a).head,
+        own.slopes(nodes, M, OMEGA, a).head_direction,
+    ]
+    for head in found:
+        np.testing.assert_allclose(head["1.weight"][0], expected, rtol=1e-12)
+    gradient = model("auto").observe(nodes.population, h, a).head["1.weight"]
+    np.testing.assert_allclose(own.slopes(nodes, M, OMEGA, a).head["1.weight"], gradient)

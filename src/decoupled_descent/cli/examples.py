@@ -13,11 +13,10 @@ from rich.table import Table
 
 import decoupled_descent as dd
 from decoupled_descent.cli.output import Json, finite, output_folder
-from decoupled_descent.descent.common import draw_theta
+from decoupled_descent.descent.common import Algorithm, draw_theta
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.reproduce.replications import one_thread
-from decoupled_descent.training.loop import Algorithm
 
 
 def train_replications(

@@ -1,7 +1,23 @@
-"""Algorithms, one per file, each with ``init(…) -> State`` and ``step(…) -> State, Info``."""
+"""Algorithms, one per file: ``init``, ``step``, and what each says of itself."""
 
-from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.descent.common import Algorithm, Info, LimitStep
+from decoupled_descent.descent.decoupled import DecoupledDescent, ScalingWarning
 from decoupled_descent.descent.gradient import GradientDescent
+from decoupled_descent.descent.greedy import GreedyDescent
+from decoupled_descent.descent.methods import METHODS, SETTINGS, Method, check_method
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 
-__all__ = ["DecoupledDescent", "GradientDescent", "OrthogonalDecoupledDescent"]
+__all__ = [
+    "METHODS",
+    "SETTINGS",
+    "Algorithm",
+    "DecoupledDescent",
+    "GradientDescent",
+    "GreedyDescent",
+    "Info",
+    "LimitStep",
+    "Method",
+    "OrthogonalDecoupledDescent",
+    "ScalingWarning",
+    "check_method",
+]

@@ -1,22 +1,28 @@
-"""What every algorithm shares: its options, the start, the head's step and what it reports."""
+"""What an algorithm is: the protocol, the start, and the options that descents share."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.rules import Damped, LinearRule
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.descent.stepping import Steps, together
+from decoupled_descent.objective import (
+    BoundObjective,
+    Direction,
+    HeadDirection,
+    Objective,
+    Parameters,
+)
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
@@ -30,7 +36,7 @@ class Info(NamedTuple):
     Attributes:
         losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
         preactivations: h, shape (n, L).
-        jacobian: J̄, shape (L, L); None for plain gradient descent.
+        jacobian: J̄, shape (L, L); None for algorithms without one.
     """
 
     losses: Tensor
@@ -49,15 +55,15 @@ class Info(NamedTuple):
 
 
 class LimitStep(NamedTuple):
-    r"""What state evolution must know of a step: its direction and its ridge.
+    """What state evolution must know of a step: its direction and its ridge.
 
     Attributes:
-        g: Replaces ∇_hΨ; None for ∇_hΨ itself.
-        f: Replaces ∇_aΨ; None for ∇_aΨ itself.
-        divergence_free: Whether the direction is g − h J̄ᵀ instead of g.
-        ridge: λ of the preconditioner; ``math.inf`` for none.
-        covariance: C for which the algorithm corrects its steps, or None. A divergence-free step
-            needs no correction: it takes rows of any covariance.
+        g: Replaces ∇_hΨ; None for the gradient.
+        f: Replaces ∇_aΨ; None for the gradient.
+        divergence_free: Whether the direction is g − h J̄ᵀ.
+        ridge: λ of the preconditioner; infinite for none.
+        covariance: C for which the algorithm corrects its steps; None for the identity. A
+            divergence-free step takes rows of any covariance.
     """
 
     g: Direction | None = None
@@ -67,58 +73,179 @@ class LimitStep(NamedTuple):
     covariance: Tensor | None = None
 
 
-def no_limit(algorithm: object) -> ValueError:
-    """Return the error of an algorithm whose limit is not known."""
-    return ValueError(
-        f"state evolution knows no limit of {type(algorithm).__name__}; use DecoupledDescent or "
-        "OrthogonalDecoupledDescent (for the trained parameters of any run there is "
-        "population_test_error)"
-    )
+class Algorithm(ABC):
+    """The base of all algorithms: how to start, how to step, and what is true of the result.
+
+    A new algorithm defines :meth:`init` and either :meth:`step` or :meth:`stepping`. A state is a
+    named tuple with at least ``theta`` (L, d), ``head`` (parameters by name) and ``step``.
+
+    Attributes:
+        estimates_test_error: Whether the train error is an estimate of the test error.
+        g: Replaces ∇_hΨ; None for the gradient.
+        f: Replaces ∇_aΨ; None for the gradient.
+    """
+
+    estimates_test_error: ClassVar[bool] = True
+    g: Direction | None = None
+    f: HeadDirection | None = None
+
+    @abstractmethod
+    def init(
+        self,
+        rows: Rows,
+        objective: Objective | BoundObjective,
+        theta: Tensor | None = None,
+        seed: int | None = None,
+    ) -> Any:
+        """Check that everything fits and return the state before any update.
+
+        Args:
+            rows: The data.
+            objective: Ψ.
+            theta: θ₁, shape (L, d), independent of the data; entries drawn from N(0, 1) by default.
+            seed: Draws θ₁.
+
+        Returns:
+            The starting state.
+        """
+
+    def step(
+        self, state: Any, rows: Rows, objective: Objective | BoundObjective
+    ) -> tuple[Any, Info]:
+        """Make one update.
+
+        Args:
+            state: The state before the update; not changed.
+            rows: The data.
+            objective: Ψ. Bind it once, by :meth:`bind`, when you make many steps.
+
+        Returns:
+            The state after the update, and what was seen before it.
+        """
+        bound = self.bind(rows, objective, state.theta)
+        ((following, info),) = together([self.stepping(state, rows, bound)], rows)
+        return following, info
+
+    def stepping(self, state: Any, rows: Rows, bound: BoundObjective) -> Steps:
+        """Make one update as a generator that yields the products it needs.
+
+        Products of all runs on the same rows are made together. The default makes the whole
+        :meth:`step` by itself.
+        """
+        if type(self).step is Algorithm.step:
+            raise TypeError(f"{type(self).__name__} must define step or stepping")
+        return self.step(state, rows, bound)
+        yield
+
+    def moves(self, state: Any, rows: Rows, bound: BoundObjective) -> Steps:
+        """The step as the loop makes it: :meth:`step` where a subclass has overridden it."""
+        if type(self).step is Algorithm.step:
+            return self.stepping(state, rows, bound)
+        return Algorithm.stepping(self, state, rows, bound)
+
+    def bind(
+        self, rows: Rows, objective: Objective | BoundObjective, theta: Tensor | None = None
+    ) -> BoundObjective:
+        """Bind an objective to the labels of the rows, once for all steps.
+
+        Args:
+            rows: The data.
+            objective: Ψ; returned as it is when it is bound already.
+            theta: Gives L; read off the head by default.
+
+        Returns:
+            The bound objective, with the algorithm's own g and f.
+        """
+        if isinstance(objective, BoundObjective):
+            return objective
+        width = len(theta) if theta is not None else _width(objective, rows.d)
+        return objective.bind(rows.y, width, rows.X, g=self.g, f=self.f)
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """The numbers among its options, by name."""
+        if not is_dataclass(self):
+            return {}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: value
+            for name, value in given.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+
+    def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
+        """Outputs of the training rows as if they were new, (n,) or (n, K)."""
+        with torch.no_grad():
+            return bound.outputs(preactivations, state.head)
+
+    def assumptions(self) -> frozenset[str]:
+        """What the estimate assumes of the rows, for :func:`diagnose` to check."""
+        return frozenset()
+
+    def leverages(self, rows: Rows) -> Tensor | None:
+        """The share of each row in its own fitted value, shape (n,); None where there is none."""
+        return None
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """How much each row counts in J̄, shape (n,); None for equally."""
+        return None
+
+    def limit(self) -> LimitStep:
+        """What state evolution must know; raises ``ValueError`` where it knows no limit."""
+        raise ValueError(
+            f"state evolution knows no limit of {type(self).__name__}; it describes "
+            "DecoupledDescent and OrthogonalDecoupledDescent (population_test_error takes the "
+            "trained parameters of any run)"
+        )
+
+
+def _width(objective: Objective, d: int) -> int:
+    """L as the head has it; refuse a whole model that was given as the head."""
+    if objective.width is None:
+        raise ValueError(
+            f"L cannot be read off head {type(objective.head).__name__}; pass "
+            "Objective(…, width=L) or theta of shape (L, d)"
+        )
+    leaves = [module for module in objective.head.modules() if not list(module.children())]
+    first = leaves[0] if leaves else None
+    whole = isinstance(first, nn.Linear) and first.in_features == d > 1
+    if whole and objective.declared_width is None:
+        raise ValueError(
+            f"the head starts with {first}, which takes the d = {d} columns of X: this looks like "
+            "a whole model. Its first layer is theta, which is trained in front of the head. Pass "
+            "the layers after it as the head, with theta=model[0].weight to start from the "
+            f"model's own weights; pass Objective(…, width={d}) if you mean a head of {d} "
+            "pre-activations"
+        )
+    return objective.width
 
 
 def starting_theta(
-    rows: Rows, objective: Objective, theta: Tensor | None, seed: int | None
+    rows: Rows, bound: BoundObjective, theta: Tensor | None, seed: int | None
 ) -> Tensor:
     """Check a given θ₁, or draw one with independent N(0, 1) entries, as in the paper.
 
-    Args:
-        rows: The data, which gives d, the dtype and the device.
-        objective: Gives L.
-        theta: θ₁, shape (L, d), or None.
-        seed: Draws θ₁; the same seed gives the same θ₁ in every dtype and on every device.
-
-    Returns:
-        θ₁, shape (L, d), contiguous.
+    The same seed gives the same θ₁ in every dtype and on every device.
     """
     if theta is None:
-        if objective.width is None:
-            raise ValueError(
-                f"L cannot be read off head {type(objective.head).__name__}; pass "
-                "Objective(…, width=L) or theta of shape (L, d)"
-            )
-        theta = draw_theta(objective.width, rows.d, seed).to(rows.X)
+        theta = draw_theta(bound.width, rows.d, seed).to(rows.X)
     theta = torch.as_tensor(theta, device=rows.X.device).detach()
     if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
             f"(L, {rows.d}), laid out as nn.Linear.weight"
         )
+    if len(theta) != bound.width:
+        raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
     check_finite("theta", theta)
-    objective.check(rows.y, len(theta), rows.X)
     return theta.to(rows.X, copy=True).contiguous()
 
 
 def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
-    """Draw a start with independent N(0, 1) entries.
+    """Draw θ₁ (L, d) with independent N(0, 1) entries in float64.
 
-    Args:
-        width: L.
-        d: Features.
-        seed: Of a stream that no one else has: rows drawn with the same seed share no numbers with
-            θ₁. None for another start every time.
-
-    Returns:
-        θ₁, shape (L, d), in float64.
+    The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. None
+    draws another start every time.
     """
     generator = torch.Generator()
     if seed is None:
@@ -130,12 +257,12 @@ def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Descent:
-    """The options that every algorithm has.
+class Descent(Algorithm):
+    """The options of all algorithms that follow a direction.
 
     Args:
         lr: η₁.
-        damping: η₀; 1 means none.
+        damping: η₀, a weight decay factor on θ at every step; 1 means none.
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀; 1 means none.
         reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
@@ -172,10 +299,6 @@ class Descent:
         """Whether the head moves along its gradient."""
         return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
 
-    def limit(self) -> LimitStep:
-        """Describe the step in the limit n, d → ∞, or raise ``ValueError`` when none is known."""
-        raise no_limit(self)
-
     def scale(self, n: int) -> float:
         """What the reduction multiplies ĥ by."""
         return 1.0 / n if self.reduction == "mean" else 1.0
@@ -190,35 +313,3 @@ class Descent:
         return {
             name: torch.add(value, direction[name], alpha=-lr) for name, value in parameters.items()
         }
-
-
-StateT = TypeVar("StateT")
-
-
-class OnePassDescent(Descent, ABC, Generic[StateT]):
-    """An algorithm whose step needs one pass over the rows and can say what it wants of it.
-
-    Runs of such algorithms on the same rows share the pass, and with it both products with X.
-    """
-
-    @abstractmethod
-    def request(self, state: StateT, rows: Rows, objective: Objective) -> Request:
-        """Say what a step needs to know of the data."""
-
-    @abstractmethod
-    def advance(self, state: StateT, rows: Rows, found: Pass) -> tuple[StateT, Info]:
-        """Make the update from what a pass found."""
-
-    def step(self, state: StateT, rows: Rows, objective: Objective) -> tuple[StateT, Info]:
-        """Make one update.
-
-        Args:
-            state: The state before the update; not changed.
-            rows: The data.
-            objective: Ψ.
-
-        Returns:
-            The state after the update, and what was seen before it.
-        """
-        (found,) = one_pass(rows, [self.request(state, rows, objective)])
-        return self.advance(state, rows, found)

@@ -9,13 +9,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Info, LimitStep, OnePassDescent, starting_theta
+from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
 from decoupled_descent.descent.noise import Noise
-from decoupled_descent.descent.passes import Pass, Request
 from decoupled_descent.descent.rules import Slots, require_linear
-from decoupled_descent.objective import smoothed
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.descent.stepping import Found, Pass, Steps
+from decoupled_descent.objective import (
+    BoundObjective,
+    Direction,
+    HeadDirection,
+    Objective,
+    Parameters,
+    smoothed,
+)
 from decoupled_descent.rows.blocks import Rows
 
 
@@ -42,7 +47,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DecoupledDescent(OnePassDescent[State]):
+class DecoupledDescent(Descent):
     r"""Full-batch descent whose train error is an estimate of its test error.
 
     .. math::
@@ -66,8 +71,8 @@ class DecoupledDescent(OnePassDescent[State]):
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
-        noise: A model of the noise (:class:`~decoupled_descent.descent.noise.Covariance`,
-            :class:`~decoupled_descent.descent.noise.RowNorms`) that changes the two corrections
+        noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
+            :class:`~decoupled_descent.noise.RowNorms`) that changes the two corrections
             accordingly; by default i.i.d. of variance 1/d.
 
     Example:
@@ -85,64 +90,42 @@ class DecoupledDescent(OnePassDescent[State]):
     f: HeadDirection | None = None
     noise: Noise | None = None
 
-    def limit(self) -> LimitStep:
-        """Describe the step in the limit: along g, without a preconditioner."""
-        covariance = None if self.noise is None else self.noise.limit()
-        return LimitStep(self.g, self.f, covariance=covariance)
-
     def init(
         self,
         rows: Rows,
-        objective: Objective,
+        objective: Objective | BoundObjective,
         theta: Tensor | None = None,
         seed: int | None = None,
     ) -> State:
-        """Check that everything fits and return the starting state.
-
-        Args:
-            rows: The data.
-            objective: Ψ.
-            theta: θ₁, shape (L, d), independent of the data; entries drawn from N(0, 1) by default.
-            seed: Draws θ₁.
-
-        Returns:
-            The state before any update.
-        """
-        theta = starting_theta(rows, objective, theta, seed)
+        """Return the state before any update; see :meth:`Algorithm.init`."""
+        bound = self.bind(rows, objective, theta)
+        theta = starting_theta(rows, bound, theta, seed)
         if self.noise is None:
             _check_scaling(rows)
         else:
             self.noise.check(rows)
-        objective.curvature_for(rows.y, len(theta), self.g)  # announce kinks before any step
         if self.rule is not None:
             require_linear(self.rule, theta)
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
-        return State(theta, memory, objective.parameters(rows.X), slots, 0)
+        return State(theta, memory, bound.parameters(rows.X), slots, 0)
 
-    def request(self, state: State, rows: Rows, objective: Objective) -> Request:
-        """Say what a step needs to know of the data."""
-        request = Request(
-            objective,
+    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        """One update, from one pass over the rows."""
+        found: Found = yield Pass(
+            bound,
             state.theta,
             state.head,
             state.memory,
             jacobian=True,
             trains_head=self.trains_head,
-            g=self.g,
-            f=self.f,
-            spacing=spacing_of(state.theta, rows, objective, self.g),
+            spacing=self.spacing(state.theta, rows, bound),
+            weights=self.row_shares(rows),
         )
-        return request if self.noise is None else self.noise.request(request, rows)
-
-    def advance(self, state: State, rows: Rows, found: Pass) -> tuple[State, Info]:
-        """Make the update from what a pass found."""
-        assert found.jacobian is not None
-        theta, direction = state.theta, found.direction
+        tilde = self.corrected(found.gradient, found.jacobian, state.theta, rows)
+        direction = found.direction
         if self.noise is not None:
-            theta = self.noise.coloured(theta)
             direction = self.noise.remembered(direction, rows)
-        tilde = found.gradient.addmm_(found.jacobian, theta, alpha=-rows.ratio)
         scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, tilde, theta_slots, state.step, scale)
         memory, memory_slots = self.update(
@@ -152,14 +135,35 @@ class DecoupledDescent(OnePassDescent[State]):
         info = Info(found.losses, found.preactivations.T, found.jacobian)
         return State(theta, memory, head, (theta_slots, memory_slots), state.step + 1), info
 
+    def corrected(
+        self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
+    ) -> Tensor:
+        """θ̃ᵀ = ĥᵀX − α J̄ θ C, in the place of the gradient (L, d)."""
+        assert jacobian is not None
+        coloured = theta if self.noise is None else self.noise.coloured(theta)
+        return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
 
-def spacing_of(
-    theta: Tensor, rows: Rows, objective: Objective, g: Direction | None
-) -> Tensor | None:
-    """Steps for smoothed differences: the noise in h_j has standard deviation ‖θ_j‖/√d."""
-    if objective.curvature_for(rows.y, len(theta), g) != "smoothed":
-        return None
-    return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, rows.n)
+    def spacing(self, theta: Tensor, rows: Rows, bound: BoundObjective) -> Tensor | None:
+        """Steps of smoothed differences: h_j varies by ‖θ_j‖/√d unless the noise model differs."""
+        if not bound.kinked:
+            return None
+        if self.noise is not None:
+            return smoothed.spacing(self.noise.spread(theta, rows), rows.n)
+        return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, rows.n)
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """How much each row counts in J̄, by the noise model."""
+        return None if self.noise is None else self.noise.row_shares()
+
+    def assumptions(self) -> frozenset[str]:
+        """Independent noise of equal variance, as far as the noise model does not know better."""
+        lifted = frozenset() if self.noise is None else self.noise.lifts
+        return frozenset({"white noise", "equal norms", "gaussian rows"}) - lifted
+
+    def limit(self) -> LimitStep:
+        """State evolution along g, without a preconditioner."""
+        covariance = None if self.noise is None else self.noise.limit()
+        return LimitStep(self.g, self.f, covariance=covariance)
 
 
 def _check_scaling(rows: Rows) -> None:

@@ -3,15 +3,14 @@ r"""Full-batch gradient descent, the paper's equation "gd"."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.common import Info, OnePassDescent, starting_theta
-from decoupled_descent.descent.passes import Pass, Request
+from decoupled_descent.descent.common import Descent, Info, starting_theta
 from decoupled_descent.descent.rules import Slots
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.descent.stepping import Found, Pass, Steps
+from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
 
@@ -32,14 +31,14 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GradientDescent(OnePassDescent[State]):
+class GradientDescent(Descent):
     r"""Plain full-batch gradient descent.
 
     .. math:: h_t = X\theta_t, \quad \hat h_t = \nabla_h\Psi(h_t, y, a_t), \quad
        \theta_{t+1} = \eta_0\theta_t - \eta_1 X^\top \hat h_t, \quad
        a_{t+1} = \gamma_0 a_t - \gamma_1 \langle\nabla_a\Psi\rangle
 
-    Its train error is *not* an estimate of the test error: that is what it is here to show.
+    Its train error is *not* an estimate of the test error.
 
     Args:
         lr: η₁.
@@ -60,36 +59,25 @@ class GradientDescent(OnePassDescent[State]):
         (1, torch.Size([30]))
     """
 
+    estimates_test_error: ClassVar[bool] = False
+
     def init(
         self,
         rows: Rows,
-        objective: Objective,
+        objective: Objective | BoundObjective,
         theta: Tensor | None = None,
         seed: int | None = None,
     ) -> State:
-        """Check that everything fits and return the starting state.
+        """Return the state before any update; see :meth:`Algorithm.init`."""
+        bound = self.bind(rows, objective, theta)
+        theta = starting_theta(rows, bound, theta, seed)
+        return State(theta, bound.parameters(rows.X), self.update.slots(theta), 0)
 
-        Args:
-            rows: The data.
-            objective: Ψ.
-            theta: θ₁, shape (L, d); entries drawn from N(0, 1) by default.
-            seed: Draws θ₁.
-
-        Returns:
-            The state before any update.
-        """
-        theta = starting_theta(rows, objective, theta, seed)
-        return State(theta, objective.parameters(rows.X), self.update.slots(theta), 0)
-
-    def request(self, state: State, rows: Rows, objective: Objective) -> Request:
-        """Say what a step needs to know of the data."""
-        return Request(objective, state.theta, state.head, trains_head=self.trains_head)
-
-    def advance(self, state: State, rows: Rows, found: Pass) -> tuple[State, Info]:
-        """Make the update from what a pass found."""
-        theta, slots = self.update(
-            state.theta, found.gradient, state.slots, state.step, self.scale(rows.n)
-        )
+    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        """One update, from one pass over the rows."""
+        found: Found = yield Pass(bound, state.theta, state.head, trains_head=self.trains_head)
+        scale = self.scale(rows.n)
+        theta, slots = self.update(state.theta, found.gradient, state.slots, state.step, scale)
         head = self.step_head(state.head, found.head)
         info = Info(found.losses, found.preactivations.T, None)
         return State(theta, head, slots, state.step + 1), info

@@ -21,15 +21,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Info, LimitStep, no_limit
-from decoupled_descent.descent.decoupled import DecoupledDescent, spacing_of
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.descent.common import Algorithm, Info
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.descent.stepping import Product, Steps
+from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.products import backward, forward
 
 
 class State(NamedTuple):
@@ -53,7 +51,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GreedyDescent:
+class GreedyDescent(Algorithm):
     """Decoupled descent that picks its rate and damping anew at every step.
 
     If no candidate lowers the train error, the iterate stays where it is: the recorded error never
@@ -84,6 +82,8 @@ class GreedyDescent:
                     "makes a ready set"
                 )
         first = self.candidates[0]
+        object.__setattr__(self, "g", first.g)
+        object.__setattr__(self, "f", first.f)
         if first.noise is not None:
             raise ValueError(
                 f"candidate {first} has noise={first.noise!r}; greedy descent knows the default "
@@ -133,80 +133,42 @@ class GreedyDescent:
         )
 
     @property
-    def g(self) -> Direction | None:
-        """What replaces ∇_hΨ, the same for all candidates."""
-        return self.candidates[0].g
-
-    @property
-    def f(self) -> HeadDirection | None:
-        """What replaces ∇_aΨ, the same for all candidates."""
-        return self.candidates[0].f
-
-    @property
     def trains_head(self) -> bool:
         """Whether any candidate moves the head along its gradient."""
         return any(candidate.trains_head for candidate in self.candidates)
 
-    def limit(self) -> LimitStep:
-        """Raise ``ValueError``: the choice of a step has no known limit."""
-        raise no_limit(self)
-
     def init(
         self,
         rows: Rows,
-        objective: Objective,
+        objective: Objective | BoundObjective,
         theta: Tensor | None = None,
         seed: int | None = None,
     ) -> State:
-        """Check that everything fits and return the starting state.
-
-        Args:
-            rows: The data.
-            objective: Ψ.
-            theta: θ₁, shape (L, d); entries drawn from N(0, 1) by default.
-            seed: Draws θ₁.
-
-        Returns:
-            The state before any update.
-        """
-        start = self.candidates[0].init(rows, objective, theta, seed)
-        h = _times_rows(start.theta, rows)
+        """Return the state before any update; see :meth:`Algorithm.init`."""
+        start = self.candidates[0].init(rows, self.bind(rows, objective, theta), theta, seed)
+        h = rows.forward(start.theta)
         return State(start.theta, start.memory, start.head, h, -1, 0)
 
-    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
-        """Make the update that lowers the train error most.
-
-        Args:
-            state: The state before the update; not changed.
-            rows: The data.
-            objective: Ψ.
-
-        Returns:
-            The state after the update, and what was seen before it.
-        """
-        found = objective.derivatives(
+    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        """The update that lowers the train error most: two products with X, as for one run."""
+        first = self.candidates[0]
+        found = bound.derivatives(
             state.preactivations.T,
             rows.y,
             state.head,
-            g=self.g,
-            f=self.f,
             head=self.trains_head,
-            spacing=spacing_of(state.theta, rows, objective, self.g),
+            spacing=first.spacing(state.theta, rows, bound),
         )
-        assert found.jacobian is not None
         direction = found.direction.T
-        gradient: Tensor | None = None
-        for block in rows.blocks():
-            gradient = backward(direction[:, block.span], block.X, gradient)
-        assert gradient is not None
-        tilde = torch.addmm(gradient, found.jacobian, state.theta, alpha=-rows.ratio)
-        change = _times_rows(tilde, rows) - direction
+        gradient: Tensor = yield Product(direction, rows, transposed=False)
+        tilde = first.corrected(gradient, found.jacobian, state.theta, rows)
+        change = (yield Product(tilde, rows, transposed=True)) - direction
         info = Info(found.loss, state.preactivations.T, found.jacobian)
         best, lowest = state._replace(chosen=-1, step=state.step + 1), float(found.loss.mean())
         for index, candidate in enumerate(self.candidates):
             h = _moved(candidate, state.preactivations, change, rows.n)
             head = candidate.step_head(state.head, found.head if candidate.trains_head else {})
-            error = float(objective.losses(h.T, rows.y, head).mean())
+            error = float(bound.losses(h.T, rows.y, head).mean())
             if error < lowest:
                 lowest = error
                 best = State(
@@ -219,10 +181,9 @@ class GreedyDescent:
                 )
         return best, info
 
-
-def _times_rows(theta: Tensor, rows: Rows) -> Tensor:
-    """θXᵀ, block by block, shape (L, n)."""
-    return torch.cat([forward(theta, block.X) for block in rows.blocks()], 1)
+    def assumptions(self) -> frozenset[str]:
+        """Those of decoupled descent."""
+        return self.candidates[0].assumptions()
 
 
 def _moved(candidate: DecoupledDescent, value: Tensor, direction: Tensor, n: int) -> Tensor:

@@ -22,8 +22,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.passes import Request
-from decoupled_descent.objective import smoothed
 from decoupled_descent.rows.blocks import Rows, as_floats, check_finite
 
 #: θ ↦ θC for θ of shape (L, d).
@@ -37,8 +35,17 @@ class Noise(Protocol):
         """Raise ``ValueError`` when the model does not belong to these rows."""
         ...
 
-    def request(self, request: Request, rows: Rows) -> Request:
-        """Change what is asked of the data: how far differences reach, how J̄ is averaged."""
+    @property
+    def lifts(self) -> frozenset[str]:
+        """The assumptions of decoupled descent that the model makes unnecessary."""
+        ...
+
+    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
+        """Standard deviations of the noise in h, shape (L,)."""
+        ...
+
+    def row_shares(self) -> Tensor | None:
+        """How much each row counts in J̄, shape (n,); None for equally."""
         ...
 
     def coloured(self, theta: Tensor) -> Tensor:
@@ -111,12 +118,18 @@ class Covariance:
                 f"{rows.X.device}; pass matrix.to(X)"
             )
 
-    def request(self, request: Request, rows: Rows) -> Request:
-        """Let smoothed differences reach as far as θ_jᵀCθ_j/d says that h_j is spread."""
-        if request.spacing is None:
-            return request
-        variance = (request.theta * self.coloured(request.theta)).sum(1) / rows.d
-        return request._replace(spacing=smoothed.spacing(variance.clamp_min(0).sqrt(), rows.n))
+    @property
+    def lifts(self) -> frozenset[str]:
+        """White noise is not needed."""
+        return frozenset({"white noise"})
+
+    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
+        """√(θ_jᵀCθ_j/d)."""
+        variance = (theta * self.coloured(theta)).sum(1) / rows.d
+        return variance.clamp_min(0).sqrt()
+
+    def row_shares(self) -> None:
+        """Rows count equally."""
 
     def coloured(self, theta: Tensor) -> Tensor:
         """Return θC, shape (L, d)."""
@@ -200,12 +213,19 @@ class RowNorms:
                 f"{rows.X.dtype} on {rows.X.device}; pass squares.to(X)"
             )
 
-    def request(self, request: Request, rows: Rows) -> Request:
-        """Ask for J̄ as a mean weighted by w."""
-        spacing = request.spacing
-        if spacing is not None:
-            spacing = spacing * self.squares.mean().sqrt()
-        return request._replace(spacing=spacing, weights=self.squares)
+    @property
+    def lifts(self) -> frozenset[str]:
+        """Neither white noise of variance 1/d nor equal norms are checked."""
+        return frozenset({"white noise", "equal norms"})
+
+    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
+        """‖θ_j‖ √(mean w/d)."""
+        norms: Tensor = torch.linalg.vector_norm(theta, dim=1)
+        return norms * (self.squares.mean() / rows.d).sqrt()
+
+    def row_shares(self) -> Tensor:
+        """A row counts by w_i."""
+        return self.squares
 
     def coloured(self, theta: Tensor) -> Tensor:
         """Return θ: the weights are in J̄."""

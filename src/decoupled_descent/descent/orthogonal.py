@@ -7,6 +7,7 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -14,13 +15,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent import folds as fold
 from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction, HeadDirection, Objective
+from decoupled_descent.descent.stepping import Product, Steps
+from decoupled_descent.objective import (
+    BoundObjective,
+    Direction,
+    HeadDirection,
+    Objective,
+    Parameters,
+)
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.products import forward
 
 
 class State(NamedTuple):
@@ -32,7 +37,6 @@ class State(NamedTuple):
         head: a, by parameter name.
         slots: What the update rule carries for θ and for h.
         step: How many updates have been made.
-        fold_heads: Heads that have not seen their fold; empty without folds.
     """
 
     theta: Tensor
@@ -40,7 +44,6 @@ class State(NamedTuple):
     head: Parameters
     slots: tuple[Slots, Slots]
     step: int
-    fold_heads: fold.FoldHeads = ()
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,6 @@ class OrthogonalDecoupledDescent(Descent):
         rule: Replaces η₀ v − η₁ w by another linear rule (momentum, say), for θ and h alike.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
-        folds: Above 1, the train error judges each row by a head trained on the other folds, which
-            takes out the head's own optimism, about one part in n per parameter of the head. Worth
-            its price (two row-wise evaluations per fold and step) when n is a few hundred or the
-            head is large; θ and the head are trained as before.
-        fold_weight: How much of what the folds find to believe. At 1 rows are judged by the heads
-            of the folds alone, at ½ by the mean of their outputs and the head's own: for heads of
-            many parameters, with which θ would change if a row were left out.
 
     Example:
         >>> import decoupled_descent as dd
@@ -107,93 +103,72 @@ class OrthogonalDecoupledDescent(Descent):
     rule: LinearRule | None = None
     g: Direction | None = None
     f: HeadDirection | None = None
-    folds: int = 1
-    fold_weight: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
         if not isinstance(self.ridge, Real) or not float(self.ridge) > 0:
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
-        if isinstance(self.folds, bool) or not isinstance(self.folds, int) or self.folds < 1:
-            raise ValueError(f"folds={self.folds!r} must be a whole number of at least 1")
-        if not isinstance(self.fold_weight, Real) or not 0 < float(self.fold_weight) <= 1:
-            raise ValueError(f"fold_weight={self.fold_weight!r} must be above 0 and at most 1")
 
     def init(
         self,
         rows: Rows,
-        objective: Objective,
+        objective: Objective | BoundObjective,
         theta: Tensor | None = None,
         seed: int | None = None,
     ) -> State:
-        """Check that everything fits and return the starting state.
-
-        Args:
-            rows: The data; its Gram matrix is decomposed unless it has been already.
-            objective: Ψ.
-            theta: θ₁, shape (L, d), independent of the data; entries drawn from N(0, 1) by default.
-            seed: Draws θ₁.
-
-        Returns:
-            The state before any update.
-        """
-        theta = starting_theta(rows, objective, theta, seed)
-        objective.curvature_for(rows.y, len(theta), self.g)  # announce kinks before any step
+        """Return the state before any update; the Gram matrix is decomposed unless it has been."""
+        bound = self.bind(rows, objective, theta)
+        theta = starting_theta(rows, bound, theta, seed)
         if self.rule is not None:
             require_linear(self.rule, theta)
         rows.gram.leave_one_out(float(self.ridge))
-        h = forward(theta, rows.X)
+        h = rows.forward(theta)
         slots = (self.update.slots(theta), self.update.slots(h))
-        head = objective.parameters(rows.X)
-        return State(theta, h, head, slots, 0, fold.start(self.folds, head, self, rows))
+        return State(theta, h, bound.parameters(rows.X), slots, 0)
 
-    def limit(self) -> LimitStep:
-        """Describe the step in the limit; ``folds`` make no difference there."""
-        return LimitStep(self.g, self.f, divergence_free=True, ridge=float(self.ridge))
-
-    def mixed(self, state: State) -> tuple[Parameters, float] | None:
-        """Return the head that judges rows beside those of the folds, and their weight."""
-        return None if self.fold_weight == 1 else (state.head, float(self.fold_weight))
-
-    def step(self, state: State, rows: Rows, objective: Objective) -> tuple[State, Info]:
-        """Make one update.
-
-        Args:
-            state: The state before the update; not changed.
-            rows: The data.
-            objective: Ψ.
-
-        Returns:
-            The state after the update, and what was seen before it.
-        """
+    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        """One update: two products with the rows, or with their rotation."""
         h = state.preactivations
         _check_rows(h, rows)
         left_out = rows.gram.leave_one_out(float(self.ridge))
-        found = objective.derivatives(
-            h.T,
-            rows.y,
-            state.head,
-            g=self.g,
-            f=self.f,
-            head=self.trains_head,
-            weights=left_out.shares,
+        found = bound.derivatives(
+            h.T, rows.y, state.head, head=self.trains_head, jacobian_weights=left_out.shares
         )
         assert found.jacobian is not None
         q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
-        direction = left_out.direction(q)
-        response = left_out.response(q, direction, rows.X)
+        direction: Tensor = yield Product(q, left_out.rows, transposed=False)
+        if left_out.basis is None or left_out.scale is None:
+            received = yield Product(direction, rows, transposed=True)
+        else:  # in the eigenbasis of the Gram matrix, where every ridge is a diagonal
+            coefficients = direction * left_out.scale
+            received = yield Product(coefficients, left_out.rows, transposed=True)
+            direction = yield Product(coefficients, left_out.basis, transposed=False)
+        response = left_out.response(q, received)
         scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
-        losses, heads = found.loss, state.fold_heads
-        if heads:
-            mixed = self.mixed(state)
-            losses, heads = fold.judge(heads, h.T, rows, objective, self, self.f, mixed)
         head = self.step_head(state.head, found.head)
-        slots = (theta_slots, h_slots)
-        info = Info(losses, h.T, found.jacobian)
-        return State(theta, following, head, slots, state.step + 1, heads), info
+        info = Info(found.loss, h.T, found.jacobian)
+        return State(theta, following, head, (theta_slots, h_slots), state.step + 1), info
+
+    def leverages(self, rows: Rows) -> Tensor:
+        """p_i with this ridge, shape (n,); zero without a preconditioner."""
+        if math.isinf(self.ridge):
+            return rows.X.new_zeros(rows.n)
+        return rows.gram.leverages(float(self.ridge))
+
+    def row_shares(self, rows: Rows) -> Tensor:
+        """A row counts in J̄ by its leverage."""
+        return rows.gram.leave_one_out(float(self.ridge)).shares
+
+    def assumptions(self) -> frozenset[str]:
+        """No row dominates its own fit, and pre-activations are about Gaussian."""
+        return frozenset({"leverage", "gaussian rows"})
+
+    def limit(self) -> LimitStep:
+        """State evolution with a divergence-free direction and a ridge."""
+        return LimitStep(self.g, self.f, divergence_free=True, ridge=float(self.ridge))
 
 
 def _check_rows(h: Tensor, rows: Rows) -> None:

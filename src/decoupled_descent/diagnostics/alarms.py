@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent import OrthogonalDecoupledDescent
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.derivatives import RowDerivatives
-from decoupled_descent.objective.objective import Objective
-from decoupled_descent.objective.smoothed import KinkWarning
+from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.training.run import Run
@@ -85,14 +84,12 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
     state, objective, algorithm = run.best_state, run.objective, run.algorithm
     y = rows.y.to(dtype) if rows.y.is_floating_point() else rows.y
     head = {name: value.to(dtype) for name, value in state.head.items()}
-    weights = None
-    if isinstance(algorithm, OrthogonalDecoupledDescent):  # whose J̄ counts rows by leverage
-        weights = rows.gram.leave_one_out(float(algorithm.ridge)).shares.to(dtype)
+    shares = algorithm.row_shares(rows)
     with warnings.catch_warnings():  # gradient descent has had no use for J̄ so far
         warnings.simplefilter("ignore", KinkWarning)
         found = objective.derivatives(
             run.best_preactivations.to(dtype), y, head,
-            g=getattr(algorithm, "g", None), head=False, weights=weights,
+            g=algorithm.g, head=False, weights=None if shares is None else shares.to(dtype),
         )  # fmt: skip
     with torch.no_grad():
         plain = objective.losses(rows.X.to(dtype) @ state.theta.to(dtype).T, y, head)

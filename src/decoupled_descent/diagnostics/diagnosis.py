@@ -21,7 +21,7 @@ from decoupled_descent.descent import GradientDescent, OrthogonalDecoupledDescen
 from decoupled_descent.descent.noise import RowNorms
 from decoupled_descent.diagnostics import alarms
 from decoupled_descent.diagnostics.alarms import Seen
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import Run

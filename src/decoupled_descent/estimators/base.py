@@ -17,18 +17,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
-from decoupled_descent.objective import heads
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective, heads
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.training.callbacks import Callback
+from decoupled_descent.training.callbacks import Callback, Step
 from decoupled_descent.training.loop import History
 from decoupled_descent.training.run import Run, fit
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.sweep import Sweep
 from decoupled_descent.validation.tuning import (
-    SETTINGS,
     Setting,
     check_settings,
     stopping,
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.floating[Any]]
 
-#: Settings that mean nothing to a method.
-UNUSED = {"gradient": ("damping", "ridge"), "decoupled": ("ridge",)}
 #: Scaled columns are cut off at this many standard deviations: single entries far out would give
 #: their rows the say over whole columns, of which nothing can be learnt when they are left out.
 CLIP = 5.0
@@ -55,28 +52,21 @@ class Continuation(NamedTuple):
     algorithm: Any
     state: Any
     history: History
-    best_state: Any
-    best_losses: Tensor
-    best_preactivations: Tensor
+    best: Step
     optimism: float
 
     @classmethod
     def of(cls, run: Run, key: str, method: str, optimism: float) -> Continuation:
         """Keep what is needed of a finished run, all of it plain data."""
-        best = (run.best_state, run.best_losses, run.best_preactivations)
-        return cls(key, method, run.algorithm, run.state, run.history, *best, optimism)
+        return cls(key, method, run.algorithm, run.state, run.history, run.best, optimism)
 
     def join(self, run: Run) -> Run:
         """Put the first part of a run before its second, whose first iterate is the same."""
         merged = History()
         for name in ("train_error", "train_error_stderr"):
             setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
-        if run.history.lowest < self.history.lowest:
-            return replace(run, history=merged)
-        return replace(
-            run, history=merged, best_state=self.best_state, best_losses=self.best_losses,
-            best_preactivations=self.best_preactivations,
-        )  # fmt: skip
+        better = run.history.lowest < self.history.lowest
+        return replace(run, history=merged, best=run.best if better else self.best)
 
 
 class DecoupledEstimator(BaseEstimator):
@@ -183,11 +173,11 @@ class DecoupledEstimator(BaseEstimator):
         """Raise ``ValueError`` for settings that are no numbers, or would go unheeded."""
         settings = {name: getattr(self, name) for name in SETTINGS}
         check_settings(self.method, settings)
-        for name in UNUSED.get(self.method, ()):
-            if settings[name] != "auto":
+        for name in SETTINGS:
+            if name not in METHODS[self.method].settings and settings[name] != "auto":
                 raise ValueError(
-                    f"{name}={settings[name]!r} means nothing to method={self.method!r}; leave it "
-                    "at 'auto'"
+                    f"{name}={settings[name]!r} has no effect with method={self.method!r}; leave "
+                    "it at 'auto'"
                 )
 
     def learn_scale(self, X: Floats) -> None:

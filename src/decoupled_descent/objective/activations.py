@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import torch
@@ -106,14 +106,10 @@ def _relu(z: Tensor) -> Activation:
     return z * first, first, lambda _, pulled: Bend(0, pulled, pulled)
 
 
-def _leaky_relu(slope: float) -> Callable[[Tensor], Activation]:
+def _leaky_relu(slope: float, z: Tensor) -> Activation:
     """σ = z for z > 0 and c z below, σ' = 1 or c, σ'' = 0 except at the kink."""
-
-    def activation(z: Tensor) -> Activation:
-        first = torch.full_like(z, slope).masked_fill_(z > 0, 1)
-        return z * first, first, lambda _, pulled: Bend(0, pulled, pulled)
-
-    return activation
+    first = torch.full_like(z, slope).masked_fill_(z > 0, 1)
+    return z * first, first, lambda _, pulled: Bend(0, pulled, pulled)
 
 
 def _square(z: Tensor) -> Activation:
@@ -155,7 +151,7 @@ def closed_form(module: nn.Module) -> Callable[[Tensor], Activation] | None:
     if type(module) is Elementwise:
         return next((known for f, known in FUNCTIONS.items() if f is module.function), None)
     if type(module) is nn.LeakyReLU:
-        return _leaky_relu(module.negative_slope)
+        return partial(_leaky_relu, module.negative_slope)
     if isinstance(module, nn.Softplus) and (module.beta != 1 or module.threshold != 20):
         return None
     if isinstance(module, nn.GELU) and module.approximate != "none":

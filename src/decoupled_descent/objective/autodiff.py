@@ -13,7 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Engine, Parameters, RowDerivatives
+from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives
 
 #: Up to this many entries, what picks the components of g is kept from step to step.
 KEPT = 2**20
@@ -31,13 +31,8 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
 
     .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
 
-    Args:
-        direction: g(h), shape (n, L), computed from ``h`` under autograd.
-        h: Pre-activations, shape (n, L), requiring grad.
-        weights: w, shape (n,); ones by default.
-
-    Returns:
-        J̄, shape (L, L); the paper's ⟨∇_h g⟩, not symmetric unless g is a gradient.
+    for g(h) computed from ``h`` under autograd; the paper's ⟨∇_h g⟩, not symmetric unless g is a
+    gradient.
 
     Example:
         >>> h = torch.ones(3, 2, requires_grad=True)
@@ -73,53 +68,63 @@ def _one_by_one(pull_back: Callable[[Tensor], Tensor], picks: Tensor) -> Tensor:
         raise
     except RuntimeError as error:
         raise ValueError(
-            f"the head or the loss cannot be differentiated twice, as J̄ needs it ({error}): say "
-            "Objective(…, curvature='smoothed'), which takes first derivatives only; give compiled "
+            f"the head or the loss cannot be differentiated twice ({error}), which J̄ needs. Use "
+            "Objective(…, curvature='smoothed'), which takes first derivatives only. Pass compiled "
             "modules as they were before torch.compile"
         ) from error
 
 
-def engine(losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> Engine:
-    """Build the engine that differentiates ``losses(h, y, parameters)``.
+class Autodiff:
+    """The engine for any smooth head and loss: reverse passes through ``losses(h, y, a)``."""
 
-    Args:
-        losses: Ψ, one value per row.
+    def __init__(self, losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> None:
+        self.losses = losses
 
-    Returns:
-        The engine.
-    """
-
-    def derivatives(
-        h: Tensor,
-        y: Tensor,
-        parameters: Parameters,
-        jacobian: bool,
-        head: bool,
-        shares: Tensor | None,
-    ) -> RowDerivatives:
+    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
+        """Differentiate the sum over rows."""
         if torch.is_inference_mode_enabled():
             raise ValueError(
                 "this head is differentiated by autograd, which torch.inference_mode() switches "
-                "off for good; train outside of it, or within torch.no_grad()"
+                "off; train outside of it, or use torch.no_grad()"
             )
         with torch.enable_grad():
-            h = h.detach().contiguous().requires_grad_()  # modules expect rows in one piece
-            leaves = {k: v.detach().requires_grad_(head) for k, v in parameters.items()}
-            loss = losses(h, y, leaves)
+            h = h.detach().contiguous().requires_grad_()  # some modules need contiguous rows
+            leaves = {k: v.detach().requires_grad_(ask.head) for k, v in parameters.items()}
+            loss = self.losses(h, y, leaves)
             if not loss.requires_grad:
                 raise ValueError(
-                    "the loss has no gradient in the pre-activations, so there is nothing to "
-                    "descend: replace counts of errors and the like by a differentiable loss, and "
-                    "compute it without torch.no_grad() or detach()"
+                    "the loss has no gradient in the pre-activations, so training cannot lower it. "
+                    "Use a differentiable loss instead of a count of errors, and compute it "
+                    "without torch.no_grad() or detach()"
                 )
-            wanted = [h, *leaves.values()] if head else [h]
-            gradients = torch.autograd.grad(
-                loss, wanted, torch.ones_like(loss), create_graph=jacobian, materialize_grads=True
-            )
-            bend = mean_jacobian(gradients[0], h, shares) if jacobian else None
-        means = [gradient.detach() / len(h) for gradient in gradients[1:]]
-        return RowDerivatives(
-            loss.detach(), gradients[0].detach(), bend, dict(zip(leaves, means, strict=False))
-        )
+            direction, means = self._slopes(loss, h, leaves, ask)
+            bend = mean_jacobian(direction, h, ask.jacobian_weights) if ask.jacobian else None
+        return RowDerivatives(loss.detach(), direction.detach(), bend, means)
 
-    return derivatives
+    @staticmethod
+    def _slopes(loss: Tensor, h: Tensor, leaves: Parameters, ask: Ask) -> tuple[Tensor, Parameters]:
+        """∇_hΨ with its graph where J̄ is wanted, and the mean of ∇_aΨ."""
+        ones, apart = torch.ones_like(loss), ask.head_weights is not None
+        wanted = [h, *leaves.values()] if ask.head and not apart else [h]
+        slopes = torch.autograd.grad(
+            loss, wanted, ones, create_graph=ask.jacobian, retain_graph=True, materialize_grads=True
+        )
+        found = slopes[1:]
+        if ask.head and apart and leaves:
+            found = torch.autograd.grad(
+                loss, list(leaves.values()), ask.head_weights, retain_graph=True,
+                materialize_grads=True,
+            )  # fmt: skip
+        means = [slope.detach() / len(h) for slope in found]
+        return slopes[0], dict(zip(leaves, means, strict=False))
+
+
+def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
+    """∂g_i/∂h_j row by row, shape (n, L, L), of a row-wise g that autograd has recorded."""
+    if not direction.requires_grad:
+        return direction.new_zeros(len(h), direction.shape[1], h.shape[1])
+    columns = [
+        torch.autograd.grad(part.sum(), h, retain_graph=True, materialize_grads=True)[0]
+        for part in direction.unbind(1)
+    ]
+    return torch.stack(columns, 1).detach()

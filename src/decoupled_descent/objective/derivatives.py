@@ -1,8 +1,4 @@
-r"""Row derivatives of Ψ(h, y, a): one engine per file, all returning :class:`RowDerivatives`.
-
-``structured`` knows closed forms layer by layer, ``autodiff`` works for any smooth module.
-:class:`~decoupled_descent.Objective` picks the engine.
-"""
+r"""What an objective tells about rows, and what may be asked of it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+#: The head's trainable parameters a, by name.
 Parameters = dict[str, Tensor]
+#: g(h, y, a): one row of ĥ per sample, shape (n, L).
+Direction = Callable[[Tensor, Tensor, Parameters], Tensor]
+#: f(h, y, a): one row per sample for each head parameter, shapes (n, *parameter.shape).
+HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
 
 
 class RowDerivatives(NamedTuple):
@@ -21,8 +22,9 @@ class RowDerivatives(NamedTuple):
         loss: Ψ(h_i, y_i, a) row by row, shape (n,).
         direction: ĥ = g(h, y, a), by default ∇_hΨ, shape (n, L).
         jacobian: J̄ with J̄[i, j] the (weighted) mean over rows of ∂g_i/∂h_j, shape (L, L); None if
-            not asked.
-        head: Mean over rows of f(h, y, a), by default ∇_aΨ, by parameter name; empty if not asked.
+            not asked for.
+        head: (Weighted) mean over rows of f(h, y, a), by default ∇_aΨ, by parameter name; empty if
+            not asked for.
     """
 
     loss: Tensor
@@ -31,8 +33,19 @@ class RowDerivatives(NamedTuple):
     head: Parameters
 
 
-#: ``engine(h, y, parameters, jacobian, head, shares)``: whether J̄ and the head's direction are
-#: wanted, and how much each row counts in J̄, shape (n,), or None for one each.
-Engine = Callable[[Tensor, Tensor, Parameters, bool, bool, Tensor | None], RowDerivatives]
+class Ask(NamedTuple):
+    """What is wanted beside loss and direction; weights have shape (n,) and count as w_i/n."""
 
-__all__ = ["Engine", "Parameters", "RowDerivatives"]
+    jacobian: bool = True
+    head: bool = True
+    jacobian_weights: Tensor | None = None
+    head_weights: Tensor | None = None
+
+
+#: ``engine(h, y, parameters, ask)``: derivatives of Ψ itself, for labels as the user gave them.
+Engine = Callable[[Tensor, Tensor, Parameters, Ask], RowDerivatives]
+
+
+def weighted(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Multiply values of shape (…, n) by row weights, if there are any."""
+    return values if weights is None else values * weights

@@ -142,13 +142,7 @@ def get_loss(loss: str | RowLoss) -> Loss:
 
 
 def check_labels(loss: Loss, labels: Tensor, outputs: int) -> None:
-    """Raise ``ValueError`` when the labels cannot belong to this loss and this many outputs.
-
-    Args:
-        loss: One of the named losses.
-        labels: y, shape (n,) or (n, K).
-        outputs: K, the number of outputs of the head (1 for a scalar head).
-    """
+    """Raise ``ValueError`` when the labels cannot belong to a named loss with K outputs."""
     if loss.categorical:
         _check_classes(labels, outputs)
         return
@@ -168,12 +162,9 @@ def check_labels(loss: Loss, labels: Tensor, outputs: int) -> None:
 
 @torch.no_grad()
 def check_rows_one_by_one(loss: Loss, outputs: Tensor, y: Tensor) -> None:
-    """Raise ``ValueError`` unless a loss of one's own takes rows one by one.
+    """Raise ``ValueError`` unless a user's loss treats rows one by one.
 
-    Args:
-        loss: The loss.
-        outputs: What the head returns for a few rows.
-        y: All labels, from which some that differ are tried.
+    ``outputs`` are the head's for a few rows; some labels that differ are tried.
     """
     rows = varied_rows(y, len(outputs))
     outputs = outputs[: len(rows)]
@@ -191,7 +182,7 @@ def check_rows_one_by_one(loss: Loss, outputs: Tensor, y: Tensor) -> None:
     if not torch.allclose(alone, losses, rtol=1e-3, atol=1e-5 * size, equal_nan=True):
         raise ValueError(
             f"loss {loss.name!r} mixes rows or is random: a row has another loss beside "
-            f"other rows {given}; mind how shapes broadcast (u.squeeze(1) turns (n, 1) into "
+            f"other rows {given}. Check how shapes broadcast (u.squeeze(1) turns (n, 1) into "
             "(n,)), and take no means over rows"
         )
 
@@ -203,7 +194,7 @@ def _try(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
         raise ValueError(
             f"loss {loss.name!r} fails for outputs of shape {tuple(outputs.shape)} and y "
             f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time, "
-            "so that weights per row and the like belong into further columns of y"
+            "so pass weights per row and the like as further columns of y"
         ) from error
 
 
@@ -233,15 +224,10 @@ def _check_classes(labels: Tensor, outputs: int) -> None:
 
 
 def varied_rows(labels: Tensor, count: int) -> Tensor:
-    """Pick rows whose labels differ: few of many, but rare classes and extremes among them.
+    """Return indices of at most ``count`` rows whose labels differ, rare classes and extremes too.
 
-    Args:
-        labels: y, n rows.
-        count: How many rows at most.
-
-    Returns:
-        Indices of rows, evenly spread over the distinct values of every column of y; some come more
-        than once where there are few values.
+    They are spread evenly over the distinct values of every column of y; some are repeated where
+    there are few values.
 
     Example:
         >>> varied_rows(torch.tensor([0, 0, 0, 1, 0, 0]), 4)
@@ -260,17 +246,7 @@ def varied_rows(labels: Tensor, count: int) -> Tensor:
 
 
 def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Return how strongly a loss bends at the given outputs.
-
-    .. math:: \frac{1}{nK}\sum_{i,k} \Bigl|\frac{\partial^2 \ell(u_i, y_i)}{\partial u_{ik}^2}\Bigr|
-
-    Args:
-        loss: ℓ.
-        outputs: u, shape (n,) or (n, K), as the head returns them.
-        y: Labels, n rows.
-
-    Returns:
-        The mean over rows and outputs.
+    r"""Mean over rows and outputs of \|∂²ℓ(u_i, y_i)/∂u_ik²\|.
 
     Example:
         >>> curvature(get_loss("logistic"), torch.zeros(3), torch.ones(3))
@@ -290,21 +266,12 @@ def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
 
 
 def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Return κ, the curvature that training has to reckon with.
+    r"""Return κ, the curvature of a loss that learning rates follow.
 
-    The larger of the curvatures at outputs of zero, where training sets out, and at the best
-    constant output, where it passes by: a robust loss with labels far from zero bends only there.
-    A loss that bends nowhere but in kinks has its largest slope instead, so that κ follows the
-    scale of any loss.
-
-    Args:
-        loss: ℓ.
-        outputs: Anything of the outputs' shape, (n,) or (n, K).
-        y: Labels, n rows.
-
-    Returns:
-        κ: 1 for squared and absolute loss, 1/4 for logistic, (1 − 1/K)/K for softmax with K
-        classes.
+    It is the larger of the curvatures at outputs of zero, where training starts, and at the best
+    constant output: a robust loss with labels far from zero bends only there. A loss that bends
+    nowhere but in kinks has its largest slope instead. κ is 1 for squared and absolute loss, 1/4
+    for logistic, (1 − 1/K)/K for softmax with K classes. Only the shape of ``outputs`` matters.
 
     Example:
         >>> usual_curvature(get_loss("absolute"), torch.zeros(3), torch.ones(3))

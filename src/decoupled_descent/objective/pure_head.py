@@ -12,9 +12,6 @@ from torch.func import functional_call
 
 from decoupled_descent.objective.derivatives import Parameters
 
-#: A head is evaluated with parameters put into it for the time of the call: one thread at a time.
-_EVALUATING = threading.RLock()
-
 
 class PureHead:
     """A copy of a head that is called with parameters from outside.
@@ -35,27 +32,25 @@ class PureHead:
         frozen = {k: v for k, v in self.module.named_parameters() if not v.requires_grad}
         fixed = dict(self.module.named_buffers()) | frozen
         self._fixed = {k: v.detach().clone() for k, v in fixed.items()}
-        self._inplace = any(getattr(module, "inplace", False) for module in head.modules())
         self._tied = _shares(head)
+        self._turn = threading.RLock()  # parameters sit in the module for the time of a call
 
     def __getstate__(self) -> dict[str, Any]:
         """Give copies a module without traces of the last call."""
-        with _EVALUATING:
-            return vars(self) | {"module": _own_copy(self.module)}
+        with self._turn:
+            state = vars(self) | {"module": _own_copy(self.module)}
+        return {name: value for name, value in state.items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copy, with a lock of its own."""
+        vars(self).update(state)
+        self._turn = threading.RLock()
 
     def __call__(self, h: Tensor, parameters: Parameters) -> Tensor:
-        """Evaluate the head.
-
-        Args:
-            h: Pre-activations, shape (n, L).
-            parameters: a, by name.
-
-        Returns:
-            𝓜_a(h), shape (n,) or (n, K).
-        """
-        h = h.clone() if self._inplace else h.contiguous()
+        """Evaluate 𝓜_a(h), shape (n,) or (n, K), for h of shape (n, L)."""
+        h = h.clone(memory_format=torch.contiguous_format)  # a head may change its input
         fixed = {k: v.to(h) if v.is_floating_point() else v for k, v in self._fixed.items()}
-        with _EVALUATING:
+        with self._turn:
             outputs: Tensor = functional_call(
                 self.module, fixed | parameters, (h,), tie_weights=self._tied
             )
@@ -63,7 +58,7 @@ class PureHead:
 
     def parameters(self, like: Tensor | None = None) -> Parameters:
         """Return copies of the trainable parameters by name, in the dtype of ``like``."""
-        with _EVALUATING:
+        with self._turn:
             return {
                 k: v.detach().clone() if like is None else v.detach().to(like, copy=True)
                 for k, v in self.module.named_parameters()
@@ -72,7 +67,7 @@ class PureHead:
 
     def with_parameters(self, parameters: Parameters) -> nn.Module:
         """Return a module that carries the given parameters, in their dtype and device."""
-        with _EVALUATING:
+        with self._turn:
             head = _own_copy(self.module)
         for value in parameters.values():
             head = head.to(value)
@@ -84,25 +79,16 @@ class PureHead:
 
     @torch.no_grad()
     def check(self, probe: Tensor) -> Tensor:
-        """Raise ``ValueError`` unless the head maps rows one by one to finite numbers.
-
-        Args:
-            probe: Pre-activations to try it on, shape (n, L).
-
-        Returns:
-            What the head makes of them.
-        """
+        """Return the outputs for a few rows; raise ``ValueError`` unless rows are mapped singly."""
         parameters = self.parameters(probe)
-        given, before = probe.clone(), _generators(probe)
+        before = _generators(probe)
         try:
-            outputs = self(given, parameters)
+            outputs = self(probe, parameters)
         except Exception as error:
             raise ValueError(
                 f"head {type(self.module).__name__} cannot take pre-activations of shape "
                 f"{tuple(probe.shape)}: {error}"
             ) from error
-        if not torch.equal(given, probe):
-            self._inplace = True  # from now on, it is given copies
         try:
             self._check_outputs(outputs, probe, parameters)
             self._check_rows(outputs, probe, parameters)
@@ -146,7 +132,7 @@ class PureHead:
         """Whether every call draws random numbers; another thread may draw some during one."""
         for _ in range(3):
             before = _generators(probe)
-            self(probe.clone(), parameters)
+            self(probe, parameters)
             if all(map(torch.equal, before, _generators(probe))):
                 return False
         return True

@@ -14,15 +14,21 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from decoupled_descent.objective.activations import Activation, closed_form
-from decoupled_descent.objective.derivatives import Engine, Parameters, RowDerivatives
+from decoupled_descent.objective.derivatives import (
+    Ask,
+    Engine,
+    Parameters,
+    RowDerivatives,
+    weighted,
+)
 from decoupled_descent.objective.heads import Product
 from decoupled_descent.objective.losses import Expansion, Loss
 
@@ -36,6 +42,8 @@ class Affine(NamedTuple):
 
 Step = Affine | Callable[[Tensor], Activation]
 
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
 
 def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
     """Whether a module does what its class says: nothing overridden, hooked or parametrised."""
@@ -48,15 +56,39 @@ def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
     )
 
 
+def _does_nothing(module: nn.Module) -> bool:
+    """Whether a module hands rows of shape (n, k) on as they are."""
+    if not _plain(module, type(module)):
+        return False
+    if type(module) in DROPOUTS:
+        return not module.training or getattr(module, "p", 1) == 0
+    if type(module) is nn.Flatten:
+        return module.start_dim in (1, -1) and module.end_dim in (1, -1)
+    if type(module) is nn.Unflatten:
+        size = module.unflattened_size
+        return module.dim in (1, -1) and isinstance(size, tuple) and len(size) == 1
+    return type(module) is nn.Identity
+
+
+def _layers(head: nn.Sequential) -> list[tuple[str, nn.Module | None]]:
+    """Named layers without those that do nothing, nor a last ``Flatten(0)`` of a single column."""
+    layers: list[tuple[str, nn.Module | None]] = [
+        (name, child)
+        for name, child in head._modules.items()  # named_children() leaves repetitions out
+        if child is None or not _does_nothing(child)
+    ]
+    if len(layers) < 2:
+        return layers
+    before, last = layers[-2][1], layers[-1][1]
+    flattens = isinstance(last, nn.Flatten) and _plain(last, nn.Flatten) and last.start_dim == 0
+    column = type(before) is nn.Linear and before.out_features == 1
+    return layers[:-1] if flattens and column else layers
+
+
 def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
-    """Read a head as a chain of affine maps and known activations.
+    """Read a head as a chain of affine maps and known activations; None if it is anything else.
 
-    Args:
-        head: Any module.
-        prefix: Where ``head`` sits in the module that owns the parameters.
-
-    Returns:
-        The steps, or None when the head is anything else.
+    ``prefix`` says where ``head`` sits in the module that owns the parameters.
 
     Example:
         >>> parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 1, bias=False)))[1]
@@ -66,13 +98,13 @@ def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
     """
     if isinstance(head, nn.Sequential) and _plain(head, nn.Sequential):
         steps: list[Step] = []
-        for name, child in head._modules.items():  # named_children() leaves repetitions out
+        for name, child in _layers(head):
             inner = None if child is None else parse(child, f"{prefix}{name}.")
             if inner is None:
                 return None
             steps += inner
         return steps
-    if type(head) is nn.Identity and _plain(head, nn.Identity):
+    if _does_nothing(head):
         return []
     if type(head) is nn.Linear and _plain(head, nn.Linear):
         return [Affine(f"{prefix}weight", None if head.bias is None else f"{prefix}bias")]
@@ -144,15 +176,7 @@ class Chain:
         while self.leading < len(steps) and isinstance(steps[self.leading], Affine):
             self.leading += 1
 
-    def __call__(
-        self,
-        h: Tensor,
-        y: Tensor,
-        parameters: Parameters,
-        jacobian: bool,
-        head: bool,
-        shares: Tensor | None,
-    ) -> RowDerivatives:
+    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Sweep over the layers: forward, backward and (on request) to second order."""
         weights = _weights(parameters, self.constants, h)
         inputs: list[Tensor] = []
@@ -165,16 +189,17 @@ class Chain:
             else:
                 active[index] = step(z)
                 z = active[index][0]
-        assert self.loss.expand is not None
-        expansion = self.loss.expand(z, y)
+        expansion = _expand(self.loss, z, y)
         adjoints = self._backward(expansion.slope, active, weights)
         means: Parameters = {}
-        if head:
+        if ask.head:
             for index, step in enumerate(self.steps):
                 if isinstance(step, Affine):
-                    means |= _head_gradient(step, adjoints[index + 1], inputs[index], parameters)
+                    delta = weighted(adjoints[index + 1], ask.head_weights)
+                    means |= _head_gradient(step, delta, inputs[index], parameters)
         bend = None
-        if jacobian:
+        if ask.jacobian:
+            shares = ask.jacobian_weights
             bend = self._hessian(expansion, active, adjoints, weights, shares) / len(h)
         return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
 
@@ -209,57 +234,19 @@ class Chain:
                 continue
             _, first, second = active[index]
             scale, left, right = second(partial(adjoints.__getitem__, index + 1), adjoints[index])
-            total = total + pushed.pull_back(_weighted(scale * left * right, shares))
+            total = total + pushed.pull_back(weighted(scale * left * right, shares))
             pushed = pushed.through_activation(first)
-        total = total + pushed.pull_back(_weighted(expansion.diagonal, shares))
+        total = total + pushed.pull_back(weighted(expansion.diagonal, shares))
         if expansion.rank_one is not None:
             pulled = pushed.transposed_times(expansion.rank_one)
-            total = total - _weighted(pulled, shares) @ pulled.T
+            total = total - weighted(pulled, shares) @ pulled.T
         for step in reversed(self.steps[: self.leading]):
             weight = weights[step.weight]  # type: ignore[union-attr]
             total = weight.T @ total @ weight
         return total
 
 
-class _TwoLayer:
-    """What can be had cheaply for u = Wσ(h) + b: several heads share σ(h)."""
-
-    steps: list[Step]
-    loss: Loss
-    constants: Parameters
-
-    def held_out(
-        self, h: Tensor, y: Tensor, heads: Sequence[Parameters]
-    ) -> tuple[Tensor, list[Parameters]]:
-        """Judge the rows of each fold by its head, and average gradients over all others.
-
-        Args:
-            h: Pre-activations, shape (n, L).
-            y: Labels as the engine takes them.
-            heads: One per fold; the i-th row is in fold i mod their number.
-
-        Returns:
-            The losses, shape (n,), and for each fold what the derivatives have as ``head``.
-        """
-        activation, output = self.steps
-        assert isinstance(output, Affine)
-        assert not isinstance(activation, Affine)
-        assert self.loss.expand is not None
-        n, count = h.shape[0], len(heads)
-        value = activation(h.T.contiguous())[0]
-        outputs = [_affine(output, _weights(head, self.constants, h), value) for head in heads]
-        labels = y.repeat(count) if y.ndim == 1 else y.repeat(1, count)
-        found = self.loss.expand(torch.cat(outputs, 1), labels)
-        own, others = _dealt(n, count, h.dtype, h.device)
-        slopes = torch.split(found.slope * others, n, 1)
-        means = [
-            _head_gradient(output, slope, value, head)
-            for slope, head in zip(slopes, heads, strict=True)
-        ]
-        return found.value.gather(0, own), means
-
-
-class ScalarTwoLayer(_TwoLayer):
+class ScalarTwoLayer:
     r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
 
     With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
@@ -267,58 +254,34 @@ class ScalarTwoLayer(_TwoLayer):
     """
 
     def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
-        activation, output = self.steps = steps
+        activation, output = steps
         assert isinstance(output, Affine)
         assert not isinstance(activation, Affine)
         self.activation, self.output = activation, output
         self.loss = loss
         self.constants = constants
 
-    def __call__(
-        self,
-        h: Tensor,
-        y: Tensor,
-        parameters: Parameters,
-        jacobian: bool,
-        head: bool,
-        shares: Tensor | None,
-    ) -> RowDerivatives:
+    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Apply the formulas above."""
         weights = _weights(parameters, self.constants, h)
         value, first, second = self.activation(h.T.contiguous())
-        assert self.loss.expand is not None
-        losses, slope, diagonal, _ = self.loss.expand(_affine(self.output, weights, value), y)
+        losses, slope, diagonal, _ = _expand(self.loss, _affine(self.output, weights, value), y)
         column = weights[self.output.weight].T
         D = column * first
         direction = D * slope
-        means = _head_gradient(self.output, slope, value, parameters) if head else {}
+        means: Parameters = {}
+        if ask.head:
+            delta = weighted(slope, ask.head_weights)
+            means = _head_gradient(self.output, delta, value, parameters)
         bend = None
-        if jacobian:
+        if ask.jacobian:
+            shares = ask.jacobian_weights
             scale, left, right = second(lambda: column, D)
-            bends = _weighted(slope, shares) @ (left * right).t()
-            eye, bent = _eye(len(column), h.dtype, h.device), D * _weighted(diagonal, shares)
+            bends = weighted(slope, shares) @ (left * right).t()
+            eye, bent = _eye(len(column), h.dtype, h.device), D * weighted(diagonal, shares)
             n = h.shape[0]
             bend = torch.addmm(eye * bends, D, bent.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
-
-
-class TwoLayer(_TwoLayer, Chain):
-    """The engine for u = Wσ(h) + b with several outputs."""
-
-
-@lru_cache(maxsize=8)
-def _dealt(n: int, count: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Where rows judged by ``count`` heads in turn meet their own, and weights of all the others.
-
-    The first, of shape (n,), points into count · n entries; the second, of that length, has mean 1
-    over the n of each head, and 0 where row i meets head i mod ``count``.
-    """
-    rows = torch.arange(n, device=device)
-    own = rows % count * n + rows
-    others = torch.ones(count * n, dtype=dtype, device=device)
-    others[own] = 0
-    others = others.view(count, n) / others.view(count, n).mean(1, keepdim=True)
-    return own, others.flatten()
 
 
 @cache
@@ -338,9 +301,13 @@ def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Par
     return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
 
 
-def _weighted(values: Tensor, shares: Tensor | None) -> Tensor:
-    """Multiply (k, n) values by what each row counts."""
-    return values if shares is None else values * shares
+def _expand(loss: Loss, outputs: Tensor, y: Tensor) -> Expansion:
+    """Expand the loss at outputs of shape (K, n), for labels as the user gave them."""
+    assert loss.expand is not None
+    if loss.categorical:
+        return loss.expand(outputs, y.long())
+    y = y if y.is_floating_point() else y.to(outputs.dtype)
+    return loss.expand(outputs, y.unsqueeze(0) if y.ndim == 1 else y.T)
 
 
 def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -364,43 +331,34 @@ def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameter
     return means
 
 
-def _product_engine(loss: Loss, constants: Parameters) -> Engine:
+class ProductEngine:
     r"""The XOR head u = a h₁ h₂: with D = a (h₂, h₁), ĥ = ℓ' D and ∇²Ψ = ℓ'' D Dᵀ + ℓ' a S."""
-    swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]], device="cpu")
 
-    def derivatives(
-        h: Tensor,
-        y: Tensor,
-        parameters: Parameters,
-        jacobian: bool,
-        head: bool,
-        shares: Tensor | None,
-    ) -> RowDerivatives:
-        a = _weights(parameters, constants, h)["a"]
+    def __init__(self, loss: Loss, constants: Parameters) -> None:
+        self.loss, self.constants = loss, constants
+        self.swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]], device="cpu")
+
+    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
+        """Apply the formulas above."""
+        a = _weights(parameters, self.constants, h)["a"]
         z = h.T
         product = z[:1] * z[1:]
-        assert loss.expand is not None
-        losses, slope, diagonal, _ = loss.expand(a * product, y)
+        losses, slope, diagonal, _ = _expand(self.loss, a * product, y)
         D = a * z.flip(0)
-        means = {"a": (slope * product).mean()} if head and "a" in parameters else {}
-        bend = None
-        if jacobian:
-            bend = a * _weighted(slope, shares).mean() * swap.to(h)
-            bend = torch.addmm(bend, D * _weighted(diagonal, shares), D.t(), alpha=1 / h.shape[0])
+        means: Parameters = {}
+        if ask.head and "a" in parameters:
+            means = {"a": (weighted(slope, ask.head_weights) * product).mean()}
+        bend, shares = None, ask.jacobian_weights
+        if ask.jacobian:
+            bend = a * weighted(slope, shares).mean() * self.swap.to(h)
+            bend = torch.addmm(bend, D * weighted(diagonal, shares), D.t(), alpha=1 / h.shape[0])
         return RowDerivatives(losses, (D * slope).T, bend, means)
-
-    return derivatives
 
 
 def engine(head: nn.Module, loss: Loss) -> Engine | None:
-    """Build the closed-form engine for a head and a loss, if there is one.
+    """Build the closed-form engine for a head and a loss, or return None where there is none.
 
-    Args:
-        head: Any module; parameters with ``requires_grad=False`` are constants.
-        loss: Any loss.
-
-    Returns:
-        The engine, or None when the head or the loss is not among those with a closed form.
+    Parameters with ``requires_grad=False`` are constants.
     """
     if loss.expand is None:
         return None
@@ -408,15 +366,18 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
     trained = {k for k, v in head.named_parameters() if v.requires_grad}
     product = type(head) is Product and _plain(head, Product) and trained <= {"a"}
     if product and not loss.categorical:
-        return _product_engine(loss, constants)
+        return ProductEngine(loss, constants)
     steps = parse(head)
     if steps is None or not _own_weights(steps, dict(head.named_parameters())):
         return None
     if not trained <= {name for step in steps if isinstance(step, Affine) for name in step}:
         return None  # a parameter that the forward pass does not use
     two_layer = [isinstance(step, Affine) for step in steps] == [False, True]
-    if not two_layer:
-        return Chain(steps, loss, constants)
-    scalar = len(head.get_parameter(cast("Affine", steps[1]).weight)) == 1
-    kind = ScalarTwoLayer if scalar and not loss.categorical else TwoLayer
-    return kind(steps, loss, constants)
+    if two_layer and not loss.categorical and _outputs(head, steps) == 1:
+        return ScalarTwoLayer(steps, loss, constants)
+    return Chain(steps, loss, constants)
+
+
+def _outputs(head: nn.Module, steps: list[Step]) -> int:
+    """K, of a chain that ends with an affine map."""
+    return len(head.get_parameter(cast("Affine", steps[-1]).weight))

@@ -25,8 +25,8 @@ from decoupled_descent.descent import (
     GradientDescent,
     OrthogonalDecoupledDescent,
 )
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.heads import TwoLayer
-from decoupled_descent.objective.objective import Objective
 from decoupled_descent.reproduce.drawing import error_grid
 from decoupled_descent.reproduce.experiment import (
     Curves,

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.descent import DecoupledDescent
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution import StateEvolution
 from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.loop import Algorithm
 from decoupled_descent.training.run import DivergenceWarning, fit
 
 #: Everything that a replication depends on besides its seed; plain values that JSON can hold.

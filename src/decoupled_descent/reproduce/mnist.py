@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 
 from decoupled_descent.datasets.mnist import Mnist, add_noise, load_mnist, two_digits
 from decoupled_descent.descent import DecoupledDescent, GradientDescent
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.heads import TwoLayer
-from decoupled_descent.objective.objective import Objective
 from decoupled_descent.reproduce.drawing import error_grid
 from decoupled_descent.reproduce.experiment import (
     Curves,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import decoupled_descent.rows.blocks as data_rows
 from decoupled_descent.descent import DecoupledDescent, GradientDescent
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.heads import TwoLayer
-from decoupled_descent.objective.objective import Objective
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce import mnist
 from decoupled_descent.reproduce.experiment import (

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
-from decoupled_descent.rows.products import fast_routine
+from decoupled_descent.rows.products import backward, fast_routine, forward
 
 #: Rows are taken in blocks of about this many bytes, so that the second use of a block finds it
 #: in the cache. Data up to ``SINGLE_BLOCK_BYTES`` goes through in one piece, and so does any data
@@ -45,7 +46,7 @@ def as_floats(name: str, values: Any) -> Tensor:
     Returns:
         The tensor; floating-point tensors are passed on without a copy.
     """
-    tensor = _as_tensor(name, values)
+    tensor = as_tensor(name, values)
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())
     if tensor.ndim != 2 or 0 in tensor.shape:
@@ -69,7 +70,8 @@ def check_finite(name: str, tensor: Tensor) -> None:
             )
 
 
-def _as_tensor(name: str, values: Any) -> Tensor:
+def as_tensor(name: str, values: Any) -> Tensor:
+    """Turn an array of real numbers into a tensor, without a copy where possible."""
     if isinstance(values, Tensor):
         if values.is_complex():
             raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
@@ -106,7 +108,7 @@ class Rows:
 
     def __init__(self, X: Any, y: Any, block_size: int | None = None) -> None:
         self.X = as_floats("X", X).contiguous()
-        labels = _as_tensor("y", y)
+        labels = as_tensor("y", y)
         if labels.is_floating_point() or labels.dtype == torch.bool:
             labels = labels.to(self.X.dtype)
         self.y = labels.to(self.X.device)
@@ -121,9 +123,7 @@ class Rows:
         self.n, self.d = self.X.shape
         if block_size is None:
             block_size = automatic_block_size(self.X)
-        if not isinstance(block_size, int | np.integer) or block_size < 1:
-            raise ValueError(f"block_size={block_size!r} must be a whole number of at least 1")
-        self.block_size = int(block_size)
+        self.block_size = whole_number("block_size", block_size)
 
     @property
     def ratio(self) -> float:
@@ -134,6 +134,19 @@ class Rows:
     def gram(self) -> Gram:
         """The decomposed Gram matrix of X, computed when first asked for."""
         return Gram(self.X)
+
+    def forward(self, theta: Tensor) -> Tensor:
+        """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
+        parts = [forward(theta, block.X) for block in self.blocks()]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def backward(self, q: Tensor) -> Tensor:
+        """Return qX, shape (L, d), for q of shape (L, n)."""
+        total: Tensor | None = None
+        for block in self.blocks():
+            total = backward(q[:, block.span], block.X, total)
+        assert total is not None
+        return total
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""

@@ -19,40 +19,37 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.products import backward, forward
-
-#: From this many rows per column on, A⁻¹ (d, d) is applied after Xᵀ instead of keeping XA⁻¹ (n, d):
-#: at most a quarter more arithmetic, for less memory, and X is in the cache from the other product.
+#: From this many rows per column on, a step works in the eigenbasis of XᵀX, where every ridge is a
+#: diagonal: a quarter more arithmetic at most, and all ridges share the same three matrices.
 TALL = 2
 
 
 class LeaveOneOut(NamedTuple):
     r"""The ridge-preconditioned direction, scaled, and what leaving a row out makes of it.
 
-    The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞.
+    The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞. Either
+    the direction is c qᵀXA⁻¹ directly; or, with XᵀX = VΛVᵀ, its coefficients along V are
+    qᵀ(XV) ⊙ c/(Λ + μ).
 
     Attributes:
-        rows: X A⁻¹ c, shape (n, d); or X itself, where the next factor is kept apart.
-        inverse: c A⁻¹, shape (d, d), or None where ``rows`` has it.
+        rows: X A⁻¹ c, or X V, shape (n, d): what qᵀ is multiplied by.
+        scale: c/(Λ + μ), shape (d,); None in the first form.
+        basis: Vᵀ, shape (d, d), which takes coefficients to θ; None in the first form.
         leverages: c p, shape (n,).
         weights: 1/(1 − p), shape (n,).
         shares: p over its mean, shape (n,).
     """
 
     rows: Tensor
-    inverse: Tensor | None
+    scale: Tensor | None
+    basis: Tensor | None
     leverages: Tensor
     weights: Tensor
     shares: Tensor
 
-    def direction(self, q: Tensor) -> Tensor:
-        """Return c qᵀXA⁻¹, shape (L, d), for qᵀ of shape (L, n)."""
-        direction = backward(q, self.rows)
-        return direction if self.inverse is None else backward(direction, self.inverse)
-
-    def response(self, q: Tensor, direction: Tensor, X: Tensor) -> Tensor:
-        """Return c (Pq − p ⊙ q)/(1 − p), shape (L, n): what each row receives without its share."""
-        return torch.addcmul(forward(direction, X), q, self.leverages, value=-1).mul_(self.weights)
+    def response(self, q: Tensor, received: Tensor) -> Tensor:
+        """C (Pq − p ⊙ q)/(1 − p), shape (L, n), from the fitted values cPq of a direction."""
+        return torch.addcmul(received, q, self.leverages, value=-1).mul_(self.weights)
 
 
 class Gram:
@@ -142,22 +139,33 @@ class Gram:
         norms = self._X.double().square().sum(1)
         if math.isinf(ridge):
             like = norms.to(self._X.dtype)
-            return LeaveOneOut(self._X, None, like, torch.ones_like(like), like / like.mean())
+            one = torch.ones_like(like)
+            return LeaveOneOut(self._X, None, None, like, one, like / like.mean())
         leverages = self.leverages(ridge)
         c = float(norms.mean() / leverages.mean())
         own = (c * leverages, 1 / (1 - leverages), leverages / leverages.mean())
         per_row = [values.to(self._X.dtype) for values in own]
         if n >= TALL * d:
-            return LeaveOneOut(self._X, (c * self._inverse(ridge)).to(self._X), *per_row)
+            scale = (c / (self.eigenvalues + self.shift(ridge))).to(self._X)
+            return LeaveOneOut(self._rotated, scale, self._basis, *per_row)
         rows = self._preconditioned(ridge).mul_(c)
-        return LeaveOneOut(rows.to(self._X), None, *per_row)
+        return LeaveOneOut(rows.to(self._X), None, None, *per_row)
+
+    @cached_property
+    def _rotated(self) -> Tensor:
+        """X V in the dtype of X, shape (n, d)."""
+        rotated: Tensor = self.coordinates().to(self._X).contiguous()
+        return rotated
+
+    @cached_property
+    def _basis(self) -> Tensor:
+        """Vᵀ in the dtype of X, shape (d, d)."""
+        basis: Tensor = self.vectors.T.to(self._X).contiguous()
+        return basis
 
     def _preconditioned(self, ridge: float) -> Tensor:
         """X A⁻¹ = (XXᵀ + μI)⁻¹ X, shape (n, d)."""
-        inverse, rows = self._inverse(ridge), self._X.double()
-        return inverse @ rows if self.wide else rows @ inverse
-
-    def _inverse(self, ridge: float) -> Tensor:
-        """(XᵀX + μI)⁻¹, or (XXᵀ + μI)⁻¹ when n < d."""
-        inverse: Tensor = (self.vectors / (self.eigenvalues + self.shift(ridge))) @ self.vectors.T
-        return inverse
+        inverse = (self.vectors / (self.eigenvalues + self.shift(ridge))) @ self.vectors.T
+        rows = self._X.double()
+        preconditioned: Tensor = inverse @ rows if self.wide else rows @ inverse
+        return preconditioned

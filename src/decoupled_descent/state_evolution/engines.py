@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import (
     Normals,

@@ -20,7 +20,9 @@ import torch
 from scipy.optimize import root
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Observed, mean_jacobian
+from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.populations import Nodes
 from decoupled_descent.state_evolution.recursion import StateEvolution
 
@@ -40,19 +42,14 @@ class Equations:
         self.model, self.ridge = theory.model(nodes.normals.shape[1]), theory.ridge_step
         self.c, self.nodes = c, nodes
 
-    def directions(self, noise: Tensor, at: Point) -> Tensor:
-        """Return the directions at h = m_j + noise, shape (N, L), for noise of covariance Ω."""
-        population, step = self.nodes.population, self.model.step
-        h, jacobian = at.alignment[population.modes] + noise, None
-        if step.divergence_free:
-            jacobian = self.model.mean_jacobian(population, h, noise, at.overlap, at.head, step.g)
-        return self.model.directions(h, population.responses, at.head, jacobian)
-
-    def head_direction(self, h: Tensor, parameters: Parameters) -> Parameters:
-        """Return E f by name; empty for a frozen head."""
-        if not self.model.trains_head:
-            return {}
-        return self.model.head_direction(self.nodes.population, h, parameters, self.model.step.f)
+    def observe(self, noise: Tensor, at: Point) -> Observed:
+        """Return the averages at h = m_j + noise, for noise of covariance Ω."""
+        population, jacobian = self.nodes.population, None
+        if self.model.step.divergence_free:
+            about = (population, at.alignment, noise, at.overlap, at.head)
+            jacobian = mean_jacobian(self.model.bound, *about)
+        h = at.alignment[population.modes] + noise
+        return self.model.observe(population, h, at.head, jacobian)
 
     def standing(self, directions: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         """Return −c K l, and c² (a Σ + lᵀH l) between two sets of directions."""
@@ -65,11 +62,9 @@ class Equations:
 
     def image(self, point: Point) -> Point:
         """Map (m, Ω, a) to the right-hand sides, with E f in place of a."""
-        h = self.nodes.place(point.alignment, point.overlap)
-        noise = h - point.alignment[self.nodes.population.modes]
-        directions = self.directions(noise, point)
-        alignment, overlap = self.standing(directions, directions)
-        return Point(alignment, overlap, self.head_direction(h, point.head))
+        seen = self.observe(self.nodes.normals @ psd_root(point.overlap), point)
+        alignment, overlap = self.standing(seen.direction, seen.direction)
+        return Point(alignment, overlap, seen.head)
 
     def loss(self, point: Point) -> float:
         """Return the test error at a point."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.state_evolution.trajectory import Trajectory
 from decoupled_descent.training.run import DivergenceWarning

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.datasets import mixtures
-from decoupled_descent.objective import heads
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective, heads
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.recursion import StateEvolution
-from decoupled_descent.training.loop import Algorithm
 from decoupled_descent.training.run import fit
 
 NAMES = ("signalless", "flipped", "discrete", "xor")
@@ -80,7 +77,6 @@ def compare(
         The prediction and the runs.
     """
     mixture, objective = theory.mixture, theory.objective
-    algorithm = cast("Algorithm", theory.algorithm)
     assert isinstance(mixture, mixtures.GaussianMixture)
     assert objective.width is not None
     generator = torch.Generator().manual_seed(seed)
@@ -92,7 +88,7 @@ def compare(
     for r in range(seed, seed + runs):
         X, y = mixture.sample(n, seed=2 * r + 1)
         held_out = mixture.sample(2 * n, seed=2 * r + 2)
-        run = fit(X, y, objective, algorithm, steps, theta, held_out, progress=False)
+        run = fit(X, y, objective, theory.algorithm, steps, theta, held_out, progress=False)
         train.append(_padded(run.history.train_error, steps))
         test.append(_padded(run.history.test_error, steps))
     empty = torch.zeros(0, steps, dtype=torch.float64)

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.equations import Equations, Point, solve
 from decoupled_descent.state_evolution.inputs import head_parameters
 from decoupled_descent.state_evolution.laws import on_cpu
@@ -23,7 +23,6 @@ from decoupled_descent.state_evolution.stability import (
 from decoupled_descent.state_evolution.taylor import (
     head_rates,
     one_time_nodes,
-    slopes,
     step_rates,
 )
 
@@ -275,7 +274,7 @@ def critical_point(
     names = list(start.head) if equations.model.trains_head else []
 
     def residual(at: Point) -> Point:
-        found = slopes(equations.model, nodes, at.alignment, at.overlap, at.head)
+        found = equations.model.slopes(nodes, at.alignment, at.overlap, at.head)
         H, u = found.curvature, found.alignment
         return Point(
             at.alignment @ H + chi @ u,
@@ -290,5 +289,5 @@ def critical_point(
             f"no critical point was found: the equations are violated by {violation:.3g} > "
             f"tolerance={tolerance:g}; start closer, for instance from a trained theta"
         )
-    hessian = slopes(equations.model, nodes, *point).curvature
+    hessian = equations.model.slopes(nodes, *point).curvature
     return CriticalPoint(*point, equations.loss(point), hessian, violation)

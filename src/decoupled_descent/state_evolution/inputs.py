@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.laws import MixtureLaw, require_psd
 
 

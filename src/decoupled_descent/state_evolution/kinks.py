@@ -7,17 +7,11 @@ square. Such averages are sampled instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Direction
-from decoupled_descent.state_evolution.averages import Model, jumps
-
-Values = Callable[[Tensor, Tensor, Parameters], Tensor]
+from decoupled_descent.objective import Parameters, kinks
+from decoupled_descent.state_evolution.averages import Model
 
 
 def loss_has_kinks(model: Model) -> bool:
@@ -30,15 +24,17 @@ def loss_has_kinks(model: Model) -> bool:
         >>> [loss_has_kinks(Model(dd.Objective(linear, loss), mixture, 1)) for loss in losses]
         [False, True, True]
     """
-    if model.known_kinks:
+    objective = model.objective
+    if kinks.has_kinked_module(objective.head) or not objective.loss.smooth:
         return True
-    if model.closed_form:
+    if objective.closed_form:
         return False
 
     def losses(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return model.losses(h, y, parameters).unsqueeze(1)
 
-    if model.loss_jumps() or _jump(model, losses):
+    about = (objective.parameters, model.width, model.responses)
+    if kinks.loss_jumps(objective.loss, objective.pure_head, *about) or _jump(model, losses):
         return True
     try:
         return _jump(model, model.gradients)
@@ -61,39 +57,26 @@ def has_kinks(model: Model) -> bool:
     """
     if loss_has_kinks(model):
         return True
-    if not model.closed_form and _jump(model, partial(_bends, model, None)):
+    if not model.objective.closed_form and _jump(model, model.plain.row_jacobians):
         return True
     g = model.step.g
+    if g is None:
+        return False
+
+    def own(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        bends = model.bound.row_jacobians(h, y, parameters)
+        return torch.cat([g(h, y, parameters).detach(), bends.flatten(1)], 1)
+
     try:
-        return g is not None and _jump(model, partial(_bends, model, g))
+        return _jump(model, own)
     except (RuntimeError, ValueError):
         return False
 
 
-def _bends(
-    model: Model, g: Direction | None, h: Tensor, y: Tensor, parameters: Parameters
-) -> Tensor:
-    """Return the row Jacobians of ∇Ψ, or g and its own, side by side."""
-    bends = model.row_jacobians(h, y, parameters, g).flatten(1)
-    return bends if g is None else torch.cat([g(h, y, parameters).detach(), bends], 1)
+def _jump(model: Model, values: kinks.Values) -> bool:
+    """Probe along a few lines, with a few responses and with larger weights."""
 
+    def flat(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        return values(h, y, parameters).flatten(1)
 
-def _jump(model: Model, values: Values) -> bool:
-    """Probe along a few lines, with a few responses."""
-    y = model.probed_responses()
-    probes = (at_head(values, head) for head in probed_heads(model))
-    return any(jumps(probe, model.width, y) for probe in probes)
-
-
-def probed_heads(model: Model) -> list[Parameters]:
-    """Return heads to probe with: as it is, and with larger weights; zeros would hide kinks."""
-    own = model.objective.parameters(torch.zeros((), dtype=torch.float64))
-    return [
-        {k: scale * torch.where(v == 0, 1.0, v) for k, v in own.items()}
-        for scale in ((1.0, 5.0) if own else (1.0,))
-    ]
-
-
-def at_head(values: Values, parameters: Parameters) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return (h, y) ↦ values(h, y, parameters)."""
-    return lambda h, y: values(h, y, parameters)
+    return kinks.values_jump(flat, model.objective.parameters, model.width, model.responses)

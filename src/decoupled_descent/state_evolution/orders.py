@@ -7,22 +7,17 @@ hundred. So several orders are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.datasets.responses import Noisy
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters, kinks
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
-from decoupled_descent.state_evolution.kinks import (
-    Values,
-    at_head,
-    has_kinks,
-    loss_has_kinks,
-    probed_heads,
-)
+from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
 from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, is_gaussian, response_rule
 from decoupled_descent.state_evolution.populations import ORDERS, Orders
 
@@ -61,7 +56,7 @@ def loss_orders(
     def losses(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return model.losses(h, y, parameters).unsqueeze(1)
 
-    heads = probed_heads(model) if parameters is None else [parameters]
+    heads = _heads(model) if parameters is None else [parameters]
     return _orders(model, order, loss_has_kinks, losses, heads)
 
 
@@ -83,14 +78,24 @@ def step_orders(model: Model, order: int | None = None) -> tuple[Orders, ...]:
         loss = model.losses(h, y, parameters).unsqueeze(1)
         return torch.cat([loss, direction, direction.square()], 1)
 
-    return _orders(model, order, has_kinks, values, probed_heads(model))
+    return _orders(model, order, has_kinks, values, _heads(model))
+
+
+def _heads(model: Model) -> list[Parameters]:
+    """Return the head as it is, and with weights grown fivefold; zeros are replaced."""
+    own = model.objective.parameters(torch.zeros((), dtype=torch.float64))
+    return [kinks.grown(own, scale) for scale in (1.0, 5.0)[: 1 + bool(own)]]
+
+
+def _at(values: kinks.Values, parameters: Parameters, h: Tensor, y: Tensor) -> Tensor:
+    return values(h, y, parameters)
 
 
 def _orders(
     model: Model,
     order: int | None,
     kinked: Callable[[Model], bool],
-    values: Values,
+    values: kinks.Values,
     heads: list[Parameters],
 ) -> tuple[Orders, ...]:
     nodes = ORDERS.get(model.width) if order is None else order
@@ -100,7 +105,7 @@ def _orders(
     responses = None
     if not kinked(model):
         reason = "for Gaussian responses, whose noise is wide for the slopes of this objective or g"
-        at_heads = [at_head(values, head) for head in heads]
+        at_heads = [partial(_at, values, head) for head in heads]
         responses = _response_order(model.mixture, model.width, nodes, at_heads)
     if responses is not None:
         return Orders(nodes, responses), Orders(nodes + 1, responses + 1)
@@ -116,7 +121,7 @@ def _response_order(
     mixture: MixtureLaw,
     width: int,
     nodes: int,
-    values: list[Callable[[Tensor, Tensor], Tensor]],
+    values: Sequence[Callable[[Tensor, Tensor], Tensor]],
 ) -> int | None:
     """Return the first order that agrees with the next, or nearly; None where none comes close."""
     weighted = zip(mixture.weights.tolist(), mixture.responses, strict=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Descent, LimitStep
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
 from decoupled_descent.state_evolution.evolution import Evolution, follow
@@ -109,6 +109,7 @@ class StateEvolution:
         if method not in METHODS:
             raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
         self.step = algorithm.limit()
+        self._models: dict[int, Model] = {}
         self.mixture, self.objective, self.algorithm = mixture, objective, algorithm
         self.ratio, self.method, self.order = float(ratio), method, order
         self.randomisations = whole_number("randomisations", randomisations, 2)
@@ -190,13 +191,16 @@ class StateEvolution:
             start = Start(zero, tau.mean() * torch.eye(width, dtype=tau.dtype), zero)
         if self.covariance is None:
             check_limits(mixture, start.alignment, start.overlap)
-        self.model(len(start.overlap)).announce_kinks()
+        self.model(len(start.overlap))
         return start
 
     def model(self, width: int) -> Model:
-        """Return Ψ and the step for L pre-activations."""
-        trains_head = self.algorithm.trains_head
-        return Model(self.objective, self.mixture, width, self.step, trains_head)
+        """Return Ψ and the step for L pre-activations, bound once."""
+        if width not in self._models:
+            trains_head = self.algorithm.trains_head
+            model = Model(self.objective, self.mixture, width, self.step, trains_head)
+            self._models[width] = model
+        return self._models[width]
 
     def sample_size(self) -> int:
         """Return n as the algorithm's reduction sees it: ratio · d, or 1 if it does not matter."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.inputs import (
     as_limit,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from decoupled_descent.state_evolution.averages import jumps
+from decoupled_descent.objective.kinks import jumps
 from decoupled_descent.state_evolution.equations import Equations, Point, pack, unpack
 from decoupled_descent.state_evolution.gaussian import psd_root
 
@@ -34,24 +34,23 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
     :func:`direction_jumps`.
     """
     noise = equations.nodes.normals @ psd_root(point.overlap)
-    modes = equations.nodes.population.modes
     inverse = torch.zeros_like(point.overlap)
     if float(point.overlap.abs().max()) > 1e-12:  # at Ω = 0 there is nothing to tilt
         inverse = torch.linalg.pinv(point.overlap, hermitian=True, rtol=1e-10)
     names = list(point.head) if equations.model.trains_head else []
-    still = equations.directions(noise, point)
+    still = equations.observe(noise, point).direction
     origin = Point(point.alignment, torch.zeros_like(point.overlap), point.head)
 
     def step(at: Point) -> Point:
         tilted = noise + noise @ at.overlap.T
         tilt = torch.eye(len(inverse), dtype=inverse.dtype) + at.overlap
         moved = at._replace(overlap=tilt @ point.overlap @ tilt.T)
-        alignment, overlap = equations.standing(equations.directions(tilted, moved), still)
-        pull = equations.head_direction(at.alignment[modes] + tilted, at.head)
+        seen = equations.observe(tilted, moved)
+        alignment, overlap = equations.standing(seen.direction, still)
         return Point(
             (1 - eta) * at.alignment + eta * alignment,
             (1 - eta) * at.overlap + eta * (overlap - point.overlap) @ inverse,
-            at.head | {name: at.head[name] - gamma * pull[name] for name in names},
+            at.head | {name: at.head[name] - gamma * seen.head[name] for name in names},
         )
 
     def packed(values: Tensor) -> Tensor:
@@ -88,7 +87,7 @@ def replicon(equations: Equations, point: Point) -> float:
     """
     population, model = equations.nodes.population, equations.model
     h = equations.nodes.place(point.alignment, point.overlap)
-    rows = model.row_jacobians(h, population.responses, point.head, model.step.g)
+    rows = model.bound.row_jacobians(h, population.responses, point.head)
     jacobian = model.correction(equations.nodes, point.alignment, point.overlap, point.head)
     if jacobian is not None:
         rows = rows - jacobian

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import LimitStep
 from decoupled_descent.descent.rules import Damped
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.orders import step_orders
@@ -65,22 +64,6 @@ class TaylorTerms:
         return self.test_error[1:] - self.expansion[:-1]
 
 
-class Slopes(NamedTuple):
-    """Derivatives of the test error functional at one iterate.
-
-    Attributes:
-        alignment: p_j E∇_hΨ, shape (J, L).
-        curvature: Σ_j p_j E∇²_hΨ, twice the derivative in Ω; shape (L, L).
-        head: Σ_j p_j E∇_aΨ, by name.
-        head_direction: Σ_j p_j E f, by name.
-    """
-
-    alignment: Tensor
-    curvature: Tensor
-    head: Parameters
-    head_direction: Parameters
-
-
 def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
     """Return nodes for averages at one time: of two rules where there are any, else random."""
     orders = step_orders(theory.model(width), theory.order)
@@ -88,24 +71,6 @@ def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
         first, second = quadrature_rules(theory.mixture, width, orders)
         return first.joined(second)
     return sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
-
-
-def slopes(
-    model: Model, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
-) -> Slopes:
-    """Differentiate the test error functional in m, Ω and a (equations "gradA" to "gradOm")."""
-    h, population = nodes.place(alignment, overlap), nodes.population
-    gradients = model.gradients(h, population.responses, parameters)
-    head: Parameters = {}
-    direction: Parameters = {}
-    if parameters:
-        head = direction = model.head_direction(population, h, parameters)
-        if model.step.f is not None:
-            direction = model.head_direction(population, h, parameters, model.step.f)
-    noise = h - alignment[population.modes]
-    curvature = model.mean_jacobian(population, h, noise, overlap, parameters)
-    curvature = (curvature + curvature.T) / 2
-    return Slopes(population.by_mode(gradients), curvature, head, direction)
 
 
 @on_cpu
@@ -147,7 +112,7 @@ def taylor_terms(evolution: Evolution) -> TaylorTerms:
     for t in range(len(evolution.test_error)):
         alignment, overlap = evolution.alignment[t], evolution.overlap[t]
         parameters = evolution.parameters(t)
-        at = slopes(model, nodes, alignment, overlap, parameters)
+        at = model.slopes(nodes, alignment, overlap, parameters)
         xi = evolution.xi[t, t]
         rows.append(
             [
@@ -201,8 +166,8 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
     nodes, model = one_time_nodes(theory, width), theory.model(width)
     rows = []
     for t in range(len(evolution.test_error)):
-        at = slopes(
-            model, nodes, evolution.alignment[t], evolution.overlap[t], evolution.parameters(t)
+        at = model.slopes(
+            nodes, evolution.alignment[t], evolution.overlap[t], evolution.parameters(t)
         )
         xi = evolution.xi[t, t]
         rows.append(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Descent
 from decoupled_descent.descent.rules import LinearRule, require_linear
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.engines import Engine, Request
 from decoupled_descent.state_evolution.ridge import RidgeStep, Start
 

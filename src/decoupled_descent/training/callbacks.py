@@ -60,3 +60,12 @@ def as_callbacks(given: Callback | Iterable[Callback]) -> list[Callback]:
                 "EarlyStopping()"
             )
     return callbacks
+
+
+def ask(callbacks: Iterable[Callback], step: Step) -> StopReason | None:
+    """Call every callback; the first that wants to stop decides why."""
+    answers = [callback(step) for callback in callbacks]
+    for answer in answers:
+        if answer:
+            return answer if isinstance(answer, StopReason) else StopReason.CALLBACK
+    return None

@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from decoupled_descent.checks import whole_number
+from decoupled_descent.files import written_whole
 from decoupled_descent.training.callbacks import Step
 
 StateT = TypeVar("StateT")
@@ -52,8 +54,7 @@ class SaveIterates:
 
     def __post_init__(self) -> None:
         """Check the options and make the folder."""
-        if self.every < 1:
-            raise ValueError(f"every={self.every!r} must be at least 1")
+        whole_number("every", self.every)
         Path(self.folder).mkdir(parents=True, exist_ok=True)
 
     def for_run(self, name: str) -> SaveIterates:
@@ -91,10 +92,8 @@ class SaveIterates:
             "step": str(made),
             "rest": json.dumps(rest),
         }
-        target = self.path(made)
-        partial = target.with_name(f".{target.name}.partial")
-        save_file(tensors, partial, metadata)
-        partial.replace(target)
+        with written_whole(self.path(made)) as partial:
+            save_file(tensors, partial, metadata)
 
     def load(self, step: int, like: StateT) -> StateT:
         """Read a whole state, from which ``fit(…, state=…)`` goes on as if it had never stopped.

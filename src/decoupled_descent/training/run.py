@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.descent import OrthogonalDecoupledDescent, folds
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_floats
-from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import leaves
 from decoupled_descent.training.loop import (
-    Algorithm,
     History,
     Trainee,
     check_rows,
@@ -27,7 +26,7 @@ from decoupled_descent.training.loop import (
 
 
 class DivergenceWarning(RuntimeWarning):
-    """The error stopped being finite; training ended at the last finite step."""
+    """The error stopped being finite, or grew beyond measure."""
 
 
 @dataclass(frozen=True)
@@ -35,27 +34,24 @@ class Run:
     """The result of :func:`fit`.
 
     Attributes:
-        objective: What was minimised.
-        algorithm: How.
+        algorithm: How it was trained.
+        bound: What was minimised, with its derivatives.
         history: The errors, step by step.
-        state: The algorithm's state at the last recorded iterate.
-        best_state: Its state at the iterate with the lowest train error.
-        best_losses: Row by row, the losses whose mean that train error is, shape (n,).
-        best_preactivations: The pre-activations those losses were taken at, shape (n, L): corrected
-            ones for decoupled descent.
+        last: The last iterate, as callbacks saw it: its state, losses and pre-activations.
+        best: The iterate with the lowest train error.
         stop_reason: Why training ended.
         message: The same in a sentence.
+        alarm: What to beware of: an error that is not finite, or has exploded; None for nothing.
     """
 
-    objective: Objective
     algorithm: Algorithm
+    bound: BoundObjective
     history: History
-    state: Any
-    best_state: Any
-    best_losses: Tensor
-    best_preactivations: Tensor
+    last: Step
+    best: Step
     stop_reason: StopReason
     message: str
+    alarm: str | None = None
 
     def __repr__(self) -> str:
         """Summarise in one line."""
@@ -65,6 +61,11 @@ class Run:
             f"Run({type(self.algorithm).__name__}, {len(self.train_error)} iterates, train error "
             f"{last:.4g} ± {stderr:.2g}{test}, best step {self.best_step}, {self.stop_reason})"
         )
+
+    @property
+    def objective(self) -> Objective:
+        """What was minimised."""
+        return self.bound.objective
 
     @property
     def train_error(self) -> Tensor:
@@ -86,6 +87,16 @@ class Run:
     def gap(self) -> Tensor | None:
         """(T,) train error minus test error, or None without a test set."""
         return None if self.test_error is None else self.train_error - self.test_error
+
+    @property
+    def state(self) -> Any:
+        """The algorithm's state at the last iterate; ``fit(…, state=run.state)`` continues."""
+        return self.last.state
+
+    @property
+    def best_state(self) -> Any:
+        """The algorithm's state at the best step."""
+        return self.best.state
 
     @property
     def theta(self) -> Tensor:
@@ -113,20 +124,19 @@ class Run:
         return self.objective.module(self.best_state.head).to(self.best_state.theta)
 
     @property
-    def best_outputs(self) -> Tensor:
-        """Outputs for the training rows at the best step, (n,) or (n, K), as if they were new.
+    def best_losses(self) -> Tensor:
+        """Losses of the training rows at the best step, shape (n,)."""
+        return self.best.info.losses
 
-        They come from the corrected pre-activations, and with folds from heads that have not seen
-        the row: what ``best_losses`` was computed from.
-        """
-        h, state, algorithm = self.best_preactivations, self.best_state, self.algorithm
-        with torch.no_grad():
-            if not getattr(state, "fold_heads", ()):
-                return self.objective.outputs(h, state.head)
-            assert isinstance(algorithm, OrthogonalDecoupledDescent)
-            mixed = algorithm.mixed(state)
-            outputs = folds.outputs(state.fold_heads, h, self.objective, mixed)
-        return outputs.squeeze(1) if outputs.shape[1:] == (1,) else outputs
+    @property
+    def best_preactivations(self) -> Tensor:
+        """Pre-activations behind ``best_losses``, (n, L): corrected ones for decoupled descent."""
+        return self.best.info.preactivations
+
+    @property
+    def best_outputs(self) -> Tensor:
+        """Outputs of the training rows as if they were new, behind ``best_losses``."""
+        return self.algorithm.outputs(self.best_state, self.best_preactivations, self.bound)
 
     def predict(self, X: Any, *, best: bool = False) -> Tensor:
         """Evaluate the trained model on new rows.
@@ -152,17 +162,9 @@ class Run:
     def of(cls, trainee: Trainee) -> Run:
         """Wrap up a finished trainee."""
         assert trainee.reason is not None
-        return cls(
-            trainee.objective,
-            trainee.algorithm,
-            trainee.history,
-            trainee.reached,
-            trainee.best,
-            trainee.best_losses,
-            trainee.best_preactivations,
-            trainee.reason,
-            trainee.message,
-        )
+        ended = (trainee.reason, trainee.message, trainee.alarm)
+        parts = (trainee.algorithm, trainee.bound, trainee.history, trainee.last, trainee.best)
+        return cls(*parts, *ended)
 
 
 def fit(
@@ -210,33 +212,55 @@ def fit(
         (torch.Size([50]), torch.Size([2, 200]))
     """
     rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    check_algorithm(algorithm)
     if state is None:
-        state = algorithm.init(rows, objective, theta=theta, seed=seed)
+        bound = algorithm.bind(rows, objective, theta)
+        state = algorithm.init(rows, bound, theta=theta, seed=seed)
     else:
-        _check_state(state, rows, objective, algorithm)
-    trainee = Trainee(objective, algorithm, state, callbacks)
+        _check_columns(state, rows)
+        bound = algorithm.bind(rows, objective, state.theta)
+        _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
+    trainee = Trainee(bound, algorithm, state, callbacks)
     held_out = check_test(test, rows, [trainee])
-    with progress_bar(steps, type(algorithm).__name__, progress) as advance:
+    with progress_bar(steps, describe(algorithm, bound), progress) as advance:
         train_together([trainee], rows, steps, held_out, advance)
-    if trainee.reason is StopReason.DIVERGED:
-        warnings.warn(trainee.message, DivergenceWarning, stacklevel=2)
+    if (alarm := trainee.alarm) is not None:
+        warnings.warn(alarm, DivergenceWarning, stacklevel=2)
     return Run.of(trainee)
 
 
-def _check_state(state: Any, rows: Rows, objective: Objective, algorithm: Algorithm) -> None:
-    """Raise ``ValueError`` when a state to continue from belongs to other rows, or to others."""
+def check_algorithm(algorithm: Any) -> None:
+    """Raise ``ValueError`` for anything that is not an algorithm."""
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            f"algorithm={algorithm!r} must be an Algorithm, such as DecoupledDescent(lr=0.05); "
+            "one of your own subclasses decoupled_descent.Algorithm"
+        )
+
+
+def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
+    """Name an algorithm in a progress bar, and say when derivatives take the slow road."""
+    name, slow = type(algorithm).__name__, bound.curvature == "autodiff"
+    return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
+
+
+def _check_columns(state: Any, rows: Rows) -> None:
+    """Raise ``ValueError`` when a state to continue from is none, or has other columns."""
     if isinstance(state, Run) or not hasattr(state, "theta"):
         raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
-    theta, memory = state.theta, getattr(state, "memory", None)
-    if theta.shape[1] != rows.d or (memory is not None and memory.shape[1] != rows.n):
-        made_for = "" if memory is None else f"{memory.shape[1]} rows and "
+    if state.theta.shape[1] != rows.d:
         raise ValueError(
-            f"state was made for {made_for}{theta.shape[1]} columns but X has shape "
+            f"state was made for {state.theta.shape[1]} columns but X has shape "
             f"{tuple(rows.X.shape)}; continue on the rows that the state comes from"
         )
-    if theta.dtype != rows.X.dtype:
-        raise ValueError(f"state is in {theta.dtype} but X in {rows.X.dtype}; convert X first")
-    fresh = algorithm.init(rows, objective, theta=theta, seed=0)
+    if state.theta.dtype != rows.X.dtype:
+        raise ValueError(
+            f"state is in {state.theta.dtype} but X in {rows.X.dtype}; convert X first"
+        )
+
+
+def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
+    """Raise ``ValueError`` when a state belongs to other rows, heads, rules or algorithms."""
     carried, needed = (
         {name: getattr(value, "shape", None) for name, value in leaves(each)}
         for each in (state, fresh)
@@ -245,10 +269,11 @@ def _check_state(state: Any, rows: Rows, objective: Objective, algorithm: Algori
         has, wants = (_described(each, name) for each in (carried, needed))
         if has != wants:
             raise ValueError(
-                f"state has {has}, but {type(algorithm).__name__} with this head needs {wants}: "
-                "it comes from another algorithm, head or update rule. Continue with those, or "
-                "start anew from theta=run.theta and Objective(run.head, …); on rows that theta "
-                "has seen, the train error is then no estimate of the test error"
+                f"state has {has}, but {type(algorithm).__name__} with this head on these rows "
+                f"needs {wants}: it comes from other rows or another algorithm, head or update "
+                "rule. Continue with those, or start anew from theta=run.theta and "
+                "Objective(run.head, …); on rows that theta has seen, the train error is then no "
+                "estimate of the test error"
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.training.callbacks import Step, StopReason
 
 
@@ -68,9 +69,7 @@ class EarlyStopping:
                 f"standard_errors={self.standard_errors!r} must be at least 0 and finite"
             )
         for name, least in (("patience", 1), ("start", 0)):
-            count = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or count < least:
-                raise ValueError(f"{name}={count!r} must be a whole number of at least {least}")
+            whole_number(name, getattr(self, name), least)
 
     def __call__(self, step: Step) -> StopReason | None:
         """Look at one iterate; a new run (index 0) starts afresh."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from itertools import product
 from numbers import Integral
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.objective.objective import Objective
-from decoupled_descent.training.loop import Algorithm
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.objective import Objective
+from decoupled_descent.training.run import check_algorithm
 
 
 class Configuration(NamedTuple):
@@ -37,6 +37,8 @@ def combine(
         raise ValueError(
             f"theta has {len(thetas)} entries for {len(objectives)} objectives; give one each"
         )
+    for _, algorithm in methods:
+        check_algorithm(algorithm)
     found = []
     for ((head, psi), start), (method, algorithm), s in product(
         zip(objectives, thetas, strict=True), methods, seeds
@@ -70,31 +72,15 @@ def _head_names(objectives: Sequence[Objective]) -> list[str]:
     return [n if w is None else f"{n} L={w}" for n, w in zip(names, widths, strict=True)]
 
 
-def _algorithm_names(algorithms: Sequence[Any]) -> list[str]:
+def _algorithm_names(algorithms: Sequence[Algorithm]) -> list[str]:
     """Name algorithms by the options in which they differ, and by their kind if that differs."""
-    given = [options(algorithm) for algorithm in algorithms]
+    given = [algorithm.settings for algorithm in algorithms]
     keys = dict.fromkeys(key for each in given for key in each)
     varying = [key for key in keys if len({each.get(key) for each in given}) > 1]
     kinds = [type(algorithm).__name__ for algorithm in algorithms]
     names = []
-    for kind, algorithm, each in zip(kinds, algorithms, given, strict=True):
+    for kind, each in zip(kinds, given, strict=True):
         parts = [kind] * (len(set(kinds)) > 1 or not varying)
-        parts += [
-            f"{key}={each[key]:g}" if key in each else f"{key}={getattr(algorithm, key)}"
-            for key in varying
-            if hasattr(algorithm, key)
-        ]
-        names.append(" ".join(parts))
+        parts += [f"{key}={each[key]:g}" for key in varying if key in each]
+        names.append(" ".join(parts) or kind)
     return names
-
-
-def options(algorithm: Any) -> dict[str, float]:
-    """The numbers among an algorithm's options."""
-    if not is_dataclass(algorithm):
-        return {}
-    values = {field.name: getattr(algorithm, field.name) for field in fields(algorithm)}
-    return {
-        key: value
-        for key, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }

@@ -16,21 +16,20 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor, nn
 
-from decoupled_descent.descent.gradient import GradientDescent
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import RowLoss
-from decoupled_descent.objective.objective import Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.loop import (
-    Algorithm,
     Trainee,
     check_rows,
     check_test,
     train_together,
 )
 from decoupled_descent.training.run import DivergenceWarning, Run
-from decoupled_descent.validation.configurations import Configuration, combine, options
+from decoupled_descent.validation.configurations import Configuration, combine
 from decoupled_descent.validation.selection import (
     CorrectedError,
     Difference,
@@ -66,7 +65,7 @@ class Halving:
             compared = [going[k] for k in comparable([trainee.algorithm for trainee in going])]
             ranked = sorted(compared, key=lambda trainee: trainee.history.train_error[-1])
             for trainee in ranked[(len(ranked) + 1) // 2 :]:
-                behind = paired_difference(trainee.losses, ranked[0].losses)
+                behind = paired_difference(trainee.last.info.losses, ranked[0].last.info.losses)
                 if behind.mean > self.z * behind.stderr:
                     trainee.stop(
                         StopReason.PRUNED,
@@ -78,12 +77,12 @@ class Halving:
 
 
 def comparable(algorithms: Sequence[Algorithm]) -> list[int]:
-    """Which runs may be chosen from: not gradient descent, unless there is nothing else.
+    """Which runs may be chosen from: those whose train error estimates the test error, if any.
 
-    Its train error is no estimate of the test error, and would win against any that is.
+    The train error of gradient descent is too low, and would win against any honest one.
     """
-    corrected = [k for k, a in enumerate(algorithms) if not isinstance(a, GradientDescent)]
-    return corrected or list(range(len(algorithms)))
+    honest = [k for k, algorithm in enumerate(algorithms) if algorithm.estimates_test_error]
+    return honest or list(range(len(algorithms)))
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class Sweep:
             behind = self.difference(index)
             step = run.best_step
             row: dict[str, Any] = {"name": name, "head": type(run.objective.head).__name__}
-            row |= {"width": len(run.theta)} | options(run.algorithm)
+            row |= {"width": len(run.theta), **run.algorithm.settings}
             row |= {
                 "train_error": float(run.train_error[step]),
                 "stderr": float(run.train_error_stderr[step]),
@@ -252,8 +251,8 @@ def sweep(
         )
         runs = [parts[k % count][k // count] for k in range(len(configurations))]
     for configuration, run in zip(configurations, runs, strict=True):
-        if run.stop_reason is StopReason.DIVERGED:
-            warnings.warn(f"{configuration.name}: {run.message}", DivergenceWarning, stacklevel=2)
+        if (alarm := run.alarm) is not None:
+            warnings.warn(f"{configuration.name}: {alarm}", DivergenceWarning, stacklevel=2)
     return Sweep(tuple(c.name for c in configurations), tuple(runs))
 
 
@@ -307,12 +306,16 @@ def train_stack(
     halving: Halving | None,
     progress: bool | None,
 ) -> list[Run]:
-    """Train one stack."""
-    trainees = []
+    """Train one stack. Runs with the same objective, g and f are bound to the labels once."""
+    trainees, known = [], {}
     for name, objective, algorithm, theta, seed in configurations:
-        state = algorithm.init(rows, objective, theta=theta, seed=seed)
+        width = None if theta is None else len(theta)
+        key = (id(objective), width, id(algorithm.g), id(algorithm.f))
+        if key not in known:
+            known[key] = algorithm.bind(rows, objective, theta)
+        state = algorithm.init(rows, known[key], theta=theta, seed=seed)
         own = [_for_run(callback, name) for callback in callbacks]
-        trainees.append(Trainee(objective, algorithm, state, own))
+        trainees.append(Trainee(known[key], algorithm, state, own))
     held_out = check_test(test, rows, trainees)
     cut = None if halving is None else halving.cutter(steps)
     with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:

@@ -2,28 +2,26 @@ r"""Training with rate, damping and ridge chosen by the train error.
 
 The train error of decoupled descent estimates the test error, so choosing by it costs no data. It
 does cost honesty when the choice is wide: the lowest of many errors is too low, and bold settings
-(a weak ridge with a large rate) are the ones whose train error is least to be trusted. So the
-contest is kept small: ridges compete at the usual rate and damping, and the winner's ridge then
-meets a more careful rate and a more careful damping, never bolder ones.
+(a weak ridge with a large rate) are the ones whose train error is least reliable. So few settings
+compete: ridges at the usual rate and damping first; then the best ridge against a more careful
+damping and, after a fast descent, a more careful rate.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent, starting_theta
-from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.descent.gradient import GradientDescent
-from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.methods import SETTINGS, check_method
+from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import usual_curvature
-from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.loop import check_rows
@@ -35,36 +33,57 @@ from decoupled_descent.validation.sweep import Halving, Sweep, train_stack
 #: A number, or ``"auto"`` to have it chosen.
 Setting = float | Literal["auto"]
 
-METHODS = ("orthogonal", "decoupled", "gradient")
-SETTINGS = ("lr", "damping", "ridge")
-#: From ``SMALL`` rows on, and for fewer.
-RIDGES, SMALL_RIDGES = (0.3, 1.0, 3.0, 10.0), (1.0, 3.0, 10.0)
-#: In units of 1/κ, κ being the curvature of the loss; the usual rate first. An orthogonal step is
-#: divided by the mean leverage, which leaves it far behind a Newton step when the degrees of
-#: freedom Σp are many: the rate is multiplied by this share of (1 − η₀) Σp where that is above 1.
-RATES, NEWTON_SHARE = (0.25, 0.125), 0.6
-#: The usual damping first, from ``SMALL`` rows on and for fewer, whose steps are noisier.
-DAMPINGS, SMALL_DAMPINGS = (0.98, 0.95), (0.95, 0.9)
-SMALL = 500
-#: The head's own optimism is P/n, which is no less beside the standard error when n is large: where
-#: there is nothing to be learnt, losses hardly vary, and that falls like 1/n as well. Heads of few
-#: folds have fewer rows, which matters to small tables.
-FOLDS, SMALL_FOLDS = 3, 5
-#: With more head parameters per row than this, folds may find too much: of what they find on
-#: handwritten digits, training anew without single rows shows nothing; on Gaussian classes, all.
-WIDE = 0.1
-#: After a blow-up, or where nothing was better than the start: how much smaller the next rate is,
-#: and how often that is tried.
-BACK_OFF, RETREATS = 4.0, 3
-#: Steps without improvement after which a run ends, and how many it makes in any case: from a
-#: random start the error may stay, or rise, until the start is forgotten and the signal found.
-PATIENCE, LINGERING = 30, 100
-#: In so many standard errors an improvement must be had by then, or steps are wasted on it.
-PROGRESS = 0.01
-#: The step at which candidates leave that are clearly behind the best.
-PRUNED_AT = 200
-#: A descent to the best iterate in fewer steps than this is worth repeating at half the rate.
-FAST = 50
+
+@dataclass(frozen=True)
+class Defaults:
+    """The settings that compete, and when runs end.
+
+    Attributes:
+        rates: In units of 1/κ, κ being the curvature of the loss; the usual rate first.
+        newton_share: An orthogonal step is divided by the mean leverage, so it is far shorter than
+            a Newton step when the degrees of freedom Σp are many. The rate is multiplied by this
+            share of (1 − η₀) Σp where that is above 1.
+        weight_decay: 1 − η₀ for many rows; with n rows it is larger by ``extra_decay``/n, for steps
+            on few rows are noisier. The more careful damping has twice as much.
+        extra_decay: See above.
+        ridges: λ for many rows; with n rows they are multiplied by 1 + ``extra_ridge``/n.
+        extra_ridge: See above.
+        patience: Steps without improvement after which a run ends.
+        start: Steps that a run makes in any case: from a random start the error may stay, or rise,
+            until the signal is found.
+        progress: An improvement must be at least this many standard errors.
+        pruned_at: The step at which candidates end that are clearly worse than the best.
+        fast: A descent to the best iterate in fewer steps than this is repeated at half the rate.
+        retreats: How often rates are divided by ``back_off`` after a blow-up, or where nothing was
+            better than the start.
+        back_off: See above.
+    """
+
+    rates: tuple[float, ...] = (0.25, 0.125)
+    newton_share: float = 0.6
+    weight_decay: float = 0.02
+    extra_decay: float = 7.5
+    ridges: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
+    extra_ridge: float = 250.0
+    patience: int = 30
+    start: int = 100
+    progress: float = 0.01
+    pruned_at: int = 200
+    fast: int = 50
+    retreats: int = 3
+    back_off: float = 4.0
+
+    def dampings(self, n: int) -> tuple[float, ...]:
+        """The usual damping for n rows, and the more careful one."""
+        decay = min(0.25, self.weight_decay + self.extra_decay / n)
+        return (1 - decay, 1 - 2 * decay)
+
+    def ridges_for(self, n: int) -> tuple[float, ...]:
+        """The ridges for n rows."""
+        return tuple(ridge * (1 + self.extra_ridge / n) for ridge in self.ridges)
+
+
+DEFAULTS = Defaults()
 
 
 def tune(
@@ -88,7 +107,7 @@ def tune(
     winner's ridge then meets a stronger damping and, where the descent took fewer than 50 steps,
     half the rate. Rates follow the curvature of the loss (1/4 for logistic, 1 for squared) and the
     degrees of freedom that the ridge leaves. If the winner blew up, or never came below where it
-    started, rates are taken back to a quarter and the contest is held again.
+    started, rates are divided by four and everything is repeated.
 
     Args:
         X: Features, shape (n, d), centred, of variance about 1/d; or :class:`Rows`.
@@ -116,28 +135,22 @@ def tune(
         ('lr=1', 'lr=0.5')
     """
     rows = check_rows(X, y, steps)
-    check_settings(method, {"lr": lr, "damping": damping, "ridge": ridge})
+    given = {"lr": lr, "damping": damping, "ridge": ridge}
+    check_settings(method, given)
+    contest = _Contest(method, given, rows, objective, theta)
     if callbacks is None:
-        callbacks = [] if method == "gradient" else [stopping()]
+        callbacks = [stopping()] if contest.honest else []
     told = as_callbacks(callbacks)
-    if lr == "auto":
-        kappa = _curvature(objective, rows, theta)
-        rates = [rate / kappa for rate in RATES]
-    else:
-        rates = [float(lr)]
-    dampings = _dampings(rows.n) if damping == "auto" else (float(damping),)
-    ridges = _ridges(rows.n) if ridge == "auto" else (float(ridge),)
 
-    def train(algorithms: Sequence[Descent]) -> list[Run]:
+    def train(algorithms: Sequence[Algorithm]) -> list[Run]:
         configurations = [
             each._replace(name=_settings(each.algorithm))
             for each in combine(objective, algorithms, theta, seed)
         ]
-        halving = Halving(rungs=(PRUNED_AT,))
+        halving = Halving(rungs=(DEFAULTS.pruned_at,))
         return train_stack(configurations, rows, steps, None, told, halving, progress)
 
-    for _ in range(RETREATS + 1):
-        contest = _Contest(method, rates, dampings, ridges, rows, objective, fixed=lr != "auto")
+    for _ in range(DEFAULTS.retreats + 1):
         runs = train(contest.ridges())
         if any(run.stop_reason is StopReason.INTERRUPTED for run in runs):
             break
@@ -145,9 +158,9 @@ def tune(
         runs += train(challengers) if challengers else []
         if lr != "auto" or not _too_fast(_lowest(runs)):
             break
-        rates = [rate / BACK_OFF for rate in rates]
-    if _lowest(runs).stop_reason is StopReason.DIVERGED:
-        warnings.warn(_lowest(runs).message, DivergenceWarning, stacklevel=2)
+        contest.rates = [rate / DEFAULTS.back_off for rate in contest.rates]
+    if (alarm := _lowest(runs).alarm) is not None:
+        warnings.warn(alarm, DivergenceWarning, stacklevel=2)
     algorithms = [run.algorithm for run in runs]
     names = [configuration.name for configuration in combine(objective, algorithms, theta, seed)]
     return Sweep(tuple(names), tuple(runs))
@@ -155,7 +168,9 @@ def tune(
 
 def stopping() -> EarlyStopping:
     """Return the rule by which runs end unless another is given."""
-    return EarlyStopping(patience=PATIENCE, start=LINGERING, standard_errors=PROGRESS)
+    return EarlyStopping(
+        patience=DEFAULTS.patience, start=DEFAULTS.start, standard_errors=DEFAULTS.progress
+    )
 
 
 class _Contest:
@@ -164,61 +179,54 @@ class _Contest:
     def __init__(
         self,
         method: str,
-        rates: Sequence[float],
-        dampings: Sequence[float],
-        ridges: Sequence[float],
+        given: dict[str, Any],
         rows: Rows,
         objective: Objective,
-        fixed: bool,
+        theta: Tensor | None,
     ) -> None:
-        self.method = method
-        self.folds = FOLDS if rows.n >= SMALL else min(SMALL_FOLDS, rows.n)
-        parameters = sum(value.numel() for value in objective.parameters().values())
-        self.fold_weight = 0.5 if rows.n >= SMALL and parameters > WIDE * rows.n else 1.0
-        self.rates, self.dampings, self._ridges = rates, dampings, ridges
-        self.rows, self.fixed = rows, fixed
+        self.method, self.rows = check_method(method), rows
+        self.fixed_rate = given["lr"] != "auto"
+        self.rates = [float(given["lr"])] if self.fixed_rate else []
+        self.dampings = _choices(given["damping"], DEFAULTS.dampings(rows.n))
+        self.all_ridges = _choices(given["ridge"], DEFAULTS.ridges_for(rows.n))
+        first = self.method.build(**dict.fromkeys(self.method.settings, 1.0))
+        self.honest = first.estimates_test_error
+        if not self.fixed_rate:
+            kappa = _curvature(objective, rows, first, theta)
+            self.rates = [rate / kappa for rate in DEFAULTS.rates]
 
-    def algorithm(self, lr: float, damping: float, ridge: float) -> Descent:
-        if self.method == "gradient":
-            return GradientDescent(lr, reduction="mean")
-        if self.method == "decoupled":
-            return DecoupledDescent(lr, damping, reduction="mean")
-        if not self.fixed and math.isfinite(ridge):
-            share = NEWTON_SHARE * (1 - self.dampings[0])  # stronger damping gets no larger rate
-            lr *= max(1.0, share * self.rows.gram.freedom(ridge))
-        return OrthogonalDecoupledDescent(
-            lr, damping, ridge,
-            reduction="mean", folds=self.folds, fold_weight=self.fold_weight,
-        )  # fmt: skip
+    def algorithm(self, **settings: float) -> Algorithm:
+        if "ridge" in self.method.settings and not self.fixed_rate:
+            ridge, decay = settings["ridge"], 1 - self.dampings[0]  # the more careful one: no more
+            freedom = self.rows.gram.freedom(ridge) if ridge < float("inf") else 0.0
+            settings["lr"] *= max(1.0, DEFAULTS.newton_share * decay * freedom)
+        return self.method.build(**{name: settings[name] for name in self.method.settings})
 
-    def ridges(self) -> list[Descent]:
+    def ridges(self) -> list[Algorithm]:
         """All ridges at the usual rate and damping."""
-        ridges = self._ridges if self.method == "orthogonal" else self._ridges[:1]
-        return [self.algorithm(self.rates[0], self.dampings[0], ridge) for ridge in ridges]
+        ridges = self.all_ridges if "ridge" in self.method.settings else self.all_ridges[:1]
+        usual = {"lr": self.rates[0], "damping": self.dampings[0]}
+        return [self.algorithm(ridge=ridge, **usual) for ridge in ridges]
 
-    def challengers(self, best: Run) -> list[Descent]:
-        """The careful damping, and the careful rate after a fast descent, with the best ridge."""
-        ridge = getattr(best.algorithm, "ridge", math.inf)
-        dampings = self.dampings if self.method != "gradient" else self.dampings[:1]
-        fast = self.method != "gradient" and best.best_step < FAST
-        rates = self.rates if fast else self.rates[:1]
-        pairs = [(rate, dampings[0]) for rate in rates[1:]]
-        pairs += [(rates[0], damping) for damping in dampings[1:]]
-        return [self.algorithm(rate, damping, ridge) for rate, damping in pairs]
+    def challengers(self, best: Run) -> list[Algorithm]:
+        """The careful rate after a fast descent, and the careful damping, with the best ridge."""
+        if not self.honest:
+            return []
+        ridge = best.algorithm.settings.get("ridge", float("inf"))
+        rates = self.rates[1:] if best.best_step < DEFAULTS.fast else []
+        tried = [{"lr": rate, "damping": self.dampings[0]} for rate in rates]
+        tried += [{"lr": self.rates[0], "damping": damping} for damping in self.dampings[1:]]
+        return [self.algorithm(ridge=ridge, **settings) for settings in tried]
 
 
-def _settings(algorithm: Any) -> str:
+def _choices(given: Any, usual: tuple[float, ...]) -> tuple[float, ...]:
+    return usual if given == "auto" else (float(given),)
+
+
+def _settings(algorithm: Algorithm) -> str:
     """A name that no other run has, in this contest or in one that was held again."""
-    given = {name: getattr(algorithm, name, None) for name in SETTINGS}
-    return " ".join(f"{name}={value:g}" for name, value in given.items() if value is not None)
-
-
-def _dampings(n: int) -> tuple[float, ...]:
-    return DAMPINGS if n >= SMALL else SMALL_DAMPINGS
-
-
-def _ridges(n: int) -> tuple[float, ...]:
-    return RIDGES if n >= SMALL else SMALL_RIDGES
+    given = algorithm.settings
+    return " ".join(f"{name}={given[name]:g}" for name in SETTINGS if name in given)
 
 
 def _lowest(runs: Sequence[Run]) -> Run:
@@ -231,10 +239,11 @@ def _too_fast(run: Run) -> bool:
     return rose or run.stop_reason is StopReason.DIVERGED
 
 
-def _curvature(objective: Objective, rows: Rows, theta: Tensor | None) -> float:
+def _curvature(
+    objective: Objective, rows: Rows, algorithm: Algorithm, theta: Tensor | None
+) -> float:
     """κ of the loss, given outputs in the shape that training gives it."""
-    width = len(starting_theta(rows, objective, theta, 0))
-    h = rows.X.new_zeros(rows.n, width)
+    h = rows.X.new_zeros(rows.n, algorithm.bind(rows, objective, theta).width)
     with torch.no_grad():
         outputs = objective.pure_head(h, objective.parameters(h))
     return usual_curvature(objective.loss, outputs, rows.y)
@@ -242,10 +251,8 @@ def _curvature(objective: Objective, rows: Rows, theta: Tensor | None) -> float:
 
 def check_settings(method: str, settings: dict[str, Any]) -> None:
     """Raise ``ValueError`` unless the method is known and settings are numbers or ``"auto"``."""
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    check_method(method)
     for name, value in settings.items():
-        if isinstance(value, str) and value != "auto":
-            raise ValueError(f"{name}={value!r} must be a number or 'auto'")
-        if not isinstance(value, str) and (isinstance(value, bool) or not isinstance(value, Real)):
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not number and not (isinstance(value, str) and value == "auto"):
             raise ValueError(f"{name}={value!r} must be a number or 'auto'")

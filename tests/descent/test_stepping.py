@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent.passes import Request, one_pass
+from decoupled_descent.descent.stepping import Request, one_pass
 from tests.problems import binary, normal, two_layer
 
 BCE = nn.functional.binary_cross_entropy_with_logits

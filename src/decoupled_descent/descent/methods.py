@@ -1,0 +1,56 @@
+"""The one table of methods, read by ``tune``, the estimators and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.descent.gradient import GradientDescent
+from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
+
+#: Every setting that some method has.
+SETTINGS = ("lr", "damping", "ridge")
+
+
+class Method(NamedTuple):
+    """A way to train that users choose by name.
+
+    Attributes:
+        build: Makes the algorithm from its settings, with reduction ``"mean"``.
+        settings: Which of lr, damping and ridge it has.
+        summary: What it is, in one line.
+    """
+
+    build: Callable[..., Algorithm]
+    settings: tuple[str, ...]
+    summary: str
+
+
+def _orthogonal(lr: float, damping: float, ridge: float) -> Algorithm:
+    return OrthogonalDecoupledDescent(lr, damping, ridge, reduction="mean")
+
+
+def _decoupled(lr: float, damping: float) -> Algorithm:
+    return DecoupledDescent(lr, damping, reduction="mean")
+
+
+def _gradient(lr: float) -> Algorithm:
+    return GradientDescent(lr, reduction="mean")
+
+
+METHODS = {
+    "orthogonal": Method(_orthogonal, SETTINGS, "decoupled descent for rows of any covariance"),
+    "decoupled": Method(_decoupled, ("lr", "damping"), "the paper's method, for white noise"),
+    "gradient": Method(
+        _gradient, ("lr",), "plain gradient descent, whose train error estimates nothing"
+    ),
+}
+
+
+def check_method(name: str) -> Method:
+    """Look a method up, or raise ``ValueError`` that lists them."""
+    if name not in METHODS:
+        raise ValueError(f"method={name!r} must be one of {', '.join(METHODS)}")
+    return METHODS[name]

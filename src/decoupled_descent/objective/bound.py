@@ -1,0 +1,187 @@
+r"""An objective bound to labels and a width: all derivatives of Ψ, taken in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.objective import autodiff, smoothed
+from decoupled_descent.objective.derivatives import (
+    Ask,
+    Direction,
+    HeadDirection,
+    Parameters,
+    RowDerivatives,
+)
+
+if TYPE_CHECKING:
+    from decoupled_descent.objective.objective import Objective
+
+
+@dataclass(frozen=True, eq=False)
+class BoundObjective:
+    r"""What :meth:`Objective.bind` returns: Ψ with g, f and the way to find J̄ settled.
+
+    Attributes:
+        objective: The description it comes from.
+        width: L.
+        curvature: How J̄ is found: ``"structured"``, ``"autodiff"`` or ``"smoothed"``.
+        g: Replaces ∇_hΨ; None for the gradient.
+        f: Replaces ∇_aΨ; None for the gradient.
+    """
+
+    objective: Objective
+    width: int
+    curvature: str
+    g: Direction | None = None
+    f: HeadDirection | None = None
+
+    @property
+    def kinked(self) -> bool:
+        """Whether J̄ is taken by differences that see kinks."""
+        return self.curvature == "smoothed"
+
+    def parameters(self, like: Tensor | None = None) -> Parameters:
+        """Return detached copies of the head's trainable parameters: a, by name."""
+        return self.objective.parameters(like)
+
+    def outputs(self, h: Tensor, parameters: Parameters | None = None) -> Tensor:
+        """Evaluate the head, shape (n,) or (n, K)."""
+        return self.objective.outputs(h, parameters)
+
+    def losses(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
+        """Evaluate Ψ row by row, shape (n,)."""
+        return self.objective.losses(h, y, parameters)
+
+    def derivatives(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters | None = None,
+        *,
+        jacobian: bool = True,
+        head: bool = True,
+        weights: Tensor | None = None,
+        jacobian_weights: Tensor | None = None,
+        spacing: Tensor | None = None,
+    ) -> RowDerivatives:
+        r"""Return loss, ĥ, J̄ and the head's direction in one call.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Their labels, n rows of the kind that was bound.
+            parameters: a, by name; the head's own by default.
+            jacobian: Whether J̄ is wanted.
+            head: Whether the head's direction is wanted.
+            weights: w, shape (n,), for means Σ_r w_r (…)_r / n of the Jacobian and of the head's
+                direction; ones by default.
+            jacobian_weights: Other weights for the Jacobian alone.
+            spacing: δ, shape (L,), the step of smoothed differences; from the spread of ``h`` by
+                default.
+
+        Returns:
+            The row derivatives.
+        """
+        if parameters is None:
+            parameters = self.parameters(h)
+        shares = weights if jacobian_weights is None else jacobian_weights
+        own = self.f is None and head and bool(parameters)
+        ask = Ask(jacobian and self.g is None and not self.kinked, own, shares, weights)
+        rows = self.objective.engine(h, y, parameters, ask)
+        if self.g is not None:
+            bend = jacobian and not self.kinked
+            rows = self._along_g(rows, h, y, parameters, bend, shares)
+        if jacobian and self.kinked:
+            rows = rows._replace(jacobian=self._smoothed(h, y, parameters, spacing, shares))
+        if head and self.f is not None:
+            means = _mean_rows(self.f(h, y, parameters), parameters, len(h), weights)
+            rows = rows._replace(head=means)
+        return rows
+
+    def row_jacobians(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
+        """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L)."""
+        parameters = self.parameters(h) if parameters is None else parameters
+        with torch.enable_grad():
+            h = h.detach().requires_grad_()
+            if self.g is not None:
+                return autodiff.row_jacobians(self.g(h, y, parameters), h)
+            total = self.losses(h, y, parameters).sum()
+            (direction,) = torch.autograd.grad(total, h, create_graph=True)
+            return autodiff.row_jacobians(direction, h)
+
+    def _along_g(
+        self,
+        rows: RowDerivatives,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        jacobian: bool,
+        shares: Tensor | None,
+    ) -> RowDerivatives:
+        """Put g and its mean Jacobian in the place of the gradient's."""
+        assert self.g is not None
+        with torch.enable_grad():
+            h = h.detach().requires_grad_(jacobian)
+            direction = self.g(h, y, parameters)
+            if direction.shape != h.shape:
+                raise ValueError(
+                    f"g returned shape {tuple(direction.shape)} for pre-activations of shape "
+                    f"{tuple(h.shape)}; it must return one row of L values per sample"
+                )
+            if jacobian and not direction.requires_grad:
+                self._check_constant(h, y, parameters, direction)
+            bend = autodiff.mean_jacobian(direction, h, shares) if jacobian else None
+        return rows._replace(direction=direction.detach(), jacobian=bend)
+
+    def _check_constant(
+        self, h: Tensor, y: Tensor, parameters: Parameters, direction: Tensor
+    ) -> None:
+        """Raise ``ValueError`` when g varies with h but autograd cannot see how."""
+        assert self.g is not None
+        if not torch.equal(self.g(h.detach() + 0.5, y, parameters), direction):
+            raise ValueError(
+                "g depends on h, but autograd does not know how, so that J̄ would be 0. Compute g "
+                "without torch.no_grad(), detach() or NumPy, use torch.autograd.grad(…, "
+                "create_graph=True), or choose Objective(…, curvature='smoothed'), which needs "
+                "values only"
+            )
+
+    def _smoothed(
+        self,
+        h: Tensor,
+        y: Tensor,
+        parameters: Parameters,
+        spacing: Tensor | None,
+        shares: Tensor | None,
+    ) -> Tensor:
+        """J̄ by macroscopic differences; symmetric where g is a gradient."""
+
+        def direction(shifted: Tensor) -> Tensor:
+            if self.g is not None:
+                return self.g(shifted, y, parameters)
+            ask = Ask(jacobian=False, head=False)
+            return self.objective.engine(shifted, y, parameters, ask).direction
+
+        if spacing is None:
+            spacing = smoothed.spacing(h.std(0), len(h))
+        bend = smoothed.mean_jacobian(direction, h, spacing, shares).detach()
+        return bend if self.g is not None else (bend + bend.T) / 2
+
+
+def _mean_rows(
+    directions: Parameters, parameters: Parameters, n: int, weights: Tensor | None
+) -> Parameters:
+    """Average what f returned over the rows, once it is known to fit the parameters."""
+    for name, value in parameters.items():
+        found = directions[name].shape if name in directions else None
+        if found != (n, *value.shape):
+            raise ValueError(
+                f"f returned {'nothing' if found is None else f'shape {tuple(found)}'} for head "
+                f"parameter {name!r}; it must return one row per sample, {(n, *value.shape)}"
+            )
+    if weights is None:
+        return {name: directions[name].detach().mean(0) for name in parameters}
+    return {name: torch.tensordot(weights, directions[name].detach(), 1) / n for name in parameters}
