@@ -18,7 +18,7 @@ def test_mehler_sum_is_the_two_dimensional_expectation():
     alignment = torch.tensor([[[0.3], [-0.3]], [[0.5], [-0.2]], [[0.0], [1.0]]]).double()
     for t in range(3):
         row = omega[t : t + 1, : t + 1]
-        column = engine.step(Request(row, alignment[t], {}, row, row)).correlation
+        _, column = engine.step(Request(row, alignment[t], {}, row, row))
     z, w = product_rule(2, 80)
     for r in range(3):
         joint = omega[[[r, r], [2, 2]], [[r, 2], [r, 2]]]
@@ -43,5 +43,5 @@ def test_path_engine_draws_the_covariance_it_is_given():
         own = torch.zeros(2, 2 * (t + 1), dtype=torch.float64)
         own[:, -2:] = torch.eye(2)
         row = gram[2 * t : 2 * t + 2, : 2 * t + 2]
-        seen = engine.step(Request(row, torch.zeros(1, 2).double(), {}, own, row))
-        np.testing.assert_allclose(seen.correlation, row.T, atol=1e-10)
+        _, found = engine.step(Request(row, torch.zeros(1, 2).double(), {}, own, row))
+        np.testing.assert_allclose(found, row.T, atol=1e-10)

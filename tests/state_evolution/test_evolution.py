@@ -4,6 +4,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.state_evolution import engines
+from decoupled_descent.state_evolution.evolution import average
 
 from . import problems
 
@@ -94,14 +95,25 @@ def test_interruption_of_the_first_step_is_passed_on(monkeypatch):
 @pytest.mark.parametrize("ridge", [0.5, np.inf])
 def test_overlaps_of_steps_are_those_of_the_update(ridge):
     """Ω[t+1,t+1] = η₀²Ω − η₀η₁(Ξ + Ξᵀ) + η₁²V, whatever the step and the covariance of the rows."""
-    mixture, objective, _, theta = problems.four_modes(60)
+    mixture, objective, _, theta = problems.flipped(60)
     algorithm = dd.OrthogonalDecoupledDescent(0.3, 0.9, ridge=ridge)
     variances = torch.linspace(0.2, 1.8, 60)
-    options = {"paths": 256, "randomisations": 2}
-    theory = dd.StateEvolution(mixture, objective, algorithm, 1.4, variances, **options)
+    theory = dd.StateEvolution(mixture, objective, algorithm, 1.4, variances)
     found = theory.run(6, theta)
     t = torch.arange(5)
     xi = found.xi[t, t]
     squares = found.gradient_overlap[t, t]
     expected = 0.81 * found.overlap[:-1] - 0.27 * (xi + xi.mT) + 0.09 * squares
     np.testing.assert_allclose(found.overlap[1:], expected, rtol=0, atol=1e-12)
+
+
+def test_averages_end_where_the_shortest_trajectory_does():
+    found = [
+        {"test_error": torch.tensor([1.0, 2.0]), "head.a": torch.tensor([0.0, 5.0])},
+        {"test_error": torch.tensor([3.0]), "head.a": torch.tensor([2.0])},
+    ]
+    mean = average(found)
+    assert mean["test_error"].tolist() == [2.0]
+    assert mean["head"]["a"].tolist() == [1.0]
+    assert mean["stderr"]["test_error"].tolist() == [1.0]
+    assert mean["stderr"]["head.a"].tolist() == [1.0]

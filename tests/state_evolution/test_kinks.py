@@ -65,6 +65,7 @@ def test_what_the_curvature_is_called_makes_no_difference(curvature):
         assert has_kinks(Model(objective, MIXTURE, 1)) is kinked
 
 
+@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
 @pytest.mark.parametrize(
     ("g", "kinked"),
     [

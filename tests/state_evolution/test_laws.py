@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.laws import atoms
+from decoupled_descent.state_evolution.laws import atoms, response_rule
 
 
 def test_atoms_of_discrete_and_gaussian_responses():
@@ -18,6 +18,12 @@ def test_atoms_of_discrete_and_gaussian_responses():
     mean = sum(a.weight * a.response for a in gaussian) / 0.75
     fourth = sum(a.weight * (a.response - mean) ** 4 for a in gaussian) / 0.75
     assert (mean, fourth) == pytest.approx((3.0, 3 * 0.5**4))
+
+
+def test_high_orders_leave_out_nodes_without_weight():
+    nodes, weights = response_rule(256)
+    assert len(nodes) == 86
+    assert float(weights @ nodes**4) == pytest.approx(3, abs=1e-9)
 
 
 def test_samplers_cannot_be_enumerated():

@@ -172,6 +172,12 @@ def test_polynomials_of_the_response_take_few_nodes():
     assert step_orders(Model(objective, mixture, 1))[0] == (64, 4)
     quartic = dd.Objective(dd.heads.Linear(), lambda u, y: (u.reshape(-1) - y) ** 4)
     assert step_orders(Model(quartic, noise(3.0), 1))[0] == (64, 4)
+    assert step_orders(Model(of_residuals("cauchy"), noise(3.0), 1))[0] == (64, 1024)
+
+
+def test_two_rules_are_neighbours():
+    product = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    assert loss_orders(Model(product, dd.mixtures.xor(2), 2)) == ((64, 4), (65, 5))
 
 
 def test_a_loss_in_single_precision_is_not_refined_for_its_rounding():

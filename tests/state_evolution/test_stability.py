@@ -5,6 +5,7 @@ from scipy.stats import norm
 
 import decoupled_descent as dd
 from decoupled_descent.state_evolution import fixed_point
+from decoupled_descent.state_evolution.stability import central_differences
 
 
 def flipped_theory(c, eta=0.1, ratio=1.0):
@@ -102,3 +103,9 @@ def test_the_replicon_across_kinks_that_do_not_jump(c):
     assert point.stable == (c == 1)
     gap = abs(float(evolution.overlap[-1, 0, 0] - point.overlap[0, 0]))
     assert (gap < 5 * float(evolution.stderr["overlap"][-1, 0, 0]) + 1e-3) == point.stable
+
+
+def test_central_differences_of_a_polynomial():
+    at = torch.tensor([3.0, -1.0], dtype=torch.float64)
+    found = central_differences(lambda x: torch.stack([x[0] ** 2, x[0] * x[1]]), at)
+    np.testing.assert_allclose(found, [[6.0, 0.0], [-1.0, 3.0]], atol=1e-8)

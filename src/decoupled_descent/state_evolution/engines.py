@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.objective import Parameters
-from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.state_evolution.averages import Model, Observed
 from decoupled_descent.state_evolution.gaussian import (
     Normals,
     Paths,
@@ -26,22 +26,6 @@ from decoupled_descent.state_evolution.populations import (
     sampled_nodes,
     sampled_population,
 )
-
-
-class Seen(NamedTuple):
-    r"""What one step of the recursion needs to know.
-
-    Attributes:
-        loss: The test error at (m_t, Ω[t,t], ā_t).
-        signal: l_{j,t}, shape (J, L).
-        head: E f, by parameter name.
-        correlation: Σ[1,t], …, Σ[t,t] on top of each other, shape (t L, L).
-    """
-
-    loss: Tensor
-    signal: Tensor
-    head: Parameters
-    correlation: Tensor
 
 
 class Request(NamedTuple):
@@ -70,8 +54,8 @@ class Request(NamedTuple):
 class Engine(Protocol):
     """Takes the expectations of one trajectory, step by step."""
 
-    def step(self, at: Request) -> Seen:
-        """Return the averages of step t."""
+    def step(self, at: Request) -> tuple[Observed, Tensor]:
+        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         ...
 
 
@@ -102,8 +86,8 @@ class HermiteEngine:
         self.deviations = torch.zeros(steps, dtype=torch.float64)
         self.time = 0
 
-    def step(self, at: Request) -> Seen:
-        """Return the averages of step t."""
+    def step(self, at: Request) -> tuple[Observed, Tensor]:
+        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         t, variances, population = self.time, at.overlaps[0], self.nodes.population
         deviation = variances[t].clamp(min=0).sqrt()
         self.deviations[t] = deviation
@@ -119,7 +103,7 @@ class HermiteEngine:
         products = torch.einsum("rsk,sk->rk", self.coefficients[: t + 1], weighted)
         powers = rho.unsqueeze(1) ** torch.arange(self.order, dtype=torch.float64)
         self.time += 1
-        return Seen(seen.loss, seen.signal, seen.head, (products * powers).sum(1, keepdim=True))
+        return seen, (products * powers).sum(1, keepdim=True)
 
 
 class PathEngine:
@@ -153,8 +137,8 @@ class PathEngine:
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
         self.time = 0
 
-    def step(self, at: Request) -> Seen:
-        """Return the averages of step t."""
+    def step(self, at: Request) -> tuple[Observed, Tensor]:
+        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         t, population, model = self.time, self.population, self.model
         noise = self.paths.combine(at.own, at.gram)
         h = (noise + at.alignment.T[:, population.modes]).T
@@ -170,6 +154,5 @@ class PathEngine:
             direction = model.directions(h, population.responses, at.parameters, jacobian)
         self.directions[t] = direction.T
         stored = self.directions[: t + 1].flatten(0, 1)
-        correlation = ((self.directions[t] * population.weights) @ stored.T).T
         self.time += 1
-        return Seen(seen.loss, seen.signal, seen.head, correlation)
+        return seen, ((self.directions[t] * population.weights) @ stored.T).T

@@ -42,6 +42,10 @@ class Equations:
         self.model, self.ridge = theory.model(nodes.normals.shape[1]), theory.ridge_step
         self.c, self.nodes = c, nodes
 
+    def unknowns(self, at: Point) -> list[str]:
+        """Return the names of the head's parameters that move."""
+        return list(at.head) if self.model.trains_head else []
+
     def observe(self, noise: Tensor, at: Point) -> Observed:
         """Return the averages at h = m_j + noise, for noise of covariance Ω."""
         population, jacobian = self.nodes.population, None
@@ -65,6 +69,11 @@ class Equations:
         seen = self.observe(self.nodes.normals @ psd_root(point.overlap), point)
         alignment, overlap = self.standing(seen.direction, seen.direction)
         return Point(alignment, overlap, seen.head)
+
+    def residual(self, point: Point) -> Point:
+        """Return by how much the equations are violated."""
+        image = self.image(point)
+        return Point(image.alignment - point.alignment, image.overlap - point.overlap, image.head)
 
     def loss(self, point: Point) -> float:
         """Return the test error at a point."""

@@ -120,13 +120,6 @@ def average(found: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
     """Average over the randomisations, up to the last iterate that is finite in all.
 
     Returns means by name, those of the head as ``head``, and all standard errors as ``stderr``.
-
-    Example:
-        >>> found = average(
-        ...     [{"test_error": torch.tensor([1.0, 2.0])}, {"test_error": torch.tensor([3.0])}]
-        ... )
-        >>> found["test_error"], found["stderr"]
-        (tensor([2.]), {'test_error': tensor([1.])})
     """
     reached = min(len(quantities["test_error"]) for quantities in found)
     mean: dict[str, Any] = {}

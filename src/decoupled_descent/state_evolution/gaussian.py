@@ -26,11 +26,6 @@ def hermite_rule(order: int) -> tuple[Tensor, Tensor]:
     r"""Return nodes and weights of a Gauss–Hermite rule, exact up to degree 2·order − 1.
 
     .. math:: E[f(Z)] \approx \sum_q w_q f(z_q), \qquad Z \sim N(0, 1)
-
-    Example:
-        >>> nodes, weights = hermite_rule(5)
-        >>> round(float(weights @ nodes**4), 12)
-        3.0
     """
     if order < 1:
         raise ValueError(f"order={order} must be at least 1")
@@ -42,11 +37,6 @@ def product_rule(width: int, order: int) -> tuple[Tensor, Tensor]:
     """Return nodes (Q, L) and weights (Q,) of a product rule for N(0, I_L), Q at most order^L.
 
     For L > 1 nodes that together weigh less than 1e-13 are left out: most of them.
-
-    Example:
-        >>> nodes, weights = product_rule(2, 3)
-        >>> torch.allclose(nodes.T @ (weights.unsqueeze(1) * nodes), torch.eye(2).double())
-        True
     """
     nodes, weights = hermite_rule(order)
     grid = torch.cartesian_prod(*[nodes] * width).reshape(-1, width)
@@ -59,12 +49,7 @@ def product_rule(width: int, order: int) -> tuple[Tensor, Tensor]:
 
 
 def hermite_basis(nodes: Tensor, count: int) -> Tensor:
-    r"""Return orthonormal Hermite polynomials He_k(z)/√(k!) for k < count, shape (Q, count).
-
-    Example:
-        >>> hermite_basis(torch.tensor([2.0]), 3)
-        tensor([[1.0000, 2.0000, 2.1213]])
-    """
+    r"""Return orthonormal Hermite polynomials He_k(z)/√(k!) for k < count, shape (Q, count)."""
     columns = [torch.ones_like(nodes), nodes]
     for k in range(1, count - 1):
         columns.append((nodes * columns[k] - math.sqrt(k) * columns[k - 1]) / math.sqrt(k + 1))
@@ -72,13 +57,7 @@ def hermite_basis(nodes: Tensor, count: int) -> Tensor:
 
 
 def psd_root(matrix: Tensor) -> Tensor:
-    """Return the symmetric root of a positive semi-definite matrix, which may be singular.
-
-    Example:
-        >>> psd_root(torch.tensor([[4.0, 0.0], [0.0, 0.0]]))
-        tensor([[2., 0.],
-                [0., 0.]])
-    """
+    """Return the symmetric root of a positive semi-definite matrix, which may be singular."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
     root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
     return root
@@ -92,14 +71,6 @@ class BlockFactor:
     After a few steps of smooth dynamics a new block is almost a combination of the earlier ones
     (and for repeated iterates it is): Γ is nearly singular. Every block therefore gets a share
     ``JITTER`` of its variance on top, which keeps the triangle solvable.
-
-    Example:
-        >>> factor = BlockFactor(width=1, blocks=3)
-        >>> first = factor.extend(torch.tensor([[4.0]], dtype=torch.float64))
-        >>> factor.extend(torch.tensor([[2.0, 5.0]], dtype=torch.float64)).round(decimals=4)
-        tensor([[1., 2.]], dtype=torch.float64)
-        >>> factor.extend(torch.tensor([[2.0, 5.0, 5.0]], dtype=torch.float64)).round(decimals=4)
-        tensor([[1., 2., 0.]], dtype=torch.float64)
     """
 
     def __init__(self, width: int, blocks: int) -> None:
@@ -132,14 +103,6 @@ class Paths:
     The combinations wanted, one per step, are similar. An orthonormal basis of their span is kept,
     one normal per direction, and grows only by new directions: for smooth dynamics far fewer than
     t·L.
-
-    Example:
-        >>> paths = Paths(1, 2, Normals(64, directions=1, seed=0))
-        >>> unit = torch.ones(1, 1, dtype=torch.float64)
-        >>> first = paths.combine(unit, gram=unit)
-        >>> second = paths.combine(torch.tensor([[0.0, 1.0]]).double(), gram=unit.expand(1, 2))
-        >>> torch.allclose(first, second, atol=1e-4), paths.rank
-        (True, 1)
     """
 
     def __init__(self, width: int, blocks: int, normals: Normals) -> None:
@@ -186,12 +149,6 @@ class Normals:
 
     Attributes:
         generator: The one stream of whatever else is drawn for this randomisation.
-
-    Example:
-        >>> normals = Normals(64, directions=2, seed=0)
-        >>> z = normals.columns(3)
-        >>> torch.allclose(z @ z.T / 64, torch.eye(3).double()), float(z.sum().abs()) < 1e-12
-        (True, True)
     """
 
     def __init__(self, paths: int, directions: int, seed: int, auxiliary: int = 0) -> None:

@@ -15,26 +15,14 @@ from decoupled_descent.state_evolution.averages import Model
 
 
 def loss_has_kinks(model: Model) -> bool:
-    """Whether Ψ or its slope jumps, so that E Ψ should be sampled. Ψ needs no gradient.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> mixture, linear = dd.mixtures.flipped_classes(10), dd.heads.Linear()
-        >>> losses = ["squared", "absolute", lambda u, y: (y * u[:, 0] < 0).double()]
-        >>> [loss_has_kinks(Model(dd.Objective(linear, loss), mixture, 1)) for loss in losses]
-        [False, True, True]
-    """
+    """Whether Ψ or its slope jumps, so that E Ψ should be sampled. Ψ needs no gradient."""
     objective = model.objective
     if kinks.has_kinked_module(objective.head) or not objective.loss.smooth:
         return True
     if objective.closed_form:
         return False
-
-    def losses(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        return model.losses(h, y, parameters).unsqueeze(1)
-
     about = (objective.parameters, model.width, model.responses)
-    if kinks.loss_jumps(objective.loss, objective.pure_head, *about) or _jump(model, losses):
+    if kinks.loss_jumps(objective.loss, objective.pure_head, *about) or _jump(model, model.losses):
         return True
     try:
         return _jump(model, model.gradients)
@@ -46,14 +34,6 @@ def has_kinks(model: Model) -> bool:
     """Whether Ψ, its slope, g or their derivatives jump, so that the recursion should be sampled.
 
     A g that cannot be probed is taken to be smooth.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> from decoupled_descent.descent.common import LimitStep
-        >>> objective, mixture = dd.Objective(dd.heads.Linear(), "squared"), dd.mixtures.xor(10)
-        >>> clipped, tanh = lambda h, y, a: h.clamp(-1, 1), lambda h, y, a: h.tanh()
-        >>> [has_kinks(Model(objective, mixture, 1, LimitStep(g))) for g in (clipped, tanh)]
-        [True, False]
     """
     if loss_has_kinks(model):
         return True
@@ -77,6 +57,6 @@ def _jump(model: Model, values: kinks.Values) -> bool:
     """Probe along a few lines, with a few responses and with larger weights."""
 
     def flat(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        return values(h, y, parameters).flatten(1)
+        return values(h, y, parameters).reshape(len(h), -1)
 
     return kinks.values_jump(flat, model.objective.parameters, model.width, model.responses)

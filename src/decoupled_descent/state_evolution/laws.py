@@ -93,10 +93,6 @@ def atoms(mixture: MixtureLaw, order: int = RESPONSE_NODES) -> list[Atom] | None
     """Enumerate modes and responses; None when a response law is an arbitrary sampler.
 
     Discrete laws are exact; a Gaussian response becomes a Gauss–Hermite rule of this order.
-
-    Example:
-        >>> atoms(MixtureLimit([[0.0]], [1.0], [2.0]))
-        [Atom(mode=0, response=2.0, weight=1.0)]
     """
     found: list[Atom] = []
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
@@ -121,11 +117,6 @@ def response_rule(order: int) -> tuple[Tensor, Tensor]:
     """Gauss–Hermite nodes and weights for a Gaussian response, without those that weigh nothing.
 
     Of N nodes about 5 √N are left, so that high orders are cheap.
-
-    Example:
-        >>> nodes, weights = response_rule(256)
-        >>> len(nodes), round(float(weights @ nodes**4), 9)
-        (86, 3.0)
     """
     nodes, weights = hermite_rule(order)
     kept = weights > NEGLIGIBLE_WEIGHT

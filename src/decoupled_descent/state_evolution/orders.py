@@ -7,8 +7,7 @@ hundred. So several orders are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from decoupled_descent.objective import Parameters, kinks
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
 from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
-from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, is_gaussian, response_rule
+from decoupled_descent.state_evolution.laws import atoms, is_gaussian, response_rule
 from decoupled_descent.state_evolution.populations import ORDERS, Orders
 
 #: Orders to try for a Gaussian response: each halves the distance between nodes.
@@ -45,33 +44,13 @@ def loss_orders(
     There are none when a response law cannot be enumerated or needs too many nodes, when L is too
     large and no order (nodes per coordinate of h) is given, and across kinks. Orders are tried at
     the given a; by default at the objective's own, and at larger weights.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> loss_orders(Model(objective, dd.mixtures.xor(dimension=2), width=2))
-        (Orders(normals=64, responses=4), Orders(normals=65, responses=5))
     """
-
-    def losses(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        return model.losses(h, y, parameters).unsqueeze(1)
-
     heads = _heads(model) if parameters is None else [parameters]
-    return _orders(model, order, loss_has_kinks, losses, heads)
+    return _orders(model, order, loss_has_kinks, model.losses, heads)
 
 
 def step_orders(model: Model, order: int | None = None) -> tuple[Orders, ...]:
-    """Return the orders of two neighbouring rules for Ψ, g and its square, or none.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> linear, mixture = dd.heads.Linear(), dd.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
-        >>> squared = dd.Objective(linear, "squared")
-        >>> cauchy = dd.Objective(linear, lambda u, y: torch.log1p((u[:, 0] - y) ** 2))
-        >>> models = [Model(objective, mixture, 1) for objective in (squared, cauchy)]
-        >>> [step_orders(model)[0].responses for model in models]
-        [4, 1024]
-    """
+    """Return the orders of two neighbouring rules for Ψ, g and its square, or none."""
 
     def values(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         direction = model.directions(h, y, parameters).double()
@@ -85,10 +64,6 @@ def _heads(model: Model) -> list[Parameters]:
     """Return the head as it is, and with weights grown fivefold; zeros are replaced."""
     own = model.objective.parameters(torch.zeros((), dtype=torch.float64))
     return [kinks.grown(own, scale) for scale in (1.0, 5.0)[: 1 + bool(own)]]
-
-
-def _at(values: kinks.Values, parameters: Parameters, h: Tensor, y: Tensor) -> Tensor:
-    return values(h, y, parameters)
 
 
 def _orders(
@@ -105,8 +80,7 @@ def _orders(
     responses = None
     if not kinked(model):
         reason = "for Gaussian responses, whose noise is wide for the slopes of this objective or g"
-        at_heads = [partial(_at, values, head) for head in heads]
-        responses = _response_order(model.mixture, model.width, nodes, at_heads)
+        responses = _response_order(model, nodes, values, heads)
     if responses is not None:
         return Orders(nodes, responses), Orders(nodes + 1, responses + 1)
     if order is None:
@@ -118,13 +92,11 @@ def _orders(
 
 
 def _response_order(
-    mixture: MixtureLaw,
-    width: int,
-    nodes: int,
-    values: Sequence[Callable[[Tensor, Tensor], Tensor]],
+    model: Model, nodes: int, values: kinks.Values, heads: list[Parameters]
 ) -> int | None:
     """Return the first order that agrees with the next, or nearly; None where none comes close."""
-    weighted = zip(mixture.weights.tolist(), mixture.responses, strict=True)
+    width = model.width
+    weighted = zip(model.mixture.weights.tolist(), model.mixture.responses, strict=True)
     laws = [law for p, law in weighted if p > 0 and is_gaussian(law)]
     least, *finer = RESPONSE_ORDERS
     if not laws:
@@ -135,7 +107,8 @@ def _response_order(
     laws = [laws[k] for k in sorted({round(k * (len(laws) - 1) / (LAWS - 1)) for k in range(LAWS)})]
     gaps: dict[int, float] = {}
     for order in (least, *affordable):
-        gap = max(_disagreement(value, law, width, order) for value in values for law in laws)
+        pairs = ((head, law) for head in heads for law in laws)
+        gap = max(_disagreement(values, head, law, width, order) for head, law in pairs)
         gaps[order] = gap
         if gap <= AGREEMENT:
             return order
@@ -146,7 +119,7 @@ def _response_order(
 
 
 def _disagreement(
-    values: Callable[[Tensor, Tensor], Tensor], law: Noisy, width: int, order: int
+    values: kinks.Values, head: Parameters, law: Noisy, width: int, order: int
 ) -> float:
     """Return by how much means over y given h differ between two orders; infinite if not finite."""
     z = torch.randn(PLACES, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -155,7 +128,7 @@ def _disagreement(
     means, sizes = [], torch.zeros(())
     for nodes, weights in (response_rule(order), response_rule(order + 1)):
         y = (law.mean + law.scale * nodes).repeat(len(h))
-        found = values(h.repeat_interleave(len(nodes), 0), y)
+        found = values(h.repeat_interleave(len(nodes), 0), y, head)
         found = found.reshape(len(h), len(nodes), -1)
         means.append(torch.einsum("q,hqk->hk", weights, found))
         sizes = torch.einsum("q,hqk->k", weights, found.abs()) / len(h)

@@ -96,11 +96,6 @@ def quadrature_nodes(
     ``order`` is the number of nodes per coordinate, chosen by L when not given; ``responses`` that
     for a Gaussian response. None when a response law cannot be enumerated, or when L is too large
     and no order was given.
-
-    Example:
-        >>> from decoupled_descent.datasets.mixtures import xor
-        >>> len(quadrature_nodes(xor(dimension=2), width=2, order=10).normals)
-        400
     """
     support = atoms(mixture, responses)
     order = ORDERS.get(width) if order is None else order
@@ -189,12 +184,6 @@ def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Node
     With spacing δ they are off by O(δ) across jumps, by O(δ²) across kinks, and by nothing where
     things are smooth or in the tails, for which thousands of Sobol points have hardly one. Every
     mode and response gets its share of the points. None for wider heads and continuous responses.
-
-    Example:
-        >>> from decoupled_descent.datasets.mixtures import flipped_classes
-        >>> nodes = offset_grids(flipped_classes(dimension=2), width=1, count=512, seed=0)
-        >>> round(float(nodes.population.weights @ nodes.normals[:, 0] ** 4), 12)
-        3.0
     """
     support = atoms(mixture)
     discrete = all(isinstance(law, Discrete) for law in mixture.responses)

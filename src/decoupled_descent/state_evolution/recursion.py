@@ -246,9 +246,8 @@ def _agreed(step: LimitStep, covariance: Tensor | None) -> Tensor | None:
     if covariance is None or step.divergence_free:
         return assumed if covariance is None else covariance
     given = as_limit(covariance)
-    expected = torch.ones_like(given) if assumed is None else as_limit(assumed)
-    if assumed is None and given.ndim == 2:
-        expected = torch.eye(len(given), dtype=torch.float64)
+    expected = as_limit([1.0] * len(given) if assumed is None else assumed)
+    expected = torch.diag(expected) if given.ndim > expected.ndim else expected
     if given.shape != expected.shape or not torch.allclose(given, expected):
         raise ValueError(
             "covariance is not the one that the algorithm corrects for: pass it to the algorithm, "

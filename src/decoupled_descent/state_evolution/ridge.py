@@ -210,10 +210,6 @@ def decompose(covariance: Tensor | None, d: int | None) -> tuple[Tensor, Tensor 
     """Return the eigenvalues of C, and its eigenvectors as columns unless C is diagonal.
 
     C has shape (d, d), or (d,) for a diagonal; None is the identity. Without d, any size is right.
-
-    Example:
-        >>> decompose(torch.tensor([1.0, 3.0]), 2)
-        (tensor([1., 3.], dtype=torch.float64), None)
     """
     matrix, axes, wanted = as_limit([1.0] * (d or 1)), None, d or "d"
     if covariance is not None:

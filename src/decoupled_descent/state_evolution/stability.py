@@ -37,7 +37,7 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
     inverse = torch.zeros_like(point.overlap)
     if float(point.overlap.abs().max()) > 1e-12:  # at Ω = 0 there is nothing to tilt
         inverse = torch.linalg.pinv(point.overlap, hermitian=True, rtol=1e-10)
-    names = list(point.head) if equations.model.trains_head else []
+    names = equations.unknowns(point)
     still = equations.observe(noise, point).direction
     origin = Point(point.alignment, torch.zeros_like(point.overlap), point.head)
 
@@ -61,12 +61,7 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
 
 
 def central_differences(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
-    """Return the Jacobian of a function from (k,) to (k,) by central differences.
-
-    Example:
-        >>> central_differences(lambda x: x**2, torch.tensor([3.0], dtype=torch.float64)).round()
-        tensor([[6.]], dtype=torch.float64)
-    """
+    """Return the Jacobian of a function from (k,) to (k,) by central differences."""
     columns = []
     for direction in torch.eye(len(at), dtype=at.dtype) * DIFFERENCE:
         columns.append((function(at + direction) - function(at - direction)) / (2 * DIFFERENCE))

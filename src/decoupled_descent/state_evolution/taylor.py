@@ -2,6 +2,7 @@ r"""What drives the test error from one step to the next (Theorems "ddLearn" and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from decoupled_descent.descent.common import LimitStep
 from decoupled_descent.descent.rules import Damped
 from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.orders import step_orders
@@ -73,6 +75,15 @@ def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
     return sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
 
 
+def _slopes(evolution: Evolution) -> Iterator[Slopes]:
+    """Return the slopes of the test error at every iterate."""
+    theory, width = evolution.theory, evolution.overlap.shape[-1]
+    nodes, model = one_time_nodes(theory, width), theory.model(width)
+    for t in range(len(evolution.test_error)):
+        overlaps = evolution.alignment[t], evolution.overlap[t]
+        yield model.slopes(nodes, *overlaps, evolution.parameters(t))
+
+
 @on_cpu
 def taylor_terms(evolution: Evolution) -> TaylorTerms:
     r"""Expand the test error at every iterate of an evolution (Theorem "ddLearn").
@@ -102,25 +113,16 @@ def taylor_terms(evolution: Evolution) -> TaylorTerms:
     theory = evolution.theory
     eta0, eta1 = step_rates(theory)
     gamma0, gamma1 = head_rates(theory)
-    width = evolution.overlap.shape[-1]
-    nodes, model, align = (
-        one_time_nodes(theory, width),
-        theory.model(width),
-        theory.ridge_step.align,
-    )
     rows = []
-    for t in range(len(evolution.test_error)):
-        alignment, overlap = evolution.alignment[t], evolution.overlap[t]
-        parameters = evolution.parameters(t)
-        at = model.slopes(nodes, alignment, overlap, parameters)
-        xi = evolution.xi[t, t]
+    for t, at in enumerate(_slopes(evolution)):
+        pulled, xi = theory.ridge_step.align @ evolution.signal[t], evolution.xi[t, t]
         rows.append(
             [
-                -(1 - gamma0) * inner(at.head, parameters),
+                -(1 - gamma0) * inner(at.head, evolution.parameters(t)),
                 -gamma1 * inner(at.head, at.head_direction),
-                -(1 - eta0) * (at.alignment * alignment).sum(),
-                -eta1 * (at.alignment * (align @ evolution.signal[t])).sum(),
-                -eta0 * (1 - eta0) * (at.curvature * overlap).sum(),
+                -(1 - eta0) * (at.alignment * evolution.alignment[t]).sum(),
+                -eta1 * (at.alignment * pulled).sum(),
+                -eta0 * (1 - eta0) * (at.curvature * evolution.overlap[t]).sum(),
                 -0.5 * eta0 * eta1 * (at.curvature * (xi + xi.T)).sum(),
             ]
         )
@@ -162,13 +164,8 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
         )
     values, vectors = torch.linalg.eigh(theory.mixture.overlaps)
     root = vectors * values.clamp(min=0).sqrt()  # any root of χ gives the same norm
-    width = evolution.overlap.shape[-1]
-    nodes, model = one_time_nodes(theory, width), theory.model(width)
     rows = []
-    for t in range(len(evolution.test_error)):
-        at = model.slopes(
-            nodes, evolution.alignment[t], evolution.overlap[t], evolution.parameters(t)
-        )
+    for t, at in enumerate(_slopes(evolution)):
         xi = evolution.xi[t, t]
         rows.append(
             [

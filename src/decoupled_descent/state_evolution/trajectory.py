@@ -20,11 +20,6 @@ def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) ->
     The rule is run on the coefficients themselves, so momentum, schedules and L × L
     preconditioners need no formula of their own. For the paper's rule C[t,0] = η₀^{t−1} and
     C[t,q] = −η₁ η₀^{t−1−q}. ``scale`` multiplies every θ̃. The shape is (T, L, (T + 1) L).
-
-    Example:
-        >>> from decoupled_descent.descent.rules import Damped
-        >>> rule_coefficients(Damped(lr=0.5, damping=0.9), 3, 1, 1.0)[2]
-        tensor([[ 0.8100, -0.4500, -0.5000,  0.0000]], dtype=torch.float64)
     """
     identity = torch.eye(width, dtype=torch.float64)
     require_linear(rule, identity)
@@ -100,13 +95,13 @@ class Trajectory:
         gram = self.gram[now, :size]
         if not bool(torch.isfinite(row).all() and torch.isfinite(gram).all()):
             return math.inf
-        seen = self.engine.step(Request(row, alignment, self.parameters, own, gram))
-        self.sigma[:size, now] = seen.correlation
-        self.sigma[now, :size] = seen.correlation.T
+        seen, correlation = self.engine.step(Request(row, alignment, self.parameters, own, gram))
+        self.sigma[:size, now] = correlation
+        self.sigma[now, :size] = correlation.T
         self.means[:, new] = ridge.align @ seen.signal
         self.signal.append(seen.signal)
         among_steps = torch.cat(self.signal, 1).T @ (ridge.signal @ seen.signal)
-        among_steps += ridge.noise * seen.correlation
+        among_steps += ridge.noise * correlation
         column = torch.cat([self.pull.T @ ridge.start @ seen.signal, among_steps])
         self.gram[: new.stop, new] = column
         self.gram[new, : new.stop] = column.T
