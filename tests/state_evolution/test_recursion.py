@@ -446,6 +446,7 @@ def test_steps_must_be_positive(steps):
             "no limit of GradientDescent.*population_test_error",
         ),
         ({"algorithm": dd.GreedyDescent.grid(0.1)}, "no limit of GreedyDescent"),
+        ({"algorithm": 0.1}, "algorithm=0.1 must be an Algorithm"),
     ],
 )
 def test_bad_options(options, message):

@@ -82,7 +82,7 @@ class Model:
         """Ψ with its own gradients."""
         if self.step.g is None and self.step.f is None:
             return self.bound
-        return self.objective.bind(self.responses, self.width, self._like)
+        return self.objective.bind(self.responses, self.width, self._like, jacobian=False)
 
     def losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         """Return Ψ row by row, shape (N,)."""

@@ -25,12 +25,7 @@ REACH = 9.0
 
 
 class Orders(NamedTuple):
-    """How fine a quadrature rule is.
-
-    Attributes:
-        normals: Gauss–Hermite nodes per coordinate of h.
-        responses: Gauss–Hermite nodes for a Gaussian response.
-    """
+    """Gauss–Hermite nodes of a rule per coordinate of h, and for a Gaussian response."""
 
     normals: int
     responses: int
@@ -58,12 +53,7 @@ class Population(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """A population with standard normals, ready to be placed at any (m, Ω).
-
-    Attributes:
-        population: Modes, responses and weights.
-        normals: z, shape (N, L).
-    """
+    """A population with standard normals z, shape (N, L), to be placed at any (m, Ω)."""
 
     population: Population
     normals: Tensor

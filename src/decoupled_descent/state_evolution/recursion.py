@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent.common import Descent, LimitStep
+from decoupled_descent.descent.common import Descent, LimitStep, check_algorithm
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
@@ -108,6 +108,7 @@ class StateEvolution:
             raise ValueError(f"ratio={ratio!r} must be a positive number, n/d")
         if method not in METHODS:
             raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
+        check_algorithm(algorithm)
         self.step = algorithm.limit()
         self._models: dict[int, Model] = {}
         self.mixture, self.objective, self.algorithm = mixture, objective, algorithm
@@ -141,14 +142,14 @@ class StateEvolution:
             steps: T.
             theta: θ_1, shape (L, d), whose own overlaps are taken for the limits.
             alignment: m_{j,1}, shape (J, L), instead of θ_1; zero when only ``overlap`` is given.
-            overlap: Ω[1,1], shape (L, L). Without θ_1 and limits, θ_1 has independent N(0, 1)
+            overlap: Ω[1,1], shape (L, L). Without any of these, θ_1 has independent N(0, 1)
                 entries: alignment zero, overlap tr C/d.
             head: ā_1, a module or its parameters by name; the objective's own by default.
             progress: Whether to draw a progress bar; by default, only on a terminal.
 
         Returns:
-            The evolution; Ctrl-C returns the randomisations completed (or the steps of the first
-            one), and an error that is no longer finite ends it there, with a
+            The evolution. Ctrl-C returns the randomisations completed, or the steps of the first
+            one. A test error that is no longer finite ends it with a
             :class:`~decoupled_descent.DivergenceWarning`.
         """
         steps = whole_number("steps", steps)
