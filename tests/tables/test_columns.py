@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 
 from decoupled_descent.tables.columns import LEVELS, Column, Columns
 
-RNG = np.random.default_rng(0)
 NAN, INF = float("nan"), float("inf")
 ROWS = 200
+
+
+def normal(rows, seed=0):
+    return np.random.default_rng(seed).normal(size=rows)
 
 
 def holes(values, share=0.1, seed=0):
@@ -25,17 +28,18 @@ def holes(values, share=0.1, seed=0):
     return pd.Series(list(values), dtype=object).where(~gone, None)
 
 
-def example(rows=ROWS):
-    towns = RNG.choice(["Bonn", "Ulm", "Köln"], rows, p=[0.5, 0.3, 0.2])
-    days = pd.Timestamp("2024-02-28") + pd.to_timedelta(RNG.integers(0, 9, rows), "D")
+def example(rows=ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    towns = rng.choice(["Bonn", "Ulm", "Köln"], rows, p=[0.5, 0.3, 0.2])
+    days = pd.Timestamp("2024-02-28") + pd.to_timedelta(rng.integers(0, 9, rows), "D")
     return pd.DataFrame(
         {
-            "number": RNG.normal(size=rows),
-            "holes": holes(RNG.normal(size=rows)).astype(float),
-            "text": holes([f"{value:.3f}" for value in RNG.normal(size=rows)]),
-            "truth": RNG.random(rows) < 0.5,
+            "number": rng.normal(size=rows),
+            "holes": holes(rng.normal(size=rows)).astype(float),
+            "text": holes([f"{value:.3f}" for value in rng.normal(size=rows)]),
+            "truth": rng.random(rows) < 0.5,
             "town": holes(towns),
-            "kind": pd.Categorical(RNG.choice(["u", "v"], rows)),
+            "kind": pd.Categorical(rng.choice(["u", "v"], rows)),
             "day": days.strftime("%Y-%m-%d"),
             "moment": days,
             "flag": holes([1] * rows, 0.5),
@@ -161,7 +165,7 @@ def test_json_round_trip():
 @pytest.mark.parametrize("gone", [0, 1, 4, 5, 6, 12, 50])
 @pytest.mark.parametrize("rows", [100, 1000])
 def test_when_missing_numbers_are_marked(gone, rows):
-    values = RNG.normal(size=rows)
+    values = normal(rows)
     values[:gone] = NAN
     columns = Columns.learn(pd.DataFrame({"a": values}))
     marked = gone >= 5 and gone >= rows / 100
@@ -189,7 +193,7 @@ def test_markers(marker):
 
 def test_rare_levels_share_a_column():
     levels = [f"v{k:02d}" for k in range(30) for _ in range(31 - k)] + ["once"]
-    columns = Columns.learn(pd.DataFrame({"a": RNG.permutation(levels)}))
+    columns = Columns.learn(pd.DataFrame({"a": np.random.default_rng(0).permutation(levels)}))
     assert columns.names == [*(f"a=v{k:02d}" for k in range(LEVELS)), "a=other"]
     assert "the 11 rarest values together" in columns.notes[0]
     found = columns.apply(pd.DataFrame({"a": ["v03", "v25", "once", "new", None]}))
@@ -275,7 +279,7 @@ def test_date_objects():
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_numberings_are_dropped_even_with_rows_left_out(start):
-    table = pd.DataFrame({"id": range(start, start + 40), "a": RNG.normal(size=40)})
+    table = pd.DataFrame({"id": range(start, start + 40), "a": normal(40)})
     kept = [k for k in range(40) if k not in (3, 17, 30)]
     for index in (range(40), range(1, 41)):
         whole = table.set_axis(pd.Index(index), axis=0)
@@ -301,7 +305,7 @@ def test_days_in_a_row_are_no_numbering():
 
 
 def test_numbers_too_large_to_tell_apart_number_nothing():
-    table = pd.DataFrame({"huge": [1e25] * 120, "a": RNG.normal(size=120)})
+    table = pd.DataFrame({"huge": [1e25] * 120, "a": normal(120)})
     assert Columns.learn(table).notes == ("dropped, the same value in every row: 'huge'",)
 
 
@@ -314,7 +318,7 @@ def test_numbers_too_large_to_tell_apart_number_nothing():
     ],
 )
 def test_numberings_from_elsewhere(name, rows, dropped):
-    table = pd.DataFrame({name: range(1001, 1001 + rows), "a": RNG.normal(size=rows)})
+    table = pd.DataFrame({name: range(1001, 1001 + rows), "a": normal(rows)})
     columns = Columns.learn(table)
     assert columns.dropped == ((name,) if dropped else ())
     assert columns.notes == (
@@ -404,9 +408,9 @@ def test_remarks_on_what_is_made_up():
 def test_names_stay_different():
     table = pd.DataFrame(
         {
-            "a": holes(RNG.normal(size=100), 0.3).astype(float),
-            "a_missing": RNG.normal(size=100),
-            "a_missing_2": RNG.normal(size=100),
+            "a": holes(normal(100), 0.3).astype(float),
+            "a_missing": normal(100, seed=1),
+            "a_missing_2": normal(100, seed=2),
             "b": ["other", "x"] * 49 + ["y", "z"],
         }
     )

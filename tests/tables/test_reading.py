@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from decoupled_descent.tables.reading import read_table
 from decoupled_descent.tables.targets import recognise_task, split_target
 
-RNG = np.random.default_rng(0)
 NAN = float("nan")
 PLAIN = "size,town,price\n1.5,Bonn,20\n2.5,Köln,30\n,Ulm,41\n"
 EXPECTED = {"size": [1.5, 2.5, NAN], "town": ["Bonn", "Köln", "Ulm"], "price": [20, 30, 41]}
@@ -141,7 +140,8 @@ def test_index_columns_are_left_out(tmp_path, first, rows):
 
 
 def test_what_pandas_writes_comes_back(tmp_path):
-    table = pd.DataFrame({"a": RNG.normal(size=20), "b": RNG.choice(["x", "y, z"], 20)})
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=20), "b": rng.choice(["x", "y, z"], 20)})
     table.sample(frac=1, random_state=0).to_csv(tmp_path / "a.csv")
     table.to_parquet(tmp_path / "a.parquet")
     found = read_table(tmp_path / "a.csv").sort_values("a").reset_index(drop=True)
@@ -200,7 +200,7 @@ def test_any_names_in_any_dialect(tmp_path_factory, names, separator, end):
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter=separator, lineterminator=end, quoting=csv.QUOTE_ALL)
     writer.writerow(names)
-    rows = RNG.integers(0, 9, (3, len(names)))
+    rows = np.random.default_rng(len(names)).integers(0, 9, (3, len(names)))
     writer.writerows(rows.tolist())
     frame = read_table(written(tmp_path_factory.mktemp("t"), "a.csv", buffer.getvalue()))
     assert list(frame.columns) == names
@@ -221,7 +221,8 @@ def test_quotes_do_not_change_which_line_is_wrong(tmp_path, line, end):
     assert messages[0] == messages[1]
 
 
-MATRIX = RNG.normal(size=(4, 2))
+MATRIX = np.random.default_rng(0).normal(size=(4, 2))
+NOISE = np.random.default_rng(1).bytes(3000)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,8 @@ def test_text_labels_in_arrays(tmp_path):
     assert frame["y"].tolist() == labels.tolist()
 
 
-WHOLE = parquet(pd.DataFrame({"a": range(500), "b": RNG.normal(size=500)}))
+NUMBERS = np.random.default_rng(2).normal(size=500)
+WHOLE = parquet(pd.DataFrame({"a": range(500), "b": NUMBERS}))
 OBJECTS = np.array([[1, "a"], [2, None]], dtype=object)
 EXPLOIT = b"\x80\x04\x95" + b"cos\nsystem\n(S'false'\ntR."
 
@@ -289,18 +291,18 @@ EXPLOIT = b"\x80\x04\x95" + b"cos\nsystem\n(S'false'\ntR."
         ("late.csv", b"a,b\n" + b"1,2\n" * 300_000 + b"\0,1\n", "byte 1200004 is 0x00"),
         ("zip.csv", npz(a=MATRIX), "byte 2 is 0x03.*another kind than its extension"),
         ("parquet.csv", WHOLE, "no text contains"),
-        ("random.csv", RNG.bytes(3000), "no text contains"),
+        ("random.csv", NOISE, "no text contains"),
         ("utf16.csv", PLAIN.encode("utf-16"), "UTF-16; save it as UTF-8"),
         ("neither.csv", b"a,b\n\x81\x8d,1\n", "neither UTF-8 nor Windows-1252"),
         ("a.csv.gz", PLAIN, "not a .gz file"),
         ("a.csv.gz", gzip.compress(PLAIN.encode(), mtime=0)[:-9], "damaged"),
-        ("a.csv.gz", b"\x1f\x8b" + RNG.bytes(50), "damaged"),
+        ("a.csv.gz", b"\x1f\x8b" + NOISE[:50], "damaged"),
         ("a.parquet", WHOLE[:-20], "damaged, or not a parquet file"),
         ("a.parquet", WHOLE[:40] + WHOLE[60:], "damaged, or not a parquet file"),
         ("a.parquet", PLAIN, "damaged, or not a parquet file"),
         ("a.parquet", parquet(pd.DataFrame({"a": []})), "columns but no rows"),
         ("a.npy", npy(MATRIX)[:-3], "damaged"),
-        ("a.npy", RNG.bytes(200), "damaged"),
+        ("a.npy", NOISE[:200], "damaged"),
         ("a.npy", EXPLOIT, "damaged, not a NumPy file, or one with Python objects"),
         ("a.npy", npy(OBJECTS, allow_pickle=True), "one with Python objects.*save arrays"),
         ("a.npy", npy(MATRIX[0]), r"the array has shape \(2,\).*must be a matrix"),

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.products import fast_routine
 
@@ -121,9 +122,7 @@ class Rows:
         self.n, self.d = self.X.shape
         if block_size is None:
             block_size = automatic_block_size(self.X)
-        if not isinstance(block_size, int | np.integer) or block_size < 1:
-            raise ValueError(f"block_size={block_size!r} must be a whole number of at least 1")
-        self.block_size = int(block_size)
+        self.block_size = whole_number("block_size", block_size)
 
     @property
     def ratio(self) -> float:

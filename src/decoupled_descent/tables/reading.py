@@ -1,7 +1,6 @@
-"""A table of one's own, read from a file.
+"""Read a table from a file.
 
-What was done to the table on the way (an index column left out, a decimal comma understood) is kept
-in sentences, in ``frame.attrs["notes"]``.
+``frame.attrs["notes"]`` says in sentences what was done: an index column left out, a decimal comma.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import csv
 import gzip
 import io
 import itertools
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,37 +27,37 @@ from decoupled_descent.tables.values import listed, plain
 Notes = list[str]
 
 SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}  # the comma last: it may be decimal
-#: What is a missing value in any column; MARKERS adds those that might be somebody's class.
+#: Missing values in any column; MARKERS has more, some of which may be the name of a class.
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
 SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")  # Excel's first line
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 UNNAMED = re.compile(r"Unnamed: \d+|")
 COMMA, POINT = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-LOOK = 1000  # rows looked at to recognise how a file is written
+LOOK = 1000  # rows used to recognise how a file is written
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Read a table with named columns.
 
-    - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz`` behind: a line of names, then a line per row,
-      separated by commas, semicolons or tabs (whatever the suffix says). Where semicolons or tabs
-      separate, 1,5 may stand for 1.5. The text is UTF-8, or else taken as Windows-1252. Empty lines
-      are passed over; within a table of one column they are missing values.
+    - ``.csv``, ``.tsv``, ``.txt``, also followed by ``.gz``: a line of names, then a line per row,
+      separated by commas, semicolons or tabs (whatever the suffix). With semicolons or tabs, 1,5
+      may stand for 1.5. The text is UTF-8, or else Windows-1252. Empty lines are skipped; in a
+      table of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
-      called x0, x1, … and y. Nothing is unpickled.
+      called x0, x1, … and y. Pickled objects are refused.
 
-    A first column without a name that differs in every row is taken for an index and left out.
+    A first column without a name that differs in every row is an index and is left out.
 
     Args:
-        path: Of the file.
+        path: The file.
 
     Returns:
-        The table, its rows numbered from 1, with ``attrs["notes"]``.
+        The table, with rows numbered from 1. ``attrs["notes"]`` says in sentences what was done.
 
     Raises:
-        OSError: If the file cannot be read at all, or pyarrow is not installed.
-        ValueError: If its content is no table.
+        OSError: If the file cannot be read, or pyarrow is needed and not installed.
+        ValueError: If its content is not a table.
 
     Example:
         >>> import tempfile
@@ -92,14 +92,12 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _content(path: Path) -> bytes:
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder; name a file in it")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{path} does not exist; check the name and the folder") from error
-    except IsADirectoryError:
-        raise
     except OSError as error:
         raise OSError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
@@ -112,7 +110,7 @@ def _unpacked(content: bytes) -> bytes:
 
 
 def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Check names and size; leave unnamed columns out where that is safe."""
+    """Check names and size, and leave out an index column and empty columns without a name."""
     names = [str(name).strip() for name in frame.columns]
     unnamed = [k for k, name in enumerate(names) if UNNAMED.fullmatch(name)]
     twice = [n for n, count in Counter(names).items() if count > 1 and not UNNAMED.fullmatch(n)]
@@ -140,7 +138,7 @@ def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
 
 
 def _records(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row's fields, with the line on which it begins; blank lines are passed over."""
+    """Yield each row's first line and its fields; skip blank lines."""
     stream = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
     reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
     line = 1
@@ -154,7 +152,7 @@ def _records(content: bytes, encoding: str, separator: str) -> Iterator[tuple[in
 
 
 def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
-    """The number of fields of each row, with its line; faster where nothing is quoted."""
+    """Yield each row's first line and its number of fields; fast if nothing is quoted."""
     if b'"' in content:
         return ((line, len(record)) for line, record in _records(content, encoding, separator))
     lines = enumerate(content.splitlines(), start=1)
@@ -182,7 +180,7 @@ def _encoding(content: bytes) -> tuple[str, Notes]:
 
 
 def _separator(content: bytes, encoding: str) -> str:
-    """The separator that gives the first rows most consistently more than one field."""
+    """Choose the separator by which most of the first rows have as many fields as the names."""
     scores = {}
     for separator in SEPARATORS:
         try:
@@ -196,7 +194,7 @@ def _separator(content: bytes, encoding: str) -> str:
 
 
 def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
-    """The decimal mark: a comma if some number has one, and none has a point."""
+    """Return the decimal mark: a comma if some number has one, and none has a point."""
     values = [value.strip() for row in rows for value in row]
     commas = [value for value in values if COMMA.fullmatch(value)]
     if separator == "," or not commas or any(POINT.fullmatch(value) for value in values):
@@ -250,9 +248,9 @@ def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
 
 
 def _check_single(rows: list[list[str]]) -> None:
-    """Find separators that are not understood in what looks like one column.
+    """Refuse what looks like one column but is separated by spaces or vertical bars.
 
-    Two words in every row may be one value each, unless there are numbers among them.
+    Several words in every row may be one value, unless there are numbers among them.
     """
     for pattern, name in ((r"\s+", "spaces"), (r"\|", "vertical bars")):
         parts = [re.split(pattern, row[0].strip()) for row in rows]
@@ -315,7 +313,7 @@ def _matrix(array: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """In this machine's byte order, which pandas insists on, and text as Python has it."""
+    """Return the array in this machine's byte order, as pandas needs it, and text as objects."""
     return array.astype(object if array.dtype.kind == "U" else array.dtype.newbyteorder("="))
 
 
