@@ -123,7 +123,7 @@ DATA = {
     "only names": (
         "a.csv",
         GOOD[["answer"]].assign(name=[f"n{k}" for k in range(60)]).to_csv(index=False),
-        "nearly every row has text of its own: 'name'",
+        "text that differs in nearly every row: 'name'",
     ),
     "constant columns": ("a.csv", changed(a=1, b=2, town="x"), "the same value in every row: 'a'"),
     "columns without values": ("a.csv", changed(a="", b="?", town="NA"), "without values: 'a'"),

@@ -98,10 +98,10 @@ def test_an_earlier_training_is_replaced_and_other_files_stay(run, tmp_path, sho
     arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
     status, text, _ = run(*arguments)
     assert status == 0
-    assert "in place of" not in text
+    assert "replacing" not in text
     before = (out / "model.safetensors").read_bytes()
     status, text, _ = run(*arguments, "--seed", "1")
-    assert "in place of an earlier training's" in text
+    assert "(replacing those of an earlier training)" in text
     assert (out / "model.safetensors").read_bytes() != before
     assert {path.name for path in out.iterdir()} == {*FILES, "notes.txt", "sub"}
     assert (out / "notes.txt").read_text() == "mine"

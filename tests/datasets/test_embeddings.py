@@ -98,7 +98,7 @@ def test_finding_cats_and_dogs(tmp_path, monkeypatch, suffix):
 
 
 def test_no_cats_and_dogs(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"compute it with 'python -m .*data.embed'"):
+    with pytest.raises(FileNotFoundError, match=r"compute it with 'python -m .*datasets\.embed'"):
         embeddings.find_cats_dogs(tmp_path)
 
 

@@ -1,20 +1,16 @@
 """Tables: every dialect read alike, every bad file refused in one line."""
 
 import contextlib
-import csv
 import gzip
 import io
 import math
 import re
-import string
 import sys
 import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from decoupled_descent.tables.reading import read_table
 from decoupled_descent.tables.targets import recognise_task, split_target
@@ -109,27 +105,6 @@ def test_notes(tmp_path, content, notes):
         assert re.search(pattern, sentence)
 
 
-def test_windows_characters_beyond_latin_1(tmp_path):
-    frame = read_table(written(tmp_path, "a.csv", "a,b\n1,5 €\n".encode("cp1252")))
-    assert frame["b"].tolist() == ["5 €"]
-
-
-def test_semicolons_come_before_commas_that_may_be_decimal_marks(tmp_path):
-    frame = read_table(written(tmp_path, "a.csv", "size,cm;price\n1,5;20\n2,5;30\n"))
-    assert_table(frame, {"size,cm": [1.5, 2.5], "price": [20, 30]})
-
-
-def test_points_mean_that_commas_are_no_decimal_marks(tmp_path):
-    frame = read_table(written(tmp_path, "a.csv", "a;b\n1,234;0.5\n5,678;1.5\n"))
-    assert_table(frame, {"a": ["1,234", "5,678"], "b": [0.5, 1.5]})
-    assert frame.attrs["notes"] == []
-
-
-def test_quoted_fields_may_hold_separators_lines_and_quotes(tmp_path):
-    frame = read_table(written(tmp_path, "a.csv", 'a,"b,c"\n"1,2\nx","say ""hi"""\n3,4\n'))
-    assert_table(frame, {"a": ["1,2\nx", "3"], "b,c": ['say "hi"', "4"]})
-
-
 @pytest.mark.parametrize("first", ["", "Unnamed: 0"])
 @pytest.mark.parametrize("rows", [("5", "0", "3"), ("Fiat", "Opel", "Seat")])
 def test_index_columns_are_left_out(tmp_path, first, rows):
@@ -155,26 +130,6 @@ def test_nameless_matrices_written_by_pandas(tmp_path):
     assert_table(read_table(tmp_path / "a.csv"), {"0": [1.5, 3.5], "1": [2.5, 4.5]})
 
 
-def test_one_column_is_a_table(tmp_path):
-    assert_table(read_table(written(tmp_path, "a.csv", "size\n1.5\n2\n")), {"size": [1.5, 2]})
-
-
-@pytest.mark.parametrize("start", ["", "\ufeff", "\n\n", "\ufeff\n"])
-@pytest.mark.parametrize("end", ["", "\n", "\n\n\n", "\n \n"])
-@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
-def test_empty_lines_in_one_column_are_missing_values(tmp_path, start, end, line):
-    text = start + "size\n1.5\n\n  \n2" + end
-    frame = read_table(written(tmp_path, "a.csv", text.replace("\n", line)))
-    assert_table(frame, {"size": [1.5, NAN, NAN, 2]})
-    pd.DataFrame({"size": [NAN, 1.5, NAN]}).to_csv(tmp_path / "b.csv", index=False)
-    assert_table(read_table(tmp_path / "b.csv"), {"size": [NAN, 1.5, NAN]})
-
-
-def test_one_column_of_words(tmp_path):
-    frame = read_table(written(tmp_path, "a.csv", "home town\nBad Ems\nBad Hall\n"))
-    assert_table(frame, {"home town": ["Bad Ems", "Bad Hall"]})
-
-
 def test_types_of_arrow_become_plain_ones(tmp_path):
     days = pd.Series(pd.date_range("2020-01-01", periods=3)).dt.date
     table = pd.DataFrame({"day": days.astype("date32[pyarrow]"), "ok": [True, None, False]})
@@ -182,43 +137,6 @@ def test_types_of_arrow_become_plain_ones(tmp_path):
     frame = read_table(written(tmp_path, "a.parquet", parquet(table)))
     assert not any(isinstance(dtype, pd.ArrowDtype) for dtype in frame.dtypes)
     assert_table(frame, {"day": days.tolist(), "ok": [True, None, False]})
-
-
-names = st.lists(
-    st.text(string.ascii_letters + "ü ;,\t\"'", min_size=1, max_size=5)
-    .map(lambda text: "n" + text.strip())
-    .filter(lambda text: text.casefold() not in ("nan", "na")),
-    min_size=2,
-    max_size=4,
-    unique=True,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(names=names, separator=st.sampled_from(",;\t"), end=st.sampled_from(["\n", "\r\n"]))
-def test_any_names_in_any_dialect(tmp_path_factory, names, separator, end):
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, delimiter=separator, lineterminator=end, quoting=csv.QUOTE_ALL)
-    writer.writerow(names)
-    rows = np.random.default_rng(len(names)).integers(0, 9, (3, len(names)))
-    writer.writerows(rows.tolist())
-    frame = read_table(written(tmp_path_factory.mktemp("t"), "a.csv", buffer.getvalue()))
-    assert list(frame.columns) == names
-    np.testing.assert_array_equal(frame.to_numpy(), rows)
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("line", range(2, 9))
-def test_quotes_do_not_change_which_line_is_wrong(tmp_path, line, end):
-    lines = ["a,b", "", *(f"{k},{k}" for k in range(6))]
-    lines[line - 1] = "7,8,9"
-    messages = []
-    for first in ("a", '"a"'):
-        lines[0] = f"{first},b"
-        with pytest.raises(ValueError, match=f"line {line} has 3 fields") as caught:
-            read_table(written(tmp_path, "a.csv", end.join(lines)))
-        messages.append(str(caught.value))
-    assert messages[0] == messages[1]
 
 
 MATRIX = np.random.default_rng(0).normal(size=(4, 2))

@@ -36,7 +36,7 @@ def check_folder(out: Path) -> bool:
     Leaves nothing behind. Returns whether results of an earlier training are there, which will be
     replaced; other files of the same names are refused.
     """
-    nearest = next((one for one in (out, *out.absolute().parents) if _exists(one)), out)
+    nearest = next((one for one in (out, *out.absolute().parents) if os.path.exists(one)), out)
     try:
         with tempfile.TemporaryDirectory(prefix=".decoupled-", dir=nearest):
             pass
@@ -50,13 +50,6 @@ def check_folder(out: Path) -> bool:
     if any((out / name).is_dir() for name in taken):
         raise OSError(f"--out {out}: a folder has the name of a file to write; choose another")
     return bool(taken)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
 
 
 def write(
@@ -231,5 +224,5 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"
     points(screen, [*report.next_steps, page])
     names = ", ".join(sorted(FILES))
-    before = ", in place of an earlier training's" if replaced else ""
+    before = " (replacing those of an earlier training)" if replaced else ""
     screen.print(f"\nSaved in {out}: {names}{before}", soft_wrap=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 import decoupled_descent as dd
 from decoupled_descent.cli.options import Data, Json, Target, Task
@@ -33,7 +33,7 @@ class TrainCommand(TyperCommand):
 
         lines = [f"{name}: {method.summary}." for name, method in METHODS.items()]
         for option in self.params:
-            if option.name == "method":
+            if isinstance(option, TyperOption) and option.name == "method":
                 option.help = " ".join(lines)
         super().format_help(ctx, formatter)
 
@@ -74,7 +74,7 @@ def train(
 ) -> None:
     """Train on all rows of a table, and estimate the error on new rows without a test set.
 
-    Text, dates and missing values are taken care of. Settings left at "auto" are chosen by the
+    Text, dates and missing values become numbers. Settings left at "auto" are chosen by the
     estimated error. DIR gets model.safetensors, report.html, history.csv and figure.png.
     """
     options = check_options(hidden, method, {"lr": lr, "damping": damping, "ridge": ridge})

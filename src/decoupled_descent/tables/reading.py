@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
 import gzip
 import io
-import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +19,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.tables.text import Notes, read_text
 from decoupled_descent.tables.values import listed, plain
 
-Notes = list[str]
-
-SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}  # the comma last: it may be decimal
-#: Missing values in any column; MARKERS has more, some of which may be the name of a class.
-MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
-SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")  # Excel's first line
-CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 UNNAMED = re.compile(r"Unnamed: \d+|")
-COMMA, POINT = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-LOOK = 1000  # rows used to recognise how a file is written
+KINDS = "biufU"  # of NumPy's types: truth values, numbers, text
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -76,7 +66,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     packed = len(suffixes) > 1 and suffixes[-1] == ".gz"
     suffix = suffixes[-2] if packed else "".join(suffixes[-1:])
     content = _content(path)
-    if suffix not in READERS or (packed and READERS[suffix] is not _read_text):
+    if suffix not in READERS or (packed and READERS[suffix] is not read_text):
         raise ValueError(
             f"{path}: the extension {''.join(suffixes[-2:] if packed else suffixes[-1:])!r} is not "
             f"known; use one of {', '.join(READERS)}"
@@ -137,132 +127,6 @@ def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     return frame
 
 
-def _records(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row's first line and its fields; skip blank lines."""
-    stream = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
-    reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
-    line = 1
-    try:
-        for record in reader:
-            if record:
-                yield line, record
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"line {line}: {error}; is a quotation mark left open?") from error
-
-
-def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
-    """Yield each row's first line and its number of fields; fast if nothing is quoted."""
-    if b'"' in content:
-        return ((line, len(record)) for line, record in _records(content, encoding, separator))
-    lines = enumerate(content.splitlines(), start=1)
-    return ((k, line.count(separator.encode()) + 1) for k, line in lines if line)
-
-
-def _encoding(content: bytes) -> tuple[str, Notes]:
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError("the text is UTF-16; save it as UTF-8")
-    control = CONTROL.search(content, 0, 1 << 20)
-    place = control.start() if control else content.find(b"\0")
-    if place >= 0:
-        raise ValueError(
-            f"byte {place} is 0x{content[place]:02x}, which no text contains; is the file of "
-            "another kind than its extension says?"
-        )
-    for encoding in ("utf-8-sig", "cp1252"):
-        try:
-            content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        known = encoding == "utf-8-sig"
-        return encoding, [] if known else ["the text is not UTF-8: read as Windows-1252 (Latin-1)"]
-    raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
-
-
-def _separator(content: bytes, encoding: str) -> str:
-    """Choose the separator by which most of the first rows have as many fields as the names."""
-    scores = {}
-    for separator in SEPARATORS:
-        try:
-            found = list(itertools.islice(_records(content, encoding, separator), LOOK))
-        except ValueError:  # the wrong separator can make fields too long
-            continue
-        widths = [len(record) for _, record in found]
-        if widths and widths[0] > 1:
-            scores[separator] = (widths.count(widths[0]) / len(widths), widths[0])
-    return max(scores, key=lambda separator: scores[separator], default=",")
-
-
-def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
-    """Return the decimal mark: a comma if some number has one, and none has a point."""
-    values = [value.strip() for row in rows for value in row]
-    commas = [value for value in values if COMMA.fullmatch(value)]
-    if separator == "," or not commas or any(POINT.fullmatch(value) for value in values):
-        return ".", []
-    value = commas[0]
-    read = float(value.replace(",", "."))
-    return ",", [f"the comma is the decimal mark: {value!r} was read as {read!r}"]
-
-
-def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    encoding, notes = _encoding(content)
-    told = SEP_LINE.match(content)
-    content = content[told.end() :] if told else content
-    separator = told[1].decode() if told else _separator(content, encoding)
-    records = _records(content, encoding, separator)
-    names = next(records, (0, [""]))[1]
-    if not any(name.strip() for name in names):
-        raise ValueError("the file is empty, or begins with an empty row; write the table again")
-    for line, width in _widths(content, encoding, separator):
-        if width != len(names):
-            raise ValueError(
-                f"line {line} has {width} fields, but there are {len(names)} names in the first "
-                f"row (separated by a {SEPARATORS[separator]}); correct the line, or put quotation "
-                "marks around fields that contain the separator"
-            )
-    first = [record for _, record in itertools.islice(records, LOOK)]
-    single = len(names) == 1
-    if single:
-        _check_single([names, *first])
-        content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines in between are rows
-    decimal, more = _decimal(first, separator)
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(content),
-            sep=separator,
-            encoding=encoding,
-            header=0,
-            names=range(len(names)),
-            index_col=False,
-            skipinitialspace=True,
-            skip_blank_lines=not single,
-            keep_default_na=False,
-            na_values=MISSING,
-            low_memory=False,
-            decimal=decimal,
-        )
-    except pd.errors.ParserError as error:
-        raise ValueError(f"{error}; is a quotation mark left open?") from error
-    frame.columns = names
-    return frame, notes + more
-
-
-def _check_single(rows: list[list[str]]) -> None:
-    """Refuse what looks like one column but is separated by spaces or vertical bars.
-
-    Several words in every row may be one value, unless there are numbers among them.
-    """
-    for pattern, name in ((r"\s+", "spaces"), (r"\|", "vertical bars")):
-        parts = [re.split(pattern, row[0].strip()) for row in rows]
-        widths = {len(part) for part in parts}
-        words = name == "spaces" and not any(re.search(r"\d", part[0]) for part in rows[1:])
-        if len(widths) == 1 and widths != {1} and not words:
-            raise ValueError(
-                f"the columns seem to be separated by {name}; separate them by commas, semicolons "
-                "or tabs"
-            )
-
-
 def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
     try:
         import pyarrow  # noqa: F401
@@ -283,33 +147,28 @@ def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
 def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        arrays = {"the array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except Exception as error:  # of many kinds, depending on where the damage is
         reason = f"damaged, not a NumPy file, or one with Python objects ({error})"
         raise ValueError(f"{reason}; save arrays of numbers or text") from error
-    if set(arrays) == {"X", "y"}:
-        X, y = _matrix(arrays["X"], "X"), arrays["y"]
-        if y.shape not in ((len(X),), (len(X), 1)) or y.dtype.kind not in "biufU":
-            raise ValueError(
-                f"y has shape {y.shape} and dtype {y.dtype}; it must hold one number or text for "
-                f"each of the {len(X)} rows of X"
-            )
-        frame = pd.DataFrame(X).assign(y=_native(y.reshape(-1)))
-        return frame.set_axis([*(f"x{k}" for k in range(X.shape[1])), "y"], axis=1), []
+    y = arrays.pop("y") if set(arrays) == {"X", "y"} else None
     if len(arrays) != 1:
         raise ValueError(f"it holds {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
-    ((name, only),) = arrays.items()
-    frame = pd.DataFrame(_matrix(only, name or "the array"))
-    return frame.set_axis([f"x{k}" for k in range(frame.shape[1])], axis=1), []
-
-
-def _matrix(array: NDArray[Any], name: str) -> NDArray[Any]:
-    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biufU":
+    ((name, X),) = arrays.items()
+    if X.ndim != 2 or not X.shape[1] or X.dtype.kind not in KINDS:
         raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; it must be a matrix of "
-            "numbers or text with one row per sample"
+            f"{name} has shape {X.shape} and dtype {X.dtype}; it must be a matrix of numbers or "
+            "text with one row per sample"
         )
-    return _native(array)
+    frame = pd.DataFrame(_native(X)).rename(columns=lambda k: f"x{k}")
+    if y is None:
+        return frame, []
+    if y.shape not in ((len(X),), (len(X), 1)) or y.dtype.kind not in KINDS:
+        raise ValueError(
+            f"y has shape {y.shape} and dtype {y.dtype}; it must hold one number or text for each "
+            f"of the {len(X)} rows of X"
+        )
+    return frame.assign(y=_native(y.reshape(-1))), []
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
@@ -318,10 +177,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
 
 
 READERS: dict[str, Callable[[bytes], tuple[pd.DataFrame, Notes]]] = {
-    ".csv": _read_text,
-    ".tsv": _read_text,
-    ".txt": _read_text,
+    **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
     ".parquet": _read_parquet,
-    ".npz": _read_numpy,
-    ".npy": _read_numpy,
+    **dict.fromkeys((".npz", ".npy"), _read_numpy),
 }
