@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -138,12 +137,12 @@ def _download() -> Mnist:
     """Download MNIST with scikit-learn's OpenML client and keep it in the cache."""
     from sklearn.datasets import fetch_openml
 
-    parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
-    fetch: Callable[..., Any] = fetch_openml
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about retries; the error below is enough
-            bunch = fetch("mnist_784", version=1, as_frame=False, cache=False, parser=parser)
+            bunch = fetch_openml(
+                "mnist_784", version=1, as_frame=False, cache=False, parser="pandas"
+            )
     except OSError as error:
         raise OSError(
             f"MNIST was not found and could not be downloaded from openml.org ({error}); put its "

@@ -16,7 +16,7 @@ Sampler = Callable[[int, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class Discrete:
-    r"""A law of finitely many values.
+    """A law of finitely many values.
 
     Args:
         values: The values.
@@ -54,7 +54,7 @@ class Discrete:
 
 @dataclass(frozen=True)
 class Noisy:
-    r"""A mean plus noise: δ_mean convolved with the noise law.
+    """A mean plus noise.
 
     Args:
         mean: The mean.
