@@ -168,7 +168,7 @@ def test_all_makes_do_without_data_and_says_so(tiny, run):
     [
         (["moon"], "error: figure 'moon' is unknown; use one of signalless, .*, cifar, all\n"),
         (["cifar"], "error: no cifar10_cats_dogs_resnet18.npz .*\n"),
-        (["mnist"], "error: MNIST is not at hand and could not be downloaded .*offline.*\n"),
+        (["mnist"], "error: MNIST was not found and could not be downloaded .*offline.*\n"),
         (["mnist", "--data", "nowhere"], "error: data folder nowhere does not exist\n"),
         (["all", "--data", "nowhere"], "error: data folder nowhere does not exist\n"),
     ],
