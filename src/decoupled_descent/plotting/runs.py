@@ -69,8 +69,8 @@ def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error
     error, margin = np.asarray(error), Z95 * np.asarray(stderr)
     steps, best = np.arange(len(error)), int(np.argmin(error))
     ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label="train error")
-    band = {"color": COLOURS["train"], "alpha": 0.2, "lw": 0, "label": "its 95 % interval"}
-    ax.fill_between(steps, error - margin, error + margin, **band)
+    interval = ax.fill_between(steps, error - margin, error + margin, alpha=0.2, lw=0)
+    interval.set(color=COLOURS["train"], label="its 95 % interval")
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
     ax.set(title=title, xlabel="step", ylabel=ylabel)
     tidy(ax, "small")
@@ -104,11 +104,12 @@ def plot_sweep(sweep: Sweep) -> Figure:
 def _train_errors(ax: Axes, sweep: Sweep) -> None:
     """Draw all train errors, the winner's in colour, a cross where a run ended early."""
     for index, run in enumerate(sweep.runs):
-        best = index == sweep.best_index
         error = run.train_error.numpy()
-        style = {"color": COLOURS["train"], "lw": 2.0} if best else {"color": "0.6", "lw": 0.9}
-        label = f"winner: {sweep.names[index]}" if best else None
-        ax.plot(error, zorder=3 if best else 2, label=label, **style)
+        (line,) = ax.plot(error, color="0.6", lw=0.9, zorder=2)
+        if index == sweep.best_index:
+            line.set(
+                color=COLOURS["train"], lw=2.0, zorder=3, label=f"winner: {sweep.names[index]}"
+            )
         if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
             ax.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
     ax.set(xlabel="step", ylabel="train error")

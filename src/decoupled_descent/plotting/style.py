@@ -74,10 +74,11 @@ def quantiles(values: Any, levels: Sequence[float]) -> np.ndarray:
     """
     values = np.asarray(values, dtype=float)
     low, high = (np.quantile(values, levels, axis=0, method=m) for m in ("lower", "higher"))
-    share = np.asarray(levels) * (len(values) - 1) % 1
+    share: np.ndarray = np.asarray(levels) * (len(values) - 1) % 1
     with np.errstate(invalid="ignore"):  # infinity minus infinity
         between = low + share.reshape(-1, *[1] * (values.ndim - 1)) * (high - low)
-    return np.where(np.isinf(high), high, between)
+    found: np.ndarray = np.where(np.isinf(high), high, between)
+    return found
 
 
 def error_band(ax: Axes, curves: Any, kind: str) -> None:
