@@ -149,17 +149,17 @@ def test_the_captions_settings():
     assert xor.DAMPING.settings["damping"] == [1, 0.9, 0.8]
 
 
-def test_the_quick_figure_shows_what_the_paper_does():
-    """Heavy tails at λ = 8: medians over four runs can mislead, so the quick figure has more."""
-    assert xor.XOR.quick["replications"] >= 12
-    title = xor.draw(PURE | {"replications": 3}, stacked(xor.replicate, PURE)).get_suptitle()
+def test_the_title_says_how_much_was_computed():
+    title = xor.draw(PURE, stacked(xor.replicate, PURE)).get_suptitle()
     assert title == "XOR: n = 60, d = 50, η = 0.05, 3 runs"
 
 
 @pytest.mark.slow
-def test_the_message_of_the_quick_figure():
+def test_the_quick_figure_shows_what_the_paper_does(monkeypatch):
     """At λ = 8 decoupled descent has the smaller gap and the smaller test error."""
     settings = xor.XOR.settings | xor.XOR.quick | {"snr": [8.0]}
+    theory = np.full(settings["steps"], np.nan)  # not needed here, and slow
+    monkeypatch.setattr("decoupled_descent.reproduce.experiment.predict", lambda *_: theory)
     (panel,) = xor.XOR.summarise(stacked(xor.replicate, settings))
     assert measure(panel, "dd") < 0.6 * measure(panel, "gd")
     assert last(panel, "dd", "test") < last(panel, "gd", "test")

@@ -105,7 +105,10 @@ def _scale(row: Sequence[Axes], curves: Curves, names: Sequence[str], log: bool 
         outside = int((errors > top).any(axis=(0, 2)).sum())
         if outside:
             note = f"off the panel: {outside} of {errors.shape[1]} runs"
-            ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=8)
+            text = ax.text(
+                0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=8
+            )
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2})
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
