@@ -59,7 +59,7 @@ def test_the_legend_is_the_figures(theory):
 
 def test_explosions_get_a_logarithmic_axis_in_their_row_only():
     data = curves()
-    data["b/dd/test"][:3, 5] = 30
+    data["b/dd/test"][:3, 5:] = 30
     figure = error_grid(data, "", "loss")
     assert [ax.get_yscale() for ax in figure.axes] == ["linear", "linear", "log", "log"]
     assert figure.axes[3].get_ylim()[1] > 30
@@ -77,9 +77,25 @@ def test_extremes_do_not_squash_a_linear_axis():
         for name, values in data.items()
         if name.startswith("b/") and not name.endswith("state_evolution")
     )
-    assert figure.axes[3].get_ylim()[1] == pytest.approx(1.5 * quartile)
+    assert quartile < figure.axes[3].get_ylim()[1] <= 1.5 * quartile
     notes = [[text.get_text() for text in ax.texts] for ax in figure.axes]
     assert notes == [[], [], [], ["off the panel: 2 of 8 runs"]]
+
+
+def test_a_short_spike_of_most_runs_does_not_rule_the_axis():
+    data = {
+        f"a/dd/{kind}": np.linspace(1, 0.1, 100) * np.ones((8, 1)) for kind in ("train", "test")
+    }
+    data["a/dd/train"][:6, 40:42] = 1e3
+    figure = error_grid(data, "", "loss")
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(1.5)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["off the panel: 6 of 8 runs"]
+
+
+def test_a_fast_decay_is_shown_from_its_start():
+    fast = np.where(np.arange(200) < 3, 2.0, 0.01) * np.ones((8, 1))
+    figure = error_grid({"a/dd/train": fast, "a/dd/test": fast}, "", "loss")
+    assert figure.axes[0].get_ylim()[1] > 2
 
 
 def test_logarithmic_axes_have_no_minor_ticks():

@@ -12,11 +12,14 @@ from matplotlib.figure import Figure
 from decoupled_descent.plotting import style
 from decoupled_descent.reproduce.summary import NAMES, Curves
 
-#: If the upper quartile of an error reaches this multiple of the start, the axis is logarithmic.
+#: An axis is chosen for the upper quartiles of the errors at this share of the steps.
+STEPS = 0.95
+
+#: If these quartiles reach this multiple of the start, the axis is logarithmic.
 EXPLOSION = 10.0
 
-#: An axis ends at this multiple of the largest upper quartile, unless all runs stay below it.
-#: A few extreme runs would squash a linear axis; they hardly matter to a logarithmic one.
+#: An axis ends at this multiple of these quartiles, unless all runs stay below it. A few extreme
+#: runs would squash a linear axis; they hardly matter to a logarithmic one.
 ROOM_LINEAR, ROOM_LOG = 1.5, 20.0
 
 #: No axis goes beyond this multiple of the starting errors.
@@ -89,8 +92,8 @@ def error_grid(
 def _scale(row: Sequence[Axes], curves: Curves, names: Sequence[str], log: bool | None) -> None:
     """Choose the vertical axes of a row from the quartiles, and say how many runs leave them."""
     found = [np.stack([curves[f"{n}/{kind}"] for kind in ("train", "test")]) for n in names]
-    quartiles = [style.quantiles(kind, [0.75]) for errors in found for kind in errors]
-    usual = float(np.nanmax(_finite(np.stack(quartiles))))
+    quartiles = np.concatenate([style.quantiles(e, [0.75]) for errors in found for e in errors])
+    usual = float(max(quartiles[:, 0].max(), *np.nanquantile(_finite(quartiles), STEPS, axis=1)))
     highest = max(float(errors.max()) for errors in found)
     start = max(float(errors[:, :, 0].max()) for errors in found)
     logarithmic = usual > EXPLOSION * start if log is None else log
