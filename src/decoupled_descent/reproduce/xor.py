@@ -104,8 +104,8 @@ def findings_damping(settings: Settings, panels: list[Panel]) -> str:
 
 COMMON = {"n": 1000, "d": 1000, "lr": 0.05, "test_rows": 2000}
 
-#: About one run in ten is far from the limit at λ = 8, so that medians over four runs can show the
-#: opposite of the paper. Twelve smaller and shorter runs cost as much as four of the paper's.
+#: At λ = 8 the gap of about one run in six is several times that of the others, so that medians over
+#: four runs can show the opposite of the paper. Twelve smaller and shorter runs cost no more.
 QUICK = {"n": 500, "d": 500, "steps": 100, "replications": 12}
 
 XOR = Experiment(
