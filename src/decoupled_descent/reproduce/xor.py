@@ -104,7 +104,7 @@ def findings_damping(settings: Settings, panels: list[Panel]) -> str:
 
 COMMON = {"n": 1000, "d": 1000, "lr": 0.05, "test_rows": 2000}
 
-#: At λ = 8 the gap of about one run in six is several times that of the others, so that medians over
+#: At λ = 8 about one run in six has several times the gap of the others, so that medians over
 #: four runs can show the opposite of the paper. Twelve smaller and shorter runs cost no more.
 QUICK = {"n": 500, "d": 500, "steps": 100, "replications": 12}
 
