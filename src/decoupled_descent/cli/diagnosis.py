@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -34,29 +33,6 @@ TaskOption = Annotated[
         show_default=False,
     ),
 ]
-#: What to do about a finding, in terms of the command line.
-ADVICE = {
-    "uncorrected error": "use --method orthogonal",
-    "memorised rows": "use --method orthogonal",
-    "spectrum": "use --method orthogonal",
-    "rows per column": "use --ridge 10, and look again after training",
-    "leverage": "use a larger --ridge, or drop columns that hardly any row fills",
-    "correction": "the interval is widened for it; for less of it use a larger --ridge, or a "
-    "smaller --damping or --max-iter",
-    "Stein's identity": "look for outliers and long tails, or use a larger --ridge",
-    "head": "use a smaller --hidden",
-    "folds": "use a smaller --hidden",
-    "winner's curse": "the estimate allows for it; set --ridge, --lr and --damping for less of it",
-    "divergence": "use a smaller --lr or a smaller --damping",
-}
-
-
-def in_options(diagnosis: dd.Diagnosis) -> dict[str, Any]:
-    """Return a diagnosis as a dictionary, its advice in terms of the command line."""
-    findings = [
-        replace(found, advice=ADVICE.get(found.name, found.advice)) for found in diagnosis.findings
-    ]
-    return dd.Diagnosis(tuple(findings)).to_dict()
 
 
 def diagnose(data: Data, target: Target, task: TaskOption = None, as_json: Json = False) -> None:
@@ -65,7 +41,7 @@ def diagnose(data: Data, target: Target, task: TaskOption = None, as_json: Json 
     The columns are prepared as `train` does it. After training, `train` knows more and says it.
     """
     prepared = prepare(data, target, task)
-    found = in_options(before_training(prepared))
+    found = before_training(prepared).to_dict()
     n, d = prepared.X.shape
     if as_json:
         about = {"data": data, "target": target, "task": prepared.task, "rows": n, "features": d}

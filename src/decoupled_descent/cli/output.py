@@ -19,7 +19,7 @@ from decoupled_descent.report.text import TONES, number, together
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
 #: Colours of verdicts and statuses on a terminal.
-STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
+STYLES = {"good": "green", "warn": "yellow", "bad": "red", "plain": "default"}
 #: The most notes shown on a terminal.
 MOST_NOTES = 12
 

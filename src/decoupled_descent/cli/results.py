@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decoupled_descent.cli.diagnosis import in_options
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
 from decoupled_descent.plotting import style as plotting
@@ -147,7 +146,7 @@ def report_data(
     else:
         judged = estimator.corrected_prediction_
     n, d = prepared.X.shape
-    diagnosis = in_options(estimator.diagnostics_)
+    diagnosis = estimator.diagnostics_.to_dict()
     return ReportData(
         title=f"{data.name}: {target}",
         task=prepared.task,

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from decoupled_descent.descent.passes import Pass, Request, one_pass
 from decoupled_descent.descent.rules import Damped, LinearRule
 from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
@@ -120,6 +120,25 @@ class Descent:
     head_damping: float = 1.0
     reduction: str = "sum"
     rule: LinearRule | None = None
+    #: Whether the train error is an estimate of the test error.
+    estimates_test_error: ClassVar[bool] = True
+
+    @property
+    def g(self) -> Direction | None:
+        """What replaces ∇_hΨ, if anything does."""
+        return None
+
+    def assumptions(self) -> frozenset[str]:
+        """Of "white noise", "equal norms", "gaussian rows" and "leverage", what it relies on."""
+        return frozenset()
+
+    def leverages(self, rows: Rows) -> Tensor | None:
+        """Return the share of each row in its own fitted value, shape (n,), where it matters."""
+        return None
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """Return how much each row counts in J̄, shape (n,); None where all count equally."""
+        return None
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -85,6 +85,15 @@ class DecoupledDescent(OnePassDescent[State]):
     f: HeadDirection | None = None
     noise: Noise | None = None
 
+    def assumptions(self) -> frozenset[str]:
+        """White noise and rows of equal norm, unless the noise model says otherwise."""
+        lifted = frozenset[str]() if self.noise is None else self.noise.lifts
+        return frozenset({"white noise", "equal norms", "gaussian rows"}) - lifted
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """Rows count in J̄ as the noise model says."""
+        return None if self.noise is None else self.noise.row_shares()
+
     def init(
         self,
         rows: Rows,

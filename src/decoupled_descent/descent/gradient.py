@@ -3,7 +3,7 @@ r"""Full-batch gradient descent, the paper's equation "gd"."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -59,6 +59,8 @@ class GradientDescent(OnePassDescent[State]):
         >>> state.step, info.losses.shape
         (1, torch.Size([30]))
     """
+
+    estimates_test_error: ClassVar[bool] = False
 
     def init(
         self,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -131,6 +131,20 @@ class GreedyDescent:
                 for factor, damping in pairs
             )
         )
+
+    estimates_test_error: ClassVar[bool] = True
+
+    def assumptions(self) -> frozenset[str]:
+        """Those of the candidates, which share them."""
+        return self.candidates[0].assumptions()
+
+    def leverages(self, rows: Rows) -> Tensor | None:
+        """None: no candidate needs them."""
+        return None
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """None: rows count equally in J̄."""
+        return None
 
     @property
     def g(self) -> Direction | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +32,13 @@ Operator = Callable[[Tensor], Tensor]
 
 class Noise(Protocol):
     """A model of the noise, as decoupled descent uses it."""
+
+    #: The assumptions of decoupled descent that are not needed with this model.
+    lifts: ClassVar[frozenset[str]]
+
+    def row_shares(self) -> Tensor | None:
+        """Return how much each row counts in J̄, shape (n,); None where all count equally."""
+        ...
 
     def check(self, rows: Rows) -> None:
         """Raise ``ValueError`` when the model does not belong to these rows."""
@@ -67,6 +74,11 @@ class Covariance:
 
     matrix: Tensor | Operator
     trace: float | None = None
+    lifts: ClassVar[frozenset[str]] = frozenset({"white noise"})
+
+    def row_shares(self) -> Tensor | None:
+        """All rows count equally."""
+        return None
 
     def __post_init__(self) -> None:
         """Check the matrix."""
@@ -143,6 +155,11 @@ class RowNorms:
     """
 
     squares: Tensor
+    lifts: ClassVar[frozenset[str]] = frozenset({"white noise", "equal norms"})
+
+    def row_shares(self) -> Tensor | None:
+        """Rows count by their squared norm."""
+        return self.squares
 
     def __post_init__(self) -> None:
         """Check the norms."""

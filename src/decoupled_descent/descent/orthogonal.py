@@ -7,6 +7,7 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -147,6 +148,20 @@ class OrthogonalDecoupledDescent(Descent):
         slots = (self.update.slots(theta), self.update.slots(h))
         head = objective.parameters(rows.X)
         return State(theta, h, head, slots, 0, fold.start(self.folds, head, self, rows))
+
+    def assumptions(self) -> frozenset[str]:
+        """Gaussian rows, none of which dominates its own fit."""
+        return frozenset({"leverage", "gaussian rows"})
+
+    def leverages(self, rows: Rows) -> Tensor | None:
+        """Return p, all zero without preconditioning."""
+        if math.isinf(self.ridge):
+            return rows.X.new_zeros(rows.n)
+        return rows.gram.leverages(float(self.ridge))
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """Rows count in J̄ by their leverage."""
+        return rows.gram.leave_one_out(float(self.ridge)).shares
 
     def mixed(self, state: State) -> tuple[Parameters, float] | None:
         """Return the head that judges rows beside those of the folds, and their weight."""

@@ -18,6 +18,7 @@ LONGEST = 400
 TONES = {
     "trust": ("good", "✓"),
     "ok": ("good", "✓"),
+    "note": ("plain", "·"),
     "caution": ("warn", "!"),
     "do not trust": ("bad", "✕"),
     "alarm": ("bad", "✕"),

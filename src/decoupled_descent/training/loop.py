@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeGuard
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Info, OnePassDescent
 from decoupled_descent.descent.passes import one_pass
-from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective.objective import Direction, Objective
 from decoupled_descent.rows.blocks import Rows, _as_tensor, as_floats
 from decoupled_descent.rows.products import forward
 from decoupled_descent.training.callbacks import Callback, Step, StopReason
@@ -21,6 +21,30 @@ from decoupled_descent.training.callbacks import Callback, Step, StopReason
 
 class Algorithm(Protocol):
     """What ``fit`` needs of an algorithm."""
+
+    estimates_test_error: ClassVar[bool]
+
+    @property
+    def g(self) -> Direction | None:
+        """What replaces ∇_hΨ, if anything does."""
+        ...
+
+    @property
+    def trains_head(self) -> bool:
+        """Whether the head moves along its gradient."""
+        ...
+
+    def assumptions(self) -> frozenset[str]:
+        """Return what the train error relies on."""
+        ...
+
+    def leverages(self, rows: Rows) -> Tensor | None:
+        """Return the share of each row in its own fitted value."""
+        ...
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """Return how much each row counts in J̄."""
+        ...
 
     def init(
         self, rows: Rows, objective: Objective, theta: Tensor | None = None, seed: int | None = None
