@@ -191,8 +191,8 @@ def test_orthogonal_descents_identity_has_its_own_weights():
 
 def test_known_row_norms_count_in_the_identity():
     """With h_i of variance w_i the identity needs J̄ weighted by w, whatever the scale of w."""
-    X, y = clean(500, 50)
-    X[:25] *= 5
+    X, y = clean(2000, 100)
+    X[:100] *= 3
     noise = RowNorms.within_classes(X, y)
     run = trained(X, y, dd.DecoupledDescent(2.0, 0.98, reduction="mean", noise=noise), 60)
     rows = dd.Rows(X, y)

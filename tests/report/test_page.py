@@ -133,25 +133,39 @@ def test_headline_shows_estimates_and_intervals():
     )  # fmt: skip
     text = Page(render_report(data)).text
     low, high = 0.41234 - 1.96 * 0.0212, 0.41234 + 1.96 * 0.0212
-    assert f"0.412 95 % interval: {low:.3f} to {high:.3f}" in text
+    assert f"0.412 95 % interval {low:.3f} to {high:.3f}" in text
     low, high = 87.68 - 1.96 * 1.34, 87.68 + 1.96 * 1.34
-    assert f"87.7 % 95 % interval: {low:.1f} % to {high:.1f} %" in text
+    assert f"87.7 % 95 % interval {low:.1f} % to {high:.1f} %" in text
     commonest = Counter(data.labels).most_common(1)[0]
     assert f"{commonest[0]}, would be right in {commonest[1] / 6:.1f} %" in text
     assert "not checked" in text
 
 
-def test_gradient_descent_is_not_said_to_estimate_anything():
-    settings = {"method": "gradient", "lr": 0.1}
+def test_uncorrected_errors_are_not_said_to_estimate_anything():
     for data in (classification(), regression()):
         claims = "estimates the error on new rows", "judged as if it were new", "Estimated"
         honest = Page(render_report(data)).text
         assert all(claim in honest for claim in claims)
-        text = Page(render_report(dataclasses.replace(data, settings=settings))).text
+        text = Page(render_report(dataclasses.replace(data, corrected=False))).text
         assert not any(claim in text for claim in (*claims, "to expect on new rows"))
-        assert "an estimate for new rows. Gradient descent takes nothing out" in text
-        assert "the line is the error on the rows trained on, not on new ones" in text
+        assert "These numbers are no estimate for new rows" in text
+        assert "the line is the error on the training rows, not on new ones" in text
         assert "more steps may improve the model" not in text
+
+
+def test_advice_is_given_only_where_something_was_found():
+    found = {
+        "name": "x",
+        "value": 1.0,
+        "threshold": "note from 2",
+        "reason": "Why.",
+        "advice": "do",
+    }
+    for status in ("ok", "note", "caution", "alarm"):
+        diagnosis = DIAGNOSIS | {"findings": [found | {"status": status}]}
+        text = Page(render_report(classification(diagnosis=diagnosis))).text
+        assert f" {status} 1 note from 2 Why." in text
+        assert ("Why. → do" in text) == (status != "ok")
 
 
 def test_verdict_is_words_not_colour_alone():
@@ -165,12 +179,12 @@ def test_flawless_rows_do_not_make_a_sure_score():
     data = classification(estimated_score=1.0, estimated_score_stderr=0.0, rows=600)
     low = binomtest(600, 600).proportion_ci(method="wilson").low
     text = Page(render_report(data)).text
-    shown = re.search(r"interval: (\S+) % to (\S+) %", text.split("accuracy")[1])
+    shown = re.search(r"interval (\S+) % to (\S+) %", text.split("accuracy")[1])
     assert float(shown[1]) == pytest.approx(100 * low, abs=0.051)
     assert float(shown[2]) == 100
     zero = dataclasses.replace(data, estimated_score=0.0)
     text = Page(render_report(zero)).text
-    shown = re.search(r"interval: (\S+) % to (\S+) %", text.split("accuracy")[1])
+    shown = re.search(r"interval (\S+) % to (\S+) %", text.split("accuracy")[1])
     assert float(shown[2]) == pytest.approx(100 * (1 - low), abs=0.051)
 
 

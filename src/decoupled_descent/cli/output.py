@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from decoupled_descent.report.text import TONES, number, together
+from decoupled_descent.report.text import TONES, number, written_interval
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
 #: Colours of verdicts and statuses on a terminal.
@@ -94,10 +94,7 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
     """
     cells = []
     for name, found in estimates.items():
-        width = (found[2] - found[1]) / 3.92 if len(found) == 3 else 0.0
-        texts = together(found, width, percent="accuracy" in name)
-        between = f"95 % interval {texts[1]} to {texts[2]}" if len(texts) == 3 else "no interval"
-        cells.append((name, texts[0], between))
+        cells.append((name, *written_interval(found, percent="accuracy" in name)))
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"

@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +81,7 @@ def write(
         partial = Path(tempfile.mkdtemp(prefix=".decoupled-", dir=beside))
         write_history(partial / "history.csv", report)
         plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
-        write_report(partial / "report.html", replace(report, diagnosis=_shortened(report)))
+        write_report(partial / "report.html", report)
         save_model(partial / MODEL_FILE, estimator, columns, target)
         if out.exists():
             for name in FILES:
@@ -96,16 +95,6 @@ def write(
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
     return {name: out / name for name in FILES}
-
-
-def _shortened(report: ReportData) -> dict[str, Any]:
-    """The diagnosis, with advice only where something was found."""
-    diagnosis = dict(report.diagnosis or {})
-    diagnosis["findings"] = [
-        found if found["status"] != "ok" else found | {"advice": ""}
-        for found in diagnosis["findings"]
-    ]
-    return diagnosis
 
 
 def _umask() -> int:
@@ -170,6 +159,7 @@ def report_data(
         settings=_settings(estimator),
         notes=[*prepared.notes, *warned],
         next_steps=next_steps(data, out, estimator, diagnosis),
+        corrected=estimator.algorithm_.estimates_test_error,
     )
 
 
