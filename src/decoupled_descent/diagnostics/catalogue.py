@@ -28,6 +28,7 @@ REMEDIES = (
     "report the median absolute error beside this one, or predict the logarithm of a skewed target",
 )
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
+CORRECTED, UNCORRECTED = frozenset({"corrected"}), frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
@@ -39,21 +40,11 @@ def _leverage(e: Evidence) -> Reading | None:
     leverages = e.algorithm.leverages(e.rows)
     if leverages is None:
         return None
-    if e.run is None or abs(e.seen.correction) >= 1:
-        return Reading(float(leverages.max()))
-    excuse = f"Harmless, as the correction is only {abs(e.seen.correction):.2g} standard errors. "
-    return Reading(float(leverages.max()), most="note", excuse=excuse)
+    small = e.run is not None and abs(e.seen.correction) < 1  # then nothing depends on leverage
+    return Reading(float(leverages.max()), most="note" if small else "caution")
 
 
-def _stein(e: Evidence) -> Reading:
-    residual = measures.stein_residual(e.seen, e.groups)
-    most = "caution" if "leverage" in e.algorithm.assumptions() else "alarm"
-    return Reading(residual * abs(e.seen.correction), {"share": residual}, most)
-
-
-def _correction(e: Evidence) -> Reading | None:
-    if not e.algorithm.estimates_test_error:
-        return None
+def _correction(e: Evidence) -> Reading:
     share = abs(e.seen.correction) / math.sqrt(e.rows.n)
     return Reading(share, {"factor": _spread(share)})
 
@@ -62,16 +53,22 @@ def _spread(share: float) -> float:
     return math.hypot(1, WIDENING * share)
 
 
-def _student(rows: float) -> float:
-    """t_{2m}/t_∞: m rows tell a variance as well as 2m degrees of freedom do (Satterthwaite)."""
-    quantiles = stdtrit([max(1.0, 2 * rows), math.inf], 0.975)
-    return float(quantiles[0] / quantiles[1])
+def _stein(e: Evidence) -> Reading:
+    residual = measures.stein_residual(e.seen, e.groups)
+    most = "caution" if "leverage" in e.traits else "alarm"
+    return Reading(residual * abs(e.seen.correction), {"share": residual}, most)
 
 
 def _rows_behind(e: Evidence) -> Reading:
     assert e.run is not None
     remedy = REMEDIES[e.run.objective.loss.name in ("squared", "absolute")]
     return Reading(measures.rows_behind(e.seen.losses), {"remedy": remedy})
+
+
+def _student(rows: float) -> float:
+    """t_{2m}/t_∞: m rows tell a variance as well as 2m degrees of freedom do (Satterthwaite)."""
+    quantiles = stdtrit([max(1.0, 2 * rows), math.inf], 0.975)
+    return float(quantiles[0] / quantiles[1])
 
 
 def _head(e: Evidence) -> float:
@@ -82,29 +79,26 @@ def _head(e: Evidence) -> float:
 
 
 def _curse(e: Evidence) -> float | None:
-    if e.sweep is None or len(e.sweep.runs) < 2:
-        return None
-    return e.sweep.corrected_error.optimism / e.seen.stderr
+    several = e.sweep is not None and len(e.sweep.runs) > 1
+    return e.sweep.corrected_error.optimism / e.seen.stderr if e.sweep and several else None
 
 
 CHECKS = (
     Check(
-        name="uncorrected error", alarm=0.5,
-        measure=lambda e: None if e.algorithm.estimates_test_error else 1.0,
-        meaning="This method judges each row by a model that was fitted to it, so its error is too "
+        name="uncorrected error", measure=lambda _: 1.0, alarm=0.5, concerns=UNCORRECTED,
+        meaning="This method judges each row by a model that was fitted to it: the error is too "
         "low for new rows.",
         advice=f"{ORTHOGONAL}, or keep rows apart for validation",
     ),
     Check(
-        name="rows", note=100, below=True, measure=lambda e: e.rows.n,
+        name="rows", measure=lambda e: e.rows.n, note=100, below=True,
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
     ),
     Check(
         name="rows per column", caution=2, below=True,
         measure=lambda e: e.rows.n / e.rows.d if e.run is None else None,
-        meaning="With few rows per column most of the fit is noise, and the correction for it is "
-        "large.",
+        meaning="With few rows per column most of the fit is noise, and its correction is large.",
         advice="use a strong ridge (10) and look again after training",
     ),
     Check(
@@ -115,7 +109,7 @@ CHECKS = (
         advice="get more rows of that class, or merge it with another",
     ),
     Check(
-        name="duplicate rows", caution=0.25, alarm=1, measure=_duplicates,
+        name="duplicate rows", measure=_duplicates, caution=0.25, alarm=1,
         meaning="{share:.1%} of the rows have a copy, or nearly one. Through its copy a row trains "
         "the model that judges it, which makes the estimate too low.",
         definition="the share of copies × ½√min(n, d): the bias to expect, in standard errors",
@@ -129,9 +123,8 @@ CHECKS = (
         advice="clip or transform columns with long tails, or scale the rows to equal length",
     ),
     Check(
-        name="leverage", note=0.5, caution=0.9, concerns=frozenset({"leverage"}), measure=_leverage,
-        meaning="At least one row decides most of its own prediction, so leaving it out is "
-        "uncertain.",
+        name="leverage", measure=_leverage, note=0.5, caution=0.9, concerns=frozenset({"leverage"}),
+        meaning="At least one row decides most of its own prediction: leaving it out is uncertain.",
         definition="the largest leverage p_i. Above ½ a row outweighs all others in its own fit "
         "(Huber); at 0.9 the factor 1/(1 − p_i) is 10",
         advice="use a larger ridge, or drop columns that are zero in almost all rows",
@@ -139,10 +132,8 @@ CHECKS = (
     Check(
         name="spectrum", caution=0.1, alarm=0.4, concerns=frozenset({"white noise"}),
         measure=lambda e: measures.spectrum_share(e.rows.gram, e.rows.n, e.rows.d),
-        meaning="The columns are correlated, or spread unequally. This method assumes that they "
-        "are not.",
-        definition="share of the variance above the Marchenko–Pastur edge, where white noise has "
-        "none",
+        meaning="The columns are correlated or unequally spread, which this method does not allow.",
+        definition="share of the variance above the Marchenko–Pastur edge; white noise has none",
         advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known",
     ),
     Check(
@@ -153,15 +144,16 @@ CHECKS = (
         advice="drop constant columns, standardise the others and divide by √d",
     ),
     Check(
-        name="correction", caution=0.3, needs_run=True, measure=_correction, widening=_spread,
+        name="correction", measure=_correction, needs_run=True, caution=0.3, concerns=CORRECTED,
         meaning="Much of the fit was noise and had to be corrected for. The test error of the "
         "model then varies more than the standard error says.",
         definition="the correction in standard deviations of a row's loss",
         advice="widen the interval by {factor:.1f} (estimators have done so); a larger ridge, more "
         "damping or fewer steps make the correction smaller",
+        widening=_spread,
     ),
     Check(
-        name="Stein's identity", caution=0.5, alarm=2, needs_run=True, measure=_stein,
+        name="Stein's identity", measure=_stein, needs_run=True, caution=0.5, alarm=2,
         concerns=frozenset({"gaussian rows"}),
         meaning="The correction assumes a relation between inputs and gradients that these rows "
         "violate by {share:.0%}.",
@@ -170,39 +162,35 @@ CHECKS = (
         advice="look for outliers and long tails; use a larger ridge",
     ),
     Check(
-        name="memorised rows", caution=0.1, alarm=0.2, needs_run=True,
-        measure=lambda e: None if e.algorithm.estimates_test_error
-        else measures.stein_residual(e.seen, e.groups),
-        meaning="The outputs have moved towards the labels of the very rows that they are compared "
-        "with.",
+        name="memorised rows", needs_run=True, caution=0.1, alarm=0.2, concerns=UNCORRECTED,
+        measure=lambda e: measures.stein_residual(e.seen, e.groups),
+        meaning="The outputs have moved towards the labels of the very rows that judge them.",
         definition="the relative violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes",
         advice=f"{ORTHOGONAL}: this train error is no estimate of the test error",
     ),
     Check(
-        name="long tails", note=1, needs_run=True, concerns=frozenset({"gaussian rows"}),
+        name="long tails", needs_run=True, note=1, concerns=frozenset({"gaussian rows"}),
         measure=lambda e: measures.excess_kurtosis(e.seen.h, e.groups),
         meaning="Some rows lie far from the others in the directions that the model uses.",
         definition="excess kurtosis of the pre-activations within classes; Gaussian ones have 0",
         advice="clip or transform columns with long tails",
     ),
     Check(
-        name="rows behind the error", note=20, below=True, needs_run=True, measure=_rows_behind,
-        widening=_student,
+        name="rows behind the error", measure=_rows_behind, needs_run=True, note=20, below=True,
         meaning="The estimate depends on few rows with large losses, so its standard error is "
         "itself uncertain. The interval allows for this.",
-        definition="m = (Σδ²)²/Σδ⁴ for losses δ from their mean; the standard error is known to a "
-        "share 1/(2√m)",
-        advice="{remedy}",
+        definition="m = (Σδ²)²/Σδ⁴ with δ = loss − mean; the standard error is known to 1/(2√m)",
+        advice="{remedy}", widening=_student,
     ),
     Check(
-        name="head", caution=0.5, alarm=10, needs_run=True, measure=_head,
+        name="head", measure=_head, needs_run=True, caution=0.5, alarm=10,
         meaning="The last layers have many parameters and fit these rows better than new ones. "
         "The estimate does not allow for this.",
         definition="P/n for P trained parameters of the head, in standard errors",
         advice="use a smaller head (fewer hidden units)",
     ),
     Check(
-        name="neighbouring rows", caution=0.2, alarm=0.3, needs_run=True,
+        name="neighbouring rows", needs_run=True, caution=0.2, alarm=0.3,
         measure=lambda e: measures.neighbours_alike(e.seen, e.rows, e.groups),
         meaning="Rows resemble the rows next to them, in their values and in their errors. They "
         "may belong together, and the estimate then holds for the same people or days only.",
@@ -210,14 +198,13 @@ CHECKS = (
         advice="if rows belong together, keep one of each group, or hold whole groups out",
     ),
     Check(
-        name="winner's curse", caution=0.5, alarm=2, needs_run=True, measure=_curse,
-        meaning="The best of many candidates was chosen by its error, which makes that error too "
-        "low.",
+        name="winner's curse", measure=_curse, needs_run=True, caution=0.5, alarm=2,
+        meaning="The best of many candidates was chosen by its error, which is therefore too low.",
         definition="the optimism of the lowest error, in standard errors",
         advice="quote corrected_error of the sweep (estimators do so), or compare fewer candidates",
     ),
     Check(
-        name="divergence", caution=0.5, needs_run=True,
+        name="divergence", needs_run=True, caution=0.5,
         measure=lambda e: e.run is not None and e.run.stop_reason is StopReason.DIVERGED,
         meaning="Training ended because its error was no longer finite; the best step was kept.",
         advice="use a smaller damping or a smaller learning rate",

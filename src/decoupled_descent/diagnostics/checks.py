@@ -47,17 +47,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What checks may look at: the rows, their classes, the algorithm and perhaps a run.
-
-    ``groups`` are classes, or groups of similar response where ``classes`` is False.
-    """
+    """What checks may look at: the rows, the algorithm and perhaps a run."""
 
     rows: Rows
-    groups: Tensor
-    classes: bool
+    groups: Tensor  # classes, or groups of similar response
+    classes: bool  # which of the two
     algorithm: Descent
     run: Run | None = None
     sweep: Sweep | None = None
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What the algorithm assumes, and whether its train error is corrected."""
+        kind = "corrected" if self.algorithm.estimates_test_error else "uncorrected"
+        return self.algorithm.assumptions() | {kind}
 
     @cached_property
     def seen(self) -> measures.Seen:
@@ -67,62 +70,49 @@ class Evidence:
 
 
 class Reading(NamedTuple):
-    """A number, words to fill in, and the worst status it may get in this case, with the reason."""
+    """A number, values to fill into the words, and the worst status that it may get here."""
 
     value: float
     words: Mapping[str, Any] = {}
     most: str = "alarm"
-    excuse: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One question to the data or to a run.
-
-    Attributes:
-        measure: Returns the number, or None where the question makes no sense.
-        meaning: What the number means, in plain words.
-        definition: What exactly the number is and where its limits come from, for experts.
-        advice: What to do about it.
-        note: From here on the finding is a note; and so on. None where there is no such limit.
-        below: Whether small numbers are the bad ones.
-        concerns: Asked only of algorithms with one of these assumptions; of all if empty.
-        needs_run: Whether it is asked only after training.
-        widening: The factor by which the interval is widened, given the number.
-    """
+    """One question to the data or to a run; note, caution and alarm begin at their limits."""
 
     name: str
-    measure: Callable[[Evidence], Reading | float | None]
-    meaning: str
+    measure: Callable[[Evidence], Reading | float | None]  # None where the question makes no sense
+    meaning: str  # of the number, in plain words
     advice: str
-    definition: str = ""
+    definition: str = ""  # of the number, with the reason for its limits, for experts
     note: float | None = None
     caution: float | None = None
     alarm: float | None = None
-    below: bool = False
-    concerns: frozenset[str] = frozenset()
-    needs_run: bool = False
-    widening: Callable[[float], float] = lambda _: 1.0
+    below: bool = False  # whether small numbers are the bad ones
+    concerns: frozenset[str] = frozenset()  # asked only of algorithms with one of these traits
+    needs_run: bool = False  # asked only after training
+    widening: Callable[[float], float] = lambda _: 1.0  # of the interval, given the number
 
     def judge(self, evidence: Evidence) -> tuple[Finding, tuple[int, float]] | None:
         """Return the finding and its gravity, by which findings are sorted; None if not asked."""
-        foreign = self.concerns and not self.concerns & evidence.algorithm.assumptions()
-        found = None if foreign or (self.needs_run and not evidence.run) else self.measure(evidence)
+        foreign = self.concerns and not self.concerns & evidence.traits
+        if foreign or (self.needs_run and evidence.run is None):
+            return None
+        found = self.measure(evidence)
         if found is None:
             return None
         reading = found if isinstance(found, Reading) else Reading(found)
         value, words = float(reading.value), reading.words
-        allowed = STATUSES[1 : STATUSES.index(reading.most) + 1]
-        limits = {status: limit for status in STATUSES[1:] if (limit := getattr(self, status))}
+        names = STATUSES[1 : STATUSES.index(reading.most) + 1]
+        limits = {name: limit for name in names if (limit := getattr(self, name)) is not None}
         passed = [s for s in limits if (value < limits[s] if self.below else value >= limits[s])]
-        status = next((s for s in reversed(passed) if s in allowed), "ok")
         side = "below" if self.below else "from"
-        shown = [f"{s} {side} {limits[s]:g}" for s in limits if s in allowed or reading.excuse]
-        excuse = reading.excuse if passed and passed[-1] != status else ""
         finding = Finding(
-            self.name, value, ", ".join(shown), status, excuse + self.meaning.format(**words),
+            self.name, value, ", ".join(f"{s} {side} {limits[s]:g}" for s in limits),
+            passed[-1] if passed else "ok", self.meaning.format(**words),
             self.advice.format(**words), self.definition.format(**words), self.widening(value),
         )  # fmt: skip
-        first = next(iter(limits.values()))
+        first = next(iter(limits.values()), 1.0)
         beyond = first / max(value, 1e-9) if self.below else value / first
-        return finding, (STATUSES.index(status), beyond)
+        return finding, (STATUSES.index(finding.status), beyond)

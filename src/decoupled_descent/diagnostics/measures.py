@@ -29,23 +29,14 @@ GROUPS, GROUP_ROWS = 10, 20
 
 
 class Seen(NamedTuple):
-    """A run at its best step.
+    """A run at its best step."""
 
-    Attributes:
-        h: Pre-activations at which the train error is taken, shape (n, L).
-        direction: ∇_hΨ there, or what replaces it, shape (n, L).
-        jacobian: J̄ as the algorithm averages it, shape (L, L).
-        losses: Row losses whose mean is the train error, shape (n,).
-        stderr: The standard error of that mean; never 0.
-        correction: Mean loss at h minus mean loss at Xθ, in standard errors.
-    """
-
-    h: Tensor
-    direction: Tensor
-    jacobian: Tensor
-    losses: Tensor
-    stderr: float
-    correction: float
+    h: Tensor  # pre-activations at which the train error is taken, (n, L)
+    direction: Tensor  # ∇_hΨ there, or what replaces it, (n, L)
+    jacobian: Tensor  # J̄ as the algorithm averages it, (L, L)
+    losses: Tensor  # of the rows, whose mean is the train error, (n,)
+    stderr: float  # of that mean; never 0
+    correction: float  # mean loss at h minus mean loss at Xθ, in standard errors
 
 
 def look(run: Run, rows: Rows) -> Seen:
@@ -81,7 +72,7 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
 
 
 def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> tuple[Tensor, bool]:
-    """Return the class of each row, or a group of similar response; and whether they are classes.
+    """Return the class of each row, or a group of similar response, and which of the two it is.
 
     The task decides, else the loss, else the labels: few different whole numbers are classes.
     """
@@ -112,12 +103,10 @@ def centred(values: Tensor, groups: Tensor) -> Tensor:
 def duplicate_share(X: Tensor) -> float:
     r"""Return the share of rows that have a copy, or nearly one, among the others.
 
-    In few dimensions all rows are close to each other. If the √n-th neighbour is at a squared
-    distance D, the first is expected at about D n^{−1/m}, and a copy is far closer. The dimension
-    m ≤ d is estimated from the neighbours: rows of two numbers and a category lie in planes,
-    however many columns the category fills. Rows at distance 0 from √n others come from a discrete
-    law and are not copies, since new rows will coincide with them as well. The same holds for rows
-    whose values are so frequent, column by column, that they coincide by chance.
+    If the √n-th neighbour is at a squared distance D in m dimensions, the first is expected at
+    about D n^{−1/m}; a copy is far closer. Rows of two numbers and a category lie in planes, so m
+    is estimated from the neighbours. Rows at distance 0 from √n others, or with values so frequent
+    that they coincide by chance, are not copies: new rows will coincide with them as well.
     """
     X, (n, d) = X.double(), X.shape
     if n < 3:
@@ -167,8 +156,7 @@ def _neighbours(X: Tensor, chosen: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def _dimension(distances: Tensor, most: int) -> float:
     """Return m ≤ d if the number of neighbours grows with the m-th power of their distance.
 
-    Growth is measured over two octaves and the faster one counts, because the slower one may
-    span the gap between two groups of rows.
+    The faster of two octaves counts, because the slower may span the gap between groups of rows.
     """
     rank, found = distances.shape[1], []
     for far in (rank, rank // 2):
@@ -183,9 +171,8 @@ def _dimension(distances: Tensor, most: int) -> float:
 def _is_close(X: Tensor, chosen: Tensor, rows: Tensor, others: Tensor) -> Tensor:
     r"""Return which pairs are closer than chance allows, in the directions where pairs differ.
 
-    Rows that share rare categories agree in most columns and differ in the numbers as any two rows
-    do. So their distances are compared with those of random rows along the same m directions, the
-    smallest of which is about a share n^{−2/m}.
+    Rows that share rare categories differ in the numbers alone, as any two rows do. So distances
+    are compared with those of random rows in the same m directions, at best a share n^{−2/m}.
     """
     steps = X[chosen[rows]] - X[others]
     lengths = steps.square().sum(1)
@@ -243,11 +230,10 @@ def stein_residual(seen: Seen, groups: Tensor) -> float:
 def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
     r"""Return how much each row resembles the next one, in features and in gradients.
 
-    Two correlations between a row and the next are computed, and the smaller one is returned: that
-    of the features within groups (the median over principal directions) and that of the gradients.
-    A table sorted by its label shows only the second, a table sorted by a column hardly the first,
-    a time series with independent errors only the first. Both together mean that rows belong
-    together. With fewer than four directions sorted and grouped tables look alike: 0 is returned.
+    This is the smaller of two correlations between a row and the next: of the features within
+    groups (the median over principal directions) and of the gradients. A sorted table or a time
+    series with independent errors shows one of them; both mean that rows belong together. With
+    fewer than four directions sorted and grouped tables look alike, and 0 is returned.
     """
     gram = rows.gram
     kept = gram.eigenvalues > 1e-9 * gram.eigenvalues[-1]

@@ -16,12 +16,7 @@ from typing import Any
 
 from decoupled_descent.checks import Z95
 from decoupled_descent.files import write_text
-from decoupled_descent.report.predictions import (
-    baseline,
-    classification,
-    confusion_matrix,
-    regression,
-)
+from decoupled_descent.report.predictions import baseline, predictions
 from decoupled_descent.report.svg import MOST_POINTS, error_curve
 from decoupled_descent.report.text import (
     badge,
@@ -104,7 +99,9 @@ def render_report(data: ReportData) -> str:
         "Can the numbers be trusted?": _diagnosis(data.diagnosis),
         "What to do next": _list(data.next_steps),
         "The error while training": _curve(data),
-        "What the model gets right and wrong": _predictions(data),
+        "What the model gets right and wrong": predictions(
+            data.task, data.labels, data.predictions, data.classes
+        ),
         "The candidates compared": _candidates(data.candidates),
         "What was done to the data": _list(data.notes),
         "Settings": _settings(data.settings),
@@ -212,9 +209,10 @@ def _diagnosis(diagnosis: Mapping[str, Any] | None) -> str:
     return table(
         header, rows, "Checks of the data and of the run", "stack findings", right=(2,)
     ) + read(
-        "How to read it: every check compares a value with its limits. ✓ ok needs nothing. · note "
-        "is for information and does not change the verdict. ! caution means that the estimate may "
-        "be off by more than its interval. ✕ alarm means that it should not be relied on."
+        f"How to read it: every check compares a value with its limits. {badge('ok')} needs "
+        f"nothing. {badge('note')} is for information and does not change the verdict. "
+        f"{badge('caution')} means that the estimate may be off by more than its interval. "
+        f"{badge('alarm')} means that it should not be relied on."
     )
 
 
@@ -245,14 +243,6 @@ def _curve(data: ReportData) -> str:
         f"({lowest}). {advice} Training ended: {show(str(data.stop_reason).rstrip('.'))}."
         f"{axis}{thinned}</figcaption></figure>"
     )
-
-
-def _predictions(data: ReportData) -> str:
-    if not len(data.labels):
-        return ""
-    if data.task == "regression":
-        return regression(data.labels, data.predictions)
-    return classification(*confusion_matrix(data.labels, data.predictions, data.classes))
 
 
 def _candidates(candidates: Sequence[Mapping[str, Any]]) -> str:

@@ -18,6 +18,20 @@ RECALL = (
 )
 
 
+def predictions(
+    task: str, labels: Sequence[Any], predicted: Sequence[Any], classes: Sequence[str] | None
+) -> str:
+    """Write the section: two figures for numbers, a matrix or its main entries for classes."""
+    if not len(labels):
+        return ""
+    if task == "regression":
+        return _regression(labels, predicted)
+    counts, names = confusion_matrix(labels, predicted, classes)
+    if len(names) <= MOST_CLASSES:
+        return _matrix(counts, names)
+    return _mixups(counts, names) + _weakest(counts, names)
+
+
 def confusion_matrix(
     labels: Sequence[Any], predictions: Sequence[Any], classes: Sequence[str] | None = None
 ) -> tuple[np.ndarray, list[str]]:
@@ -42,13 +56,6 @@ def confusion_matrix(
     counts = np.zeros((len(names), len(names)), dtype=int)
     np.add.at(counts, ([place[one] for one in true], [place[one] for one in predicted]), 1)
     return counts, names
-
-
-def classification(counts: np.ndarray, names: Sequence[str]) -> str:
-    """Write the section for classes: the matrix, or the main entries of a large one."""
-    if len(names) <= MOST_CLASSES:
-        return _matrix(counts, names)
-    return _mixups(counts, names) + _weakest(counts, names)
 
 
 def _matrix(counts: np.ndarray, names: Sequence[str]) -> str:
@@ -122,8 +129,8 @@ def _weakest(counts: np.ndarray, names: Sequence[str], most: int = 10) -> str:
     )
 
 
-def regression(labels: Sequence[Any], predictions: Sequence[Any]) -> str:
-    """Write the section for numbers: predicted against true, and the residuals."""
+def _regression(labels: Sequence[Any], predictions: Sequence[Any]) -> str:
+    """Draw predicted against true values, and the residuals."""
     true, predicted = np.asarray(labels, dtype=float), np.asarray(predictions, dtype=float)
     finite = np.isfinite(true) & np.isfinite(predicted)
     left_out = int((~finite).sum())
