@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,6 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.cli import results
-from decoupled_descent.cli.diagnosis import in_options
 from decoupled_descent.estimators.base import CLIP
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
@@ -72,22 +72,22 @@ def test_what_to_do_next_depends_on_the_verdict():
     model.fit(table()[["a", "b"]].to_numpy(), table()["price"])
     kinds = {"ok": "Predict", "caution": "Quote", "alarm": "Do not quote"}
     for status, start in kinds.items():
-        finding = dd.Finding("divergence", 1.0, "caution from 0.5", status, "why", "advice")
-        diagnosis = in_options(dd.Diagnosis((finding,)))
+        finding = dd.Finding("x", 1.0, "caution from 0.5", status, "why", "use a smaller rate")
+        diagnosis = dd.Diagnosis((finding,)).to_dict()
         model.best_iter_ = 1
         steps = results.next_steps(Path("d.csv"), Path("o p"), model, diagnosis)
         assert steps[0].startswith(start)
         assert steps[-1] == (
             "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
         )
-        assert ("use a smaller --lr" in " ".join(steps)) == (status != "ok")
+        assert ("use a smaller rate" in " ".join(steps)) == (status != "ok")
 
 
 @pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "my.table.TSV.GZ", "1.5.parquet"])
 def test_new_rows_are_asked_for_in_the_same_kind_of_file(name):
     model = dd.DecoupledRegressor(lr=0.5, damping=0.9, ridge=1.0, max_iter=3)
     model.fit(table()[["a", "b"]].to_numpy(), table()["price"])
-    diagnosis = in_options(dd.Diagnosis(()))
+    diagnosis = dd.Diagnosis(()).to_dict()
     step = results.next_steps(Path(name), Path("o"), model, diagnosis)[-1]
     suffix = {"d.csv": ".csv", "d.csv.gz": ".csv.gz", "1.5.parquet": ".parquet"}.get(
         name, ".TSV.GZ"
@@ -173,7 +173,7 @@ def test_json(run, tmp_path, target, options, task, loss):
     assert found["estimated_test_error"] == estimator.estimated_test_error_
     low, high = found["estimated_test_error_interval"]
     assert high - found["estimated_test_error"] == pytest.approx(
-        1.96 * estimator.estimated_test_error_stderr_
+        NormalDist().inv_cdf(0.975) * estimator.estimated_test_error_stderr_
     )
     assert 0 <= low < found["estimated_test_error"]
     score = estimator.estimated_accuracy_ if "log" in loss else estimator.estimated_r2_
@@ -347,7 +347,8 @@ def test_diagnosis_before_training(run, tmp_path, shop):
     assert found["verdict"] == expected.verdict
     values = {one["name"]: one["value"] for one in found["findings"]}
     assert values == pytest.approx({one.name: one.value for one in expected.findings})
-    assert f"Verdict: {'!' if expected.verdict == 'caution' else '✕'} {expected.verdict}" in text
+    sign = {"trust": "✓", "caution": "!", "do not trust": "✕"}[expected.verdict]
+    assert f"Verdict: {sign} {expected.verdict}" in text
     assert all(f"{name}: " in text for name in values)
 
 
