@@ -91,7 +91,7 @@ CHECKS = (
         advice=f"{ORTHOGONAL}, or keep rows apart for validation",
     ),
     Check(
-        name="rows", measure=lambda e: e.rows.n, note=100, below=True,
+        name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
     ),
