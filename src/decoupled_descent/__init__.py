@@ -14,7 +14,8 @@ from decoupled_descent.descent import (
 )
 from decoupled_descent.descent.decoupled import ScalingWarning
 from decoupled_descent.descent.greedy import GreedyDescent
-from decoupled_descent.diagnostics.diagnosis import Diagnosis, Finding, diagnose
+from decoupled_descent.diagnostics.checks import Finding
+from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.objective.derivatives import RowDerivatives
 from decoupled_descent.objective.kinks import KinkWarning

@@ -9,7 +9,6 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.cli import results
-from decoupled_descent.cli.diagnose import in_options
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
 from decoupled_descent.tables.columns import Columns
@@ -25,7 +24,7 @@ def report(findings=(), best=1, **settings):
         train_error=[0.5] * 6,
         train_error_stderr=[0.1] * 6,
         best_step=best,
-        diagnosis=in_options(dd.Diagnosis(findings)),
+        diagnosis=dd.Diagnosis(findings).to_dict(),
         settings={"method": "orthogonal", "max_iter": 6} | settings,
     )
 

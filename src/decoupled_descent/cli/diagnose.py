@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import decoupled_descent as dd
 from decoupled_descent.cli.options import Data, Json, Target, Task
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
-
-#: What to do about a finding, in terms of the command line.
-ADVICE = {
-    "uncorrected error": "use --method orthogonal",
-    "memorised rows": "use --method orthogonal",
-    "spectrum": "use --method orthogonal",
-    "rows per column": "use --ridge 10, and look again after training",
-    "leverage": "use a larger --ridge, or drop columns that hardly any row fills",
-    "correction": "the interval is already wider because of it; a larger --ridge, a smaller "
-    "--damping or fewer steps (--max-iter) make the correction smaller",
-    "Stein's identity": "look for outliers and long tails, or use a larger --ridge",
-    "head": "use a smaller --hidden",
-    "folds": "use a smaller --hidden",
-    "winner's curse": "the estimate already allows for it; to make it smaller, set --ridge, --lr "
-    "and --damping yourself",
-    "divergence": "use a smaller --lr or a smaller --damping",
-}
 
 
 def diagnose(data: Data, target: Target, task: Task = None, as_json: Json = False) -> None:
@@ -38,7 +20,7 @@ def diagnose(data: Data, target: Target, task: Task = None, as_json: Json = Fals
     from decoupled_descent.cli.tables import prepare
 
     prepared = prepare(data, target, task)
-    found = in_options(before_training(prepared))
+    found = before_training(prepared).to_dict()
     n, d = prepared.X.shape
     if as_json:
         about = {"data": data, "target": target, "task": prepared.task, "rows": n, "features": d}
@@ -50,14 +32,6 @@ def diagnose(data: Data, target: Target, task: Task = None, as_json: Json = Fals
         heading(screen, "What was done to the columns")
         points(screen, few(prepared.notes, "--json"))
     verdict(screen, found, everything=True)
-
-
-def in_options(diagnosis: dd.Diagnosis) -> dict[str, Any]:
-    """Return a diagnosis as a dictionary, with its advice in terms of the command line."""
-    findings = tuple(
-        replace(found, advice=ADVICE.get(found.name, found.advice)) for found in diagnosis.findings
-    )
-    return dd.Diagnosis(findings).to_dict()  # whose summary repeats the first advice
 
 
 def before_training(prepared: Prepared) -> dd.Diagnosis:

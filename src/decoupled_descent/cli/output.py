@@ -13,11 +13,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from decoupled_descent.checks import Z95
-from decoupled_descent.report.text import TONES, number, together
+from decoupled_descent.report.text import TONES, number, written_interval
 
 #: Colours of verdicts and statuses on a terminal.
-STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
+STYLES = {"good": "green", "warn": "yellow", "bad": "red", "plain": "default"}
 #: The most notes shown on a terminal.
 MOST_NOTES = 12
 
@@ -74,10 +73,7 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
     """
     cells = []
     for name, found in estimates.items():
-        stderr = (found[2] - found[1]) / (2 * Z95) if len(found) == 3 else 0.0
-        texts = together(found, stderr, percent="accuracy" in name)
-        between = f"95 % interval {texts[1]} to {texts[2]}" if len(texts) == 3 else "no interval"
-        cells.append((name, texts[0], between))
+        cells.append((name, *written_interval(found, percent="accuracy" in name)))
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"

@@ -12,11 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
-from decoupled_descent.cli.diagnose import in_options
-from decoupled_descent.cli.methods import METHODS
 from decoupled_descent.cli.options import cannot_write
 from decoupled_descent.cli.output import few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.descent import METHODS
 from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
 from decoupled_descent.files import permissions, write_text
@@ -66,7 +65,7 @@ def write(
         partial = Path(tempfile.mkdtemp(prefix=".decoupled-", dir=beside))
         write_history(partial / "history.csv", report)
         plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
-        write_report(partial / "report.html", replace(report, diagnosis=_shortened(report)))
+        write_report(partial / "report.html", report)
         save_model(partial / MODEL_FILE, estimator, columns, target)
         if out.exists():
             for name in FILES:
@@ -80,16 +79,6 @@ def write(
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
     return {name: out / name for name in FILES}
-
-
-def _shortened(report: ReportData) -> dict[str, Any]:
-    """The diagnosis, with advice only where something was found."""
-    diagnosis = dict(report.diagnosis or {})
-    diagnosis["findings"] = [
-        found if found["status"] != "ok" else found | {"advice": ""}
-        for found in diagnosis["findings"]
-    ]
-    return diagnosis
 
 
 def write_history(path: Path, report: ReportData) -> None:
@@ -129,10 +118,11 @@ def report_data(
         predictions=judged.tolist(),
         classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
         candidates=estimator.candidates_,
-        diagnosis=in_options(estimator.diagnostics_),
+        diagnosis=estimator.diagnostics_.to_dict(),
         settings=_settings(estimator),
         notes=[*prepared.notes, *warned],
         next_steps=[],
+        corrected=estimator.algorithm_.estimates_test_error,
     )
     return replace(report, next_steps=next_steps(report, data, out))
 

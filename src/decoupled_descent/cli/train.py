@@ -29,7 +29,7 @@ class TrainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
-        from decoupled_descent.cli.methods import METHODS
+        from decoupled_descent.descent import METHODS
 
         lines = [f"{name}: {method.summary}." for name, method in METHODS.items()]
         for option in self.params:
@@ -102,7 +102,7 @@ def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str
     ``numbers`` has ``"lr"``, ``"damping"`` and ``"ridge"``, each a number as text or ``"auto"``.
     Raises ``ValueError`` if a text is not allowed, or an option has no effect with the method.
     """
-    from decoupled_descent.cli.methods import METHODS
+    from decoupled_descent.descent import METHODS
 
     if method not in METHODS:
         raise ValueError(f"--method {method!r:.40} is unknown; use one of {', '.join(METHODS)}")
