@@ -28,7 +28,8 @@ def test_diagnosis_before_training(run, tmp_path, shop):
     assert found["verdict"] == expected.verdict
     values = {one["name"]: one["value"] for one in found["findings"]}
     assert values == pytest.approx({one.name: one.value for one in expected.findings})
-    assert f"Verdict: {'!' if expected.verdict == 'caution' else '✕'} {expected.verdict}" in text
+    sign = {"trust": "✓", "caution": "!", "do not trust": "✕"}[expected.verdict]
+    assert f"Verdict: {sign} {expected.verdict}" in text
     assert all(f"{name}: " in text for name in values)
 
 
