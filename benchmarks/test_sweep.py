@@ -1,7 +1,8 @@
 """What a stacked sweep costs against a single run."""
 
-import decoupled_descent as dd
 from decoupled_descent.descent.passes import one_pass
+
+import decoupled_descent as dd
 
 from . import contenders as make
 

@@ -15,7 +15,8 @@ from decoupled_descent.descent import (
 )
 from decoupled_descent.descent.decoupled import ScalingWarning
 from decoupled_descent.descent.greedy import GreedyDescent
-from decoupled_descent.diagnostics.diagnosis import Diagnosis, Finding, diagnose
+from decoupled_descent.diagnostics.checks import Finding
+from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.objective.derivatives import RowDerivatives
 from decoupled_descent.objective.kinks import KinkWarning
@@ -23,7 +24,6 @@ from decoupled_descent.plotting.runs import plot_run, plot_sweep
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.state_evolution import (
     MixtureLimit,
-    OrthogonalLimit,
     StateEvolution,
     asymptotic_test_error,
     fixed_point,
@@ -67,7 +67,6 @@ __all__ = [
     "MixtureLimit",
     "Objective",
     "OrthogonalDecoupledDescent",
-    "OrthogonalLimit",
     "RowDerivatives",
     "Rows",
     "Run",

@@ -11,6 +11,7 @@ from decoupled_descent.objective.losses import (
     curvature,
     get_loss,
     usual_curvature,
+    varied_rows,
 )
 from tests.problems import binary, normal
 
@@ -237,3 +238,18 @@ def test_weights_per_row_belong_to_the_labels():
         dd.fit(X, y, dd.Objective(head, lambda u, y: weights * (u[:, 0] - y) ** 2), algorithm, 2)
     inside = dd.Objective(head, lambda u, y: y[:, 1] * (u[:, 0] - y[:, 0]) ** 2)
     dd.fit(X, torch.stack([y, weights], 1), inside, algorithm, 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "count", "picked"),
+    [
+        ([3.0, 3.0, 1.0, 3.0, 2.0], 3, [1.0, 2.0, 3.0]),
+        ([True, False, False, False], 4, [False, False, True, True]),
+        (list(range(100)), 4, [0, 33, 66, 99]),
+        ([7], 2, [7, 7]),
+        ([[0, 5], [0, 6], [1, 5], [0, 7]], 4, [[0, 5], [1, 5], [0, 5], [0, 7]]),
+    ],
+)
+def test_varied_rows(labels, count, picked):
+    y = torch.tensor(labels)
+    assert y[varied_rows(y, count)].tolist() == picked

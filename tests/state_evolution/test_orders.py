@@ -13,8 +13,9 @@ from torch import nn
 import decoupled_descent as dd
 from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.state_evolution import orders
+from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.orders import loss_orders, step_orders
-from decoupled_descent.state_evolution.taylor import one_time_nodes, slopes
+from decoupled_descent.state_evolution.taylor import one_time_nodes
 from tests.state_evolution import problems
 
 #: ρ(u − y) by name, with its derivative.
@@ -161,31 +162,37 @@ def test_fixed_points_and_slopes(name):
     point = dd.fixed_point(theory)
     assert float(point.overlap) == pytest.approx(exact, abs=1e-6)
     nodes = one_time_nodes(theory, 1)
-    found = slopes(theory, nodes, torch.zeros(1, 1).double(), torch.eye(1).double(), {})
+    found = theory.model(1).slopes(nodes, torch.zeros(1, 1).double(), torch.eye(1).double(), {})
     stein = normal_mean(lambda r: r * ROBUST[name][1](r), 0.0, 10.0) / 10.0
     assert float(found.curvature) == pytest.approx(stein, abs=1e-6)
 
 
 def test_polynomials_of_the_response_take_few_nodes():
     mixture, objective, _, _ = problems.discrete(10)
-    assert step_orders(objective, mixture, 1)[0] == (64, 4)
+    assert step_orders(Model(objective, mixture, 1))[0] == (64, 4)
     quartic = dd.Objective(dd.heads.Linear(), lambda u, y: (u.reshape(-1) - y) ** 4)
-    assert step_orders(quartic, noise(3.0), 1)[0] == (64, 4)
+    assert step_orders(Model(quartic, noise(3.0), 1))[0] == (64, 4)
+    assert step_orders(Model(of_residuals("cauchy"), noise(3.0), 1))[0] == (64, 1024)
+
+
+def test_two_rules_are_neighbours():
+    product = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    assert loss_orders(Model(product, dd.mixtures.xor(2), 2)) == ((64, 4), (65, 5))
 
 
 def test_a_loss_in_single_precision_is_not_refined_for_its_rounding():
     single = dd.Objective(
         dd.heads.Linear(), lambda u, y: (u.reshape(-1).float() - y.float()).square().double()
     )
-    assert step_orders(single, noise(3.0), 1)[0] == (64, 4)
+    assert step_orders(Model(single, noise(3.0), 1))[0] == (64, 4)
 
 
 def test_many_modes_are_sampled_before_they_take_too_many_nodes():
     laws = [Noisy(float(j), 3.0) for j in range(100)]
     mixture = dd.MixtureLimit(torch.zeros(100, 100), [0.01] * 100, laws)
-    assert loss_orders(of_residuals("cauchy"), noise(3.0), 1)
-    assert loss_orders(of_residuals("cauchy"), mixture, 1) == ()
-    assert loss_orders(dd.Objective(dd.heads.Linear(), "squared"), mixture, 1)
+    assert loss_orders(Model(of_residuals("cauchy"), noise(3.0), 1))
+    assert loss_orders(Model(of_residuals("cauchy"), mixture, 1)) == ()
+    assert loss_orders(Model(dd.Objective(dd.heads.Linear(), "squared"), mixture, 1))
 
 
 def test_quadrature_for_noise_too_wide_is_refused():

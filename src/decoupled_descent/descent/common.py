@@ -69,12 +69,15 @@ class LimitStep(NamedTuple):
         f: Replaces ∇_aΨ; None for the gradient.
         divergence_free: Whether the direction is g − h J̄ᵀ.
         ridge: λ of the preconditioner; infinite for none.
+        covariance: C for which the algorithm corrects its steps; None for the identity. A
+            divergence-free step takes rows of any covariance.
     """
 
-    g: Direction | None
-    f: HeadDirection | None
-    divergence_free: bool
-    ridge: float
+    g: Direction | None = None
+    f: HeadDirection | None = None
+    divergence_free: bool = False
+    ridge: float = math.inf
+    covariance: Tensor | None = None
 
 
 class Algorithm(ABC):
@@ -86,12 +89,14 @@ class Algorithm(ABC):
     Attributes:
         estimates_test_error: Whether the train error is an estimate of the test error.
         takes_weights: Whether row weights and groups are understood.
+        uses_jacobian: Whether steps need J̄, for which kinks matter.
         g: Replaces ∇_hΨ; None for the gradient.
         f: Replaces ∇_aΨ; None for the gradient.
     """
 
     estimates_test_error: ClassVar[bool] = True
     takes_weights: ClassVar[bool] = False
+    uses_jacobian: ClassVar[bool] = True
     g: Direction | None = None
     f: HeadDirection | None = None
 
@@ -169,7 +174,9 @@ class Algorithm(ABC):
         if isinstance(objective, BoundObjective):
             return objective
         width = len(theta) if theta is not None else _width(objective, rows.d)
-        return objective.bind(rows.y, width, rows.X, g=self.g, f=self.f)
+        return objective.bind(
+            rows.y, width, rows.X, g=self.g, f=self.f, jacobian=self.uses_jacobian
+        )
 
     @property
     def settings(self) -> Mapping[str, float]:
@@ -206,6 +213,15 @@ class Algorithm(ABC):
             f"state evolution knows no limit of {type(self).__name__}; it describes "
             "DecoupledDescent and OrthogonalDecoupledDescent (population_test_error takes the "
             "trained parameters of any run)"
+        )
+
+
+def check_algorithm(algorithm: Any) -> None:
+    """Raise ``ValueError`` for anything that is not an algorithm."""
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            f"algorithm={algorithm!r} must be an Algorithm, such as DecoupledDescent(lr=0.05); "
+            "one of your own subclasses decoupled_descent.Algorithm"
         )
 
 

@@ -2,7 +2,6 @@ r"""Decoupled descent, the paper's equations "pureDd" (defaults) and "dd" (all o
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -162,13 +161,9 @@ class DecoupledDescent(Descent):
         return frozenset({"white noise", "equal norms", "gaussian rows"}) - lifted
 
     def limit(self) -> LimitStep:
-        """The paper's state evolution, which is for i.i.d. noise."""
-        if self.noise is not None:
-            raise ValueError(
-                f"algorithm has noise={self.noise!r}, but state evolution describes i.i.d. noise "
-                "only: leave noise out"
-            )
-        return LimitStep(self.g, self.f, divergence_free=False, ridge=math.inf)
+        """State evolution along g, without a preconditioner."""
+        covariance = None if self.noise is None else self.noise.limit()
+        return LimitStep(self.g, self.f, covariance=covariance)
 
 
 def _check_scaling(rows: Rows) -> None:

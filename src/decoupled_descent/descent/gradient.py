@@ -60,6 +60,7 @@ class GradientDescent(Descent):
     """
 
     estimates_test_error: ClassVar[bool] = False
+    uses_jacobian: ClassVar[bool] = False
 
     def init(
         self,

@@ -164,8 +164,8 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
         if alone:  # the memory is added by the product itself
             preactivations = [forward(theta, block.X, _memory(requests[0], block, rows.n))]
         else:
-            preactivations = [
-                h if request.memory is None else h + request.memory[:, block.span]
+            preactivations = [  # copies: a run must not keep the others' numbers alive
+                h.clone() if request.memory is None else h + request.memory[:, block.span]
                 for request, h in zip(
                     requests, torch.split(forward(theta, block.X), sizes), strict=True
                 )

@@ -163,6 +163,7 @@ class Objective:
         *,
         g: Direction | None = None,
         f: HeadDirection | None = None,
+        jacobian: bool = True,
     ) -> BoundObjective:
         r"""Check that everything fits, look for kinks, and choose how derivatives are taken.
 
@@ -172,10 +173,11 @@ class Objective:
             like: Gives the dtype and the device.
             g: Replaces ∇_hΨ (the general family of the paper).
             f: Replaces ∇_aΨ.
+            jacobian: Whether J̄ is needed. Without it kinks do no harm, and there is no warning.
 
         Returns:
-            The objective with its derivatives; frozen. A :class:`KinkWarning` says if there are
-            kinks that nobody has asked to smooth.
+            The objective with its derivatives; frozen. A :class:`KinkWarning` is issued when there
+            are kinks and ``curvature="smoothed"`` was not asked for.
         """
         self.check(y, width, like)
         if g is not None:
@@ -185,8 +187,8 @@ class Objective:
             kinked = self._has_kinks(y, width, g)
             smooth = "structured" if self.closed_form and g is None else "autodiff"
             curvature = "smoothed" if kinked else smooth
-            if kinked:
-                self._announce(g)
+            if kinked and jacobian:
+                self._warn_of_kinks(g)
         return BoundObjective(self, width, curvature, g, f)
 
     def derivatives(
@@ -238,7 +240,7 @@ class Objective:
         if g is not None:
             try:
                 return kinks.values_jump(_detached(g), self.parameters, width, y)
-            except (RuntimeError, ValueError):  # one that works on its own rows only: not probed
+            except (RuntimeError, ValueError):  # g accepts the training rows only
                 return False
         if kinks.has_kinked_module(self.head) or not self.loss.smooth:
             return True
@@ -250,7 +252,7 @@ class Objective:
             return False
         return kinks.loss_jumps(self.loss, self.pure_head, self.parameters, width, y)
 
-    def _announce(self, g: Direction | None) -> None:
+    def _warn_of_kinks(self, g: Direction | None) -> None:
         subject = f"head {type(self.head).__name__} with loss {self.loss.name!r}"
         warnings.warn(
             f"{subject if g is None else 'g'} has kinks, where exact second derivatives miss the "
@@ -269,7 +271,7 @@ class Objective:
             together = g(h.clone(), labels, parameters).detach()
             pairs = [g(h[[k, k]], labels[[k, k]], parameters).detach()[:1] for k in range(len(h))]
             alone = torch.cat(pairs)
-        except Exception:  # one that works on its own rows only: found out in training
+        except Exception:  # g accepts the training rows only; training reports other failures
             return
         if together.shape == alone.shape and not torch.allclose(
             together, alone, rtol=1e-3, atol=1e-5 * float(together.abs().max()), equal_nan=True

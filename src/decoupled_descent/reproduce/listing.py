@@ -14,12 +14,8 @@ class Listing:
     ``DecoupledDescent(lr, reduction="mean")`` with a :class:`~decoupled_descent.heads.TwoLayer`
     head under the logistic loss.
 
-    Args:
-        X: Features, shape (n, d).
-        y: Labels 0 and 1, shape (n,).
-        theta: Weights of the first layer to start from, shape (L, d).
-        output: Weights of the output layer to start from, shape (1, L).
-        lr: The learning rate of both layers.
+    ``X`` (n, d) and ``y`` (n,) are the rows, labels 0 and 1; ``theta`` (L, d) and ``output`` (1, L)
+    the weights to start from; ``lr`` the learning rate of both layers.
 
     Example:
         >>> from decoupled_descent.datasets.mixtures import xor

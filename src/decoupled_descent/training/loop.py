@@ -105,7 +105,8 @@ class Trainee:
                 "from it the train error is no estimate of the test error: allow more steps"
             )
         first, last = self.history.train_error[0], self.history.train_error[-1]
-        if not last > EXPLOSION * max(abs(first), abs(self.history.lowest)):
+        usual = max(abs(first), abs(self.history.lowest)) or 1.0
+        if not last > EXPLOSION * usual:
             return None
         return (
             f"the train error grew from {first:.4g} to {last:.4g} in {self.last.index} steps. "

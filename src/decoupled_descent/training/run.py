@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_floats
@@ -229,18 +229,9 @@ def fit(
     return Run.of(trainee)
 
 
-def check_algorithm(algorithm: Any) -> None:
-    """Raise ``ValueError`` for anything that is not an algorithm."""
-    if not isinstance(algorithm, Algorithm):
-        raise ValueError(
-            f"algorithm={algorithm!r} must be an Algorithm, such as DecoupledDescent(lr=0.05); "
-            "one of your own subclasses decoupled_descent.Algorithm"
-        )
-
-
 def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
-    """Name an algorithm in a progress bar, and say when derivatives take the slow road."""
-    name, slow = type(algorithm).__name__, bound.curvature == "autodiff"
+    """Name an algorithm in a progress bar, and say when its steps are slow for want of formulas."""
+    name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 
 

@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.common import Algorithm
-from decoupled_descent.objective import Objective
-from decoupled_descent.training.run import check_algorithm
+from decoupled_descent.descent.common import Algorithm, check_algorithm
+from decoupled_descent.objective import BoundObjective, Objective
 
 
 class Configuration(NamedTuple):
     """One run of a sweep before it starts."""
 
     name: str
-    objective: Objective
+    objective: Objective | BoundObjective
     algorithm: Algorithm
     theta: Tensor | None
     seed: int

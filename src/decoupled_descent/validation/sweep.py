@@ -310,7 +310,7 @@ def train_stack(
     trainees, known = [], {}
     for name, objective, algorithm, theta, seed in configurations:
         width = None if theta is None else len(theta)
-        key = (id(objective), width, id(algorithm.g), id(algorithm.f))
+        key = (id(objective), width, id(algorithm.g), id(algorithm.f), algorithm.uses_jacobian)
         if key not in known:
             known[key] = algorithm.bind(rows, objective, theta)
         state = algorithm.init(rows, known[key], theta=theta, seed=seed)

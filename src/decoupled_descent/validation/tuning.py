@@ -20,7 +20,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.methods import SETTINGS, check_method
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.objective.losses import usual_curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
@@ -137,14 +137,15 @@ def tune(
     rows = check_rows(X, y, steps)
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
-    contest = _Contest(method, given, rows, objective, theta)
+    contest = _Contest(method, given, rows)
+    bound = contest.bind(objective, theta)
     if callbacks is None:
         callbacks = [stopping()] if contest.honest else []
     told = as_callbacks(callbacks)
 
     def train(algorithms: Sequence[Algorithm]) -> list[Run]:
         configurations = [
-            each._replace(name=_settings(each.algorithm))
+            each._replace(name=_settings(each.algorithm), objective=bound)
             for each in combine(objective, algorithms, theta, seed)
         ]
         halving = Halving(rungs=(DEFAULTS.pruned_at,))
@@ -176,24 +177,22 @@ def stopping() -> EarlyStopping:
 class _Contest:
     """Which algorithms are tried."""
 
-    def __init__(
-        self,
-        method: str,
-        given: dict[str, Any],
-        rows: Rows,
-        objective: Objective,
-        theta: Tensor | None,
-    ) -> None:
+    def __init__(self, method: str, given: dict[str, Any], rows: Rows) -> None:
         self.method, self.rows = check_method(method), rows
         self.fixed_rate = given["lr"] != "auto"
         self.rates = [float(given["lr"])] if self.fixed_rate else []
         self.dampings = _choices(given["damping"], DEFAULTS.dampings(rows.n))
         self.all_ridges = _choices(given["ridge"], DEFAULTS.ridges_for(rows.n))
-        first = self.method.build(**dict.fromkeys(self.method.settings, 1.0))
-        self.honest = first.estimates_test_error
+        self.example = self.method.build(**dict.fromkeys(self.method.settings, 1.0))
+        self.honest = self.example.estimates_test_error
+
+    def bind(self, objective: Objective, theta: Tensor | None) -> BoundObjective:
+        """Bind once for all runs; the curvature of the loss then gives the rates."""
+        bound = self.example.bind(self.rows, objective, theta)
         if not self.fixed_rate:
-            kappa = _curvature(objective, rows, first, theta)
+            kappa = _curvature(bound, self.rows)
             self.rates = [rate / kappa for rate in DEFAULTS.rates]
+        return bound
 
     def algorithm(self, **settings: float) -> Algorithm:
         if "ridge" in self.method.settings and not self.fixed_rate:
@@ -239,11 +238,9 @@ def _too_fast(run: Run) -> bool:
     return rose or run.stop_reason is StopReason.DIVERGED
 
 
-def _curvature(
-    objective: Objective, rows: Rows, algorithm: Algorithm, theta: Tensor | None
-) -> float:
+def _curvature(bound: BoundObjective, rows: Rows) -> float:
     """κ of the loss, given outputs in the shape that training gives it."""
-    h = rows.X.new_zeros(rows.n, algorithm.bind(rows, objective, theta).width)
+    objective, h = bound.objective, rows.X.new_zeros(rows.n, bound.width)
     with torch.no_grad():
         outputs = objective.pure_head(h, objective.parameters(h))
     return usual_curvature(objective.loss, outputs, rows.y)
