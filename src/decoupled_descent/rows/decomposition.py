@@ -20,6 +20,8 @@ from torch import Tensor
 
 #: Directions whose variance is below this share of the largest are rounding, and dropped.
 NEGLIGIBLE = 1e-9
+#: A centred kernel matrix below this share of the original one is rounding.
+CONSTANT = 1e-13
 #: Rows are handled in blocks whose kernel values take about this many bytes.
 BLOCK_BYTES = 32 * 2**20
 #: Steps of the subspace iteration that finds the leading directions of wide and long X.
@@ -66,7 +68,7 @@ def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tens
     r"""Decompose the kernel matrix of the training rows, whose weights are positive.
 
     With k̄ = Kw/Σw, the centred matrix is C = K − k̄1ᵀ − 1k̄ᵀ + (wᵀk̄/Σw)11ᵀ. Let t be its weighted
-    mean diagonal and W^½(C/t)W^½ = QVQᵀ, U = W^{-½}Q. Then Φ = UV^½, P = WUV^{-½}/t, shift = k̄ᵀP.
+    mean diagonal and W^½CW^½ = tQVQᵀ, U = W^{-½}Q. Then Φ = UV^½, P = WUV^{-½}/t, shift = k̄ᵀP.
 
     Returns:
         The map from k(x, training rows), and Φ of the training rows, at most ``most`` columns.
@@ -74,16 +76,16 @@ def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tens
     share = weights / weights.sum()
     centre = K @ share
     C = (K - centre).sub_((centre - share @ centre)[:, None])
-    trace = float(share @ C.diagonal())
-    if not trace > NEGLIGIBLE**1.5 * float(K.abs().max()):
+    if not float(C.abs().max()) > CONSTANT * float(K.abs().max()):
         raise ValueError("the kernel is the same for all pairs of rows; nothing can be learnt")
+    trace = float(share @ C.diagonal())
     root = weights.sqrt()
-    C.mul_(root / trace).mul_(root[:, None])
-    values, vectors = _largest(C, most)
+    values, vectors = _largest(C.mul_(root).mul_(root[:, None]), most)
+    values = values / trace
     U = vectors / root[:, None]
     U -= share @ U  # zero already, up to rounding that small eigenvalues amplify
     deviation = values.sqrt()
-    P = weights[:, None] * U / (deviation * trace)
+    P = (weights[:, None] * U / (deviation * trace)).contiguous()
     return FeatureMap(P, centre @ P, values), U.mul_(deviation)
 
 
@@ -112,7 +114,7 @@ def from_sparse_columns(raw: Any, weights: Tensor, most: int) -> FeatureMap:
 def _from_moment(moment: Tensor, mean: Tensor, weights: Tensor, most: int) -> FeatureMap:
     trace = float(moment.trace() / weights.sum())
     values, vectors = _largest(moment, most)
-    P = vectors / trace**0.5
+    P = vectors.contiguous() / trace**0.5
     return FeatureMap(P, mean @ P, values / trace)
 
 

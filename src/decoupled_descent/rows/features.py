@@ -48,7 +48,8 @@ class Kernel(Features):
     Columns are scaled first (:class:`~decoupled_descent.rows.scaling.Columns`). Up to ``landmarks``
     rows the features are exact. Above, they are those of Nyström's approximation: φ is a linear map
     of k(x, Z), with landmarks Z drawn from the rows uniformly. Linear features need no landmarks;
-    when both sides of X are longer than ``landmarks``, they are that many leading directions.
+    when both sides of X are longer than ``landmarks``, they are that many leading directions. A row
+    of weight 2 counts as the same row twice, exactly where features are exact.
 
     Memory: features made with landmarks take at most 1 GiB (with more than 67,000 rows there are
     2²⁷/n landmarks), linear features of dense rows as much as X. On top of that come two copies of
@@ -162,7 +163,7 @@ class Kernel(Features):
 
     def check(self) -> None:
         """Raise ``ValueError`` for arguments that make no sense."""
-        if not callable(self.kind) and self.kind not in KERNELS:
+        if not callable(self.kind) and (not isinstance(self.kind, str) or self.kind not in KERNELS):
             raise ValueError(
                 f"kind={self.kind!r} must be a function k(A, B) or one of {_choices()}"
             )
@@ -170,6 +171,8 @@ class Kernel(Features):
             raise ValueError(f"scale={self.scale!r} must be positive")
         if self.scale != 1 and (callable(self.kind) or self.kind in UNSCALED):
             raise ValueError(f"scale={self.scale!r} has no effect with {self.name}; leave it at 1")
+        if self.ranks not in (True, False):
+            raise ValueError(f"ranks={self.ranks!r} must be True or False")
         whole_number("landmarks", self.landmarks, least=2)
         whole_number("seed", self.seed, least=0)
 
@@ -239,7 +242,7 @@ class Kernel(Features):
             return self.map_(A)
         K = torch.from_numpy((A @ A.T).toarray()) if is_sparse(A) else A @ A.T
         dual, phi = from_kernel(K, weights, most)
-        self.map_ = dual._replace(projection=product(A.T, dual.projection))
+        self.map_ = dual._replace(projection=product(A.T, dual.projection).contiguous())
         return phi
 
     def _with_absent(self, training: Training, phi: Tensor) -> Tensor:

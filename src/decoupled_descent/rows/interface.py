@@ -55,7 +55,7 @@ class Features(ABC):
         changed = (
             f"{name}={getattr(self, name)!r}"
             for name, parameter in inspect.signature(type(self)).parameters.items()
-            if getattr(self, name) is not parameter.default
+            if getattr(self, name) != parameter.default
         )
         return f"{type(self).__name__}({', '.join(changed)})"
 

@@ -139,7 +139,7 @@ class Columns:
             raise ValueError(f"X has {X.shape[1]} columns but {self.count} were seen in training")
         if is_sparse(X):
             return self._apply_sparse(X)
-        X = X[:, self.keep]
+        X = X[:, self.keep].contiguous()
         if self.knots is not None:
             columns = zip(self.knots, X.T.contiguous(), strict=True)
             X = torch.stack([_interpolate(k, x) for k, x in columns], 1)
