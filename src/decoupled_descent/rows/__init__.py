@@ -1,5 +1,20 @@
-"""The training rows: blocks, products, the Gram matrix."""
+"""The training rows: blocks, products, the Gram matrix; features and their ridge regressions."""
 
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.candidates import as_features, fit_all
+from decoupled_descent.rows.features import Kernel, restore
+from decoupled_descent.rows.interface import Features
+from decoupled_descent.rows.ridge_path import RidgePath, ridge_path
+from decoupled_descent.rows.transformed import Transformed
 
-__all__ = ["Rows"]
+__all__ = [
+    "Features",
+    "Kernel",
+    "RidgePath",
+    "Rows",
+    "Transformed",
+    "as_features",
+    "fit_all",
+    "restore",
+    "ridge_path",
+]

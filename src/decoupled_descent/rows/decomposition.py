@@ -1,0 +1,148 @@
+r"""From kernel matrices or raw columns to features with uncorrelated columns.
+
+A feature map is φ(x) = raw(x) P − shift, where raw(x) is the scaled row itself or its kernel values
+k(x, Z) with landmarks Z. P and shift are chosen such that on the training rows, with weights w,
+
+.. math::
+   \sum_i w_i φ_i = 0, \qquad \sum_i w_i φ_i φ_i^\top = \mathrm{diag}(v), \quad v_1 ≥ v_2 ≥ …,
+   \qquad \sum_i w_i ‖φ_i‖^2 = \sum_i w_i :
+
+centred, uncorrelated, largest variance first, mean squared norm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+#: Directions whose variance is below this share of the largest are rounding, and dropped.
+NEGLIGIBLE = 1e-9
+#: A centred kernel matrix below this share of the original one is rounding.
+CONSTANT = 1e-13
+#: Rows are handled in blocks whose kernel values take about this many bytes.
+BLOCK_BYTES = 32 * 2**20
+#: Steps of the subspace iteration that finds the leading directions of wide and long X.
+POWER_STEPS = 3
+
+
+class FeatureMap(NamedTuple):
+    """φ(x) = raw(x) P − shift.
+
+    Attributes:
+        projection: P, shape (m, r).
+        shift: Shape (r,).
+        values: v, shape (r,).
+    """
+
+    projection: Tensor
+    shift: Tensor
+    values: Tensor
+
+    def __call__(self, raw: Any) -> Tensor:
+        """Return the features, shape (b, r), of raw rows, shape (b, m), dense or CSR."""
+        return product(raw, self.projection).sub_(self.shift)
+
+
+class IndefiniteError(ValueError):
+    """A kernel matrix has a negative eigenvalue beyond rounding."""
+
+
+def product(raw: Any, matrix: Tensor) -> Tensor:
+    """Multiply dense rows, or CSR rows on the CPU, by a dense matrix."""
+    if isinstance(raw, Tensor):
+        return raw @ matrix
+    return torch.from_numpy(raw @ matrix.numpy())
+
+
+def blocks(n: int, width: int) -> Iterator[slice]:
+    """Slices of n rows with ``width`` float64 numbers each, about ``BLOCK_BYTES`` at a time."""
+    size = max(1, BLOCK_BYTES // (8 * max(width, 1)))
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tensor]:
+    r"""Decompose the kernel matrix of the training rows, whose weights are positive.
+
+    With k̄ = Kw/Σw, the centred matrix is C = K − k̄1ᵀ − 1k̄ᵀ + (wᵀk̄/Σw)11ᵀ. Let t be its weighted
+    mean diagonal and W^½CW^½ = tQVQᵀ, U = W^{-½}Q. Then Φ = UV^½, P = WUV^{-½}/t, shift = k̄ᵀP.
+
+    Returns:
+        The map from k(x, training rows), and Φ of the training rows, at most ``most`` columns.
+    """
+    share = weights / weights.sum()
+    centre = K @ share
+    C = (K - centre).sub_((centre - share @ centre)[:, None])
+    if not float(C.abs().max()) > CONSTANT * float(K.abs().max()):
+        raise ValueError("the kernel is the same for all pairs of rows; nothing can be learnt")
+    trace = float(share @ C.diagonal())
+    root = weights.sqrt()
+    values, vectors = _largest(C.mul_(root).mul_(root[:, None]), most)
+    values = values / trace
+    U = vectors / root[:, None]
+    U -= share @ U  # zero already, up to rounding that small eigenvalues amplify
+    deviation = values.sqrt()
+    P = (weights[:, None] * U / (deviation * trace)).contiguous()
+    return FeatureMap(P, centre @ P, values), U.mul_(deviation)
+
+
+def from_columns(raw: Tensor, weights: Tensor, most: int) -> FeatureMap:
+    r"""Rotate raw columns, shape (n, m), such that they are uncorrelated.
+
+    With the centred second moment S = Σ w (x − x̄)(x − x̄)ᵀ = QVQᵀ and t = tr S/Σw: P = Qt^{-½}.
+    """
+    mean = (weights / weights.sum()) @ raw
+    moment = raw.new_zeros(raw.shape[1], raw.shape[1])
+    for rows in blocks(*raw.shape):
+        centred = raw[rows] - mean
+        moment.addmm_(centred.T, centred * weights[rows, None])
+    return _from_moment(moment, mean, weights, most)
+
+
+def from_sparse_columns(raw: Any, weights: Tensor, most: int) -> FeatureMap:
+    """Rotate CSR columns without making them dense: S = Σ w xxᵀ − Σw x̄x̄ᵀ."""
+    w = weights.numpy()
+    mean = torch.from_numpy(raw.T @ w) / weights.sum()
+    moment = torch.from_numpy((raw.T @ raw.multiply(w[:, None])).toarray())
+    moment.addr_(mean, mean, alpha=-float(weights.sum()))
+    return _from_moment(moment, mean, weights, most)
+
+
+def _from_moment(moment: Tensor, mean: Tensor, weights: Tensor, most: int) -> FeatureMap:
+    trace = float(moment.trace() / weights.sum())
+    values, vectors = _largest(moment, most)
+    P = vectors.contiguous() / trace**0.5
+    return FeatureMap(P, mean @ P, values / trace)
+
+
+def leading_directions(raw: Any, weights: Tensor, count: int, seed: int) -> Tensor:
+    """Orthonormal columns, shape (m, count), that nearly span the leading directions of raw rows.
+
+    Subspace iteration on the centred rows, dense or CSR, from random directions: products with the
+    rows only. Directions far below the leading ones are found less exactly.
+    """
+    share = weights / weights.sum()
+    sparse = not isinstance(raw, Tensor)
+    mean = torch.from_numpy(raw.T @ share.numpy()) if sparse else share @ raw
+    generator = torch.Generator().manual_seed(seed)
+    basis = torch.randn(raw.shape[1], count, generator=generator, dtype=torch.float64).to(mean)
+    for _ in range(POWER_STEPS):
+        scores = product(raw, basis).sub_(mean @ basis).mul_(share[:, None])
+        back = torch.from_numpy(raw.T @ scores.numpy()) if sparse else raw.T @ scores
+        back.addr_(mean, scores.sum(0), alpha=-1)
+        basis = torch.linalg.qr(back)[0]
+    return basis
+
+
+def _largest(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Eigenvalues that are not negligible, largest first, at most ``most``, and eigenvectors."""
+    values, vectors = torch.linalg.eigh(matrix)
+    largest = float(values[-1])
+    worst = float(values[0])
+    if worst < -1e-8 * largest or not largest > 0:
+        raise IndefiniteError(f"has the eigenvalue {worst:.3g}, the largest is {largest:.3g}")
+    count = min(int((values > NEGLIGIBLE * largest).sum()), most)
+    return values[-count:].flip(0), vectors[:, -count:].flip(1)

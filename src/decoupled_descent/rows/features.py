@@ -1,0 +1,296 @@
+r"""Feature maps: linear, kernels, and transformers of scikit-learn, with uncorrelated columns.
+
+Every map here gives features that are centred, uncorrelated and of mean squared norm 1 on its
+training rows, largest variance first (see :mod:`decoupled_descent.rows.decomposition`). Ridge
+regression and its leave-one-out then need no further decomposition, whatever the ridge.
+Labels are never looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.rows.decomposition import (
+    FeatureMap,
+    IndefiniteError,
+    blocks,
+    from_columns,
+    from_kernel,
+    from_sparse_columns,
+    leading_directions,
+    product,
+)
+from decoupled_descent.rows.interface import Features
+from decoupled_descent.rows.kernels import (
+    KERNELS,
+    UNSCALED,
+    Geometry,
+    Units,
+    check_symmetric,
+    kernel_name,
+    own_kernel,
+)
+from decoupled_descent.rows.scaling import Columns, as_matrix, is_sparse
+from decoupled_descent.rows.shared import Scaled, Training
+
+#: Approximate features take at most this many bytes: with more than 67,000 rows there are fewer
+#: than 2000 landmarks.
+MEMORY = 2**30
+
+
+class Kernel(Features):
+    r"""Features of a kernel: φ with φ(x)·φ(x') = k(x, x'), centred and scaled.
+
+    Columns are scaled first (:class:`~decoupled_descent.rows.scaling.Columns`). Up to ``landmarks``
+    rows the features are exact. Above, they are those of Nyström's approximation: φ is a linear map
+    of k(x, Z), with landmarks Z drawn from the rows uniformly. Linear features need no landmarks;
+    when both sides of X are longer than ``landmarks``, they are that many leading directions. A row
+    of weight 2 counts as the same row twice, exactly where features are exact.
+
+    Memory: features made with landmarks take at most 1 GiB (with more than 67,000 rows there are
+    2²⁷/n landmarks), linear features of dense rows as much as X. On top of that come two copies of
+    X in float64, six matrices of landmarks × landmarks, and five blocks of 32 MiB.
+
+    Args:
+        kind: ``"linear"``, ``"rbf"``, ``"matern"``, ``"laplace"``, ``"laplace1"``, ``"poly2"``,
+            ``"arccos"`` (formulas in :mod:`decoupled_descent.rows.kernels`), or a function
+            ``k(A, B)`` that returns the (a, b) matrix of two sets of scaled rows, float64 tensors.
+        scale: Width of the kernel relative to the mean distance of two training rows.
+        ranks: Replace every column by the normal scores of its ranks first.
+        landmarks: Rows up to which features are exact, and number of landmarks above.
+        seed: Decides which rows are landmarks.
+
+    Example:
+        >>> X = torch.linspace(-1, 1, 50, dtype=torch.float64)[:, None]
+        >>> phi = Kernel("rbf").fit_transform(X)
+        >>> phi.shape[0], round(float(phi.square().sum(1).mean()), 6)
+        (50, 1.0)
+    """
+
+    def __init__(
+        self,
+        kind: Any = "rbf",
+        scale: float = 1.0,
+        ranks: bool = False,
+        landmarks: int = 2000,
+        seed: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.scale = scale
+        self.ranks = ranks
+        self.landmarks = landmarks
+        self.seed = seed
+
+    @property
+    def name(self) -> str:
+        """Kind, scale and ranks: ``"matern(2)/ranks"``."""
+        own = callable(self.kind)
+        scale = "" if own or self.kind in UNSCALED else f"({self.scale:g})"
+        kind = kernel_name(self.kind) if own else self.kind
+        return f"{kind}{scale}{'/ranks' if self.ranks else ''}"
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
+        """Learn the map and return the features of the training rows.
+
+        Args:
+            X: Rows, shape (n, d); for linear features also a sparse matrix of SciPy.
+            y: Ignored.
+            sample_weight: Weight of every row, shape (n,); all 1 by default.
+
+        Returns:
+            Features, shape (n, r), float64.
+        """
+        return self.fit_shared(Training(X, sample_weight))
+
+    def fit_shared(self, training: Training) -> Tensor:
+        """Learn the map from rows that several maps share, and return their features."""
+        self.check()
+        if is_sparse(training.X) and self.kind != "linear":
+            raise ValueError(
+                f"X is sparse, which only linear features can use; kind={self.name!r} needs "
+                "X.toarray() or fewer columns, for example from TruncatedSVD"
+            )
+        scaled = training.scaled(bool(self.ranks))
+        self.columns_ = scaled.columns
+        n = len(training.present)
+        if self.kind == "linear":
+            phi = self._fit_linear(scaled)
+        elif n <= _most(self.landmarks, n):
+            phi = self._fit_exactly(scaled)
+        else:
+            phi = self._fit_landmarks(scaled)
+        return phi if training.complete else self._with_absent(training, phi)
+
+    def transform(self, X: Any) -> Tensor:
+        """Return the features of rows.
+
+        Args:
+            X: Rows, shape (m, d).
+
+        Returns:
+            Features, shape (m, r), float64. Training rows get their training features.
+        """
+        self._check_fitted()
+        X = as_matrix(X)
+        m = X.shape[0]
+        phi = self.map_.shift.new_empty(m, len(self.map_.shift))
+        for rows in blocks(m, max(self.map_.projection.shape)):
+            phi[rows] = self.map_(self._raw(X[rows]))
+        return phi
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what :func:`restore` needs: plain JSON settings, and float64 tensors by name.
+
+        Raises:
+            ValueError: If the kernel is a function of the user's own.
+        """
+        self._check_fitted()
+        if callable(self.kind):
+            raise ValueError(
+                f"kernel {self.name} is a function, which cannot be saved; use one of {_choices()}"
+            )
+        columns, tensors = self.columns_.state()
+        tensors |= {name: getattr(self.map_, name).contiguous() for name in FeatureMap._fields}
+        settings = self.get_params() | {"columns": columns}
+        if self.kind != "linear":
+            settings["units"] = list(self.units_)
+            tensors["landmarks"] = self.landmark_rows_.contiguous()
+        return settings, tensors
+
+    def check(self) -> None:
+        """Raise ``ValueError`` for arguments that make no sense."""
+        if not callable(self.kind) and (not isinstance(self.kind, str) or self.kind not in KERNELS):
+            raise ValueError(
+                f"kind={self.kind!r} must be a function k(A, B) or one of {_choices()}"
+            )
+        if not real_number("scale", self.scale) > 0:
+            raise ValueError(f"scale={self.scale!r} must be positive")
+        if self.scale != 1 and (callable(self.kind) or self.kind in UNSCALED):
+            raise ValueError(f"scale={self.scale!r} has no effect with {self.name}; leave it at 1")
+        if self.ranks not in (True, False):
+            raise ValueError(f"ranks={self.ranks!r} must be True or False")
+        whole_number("landmarks", self.landmarks, least=2)
+        whole_number("seed", self.seed, least=0)
+
+    def _matrix(self, geometry: Geometry) -> Tensor:
+        if callable(self.kind):
+            return own_kernel(self.kind, geometry.A, geometry.B)
+        return KERNELS[self.kind](geometry, self.scale)
+
+    def _raw(self, X: Any) -> Any:
+        """Scaled rows, or their kernel values with the landmarks."""
+        A = self.columns_.apply(X)
+        if self.kind == "linear":
+            return A
+        return self._matrix(Geometry(A, self.landmark_rows_, self.units_))
+
+    def _decompose(self, geometry: Geometry, weights: Tensor) -> tuple[FeatureMap, Tensor]:
+        K = self._matrix(geometry)
+        if callable(self.kind):
+            check_symmetric(self.kind, K)
+        try:
+            return from_kernel(K, weights, len(K))
+        except IndefiniteError as problem:
+            raise ValueError(
+                f"kernel {self.name} is not positive semi-definite: its centred matrix {problem}"
+            ) from None
+
+    def _fit_exactly(self, scaled: Scaled) -> Tensor:
+        self.landmark_rows_, self.units_ = scaled.rows, scaled.units
+        self.map_, phi = self._decompose(scaled.geometry, scaled.weights)
+        return phi
+
+    def _fit_landmarks(self, scaled: Scaled) -> Tensor:
+        """Features k(x, Z) P₁ of the landmarks' own decomposition, rotated to be uncorrelated."""
+        A, weights = scaled.rows, scaled.weights
+        n, m = len(A), _most(self.landmarks, len(A))
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))
+        self.landmark_rows_, self.units_ = A[order[:m].sort().values], scaled.units
+        geometry = Geometry(self.landmark_rows_, self.landmark_rows_, self.units_)
+        first, _ = self._decompose(geometry, weights.new_ones(m))
+        phi = A.new_empty(n, len(first.values))
+        for rows in blocks(n, m):
+            phi[rows] = first(self._matrix(Geometry(A[rows], self.landmark_rows_, self.units_)))
+        return self._rotate(phi, weights, first.projection, first.shift)
+
+    def _rotate(self, phi: Tensor, weights: Tensor, projection: Tensor, shift: Tensor) -> Tensor:
+        """Make features raw(x) P − shift uncorrelated, in place."""
+        turn = from_columns(phi, weights, phi.shape[1])
+        r = len(turn.values)
+        for rows in blocks(*phi.shape):
+            phi[rows, :r] = turn(phi[rows])
+        shift = shift @ turn.projection + turn.shift
+        self.map_ = FeatureMap(projection @ turn.projection, shift, turn.values)
+        return phi[:, :r]
+
+    def _fit_linear(self, scaled: Scaled) -> Tensor:
+        """Linear features: from the columns' moments, the rows' products, or iteratively."""
+        A, weights = scaled.rows, scaled.weights
+        n, d = A.shape
+        most = _most(self.landmarks, max(n, d)) if is_sparse(A) else min(n, d)
+        if min(n, d) > self.landmarks:
+            most = _most(self.landmarks, max(n, d))
+            basis = leading_directions(A, weights, most, self.seed)
+            return self._rotate(product(A, basis), weights, basis, basis.new_zeros(most))
+        if d <= n:
+            decompose = from_sparse_columns if is_sparse(A) else from_columns
+            self.map_ = decompose(A, weights, most)
+            return self.map_(A)
+        K = torch.from_numpy((A @ A.T).toarray()) if is_sparse(A) else A @ A.T
+        dual, phi = from_kernel(K, weights, most)
+        self.map_ = dual._replace(projection=product(A.T, dual.projection).contiguous())
+        return phi
+
+    def _with_absent(self, training: Training, phi: Tensor) -> Tensor:
+        """Features of all rows: those of weight zero are treated as new rows."""
+        full = phi.new_empty(training.X.shape[0], phi.shape[1])
+        absent = torch.ones(len(full), dtype=torch.bool)
+        absent[training.present] = False
+        full[training.present] = phi
+        full[absent] = self.transform(training.X[absent.numpy()])
+        return full
+
+
+def _most(landmarks: int, length: int) -> int:
+    """How many features a side of X of some length may have."""
+    return max(2, min(landmarks, MEMORY // (8 * length)))
+
+
+def _choices() -> str:
+    return ", ".join(map(repr, KERNELS))
+
+
+def restore(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Kernel:
+    """Make fitted features again from what :meth:`Kernel.state` returned.
+
+    Args:
+        settings: The plain settings.
+        tensors: The tensors by name.
+
+    Returns:
+        Features that transform rows as the saved ones did.
+
+    Raises:
+        ValueError: If the parts do not fit together.
+    """
+    try:
+        kernel = Kernel(**{name: settings[name] for name in Kernel.parameter_names()})
+        kernel.check()
+        kernel.columns_ = Columns.restore(settings["columns"], tensors)
+        kernel.map_ = FeatureMap(*(tensors[name] for name in FeatureMap._fields))
+        inputs = width = len(kernel.columns_.keep)
+        if kernel.kind != "linear":
+            kernel.landmark_rows_ = tensors["landmarks"]
+            kernel.units_ = Units(*map(float, settings["units"]))
+            inputs, width = kernel.landmark_rows_.shape
+    except (KeyError, TypeError) as problem:
+        raise ValueError(f"saved features are incomplete: {problem}") from problem
+    r = len(kernel.map_.values)
+    sizes = (kernel.map_.projection.shape, kernel.map_.shift.shape, width)
+    if sizes != ((inputs, r), (r,), len(kernel.columns_.mean)):
+        raise ValueError("saved features do not fit together: their tensors have other shapes")
+    return kernel

@@ -1,0 +1,143 @@
+r"""Ridge regression on uncorrelated features: exact leave-one-out for every ridge at once.
+
+Let Φ be features with Σ w_i φ_i = 0 and Φᵀ diag(w) Φ = diag(v), as every map of
+:mod:`decoupled_descent.rows.features` makes them, and U = Φ diag(v)^{-½}. The minimum of
+Σ w_i (y_i − b − φ_iᵀβ)² + λ‖β‖² has b = ȳ, the weighted mean, and
+
+.. math::
+   o_i = \bar y + \sum_k U_{ik} \frac{v_k}{v_k + λ} (U^\top W (y - \bar y))_k, \qquad
+   V_i = \frac{1}{\sum_j w_j} + \sum_k U_{ik}^2 \frac{v_k}{v_k + λ}.
+
+Taking the weight ρ_i ≤ w_i away from row i and solving again moves its output to
+
+.. math::
+   o_i^{(-i)} = y_i - \frac{y_i - o_i}{1 - ρ_i V_i},
+
+exactly (Sherman–Morrison). All ridges share U: a ridge costs a few products with n × r numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.rows.blocks import as_floats, as_tensor
+from decoupled_descent.rows.scaling import row_weights
+
+#: Features are uncorrelated up to this share of the largest second moment.
+UNCORRELATED = 1e-6
+
+
+class RidgePath(NamedTuple):
+    """Ridge regressions for L ridges with every row left out in turn.
+
+    Attributes:
+        outputs: o^(−i), shape (L, n, K).
+        losses: Squared errors ‖y_i − o_i^(−i)‖², shape (L, n).
+        leverages: w_i V_i, shape (L, n): the share of every row in its own fitted value.
+        coefficients: β with all rows, shape (L, r, K).
+        intercept: b with all rows, shape (K,), the same for every ridge.
+    """
+
+    outputs: Tensor
+    losses: Tensor
+    leverages: Tensor
+    coefficients: Tensor
+    intercept: Tensor
+
+
+def ridge_path(
+    features: Tensor, y: Any, ridges: Any, sample_weight: Any = None, removed: Any = None
+) -> RidgePath:
+    """Fit ridge regressions and leave every row out of each, exactly.
+
+    Args:
+        features: Centred and uncorrelated features, shape (n, r), from a feature map that was
+            fitted with the same weights.
+        y: Targets, shape (n,) or (n, K), for example one-hot classes.
+        ridges: λ, L positive numbers; the squared errors are summed, not averaged.
+        sample_weight: Weight of every row, shape (n,); all 1 by default.
+        removed: How much of its weight a row loses when it is left out, shape (n,); all of it by
+            default. A row of weight 2 that stands for two rows loses 1.
+
+    Returns:
+        Left-out outputs and losses, leverages, and the coefficients with all rows.
+
+    Example:
+        >>> phi = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
+        >>> ridge_path(phi, torch.tensor([0.0, 1.0, 3.0]), [1.0]).outputs.ravel()
+        tensor([1.0000, 1.5000, 1.0000], dtype=torch.float64)
+    """
+    features = as_floats("features", features).double()
+    n = len(features)
+    weights = row_weights(sample_weight, n)
+    y = as_tensor("y", y).double()
+    if y.ndim not in (1, 2) or len(y) != n:
+        raise ValueError(f"y has shape {tuple(y.shape)} but features has {n} rows")
+    y = y.reshape(n, -1)
+    ridge = _checked_ridges(ridges)
+    share = _share_removed(removed, weights)
+    values = weights @ features.square()
+    _check_uncorrelated(features, weights, values)
+    mean = weights @ y / weights.sum()
+    centred = y - mean
+    projected = features.T @ (weights[:, None] * centred)
+    coefficients = projected / (values + ridge[:, None])[:, :, None]
+    L, r, K = coefficients.shape
+    fitted = (features @ coefficients.transpose(0, 1).reshape(r, L * K)).reshape(n, L, K)
+    residuals = centred - fitted.transpose(0, 1)
+    leverages = _leverages(features, weights, values, ridge)
+    rest = (1 - share * leverages).clamp_min(torch.finfo(torch.float64).tiny)
+    errors = residuals / rest[:, :, None]
+    return RidgePath(y - errors, errors.square().sum(2), leverages, coefficients, mean)
+
+
+def _leverages(features: Tensor, weights: Tensor, values: Tensor, ridges: Tensor) -> Tensor:
+    """w_i V_i, shape (L, n)."""
+    shrunk = features.square() @ (1 / (values + ridges[:, None])).T
+    return weights * (shrunk.T + 1 / weights.sum())
+
+
+def _checked_ridges(ridges: Any) -> Tensor:
+    ridge = as_tensor("ridges", ridges).double()
+    if ridge.ndim != 1 or len(ridge) == 0 or not bool(((ridge > 0) & ridge.isfinite()).all()):
+        raise ValueError(f"ridges={ridges!r} must be a list of positive, finite numbers")
+    return ridge
+
+
+def _share_removed(removed: Any, weights: Tensor) -> Tensor:
+    """ρ/w: the share of its weight that every row loses."""
+    if int((weights > 0).sum()) < 2:
+        raise ValueError("only 1 row has a positive weight; leaving it out leaves no rows")
+    if removed is None:
+        return torch.ones_like(weights)
+    rho = as_tensor("removed", removed).double()
+    if rho.ndim > 1 or (rho.ndim == 1 and len(rho) != len(weights)):
+        raise ValueError(f"removed has shape {tuple(rho.shape)} for {len(weights)} rows")
+    rho = rho.expand_as(weights)
+    bad = torch.nonzero(~((rho >= 0) & (rho <= weights)))
+    if len(bad):
+        i = int(bad[0])
+        raise ValueError(
+            f"removed[{i}] is {rho[i].item():g}; it must be between 0 and the row's weight, "
+            f"{weights[i].item():g}"
+        )
+    return rho / weights.clamp_min(torch.finfo(torch.float64).tiny)
+
+
+def _check_uncorrelated(features: Tensor, weights: Tensor, values: Tensor) -> None:
+    """Raise ``ValueError`` if Σ wφ ≠ 0 or Φᵀ diag(w) Φ is not diagonal, tried on one direction."""
+    probe = torch.linspace(1, 2, features.shape[1], dtype=torch.float64)
+    probe[::2].neg_()
+    moment = features.T @ (weights * (features @ probe))
+    mean = weights @ features / weights.sum()
+    limit = UNCORRELATED * float(values.max())
+    scale = (float(values.max()) * float(weights.sum())) ** 0.5
+    off = float((moment - values * probe).abs().max())
+    if off > limit or float((weights.sum() * mean).abs().max()) > UNCORRELATED * scale:
+        raise ValueError(
+            "features are not centred and uncorrelated under these weights; make them with a "
+            "feature map that is fitted with the same sample_weight"
+        )

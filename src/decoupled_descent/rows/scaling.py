@@ -1,0 +1,216 @@
+r"""Columns of X on one scale: centred, divided by their deviation, cut at ±5, or by their ranks.
+
+Everything here is decided without labels. Sums over rows carry the sample weights, so that a row of
+weight 2 counts as the same row twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoupled_descent.rows.blocks import as_floats, as_tensor
+
+#: Scaled columns are cut at this many standard deviations. A single entry far out would otherwise
+#: decide over its whole column, and nothing could be learnt about that row when it is left out.
+CUT = 5.0
+#: A column is constant if its deviation is at most this share of its mean: that is rounding.
+CONSTANT = 1e-12
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of SciPy."""
+    return hasattr(X, "tocsr") and hasattr(X, "nnz")
+
+
+def as_matrix(X: Any) -> Any:
+    """Return X as a finite float64 matrix: a tensor, or CSR if it is sparse."""
+    if not is_sparse(X):
+        return as_floats("X", X).double()
+    X = X.tocsr().astype(np.float64, copy=False)
+    if 0 in X.shape:
+        raise ValueError(f"X has shape {X.shape}; it must have rows and columns")
+    if not np.isfinite(X.data).all():
+        raise ValueError("X has entries that are NaN or infinite; remove or impute them first")
+    return X
+
+
+def row_weights(sample_weight: Any, n: int) -> Tensor:
+    """Return the weights of n rows in float64, ones by default, or raise ``ValueError``."""
+    if sample_weight is None:
+        return torch.ones(n, dtype=torch.float64)
+    weights = as_tensor("sample_weight", sample_weight).double()
+    if weights.shape != (n,):
+        raise ValueError(
+            f"sample_weight has shape {tuple(weights.shape)} but X has {n} rows; pass one weight "
+            "per row"
+        )
+    bad = torch.nonzero(~(torch.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        i = int(bad[0])
+        raise ValueError(
+            f"sample_weight[{i}] is {weights[i].item():g}; weights must be finite and not negative"
+        )
+    if not bool((weights > 0).any()):
+        raise ValueError("sample_weight is zero everywhere; some rows need a positive weight")
+    return weights
+
+
+@dataclass(frozen=True)
+class Columns:
+    r"""How every column is scaled, learnt from training rows and applied to any rows.
+
+    Dense rows: (x − mean)/deviation, cut at ±5. With ranks, x is first replaced by the normal score
+    of its mid-rank; new values are interpolated between training values, and those beyond all of
+    them get the score of the nearest. Sparse rows: x divided by the root mean square of its column,
+    cut at ±5, without centring, so that zeros stay zeros. Constant columns are dropped.
+
+    Attributes:
+        count: Columns of X.
+        keep: Which of them vary, shape (k,).
+        mean: Their means (of the scores, with ranks), shape (k,); zeros after sparse rows.
+        scale: Their deviations, or root mean squares after sparse rows, shape (k,).
+        knots: With ranks: distinct training values and their scores, one (2, u) per kept column.
+        sparse: Learnt from sparse rows.
+
+    Example:
+        >>> X = torch.tensor([[1.0, 7.0], [2.0, 7.0], [3.0, 7.0]])
+        >>> columns = Columns.learn(X)
+        >>> columns.apply(X)
+        tensor([[-1.2247], [ 0.0000], [ 1.2247]], dtype=torch.float64)
+        >>> columns.apply(torch.tensor([[100.0, 7.0]]))
+        tensor([[5.]], dtype=torch.float64)
+    """
+
+    count: int
+    keep: Tensor
+    mean: Tensor
+    scale: Tensor
+    knots: tuple[Tensor, ...] | None = None
+    sparse: bool = False
+
+    @classmethod
+    def learn(cls, X: Any, ranks: bool = False, sample_weight: Any = None) -> Columns:
+        """Learn the scale of every column.
+
+        Args:
+            X: Rows, shape (n, d): anything that NumPy understands, or a sparse matrix of SciPy.
+            ranks: Replace values by the normal scores of their ranks first. Not for sparse rows.
+            sample_weight: Weight of every row, shape (n,); all 1 by default.
+
+        Returns:
+            The scales.
+
+        Raises:
+            ValueError: If an entry is not finite, a column cannot be squared, or all are constant.
+        """
+        X = as_matrix(X)
+        weights = row_weights(sample_weight, X.shape[0])
+        share = weights / weights.sum()
+        if is_sparse(X):
+            if ranks:
+                raise ValueError("ranks=True needs dense rows; pass X.toarray() or ranks=False")
+            return _learn_sparse(cls, X, share)
+        mean, deviation = _moments(X, share.to(X.device))
+        keep = _varying(deviation, CONSTANT * mean.abs())
+        if not ranks:
+            return cls(X.shape[1], keep, mean[keep], deviation[keep])
+        present = weights.to(X.device) > 0
+        columns = X[present][:, keep].T.contiguous()
+        knots = tuple(_scores(column, share.to(X.device)[present]) for column in columns)
+        scores = torch.stack([_interpolate(k, x) for k, x in zip(knots, columns, strict=True)], 1)
+        return cls(X.shape[1], keep, *_moments(scores, share.to(X.device)[present]), knots)
+
+    def apply(self, X: Any) -> Any:
+        """Scale rows.
+
+        Args:
+            X: Rows, shape (m, d), dense or sparse. Sparse rows need scales learnt from sparse rows.
+
+        Returns:
+            Scaled rows without the constant columns, float64, shape (m, k): a tensor, or CSR.
+        """
+        X = as_matrix(X)
+        if X.shape[1] != self.count:
+            raise ValueError(f"X has {X.shape[1]} columns but {self.count} were seen in training")
+        if is_sparse(X):
+            return self._apply_sparse(X)
+        X = X[:, self.keep].contiguous()
+        if self.knots is not None:
+            columns = zip(self.knots, X.T.contiguous(), strict=True)
+            X = torch.stack([_interpolate(k, x) for k, x in columns], 1)
+        return ((X - self.mean) / self.scale).clamp_(-CUT, CUT)
+
+    def _apply_sparse(self, X: Any) -> Any:
+        if not self.sparse:
+            raise ValueError("X is sparse but the training rows were dense; pass X.toarray()")
+        X = X[:, self.keep.numpy()]
+        X.data = np.clip(X.data / self.scale.numpy()[X.indices], -CUT, CUT)
+        return X
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return plain settings and float64 tensors from which :meth:`restore` makes a copy."""
+        tensors = {"keep": self.keep.double(), "mean": self.mean, "deviation": self.scale}
+        if self.knots is not None:
+            tensors["knots"] = torch.cat(self.knots, 1).contiguous()
+            tensors["knot_counts"] = torch.tensor([k.shape[1] for k in self.knots]).double()
+        return {"count": self.count, "sparse": self.sparse}, tensors
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Columns:
+        """Make the scales again from :meth:`state`."""
+        knots = None
+        if "knots" in tensors:
+            counts = tensors["knot_counts"].long().tolist()
+            knots = tuple(k.contiguous() for k in torch.split(tensors["knots"], counts, 1))
+        keep = tensors["keep"].long()
+        count, sparse = int(settings["count"]), bool(settings["sparse"])
+        return cls(count, keep, tensors["mean"], tensors["deviation"], knots, sparse)
+
+
+def _moments(X: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of every column; weights add up to one."""
+    mean = share @ X
+    return mean, (share @ (X - mean).square_()).sqrt()
+
+
+def _varying(deviation: Tensor, least: Tensor) -> Tensor:
+    """Indices of the columns that vary, or ``ValueError`` if there is none."""
+    bad = torch.nonzero(~torch.isfinite(deviation))
+    if len(bad):
+        raise ValueError(f"column {int(bad[0])} of X has entries too large to square; rescale it")
+    keep = torch.nonzero(deviation > least)[:, 0]
+    if len(keep) == 0:
+        raise ValueError("every column of X is constant; there is nothing to learn from")
+    return keep
+
+
+def _learn_sparse(cls: type[Columns], X: Any, share: Tensor) -> Columns:
+    """Root mean squares of sparse columns. Constant: the variance is lost in rounding."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = torch.from_numpy(X.multiply(X).T @ share.numpy())
+        mean = torch.from_numpy(X.T @ share.numpy())
+    variance = square - mean.square()
+    keep = _varying(variance, CONSTANT * square)
+    none = torch.zeros(len(keep), dtype=torch.float64)
+    return cls(X.shape[1], keep, none, square[keep].sqrt(), sparse=True)
+
+
+def _scores(x: Tensor, share: Tensor) -> Tensor:
+    """Distinct values and the normal scores Φ⁻¹(mid-rank) of their weighted mid-ranks, (2, u)."""
+    values, place = torch.unique(x, return_inverse=True)
+    mass = torch.zeros_like(values).index_add_(0, place, share)
+    return torch.stack((values, torch.special.ndtri(mass.cumsum(0) - mass / 2)))
+
+
+def _interpolate(knots: Tensor, x: Tensor) -> Tensor:
+    """Scores of values, linear between the knots and constant beyond them."""
+    values, scores = knots
+    right = torch.searchsorted(values, x).clamp_(1, len(values) - 1)
+    left = right - 1
+    t = ((x - values[left]) / (values[right] - values[left])).clamp_(0, 1)
+    return torch.lerp(scores[left], scores[right], t)

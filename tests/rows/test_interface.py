@@ -1,0 +1,38 @@
+"""What all feature maps have in common."""
+
+import subprocess
+import sys
+
+import pytest
+from sklearn.utils import get_tags
+
+from decoupled_descent.rows import Kernel, Transformed
+
+PROGRAM = """
+import sys
+from decoupled_descent.rows import Kernel, as_features
+import torch
+Kernel("rbf").fit(torch.randn(9, 2))
+as_features("auto")
+assert "sklearn" not in sys.modules
+"""
+
+
+def test_kernels_do_not_import_scikit_learn():
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+
+def test_parameters():
+    kernel = Kernel("rbf", 2.0)
+    assert list(kernel.get_params()) == ["kind", "scale", "ranks", "landmarks", "seed"]
+    assert kernel.set_params(ranks=True) is kernel
+    with pytest.raises(ValueError, match="Kernel has no parameter 'width'"):
+        kernel.set_params(width=2)
+    assert repr(kernel) == "Kernel(scale=2.0, ranks=True)"
+    assert repr(Transformed(3)) == "Transformed(transformer=3)"
+
+
+def test_tags():
+    tags = get_tags(Kernel())
+    assert tags.input_tags.sparse
+    assert not tags.target_tags.required

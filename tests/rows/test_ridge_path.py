@@ -1,0 +1,123 @@
+"""Leave-one-out of ridge regression against literal refits."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoupled_descent.rows import Kernel, ridge_path
+
+RIDGES = [30.0, 1.0, 1e-3]
+
+
+def problem(n=24, d=3, targets=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2])[:, :targets] + rng.normal(
+        size=(n, targets)
+    )
+
+
+def refit(phi, y, ridge, weights):
+    """Coefficients and intercept from the normal equations with an unpenalised column of ones."""
+    Z = np.column_stack([phi, np.ones(len(phi))])
+    penalty = np.diag(np.append(np.full(phi.shape[1], ridge), 0.0))
+    return np.linalg.solve(Z.T @ (weights[:, None] * Z) + penalty, Z.T @ (weights[:, None] * y))
+
+
+def literal(phi, y, ridge, weights, removed):
+    """Refit without ``removed`` of the weight of each row in turn."""
+    out = np.empty_like(y)
+    for i in range(len(y)):
+        w = weights.copy()
+        w[i] -= removed[i]
+        out[i] = np.append(phi[i], 1) @ refit(phi, y, ridge, w)
+    return out
+
+
+@pytest.mark.parametrize("kind", ["linear", "rbf"])
+@pytest.mark.parametrize("part", [None, 0.3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_outputs_are_those_of_refits(weighted, part, kind):
+    X, y = problem()
+    weights = np.random.default_rng(1).uniform(0.2, 3, len(X)) if weighted else np.ones(len(X))
+    phi = Kernel(kind).fit_transform(X, sample_weight=weights)
+    removed = weights if part is None else part * weights
+    path = ridge_path(phi, y, RIDGES, weights, None if part is None else removed)
+    for i, ridge in enumerate(RIDGES):
+        expected = literal(phi.numpy(), y, ridge, weights, removed)
+        np.testing.assert_allclose(path.outputs[i], expected, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(path.losses[i], ((y - expected) ** 2).sum(1), rtol=1e-9)
+        whole = refit(phi.numpy(), y, ridge, weights)
+        np.testing.assert_allclose(path.coefficients[i], whole[:-1], atol=1e-10)
+        np.testing.assert_allclose(path.intercept, whole[-1], atol=1e-10)
+
+
+def test_leverages_are_derivatives_of_fitted_values():
+    X, y = problem(targets=1)
+    weights = np.random.default_rng(1).uniform(0.2, 3, len(X))
+    phi = Kernel("rbf").fit_transform(X, sample_weight=weights).numpy()
+    path = ridge_path(phi, y, RIDGES, weights)
+    Z = np.column_stack([phi, np.ones(len(phi))])
+    for i, ridge in enumerate(RIDGES):
+        hat = Z @ refit(phi, np.eye(len(phi)), ridge, weights)
+        np.testing.assert_allclose(path.leverages[i], np.diag(hat), rtol=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_weight_two_is_the_row_twice(seed):
+    X, y = problem(seed=seed)
+    weights = np.random.default_rng(seed).integers(1, 4, len(X))
+    path = ridge_path(
+        Kernel("matern").fit_transform(X, sample_weight=weights), y, RIDGES, weights,
+        removed=np.ones(len(X)),
+    )  # fmt: skip
+    again = np.repeat(np.arange(len(X)), weights)
+    twice = ridge_path(Kernel("matern").fit_transform(X[again]), y[again], RIDGES)
+    np.testing.assert_allclose(twice.outputs, path.outputs[:, again], rtol=1e-8, atol=1e-8)
+
+
+def test_rows_of_weight_zero_get_the_prediction_for_new_rows():
+    X, y = problem()
+    weights = np.ones(len(X))
+    weights[[2, 9]] = 0
+    phi = Kernel("rbf").fit_transform(X, sample_weight=weights)
+    path = ridge_path(phi, y, RIDGES, weights)
+    some = weights > 0
+    alone = ridge_path(Kernel("rbf").fit_transform(X[some]), y[some], RIDGES)
+    np.testing.assert_allclose(path.outputs[:, some], alone.outputs, atol=1e-9)
+    predicted = phi @ path.coefficients + path.intercept
+    np.testing.assert_allclose(path.outputs[:, ~some], predicted[:, ~some])
+
+
+def test_one_target_is_one_column():
+    X, y = problem(targets=1)
+    phi = Kernel("rbf").fit_transform(X)
+    assert torch.equal(ridge_path(phi, y[:, 0], RIDGES).outputs, ridge_path(phi, y, RIDGES).outputs)
+
+
+def bad(name):
+    X, y = problem()
+    phi, ones = Kernel("linear").fit_transform(X), np.ones(len(X))
+    one = np.zeros(len(X))
+    one[3] = 1
+    return {
+        "ridge": ((phi, y, [0.0]), "positive, finite"),
+        "y": ((phi, y[:5], RIDGES), "y has shape"),
+        "removed": ((phi, y, RIDGES, ones, 2 * ones), r"removed\[0\] is 2"),
+        "removed shape": ((phi, y, RIDGES, ones, ones[:3]), "removed has shape"),
+        "one row": ((phi, y, RIDGES, one), "only 1 row has a positive weight"),
+        "weights": ((phi, y, RIDGES, np.arange(len(X))), "not centred and uncorrelated"),
+        "raw": ((torch.from_numpy(X), y, RIDGES), "not centred and uncorrelated"),
+    }[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["ridge", "y", "removed", "removed shape", "one row", "weights", "raw"]
+)
+def test_bad_arguments_are_refused(name):
+    arguments, message = bad(name)
+    with pytest.raises(ValueError, match=message):
+        ridge_path(*arguments)

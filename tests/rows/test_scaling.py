@@ -1,0 +1,150 @@
+"""Columns on one scale, against NumPy, SciPy and scikit-learn."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm, rankdata
+
+from decoupled_descent.rows.scaling import CUT, Columns, row_weights
+
+
+def table(n=40, d=4, seed=0):
+    """Columns of unlike scale, one with a long tail, one with ties, one constant."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(3, 1, (n, d)) * 10.0 ** np.arange(d)
+    X[:, 1] = np.exp(2 * rng.normal(size=n))
+    X[:, 2] = rng.integers(0, 4, n)
+    return np.column_stack([X, np.full(n, 7.3)])
+
+
+def counts(n=60, d=30, seed=0):
+    """A sparse matrix with an empty and a constant column."""
+    X = np.random.default_rng(seed).poisson(0.2, (n, d)).astype(float)
+    X[:, 3], X[:, 5] = 0, 2
+    X[0, 7] = 400
+    return X
+
+
+def test_dense_columns_are_standardised_and_cut():
+    X = table()
+    X[0, 0] = 1e4
+    expected = np.clip((X - X.mean(0))[:, :4] / X.std(0)[:4], -CUT, CUT)
+    columns = Columns.learn(X)
+    np.testing.assert_allclose(columns.apply(X), expected, rtol=1e-12, atol=1e-12)
+    assert columns.keep.tolist() == [0, 1, 2, 3]
+    assert float(columns.apply(X).max()) == CUT
+
+
+def test_ranks_become_normal_scores():
+    X = table()
+    n = len(X)
+    scores = norm.ppf((rankdata(X[:, :4], axis=0) - 0.5) / n)
+    expected = (scores - scores.mean(0)) / scores.std(0)
+    np.testing.assert_allclose(Columns.learn(X, ranks=True).apply(X), expected, atol=1e-10)
+
+
+def test_ranks_of_new_rows_are_interpolated_and_clamped():
+    X = np.array([[0.0], [1.0], [4.0]])
+    columns = Columns.learn(X, ranks=True)
+    known = columns.apply(X).ravel()
+    new = columns.apply(np.array([[-50.0], [0.25], [2.5], [99.0]])).ravel()
+    np.testing.assert_allclose(new[[0, 3]], known[[0, 2]])
+    np.testing.assert_allclose(new[1], 0.75 * known[0] + 0.25 * known[1])
+    np.testing.assert_allclose(new[2], 0.5 * known[1] + 0.5 * known[2], atol=1e-15)
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_weights_count_rows(ranks, seed):
+    rng = np.random.default_rng(seed)
+    X, weights = table(25, seed=seed), rng.integers(0, 4, 25)
+    weights[:2] = 1, 2
+    weighted = Columns.learn(X, ranks, weights)
+    repeated = Columns.learn(np.repeat(X, weights, 0), ranks)
+    new = table(10, seed=seed + 1)
+    np.testing.assert_allclose(weighted.apply(new), repeated.apply(new), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), factor=st.floats(1e-6, 1e6), shift=st.floats(-10, 10))
+def test_unit_and_order_of_rows_do_not_matter(ranks, seed, factor, shift):
+    X = table(25, seed=seed)[:, :3]
+    order = np.random.default_rng(seed).permutation(25)
+    moved = (factor * (X + shift))[order]
+    found = Columns.learn(moved, ranks).apply(moved)
+    np.testing.assert_allclose(found, Columns.learn(X, ranks).apply(X)[order], atol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sparse_columns_are_divided_by_their_root_mean_square(weighted):
+    X = counts()
+    weights = np.random.default_rng(1).integers(0, 3, len(X)) if weighted else np.ones(len(X))
+    columns = Columns.learn(scipy.sparse.csr_matrix(X), sample_weight=weights)
+    found = columns.apply(scipy.sparse.csr_array(X))
+    keep = [j for j in range(X.shape[1]) if len(np.unique(X[weights > 0, j])) > 1]
+    root = np.sqrt(np.average(X**2, axis=0, weights=weights))
+    np.testing.assert_allclose(
+        found.toarray(), np.clip(X[:, keep] / root[keep], -CUT, CUT), rtol=1e-12
+    )
+    assert columns.keep.tolist() == keep
+    np.testing.assert_allclose(columns.apply(X), found.toarray())  # dense new rows are welcome
+
+
+def test_zeros_of_sparse_rows_stay_zeros():
+    X = scipy.sparse.random_array((50, 1000), density=0.01, rng=np.random.default_rng(0)).tocsr()
+    assert Columns.learn(X).apply(X).nnz <= X.nnz
+
+
+@pytest.mark.parametrize("ranks", [False, True])
+def test_scales_are_saved_and_restored(ranks):
+    columns = Columns.learn(table(), ranks)
+    plain, tensors = columns.state()
+    assert all(tensor.dtype == torch.float64 for tensor in tensors.values())
+    copy = Columns.restore(plain, tensors)
+    new = table(seed=5)
+    assert torch.equal(copy.apply(new), columns.apply(new))
+
+
+BAD = {
+    "constant": (np.ones((5, 2)), {}, "every column of X is constant"),
+    "large": (np.array([[1.0, 1e200], [2.0, -1e200]]), {}, "column 1 of X has entries too large"),
+    "nan": (np.array([[1.0], [np.nan]]), {}, r"X\[1, 0\] is nan"),
+    "sparse nan": (scipy.sparse.csr_matrix([[1.0], [np.inf]]), {}, "NaN or infinite"),
+    "sparse ranks": (scipy.sparse.csr_matrix(np.eye(3)), {"ranks": True}, "needs dense rows"),
+    "sparse large": (scipy.sparse.csr_matrix([[1e200], [1.0]]), {}, "column 0 of X has entries"),
+    "one row": (np.ones((1, 2)), {}, "constant"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_columns_are_refused(name):
+    X, options, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        Columns.learn(X, **options)
+
+
+def test_rows_of_another_kind_are_refused():
+    columns = Columns.learn(table())
+    with pytest.raises(ValueError, match="X has 2 columns but 5 were seen"):
+        columns.apply(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="training rows were dense"):
+        columns.apply(scipy.sparse.csr_matrix(table()))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 1], "shape"),
+        ([1, -1, 1], r"sample_weight\[1\] is -1"),
+        ([1, 1, np.nan], r"sample_weight\[2\] is nan"),
+        ([0, 0, 0], "zero everywhere"),
+    ],
+)
+def test_bad_weights_are_refused(weights, message):
+    with pytest.raises(ValueError, match=message):
+        row_weights(weights, 3)
