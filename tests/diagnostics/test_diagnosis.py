@@ -17,7 +17,7 @@ from decoupled_descent.diagnostics.diagnosis import RULES, WIDENING, Diagnosis, 
 from decoupled_descent.validation.sweep import Sweep
 from tests.problems import normal
 
-ODD = dd.OrthogonalDecoupledDescent(2.0, 0.98, 10.0, reduction="mean", folds=5)
+ODD = dd.OrthogonalDecoupledDescent(2.0, 0.98, 10.0, reduction="mean")
 WHITE = dd.DecoupledDescent(2.0, 0.98, reduction="mean")
 GD = dd.GradientDescent(2.0, reduction="mean")
 
