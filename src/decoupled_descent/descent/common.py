@@ -264,13 +264,13 @@ def starting_theta(
 
 def _as_theta(theta: Any, rows: Rows) -> Tensor:
     """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    theta = torch.as_tensor(theta, device=rows.X.device).detach()
-    if theta.ndim != 2 or theta.shape[1] != rows.d:
+    found: Tensor = torch.as_tensor(theta, device=rows.X.device).detach()
+    if found.ndim != 2 or found.shape[1] != rows.d:
         raise ValueError(
-            f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
+            f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "
             f"(L, {rows.d}), laid out as nn.Linear.weight"
         )
-    return theta
+    return found
 
 
 def draw_theta(width: int, d: int, seed: int | None) -> Tensor:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from decoupled_descent.descent.leave_one_out import cholesky
 from decoupled_descent.descent.newton_step import Problem, search
+from decoupled_descent.descent.spread import cholesky
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.losses import Curvature
 

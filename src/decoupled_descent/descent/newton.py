@@ -21,12 +21,13 @@ from decoupled_descent.descent import gauss_newton
 from decoupled_descent.descent.common import Algorithm, Info, starting_theta
 from decoupled_descent.descent.leave_one_out import (
     LeftOut,
-    covariance,
     leave_groups_out,
     leave_out,
+    pair_covariance,
     refined,
 )
 from decoupled_descent.descent.newton_step import Problem, newton_step
+from decoupled_descent.descent.spread import spread
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.structured import adds_only
 from decoupled_descent.rows.blocks import Rows
@@ -64,8 +65,8 @@ class DecoupledNewton(Algorithm):
 
     β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The
     mean loss at o^(−i) is the train error, an estimate of the test error that assumes nothing of
-    the rows but that they are drawn independently (or in groups). For heads that add nothing but an intercept
-    (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
+    the rows but that they are drawn independently (or in groups). For heads that add nothing but
+    an intercept (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
     order otherwise; heads with weights of their own are treated by Gauss–Newton, and their own
     optimism is included.
 
@@ -156,16 +157,16 @@ class DecoupledNewton(Algorithm):
         """Outputs of every row with the row, or its group, left out of the minimum."""
         rows, weights = problem.rows, problem.weights
         bends = problem.expand(outputs)
-        spread = covariance(rows.X, bends, problem.ridge, weights)
+        around = spread(rows.X, bends, problem.ridge, weights)
         if rows.groups is not None:
-            return leave_groups_out(outputs, bends, spread, weights, rows.groups)
+            return leave_groups_out(outputs, bends, around, weights, rows.groups)
         removed = problem.removed
-        first = leave_out(outputs, bends, spread.blocks, removed)
+        first = leave_out(outputs, bends, around.blocks, removed)
         movers = (first.change > LARGE_MOVE).nonzero().squeeze(1)
         if problem.exact or not len(movers):
             return first
         slopes = problem.slopes
-        return refined(outputs, slopes, bends, spread, weights, removed, first, movers)
+        return refined(outputs, slopes, bends, around, weights, removed, first, movers)
 
     def _repaired(
         self, problem: Problem, found: LeftOut, refit: Callable[[Problem, int], Tensor]
@@ -219,6 +220,15 @@ class DecoupledNewton(Algorithm):
     def assumptions(self) -> frozenset[str]:
         """That the minimum was reached."""
         return frozenset({"minimum"})
+
+
+def paired_losses(problem: Problem, outputs: Tensor, rows: Tensor) -> float:
+    """Mean covariance of the left-out losses of two rows at a minimum, over some rows."""
+    bends = problem.expand(outputs)
+    around = spread(problem.rows.X, bends, problem.ridge, problem.weights)
+    found = leave_out(outputs, bends, around.blocks, problem.removed)
+    slopes = problem.expand(found.outputs).slope
+    return pair_covariance(slopes, found.moves, bends, problem.removed, around, rows)
 
 
 def _shaped(outputs: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.descent.spread import chunks
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.objective.losses import Curvature, second_order
 from decoupled_descent.rows.blocks import Rows
@@ -132,7 +133,9 @@ class _System:
         self.total = problem.total
         self.coupled = bends.rank_one is not None
         curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
-        self.diagonal = curvature @ self.X.square() + self.ridge
+        self.diagonal = torch.full_like(curvature[:, :1] @ self.X[:1], self.ridge)
+        for rows in chunks(len(self.X)):
+            self.diagonal += curvature[:, rows] @ self.X[rows].square()
         self.shift_diagonal = curvature.sum(1) + 1e-6 * self.total
         top = self.X[:, :LEAD]
         lead = torch.stack([top.T @ (row.unsqueeze(1) * top) for row in curvature])

@@ -158,6 +158,7 @@ class Rows:
         labels = as_tensor("groups", groups).to(self.X.device)
         if labels.shape != (self.n,):
             raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
+        codes: Tensor
         _, codes = torch.unique(labels, return_inverse=True)
         if int(codes.max()) == 0:
             raise ValueError(

@@ -1,0 +1,330 @@
+r"""V = J H⁻¹ Jᵀ at a minimum: how the outputs of all rows move with the gradient of one.
+
+Outputs are o = Φβ + b with features Φ (n, r), and H is the Hessian of Σ_i w_i ℓ(o_i, y_i) + ½ λ‖β‖²
+with intercepts b that are not penalised. Hessians of rows are W_i = diag(b_i) − c_i c_iᵀ: that of
+squared, logistic and softmax losses, and of any loss of a single output. Without c the outputs do
+not meet, and V has one part S_k per output:
+
+.. math:: S_k = \tilde\Phi\,(\tilde\Phi^\top \mathrm{diag}(w b_k)\,\tilde\Phi + \lambda)^{-1}
+   \tilde\Phi^\top, \qquad \tilde\Phi = (\Phi, 1) .
+
+With c there is an exact form without nK × nK matrices (Rasmussen and Williams, *Gaussian Processes
+for Machine Learning*, algorithm 3.3):
+
+.. math:: V = S + S\,\Pi\,(I - \Pi^\top S\,\Pi)^{-1}\,\Pi^\top S, \qquad
+   S = \mathrm{blockdiag}(S_1, …, S_K), \quad \Pi = (\mathrm{diag}\,c_1; …; \mathrm{diag}\,c_K) .
+
+It takes n × n matrices. For many rows H itself, of size K(r + 1), is the smaller one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.objective.losses import Curvature
+
+#: The least curvature of a row, where it counts as zero in float64.
+TINY = 1e-10
+#: With more features than this share of the rows, the n × n form of S is the cheaper one.
+DUAL = 0.6
+#: Up to this many rows n × n matrices are made.
+SQUARE = 3000
+#: Rows are taken this many at a time where there are more.
+CHUNK = 8192
+
+
+class Spread(ABC):
+    """V, and what is asked of it. Outputs come first: values of n rows are (K, n, s).
+
+    Attributes:
+        blocks: V_ii, shape (n, K, K).
+    """
+
+    blocks: Tensor
+
+    @abstractmethod
+    def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
+        """V_ji d_i for all rows j and the given rows i, shape (K, n, s), for d of shape (s, K)."""
+
+    @abstractmethod
+    def times(self, values: Tensor) -> Tensor:
+        """V u, shape (K, n, s), for u of that shape."""
+
+    @abstractmethod
+    def between(self, rows: Tensor) -> Tensor:
+        """V among some rows, shape (s, K, s, K)."""
+
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        """The i-th row of V times the i-th column of u, shape (s, K), for u of shape (K, n, s)."""
+        here = torch.arange(len(rows), device=rows.device)
+        return self.times(values)[:, rows, here].T
+
+
+def spread(
+    features: Tensor, bends: Curvature, ridge: float, weights: Tensor, gram: Tensor | None = None
+) -> Spread:
+    """V for the curvature of single rows before weights; ``gram`` is ΦΦᵀ, if it is known."""
+    n, r = features.shape
+    if bends.rank_one is not None and n > SQUARE:
+        return CoupledRidge(features, bends, ridge, weights)
+    diagonal = (weights.unsqueeze(1) * bends.diagonal).clamp_min(TINY)
+    if gram is None and DUAL * n < r and n <= SQUARE:
+        gram = features @ features.T
+    equal = bends.rank_one is None and bool((diagonal == diagonal[:, :1]).all())
+    parts: list[Part] = [
+        RidgePart(features, column, ridge) if gram is None else KernelPart(gram, column, ridge)
+        for column in diagonal.T[: 1 if equal else None]
+    ]
+    if bends.rank_one is None:
+        return Separate(parts, diagonal.shape[1])
+    return Coupled(parts, weights.sqrt().unsqueeze(1) * bends.rank_one)
+
+
+class Part(ABC):
+    """S of one output."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:
+        """S_ii, shape (n,)."""
+
+    @abstractmethod
+    def columns(self, rows: Tensor) -> Tensor:
+        """S_ji for all rows j, shape (n, s)."""
+
+    @abstractmethod
+    def times(self, values: Tensor) -> Tensor:
+        """S u, shape (n, s)."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """S, shape (n, n)."""
+
+
+class RidgePart(Part):
+    """S from an r × r factor: nothing of size n × n, and no copy of the features."""
+
+    def __init__(self, features: Tensor, diagonal: Tensor, ridge: float) -> None:
+        self.features, self.total = features, float(diagonal.sum())
+        self.centre = (diagonal @ features) / self.total  # the intercept becomes a direction apart
+        hessian = ridge * torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
+        for rows in chunks(len(features)):
+            centred = features[rows] - self.centre
+            hessian += centred.T @ (diagonal[rows].unsqueeze(1) * centred)
+        self.factor = cholesky(hessian)
+
+    def _half(self, rows: Tensor | slice) -> Tensor:
+        """L⁻¹ of centred features, shape (r, s)."""
+        centred = (self.features[rows] - self.centre).T
+        half: Tensor = torch.linalg.solve_triangular(self.factor, centred, upper=False)
+        return half
+
+    def _spread(self, half: Tensor) -> Tensor:
+        """Centred features times L⁻ᵀ of something, shape (n, s)."""
+        solved = torch.linalg.solve_triangular(self.factor.T, half, upper=True)
+        spread: Tensor = self.features @ solved - self.centre @ solved
+        return spread
+
+    def diagonal(self) -> Tensor:
+        parts = [self._half(rows).square().sum(0) for rows in chunks(len(self.features))]
+        return torch.cat(parts) + 1 / self.total
+
+    def columns(self, rows: Tensor) -> Tensor:
+        return self._spread(self._half(rows)) + 1 / self.total
+
+    def times(self, values: Tensor) -> Tensor:
+        pulled = self.features.T @ values - torch.outer(self.centre, values.sum(0))
+        half = torch.linalg.solve_triangular(self.factor, pulled, upper=False)
+        return self._spread(half) + values.sum(0) / self.total
+
+    def dense(self) -> Tensor:
+        half = self._half(slice(None))
+        return half.T @ half + 1 / self.total
+
+
+class KernelPart(Part):
+    """S from an n × n factor, for at least about as many features as rows."""
+
+    def __init__(self, gram: Tensor, diagonal: Tensor, ridge: float) -> None:
+        root = diagonal.sqrt()
+        system = root.unsqueeze(1) * (gram / ridge) * root
+        system.diagonal().add_(1.0)
+        inverse = torch.cholesky_inverse(cholesky(system))
+        pulled = inverse @ root
+        inverse -= torch.outer(pulled, pulled) / float(root @ pulled)  # the intercept is free
+        self.matrix = -inverse / root.unsqueeze(1) / root
+        self.matrix.diagonal().add_(1 / diagonal)
+
+    def diagonal(self) -> Tensor:
+        return self.matrix.diagonal()
+
+    def columns(self, rows: Tensor) -> Tensor:
+        return self.matrix[:, rows]
+
+    def times(self, values: Tensor) -> Tensor:
+        return self.matrix @ values
+
+    def dense(self) -> Tensor:
+        return self.matrix
+
+
+class Separate(Spread):
+    """Outputs that do not meet: V_ij = diag(S_1[i, j], …, S_K[i, j])."""
+
+    def __init__(self, parts: Sequence[Part], outputs: int) -> None:
+        self.parts = list(parts) * outputs if len(parts) == 1 else list(parts)
+        spreads = {id(part): part.diagonal() for part in parts}
+        self.blocks = torch.diag_embed(torch.stack([spreads[id(part)] for part in self.parts], 1))
+
+    def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
+        found = {id(part): part.columns(rows) for part in self.parts}
+        return torch.stack(
+            [found[id(part)] * move for part, move in zip(self.parts, moves.T, strict=True)]
+        )
+
+    def times(self, values: Tensor) -> Tensor:
+        return torch.stack(
+            [part.times(value) for part, value in zip(self.parts, values, strict=True)]
+        )
+
+    def between(self, rows: Tensor) -> Tensor:
+        found = self.blocks.new_zeros(len(rows), len(self.parts), len(rows), len(self.parts))
+        for k, part in enumerate(self.parts):
+            found[:, k, :, k] = part.columns(rows)[rows]
+        return found
+
+
+class Coupled(Spread):
+    """Softmax and the like, by n × n matrices: V = S + QᵀQ."""
+
+    def __init__(self, parts: Sequence[Part], arms: Tensor) -> None:
+        self.own = [part.dense() for part in parts]
+        n, count = arms.shape
+        # Softmax is blind to a common shift of all outputs, along which I − ΠᵀSΠ is singular.
+        core = torch.eye(n, dtype=arms.dtype, device=arms.device) + 1.0 / n
+        for arm, part in zip(arms.T, self.own, strict=True):
+            core -= arm.unsqueeze(1) * part * arm
+        factor = cholesky(core)
+        self.joint = [
+            torch.linalg.solve_triangular(factor, arm.unsqueeze(1) * part, upper=False)
+            for arm, part in zip(arms.T, self.own, strict=True)
+        ]
+        self.blocks = torch.diag_embed(torch.stack([part.diagonal() for part in self.own], 1))
+        for k in range(count):
+            products = torch.stack([(self.joint[k] * q).sum(0) for q in self.joint[k:]], 1)
+            self.blocks[:, k, k:] += products
+            self.blocks[:, k + 1 :, k] += products[:, 1:]
+
+    def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
+        shared = _total(q[:, rows] * d for q, d in zip(self.joint, moves.T, strict=True))
+        return torch.stack(
+            [
+                part[:, rows] * d + q.T @ shared
+                for part, q, d in zip(self.own, self.joint, moves.T, strict=True)
+            ]
+        )
+
+    def times(self, values: Tensor) -> Tensor:
+        shared = _total(q @ u for q, u in zip(self.joint, values, strict=True))
+        return torch.stack(
+            [s @ u + q.T @ shared for s, q, u in zip(self.own, self.joint, values, strict=True)]
+        )
+
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        shared = _total(q @ u for q, u in zip(self.joint, values, strict=True))
+        found = [
+            (s[:, rows] * u).sum(0) + (q[:, rows] * shared).sum(0)
+            for s, q, u in zip(self.own, self.joint, values, strict=True)
+        ]
+        return torch.stack(found, 1)
+
+    def between(self, rows: Tensor) -> Tensor:
+        count = len(self.own)
+        found = self.blocks.new_zeros(len(rows), count, len(rows), count)
+        for k, part in enumerate(self.own):
+            found[:, k, :, k] = part[rows][:, rows]
+            for m, other in enumerate(self.joint):
+                found[:, k, :, m] += self.joint[k][:, rows].T @ other[:, rows]
+        return found
+
+
+class CoupledRidge(Spread):
+    """Softmax and the like for many rows: H⁻¹ itself, of size K(r + 1)."""
+
+    def __init__(self, features: Tensor, bends: Curvature, ridge: float, weights: Tensor) -> None:
+        self.features = features
+        n, r = features.shape
+        count, size = bends.diagonal.shape[1], r + 1
+        assert bends.rank_one is not None
+        hessian = features.new_zeros(count, size, count, size)
+        for rows in chunks(n):
+            phi, arms = self._extended(rows), bends.rank_one[rows]
+            for k in range(count):
+                for m in range(k, count):
+                    bend = -arms[:, k] * arms[:, m]
+                    bend = bend + bends.diagonal[rows][:, k].clamp_min(TINY) if k == m else bend
+                    hessian[k, :, m] += phi.T @ ((weights[rows] * bend).unsqueeze(1) * phi)
+        for k in range(count):
+            hessian[k, :r, k, :r].diagonal().add_(ridge)
+            hessian[k, r, k, r] += 1e-9 * float(weights.sum())  # a common shift has no curvature
+            for m in range(k):
+                hessian[k, :, m] = hessian[m, :, k].T
+        flat = hessian.reshape(count * size, count * size)
+        self.inverse = torch.cholesky_inverse(cholesky(flat)).reshape(count, size, count, size)
+        self.blocks = features.new_empty(n, count, count)
+        for rows in chunks(n):
+            phi = self._extended(rows)
+            for k in range(count):
+                for m in range(k, count):
+                    found = ((phi @ self.inverse[k, :, m]) * phi).sum(1)
+                    self.blocks[rows, k, m] = self.blocks[rows, m, k] = found
+
+    def _extended(self, rows: slice | Tensor) -> Tensor:
+        part = self.features[rows]
+        return torch.cat([part, torch.ones_like(part[:, :1])], 1)
+
+    def _spread(self, moved: Tensor) -> Tensor:
+        """Outputs that parameters (K, r + 1, s) move, shape (K, n, s)."""
+        return torch.stack([self.features @ part[:-1] + part[-1] for part in moved])
+
+    def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
+        pulled = moves.T.unsqueeze(1) * self._extended(rows).T  # (K, r + 1, s)
+        return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
+
+    def times(self, values: Tensor) -> Tensor:
+        pulled = torch.stack(
+            [torch.cat([self.features.T @ u, u.sum(0, keepdim=True)]) for u in values]
+        )
+        return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
+
+    def between(self, rows: Tensor) -> Tensor:
+        phi = self._extended(rows)
+        return torch.einsum("ip,kpmq,jq->ikjm", phi, self.inverse, phi)
+
+
+def _total(values: Iterator[Tensor]) -> Tensor:
+    first = next(values)
+    for value in values:
+        first = first + value
+    return first
+
+
+def chunks(n: int) -> Iterator[slice]:
+    """Consecutive rows, at most ``CHUNK`` at a time."""
+    return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """Cholesky factor, with the least jitter that makes one possible."""
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    jitter = 1e-12 * float(matrix.diagonal().mean())
+    while int(failed):
+        shifted = matrix.clone()
+        shifted.diagonal().add_(jitter)
+        factor, failed = torch.linalg.cholesky_ex(shifted)
+        jitter *= 10
+    return factor

@@ -1,0 +1,94 @@
+r"""Mixtures of candidates, chosen by what each says of rows that it has not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+#: Weights are chosen on all folds but one, and judged on that one.
+FOLDS = 20
+#: The most steps of expectation-maximisation, and the change at which it ends.
+STEPS, SETTLED = 500, 1e-6
+#: Probabilities below this count as this.
+LEAST = 1e-12
+
+
+def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+    r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
+
+    For classes, those that maximise Σ_i s_i log Σ_f w_f p_f(y_i), by expectation-maximisation; for
+    numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1.
+
+    Args:
+        loss: ``"squared"``, or a loss of classes.
+        said: Left-out predictions of F candidates, shape (F, n, K).
+        y: Labels, n rows.
+        shares: How much each row counts, shape (n,).
+
+    Returns:
+        Weights, shape (F,), with sum 1.
+
+    Example:
+        >>> said = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5], [0.5, 0.5]]])
+        >>> stack_weights("logistic", said, torch.tensor([0, 0]), torch.ones(2)).round(decimals=3)
+        tensor([1., 0.])
+    """
+    if loss == "squared":
+        return _least_squares(said, y, shares)
+    own = _of_labels(said, y).clamp_min(LEAST)
+    weights = torch.full_like(own[:, 0], 1 / len(own))
+    for _ in range(STEPS):
+        parts = weights.unsqueeze(1) * own
+        following = (parts / parts.sum(0)) @ shares / shares.sum()
+        moved = float((following - weights).abs().max())
+        weights = following
+        if moved < SETTLED:
+            break
+    return weights
+
+
+def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+    """Non-negative least squares with a heavy row that makes the sum 1."""
+    from scipy.optimize import nnls
+
+    residuals = y.reshape(said.shape[1:]).to(said) - said  # of the mixture: their mixture
+    moments = torch.einsum("fnk,gnk,n->fg", residuals, residuals, shares) / shares.sum()
+    moments.diagonal().add_(1e-10 * float(moments.diagonal().mean()) + 1e-300)
+    root = torch.linalg.cholesky(moments).T.numpy()
+    heavy = 1e3 * float(np.sqrt(moments.diagonal().max()))
+    system = np.vstack([root, np.full((1, len(root)), heavy)])
+    target = np.append(np.zeros(len(root)), heavy)
+    weights = torch.from_numpy(nnls(system, target, maxiter=100 * len(root))[0])
+    return weights / weights.sum()
+
+
+def mixed_losses(loss: str, weights: Tensor, said: Tensor, y: Tensor) -> Tensor:
+    """Losses of the mixture row by row, shape (n,): −log p, or half the squared error."""
+    mixed = torch.einsum("f,fnk->nk", weights, said)
+    if loss == "squared":
+        return 0.5 * (mixed - y.reshape(mixed.shape).to(mixed)).square().sum(1)
+    return -_of_labels(mixed.unsqueeze(0), y)[0].clamp_min(LEAST).log()
+
+
+def _of_labels(said: Tensor, y: Tensor) -> Tensor:
+    """The probability of each row's own class, shape (F, n)."""
+    index = y.long().reshape(1, -1, 1).expand(len(said), -1, 1)
+    return said.gather(2, index).squeeze(2)
+
+
+def cross_fitted(
+    loss: str, said: Tensor, y: Tensor, shares: Tensor, groups: Tensor | None, seed: int
+) -> Tensor:
+    """Losses of each row under weights that were chosen without it, or its group, shape (n,)."""
+    n = len(y)
+    codes = torch.arange(n) if groups is None else groups
+    count = int(codes.max()) + 1
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    folds = order[codes] % min(FOLDS, count)
+    losses = torch.empty(n, dtype=said.dtype)
+    for fold in range(int(folds.max()) + 1):
+        held = folds == fold
+        weights = stack_weights(loss, said[:, ~held], y[~held], shares[~held])
+        losses[held] = mixed_losses(loss, weights, said[:, held], y[held])
+    return losses
