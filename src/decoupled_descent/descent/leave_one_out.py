@@ -165,7 +165,7 @@ def pair_covariance(
     """
     reaction = _reaction(bends, spread.blocks, removed)[rows]
     left = torch.linalg.solve(reaction, slopes[rows].unsqueeze(2)).squeeze(2)
-    pairs = torch.einsum("ik,ikjm,jm->ij", left, spread.between(rows), moves[rows])
+    pairs = spread.pairs(left, moves[rows], rows)
     pairs.fill_diagonal_(0)
     centred = pairs - pairs.mean(0) - pairs.mean(1, keepdim=True) + pairs.mean()
     centred.fill_diagonal_(0)

@@ -16,7 +16,9 @@ from decoupled_descent.objective.losses import Curvature, second_order
 from decoupled_descent.rows.blocks import Rows
 
 #: The first so many features are preconditioned jointly; features come largest first.
-LEAD = 128
+LEAD = 512
+#: A Newton direction need not be more exact than this: further steps are cheaper.
+FORCING = 1e-2
 #: The most conjugate gradient steps within one Newton step.
 INNER = 300
 #: A backtracking step shorter than this ends the line search.
@@ -174,7 +176,7 @@ class _System:
         z, z_shift = self.precondition(theta, shift)
         d, d_shift = z.clone(), z_shift.clone()
         size = first = float((theta * z).sum() + (shift * z_shift).sum())
-        enough = max(0.1 * max(min(0.25, first / self.total), 1e-12) * first, 1e-26 * self.total)
+        enough = max(0.1 * max(min(0.25, first / self.total), FORCING) * first, 1e-26 * self.total)
         for _ in range(INNER):
             pushed, pushed_shift, outputs = self.times(d, d_shift)
             bend = float((d * pushed).sum() + (d_shift * pushed_shift).sum())

@@ -58,6 +58,10 @@ class Spread(ABC):
     def between(self, rows: Tensor) -> Tensor:
         """V among some rows, shape (s, K, s, K)."""
 
+    @abstractmethod
+    def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
+        """u_iᵀ V_ij d_j among some rows, shape (s, s), for u and d of shape (s, K)."""
+
     def at(self, values: Tensor, rows: Tensor) -> Tensor:
         """The i-th row of V times the i-th column of u, shape (s, K), for u of shape (K, n, s)."""
         here = torch.arange(len(rows), device=rows.device)
@@ -196,6 +200,12 @@ class Separate(Spread):
             found[:, k, :, k] = part.columns(rows)[rows]
         return found
 
+    def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
+        return _total(
+            u.unsqueeze(1) * part.columns(rows)[rows] * d
+            for part, u, d in zip(self.parts, left.T, right.T, strict=True)
+        )
+
 
 class Coupled(Spread):
     """Softmax and the like, by n × n matrices: V = S + QᵀQ."""
@@ -250,6 +260,17 @@ class Coupled(Spread):
                 found[:, k, :, m] += self.joint[k][:, rows].T @ other[:, rows]
         return found
 
+    def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
+        sides = [
+            _total(q[:, rows] * u for q, u in zip(self.joint, side.T, strict=True))
+            for side in (left, right)
+        ]
+        own = _total(
+            u.unsqueeze(1) * part[rows][:, rows] * d
+            for part, u, d in zip(self.own, left.T, right.T, strict=True)
+        )
+        return own + sides[0].T @ sides[1]
+
 
 class CoupledRidge(Spread):
     """Softmax and the like for many rows: H⁻¹ itself, of size K(r + 1)."""
@@ -303,6 +324,12 @@ class CoupledRidge(Spread):
     def between(self, rows: Tensor) -> Tensor:
         phi = self._extended(rows)
         return torch.einsum("ip,kpmq,jq->ikjm", phi, self.inverse, phi)
+
+    def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
+        phi = self._extended(rows).unsqueeze(1)
+        sides = [(side.unsqueeze(2) * phi).flatten(1) for side in (left, right)]
+        size = sides[0].shape[1]
+        return sides[0] @ self.inverse.reshape(size, size) @ sides[1].T
 
 
 def _total(values: Iterator[Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 #: Weights are chosen on all folds but one, and judged on that one.
 FOLDS = 20
 #: The most steps of expectation-maximisation, and the change at which it ends.
-STEPS, SETTLED = 500, 1e-6
+STEPS, SETTLED = 300, 1e-5
 #: Probabilities below this count as this.
 LEAST = 1e-12
 
