@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from decoupled_descent.datasets import mixtures, responses
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.descent import (
+    Algorithm,
     DecoupledDescent,
     GradientDescent,
     OrthogonalDecoupledDescent,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Algorithm",
     "DecoupledClassifier",
     "DecoupledDescent",
     "DecoupledRegressor",

@@ -21,8 +21,11 @@ ALGORITHMS = {
     "dd, all options": dd.DecoupledDescent(0.5, **RATES, reduction="mean"),
     "odd": dd.OrthogonalDecoupledDescent(0.05),
     "odd, all options": dd.OrthogonalDecoupledDescent(0.5, **RATES, ridge=0.3, reduction="mean"),
-    "odd, one fold per row": dd.OrthogonalDecoupledDescent(0.05, folds=24),
     "odd, infinite ridge": dd.OrthogonalDecoupledDescent(0.05, **RATES, ridge=math.inf),
+    "greedy": dd.GreedyDescent.grid(0.05),
+    "greedy, all options": dd.GreedyDescent(
+        tuple(dd.DecoupledDescent(lr, **RATES, reduction="mean") for lr in (0.2, 0.5))
+    ),
 }
 KINDS = [dd.GradientDescent, dd.DecoupledDescent, dd.OrthogonalDecoupledDescent]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -126,6 +129,39 @@ def test_head_without_parameters(algorithm):
     run = dd.fit(X, y, objective, algorithm, STEPS)
     assert run.state.head == {}
     assert run.train_error[-1] < run.train_error[0]
+
+
+REGIMES = {"n < d": (12, 16), "d <= n < 2d": (24, 16), "n >= 2d": (40, 16)}
+
+
+@pytest.mark.parametrize("block_size", [None, 7])
+@pytest.mark.parametrize(("n", "d"), REGIMES.values(), ids=REGIMES)
+def test_stacked_is_alone(n, d, block_size):
+    """All algorithms in one stack, with several ridges; every run is what it is by itself."""
+    X, y = binary(n, d)
+    ridges = [dd.OrthogonalDecoupledDescent(0.05, ridge=ridge) for ridge in (0.3, 3.0)]
+    stack, objective = [*ALGORITHMS.values(), *ridges], two_layer()
+    rows = dd.Rows(X, y, block_size)
+    runs = dd.sweep(rows, None, objective, stack, STEPS, seed=2, test=(X, y)).runs
+    for algorithm, stacked in zip(stack, runs, strict=True):
+        alone = dd.fit(rows, None, objective, algorithm, STEPS, seed=2, test=(X, y))
+        assert_same_run(stacked, alone, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(stacked.state, alone.state, rtol=1e-11, atol=1e-12)
+        torch.testing.assert_close(stacked.test_error, alone.test_error, rtol=1e-12, atol=1e-13)
+        assert stacked.best_step == alone.best_step
+
+
+def test_stacked_is_alone_for_heads_of_unlike_widths_in_single_precision():
+    """X is large enough for the faster routine of products."""
+    X, y = binary(1200, 300, dtype=torch.float32)
+    stack = [a for name, a in ALGORITHMS.items() if "all options" in name]
+    heads = [dd.heads.TwoLayer(2, seed=0), dd.heads.Deep([5, 3], seed=0)]
+    objectives = [dd.Objective(head, "logistic") for head in heads]
+    runs = iter(dd.sweep(X, y, objectives, stack, STEPS).runs)
+    for objective in objectives:
+        for algorithm in stack:
+            alone = dd.fit(X, y, objective, algorithm, STEPS)
+            assert_same_run(next(runs), alone, rtol=1e-4, atol=1e-5)
 
 
 @either_kind

@@ -191,57 +191,6 @@ def test_bad_ridge(ridge):
         ODD(0.1, ridge=ridge)
 
 
-@pytest.mark.parametrize("folds", [0, 2.0, True])
-def test_bad_folds(folds):
-    with pytest.raises(ValueError, match=f"folds={folds!r} must be a whole number of at least 1"):
-        ODD(0.1, folds=folds)
-    X, y = binary()
-    with pytest.raises(ValueError, match="folds=25 but X has only 24 rows"):
-        dd.fit(X, y, two_layer(), ODD(0.1, folds=25), 2)
-
-
-def test_folds_judge_by_heads_that_have_not_seen_the_row():
-    """Written out: every fold's head is trained by hand on the preactivations of the others."""
-    (X, y), objective, folds = binary(25), two_layer(), 4
-    algorithm = ODD(0.3, 0.95, head_lr=0.7, head_damping=0.98, folds=folds)
-    rows = dd.Rows(X, y)
-    state, weights = algorithm.init(rows, objective, seed=1), [objective.head[1].weight] * folds
-    for _ in range(20):
-        following, info = algorithm.step(state, rows, objective)
-        for fold in range(folds):
-            own = torch.arange(25) % folds == fold
-            weight = weights[fold].detach().requires_grad_()
-            logits = (torch.tanh(state.preactivations.T) @ weight.T).squeeze(1)
-            losses = torch.nn.functional.binary_cross_entropy_with_logits(
-                logits, y, reduction="none"
-            )
-            torch.testing.assert_close(info.losses[own], losses[own].detach())
-            (slope,) = torch.autograd.grad(losses[~own].mean(), weight)
-            weights[fold] = 0.98 * weight - 0.7 * slope
-        state = following
-    plain = dd.fit(X, y, objective, ODD(0.3, 0.95, head_lr=0.7, head_damping=0.98), 21, seed=1)
-    torch.testing.assert_close(plain.theta, state.theta, rtol=0, atol=0)
-    torch.testing.assert_close(plain.state.head, state.head, rtol=0, atol=0)
-
-
-def optimism(folds, seed):
-    """Train − test error when there is nothing to learn, and a head of 20 weights tries."""
-    generator = torch.Generator().manual_seed(seed)
-    X, X_test = (torch.randn(n, 50, generator=generator).double() / 50**0.5 for n in (100, 4000))
-    y, y_test = (torch.randint(0, 2, (len(x),), generator=generator).double() for x in (X, X_test))
-    objective = dd.Objective(dd.heads.TwoLayer(20, seed=seed).double(), "logistic")
-    algorithm = ODD(0.0, head_lr=1.0, folds=folds)
-    run = dd.fit(X, y, objective, algorithm, 60, test=(X_test, y_test), seed=seed)
-    return float(run.gap[-1])
-
-
-def test_folds_take_out_the_optimism_of_the_head():
-    one, ten = (np.array([optimism(folds, seed) for seed in range(16)]) for folds in (1, 10))
-    errors = [gaps.std(ddof=1) / 4 for gaps in (one, ten)]
-    assert one.mean() < -6 * errors[0]
-    assert abs(ten.mean()) < abs(one.mean()) / 4 + 3 * errors[1]
-
-
 def test_a_sweep_finds_a_damping_that_does_not_blow_up():
     """Undamped, a product head on XOR data feeds back without bound; a sweep steps around it."""
     mixture = dd.mixtures.xor(200, 8.0)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent.stepping import Request, one_pass
+from decoupled_descent.descent.stepping import Pass, Product, one_pass, together
 from tests.problems import binary, normal, two_layer
 
 BCE = nn.functional.binary_cross_entropy_with_logits
@@ -38,7 +38,7 @@ def test_every_quantity(block_size):
     (X, y), theta, memory, objective = binary(11, 7), normal(3, 7), normal(3, 11), two_layer(3)
     parameters = objective.parameters()
     rows = dd.Rows(X, y, block_size)
-    request = Request(objective, theta, parameters, memory, jacobian=True)
+    request = Pass(objective.bind(y, 3, X), theta, parameters, memory, jacobian=True)
     (found,) = one_pass(rows, [request])
     expected = row_by_row(X, y, theta, parameters["1.weight"][0], memory)
     for name, value in expected.items():
@@ -48,7 +48,7 @@ def test_every_quantity(block_size):
 
 def test_only_what_is_asked_for():
     (X, y), theta, objective = binary(11, 7), normal(3, 7), two_layer(3)
-    request = Request(objective, theta, objective.parameters(), trains_head=False)
+    request = Pass(objective.bind(y, 3, X), theta, objective.parameters(), trains_head=False)
     (found,) = one_pass(dd.Rows(X, y, 4), [request])
     assert found.jacobian is None
     assert found.head == {}
@@ -83,7 +83,8 @@ def test_general_directions_go_block_by_block():
     def f(h, y, a):
         return {"1.weight": (h * y.unsqueeze(1)).unsqueeze(1)}
 
-    request = Request(objective, theta, objective.parameters(), jacobian=True, g=g, f=f)
+    bound = objective.bind(y, 2, X, g=g, f=f)
+    request = Pass(bound, theta, objective.parameters(), jacobian=True)
     found = [one_pass(rows, [request])[0] for rows in (dd.Rows(X, y, 3), dd.Rows(X, y))]
     torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
     h = X @ theta.T
@@ -91,3 +92,47 @@ def test_general_directions_go_block_by_block():
     bend = torch.stack([torch.func.jacrev(lambda v: torch.sin(v.flip(0)) * v)(v) for v in h])
     torch.testing.assert_close(found[1].jacobian, bend.mean(0))
     torch.testing.assert_close(found[1].head["1.weight"][0], (h * y.unsqueeze(1)).mean(0))
+
+
+def test_requests_of_all_steps_are_answered_together():
+    """Steps of unlike lengths and kinds; products with the same matrix are made at once."""
+    (X, y), objective, other = binary(11, 7), two_layer(3), normal(7, 7)
+    rows, made = dd.Rows(X, y), []
+
+    def passing(theta):
+        found = yield Pass(objective.bind(y, 3, X), theta, objective.parameters())
+        made.append("pass")
+        back = yield Product(found.direction, rows, transposed=False)
+        return back, found.gradient
+
+    def multiplying(theta, matrix):
+        h = yield Product(theta, matrix, transposed=True)
+        made.append("product")
+        return h, h @ X if matrix is rows else h
+
+    def resting():
+        return 1, 2
+        yield
+
+    thetas = [normal(3, 7, seed=k) for k in range(3)]
+    steps = [passing(thetas[0]), multiplying(thetas[1], rows), resting()]
+    steps += [multiplying(thetas[2], rows), multiplying(thetas[2], other)]
+    found = together(steps, rows)
+    torch.testing.assert_close(*found[0])
+    torch.testing.assert_close(found[1][0], thetas[1] @ X.T)
+    assert found[2] == (1, 2)
+    torch.testing.assert_close(found[3][1], thetas[2] @ X.T @ X)
+    torch.testing.assert_close(found[4][0], thetas[2] @ other.T)
+    assert made == ["pass", "product", "product", "product"]
+
+
+def test_a_stacked_run_keeps_no_numbers_of_the_others():
+    """Views into the stack would keep it in memory, and in every file that a run is pickled to."""
+    (X, y), objective = binary(), two_layer(3)
+    kinds = [dd.GradientDescent(0.1), dd.DecoupledDescent(0.1), dd.GreedyDescent.grid(0.1)]
+    kinds += [dd.OrthogonalDecoupledDescent(0.1)]
+    for run in dd.sweep(X, y, objective, kinds, 4).runs:
+        info, state = run.best.info, run.best_state
+        for tensor in (info.losses, info.preactivations, state.theta, *state.head.values()):
+            size = tensor.untyped_storage().nbytes() // tensor.element_size()
+            assert size == tensor.numel()

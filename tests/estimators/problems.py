@@ -65,8 +65,6 @@ def by_hand(model, X, targets, loss, head):
             found["damping"],
             found["ridge"],
             reduction="mean",
-            folds=model.algorithm_.folds,
-            fold_weight=model.algorithm_.fold_weight,
         )
         for found in model.candidates_
     ]

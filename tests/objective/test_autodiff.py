@@ -7,6 +7,7 @@ from torch.func import jacrev, vmap
 
 import decoupled_descent as dd
 from decoupled_descent.objective import autodiff
+from decoupled_descent.objective.heads import Elementwise
 from tests.objective.references import assert_agree, by_rows, labels
 from tests.problems import binary, normal
 
@@ -53,7 +54,7 @@ HEADS = {
     "quadratic": Quadratic,
     "layer norm": lambda: nn.Sequential(nn.LayerNorm(L), nn.Tanh(), nn.Linear(L, 1)),
     "log-sum-exp": lambda: dd.heads.TwoLayer(L, lambda h: torch.logcumsumexp(h, 1), 2, seed=0),
-    "product of all": lambda: dd.heads.GeneralisedLinear(lambda h: h.prod(1)),
+    "product of all": lambda: nn.Sequential(Elementwise(lambda h: h.prod(1))),
     "convolution": lambda: nn.Sequential(
         nn.Unflatten(1, (1, L)), nn.Conv1d(1, 2, 2), nn.Mish(), nn.Flatten(), nn.Linear(4, 1)
     ),

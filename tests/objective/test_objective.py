@@ -211,8 +211,7 @@ def test_constants_in_single_precision():
         return nn.functional.cross_entropy(outputs, y, weight=weight, reduction="none")
 
     smooth = dd.Objective(dd.heads.TwoLayer(3, outputs=3, seed=0), loss)
-    dd.fit(X, y, smooth, dd.DecoupledDescent(0.1), 3)
-    assert smooth.curvature == "autodiff"
+    assert dd.fit(X, y, smooth, dd.DecoupledDescent(0.1), 3).bound.curvature == "autodiff"
     kinked = dd.Objective(
         dd.heads.TwoLayer(3, outputs=3, seed=0), lambda u, y: loss(torch.relu(u), y)
     )

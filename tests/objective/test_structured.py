@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize, prune
 
 import decoupled_descent as dd
 from decoupled_descent.objective import activations, structured
+from decoupled_descent.objective.derivatives import Ask
 from decoupled_descent.objective.heads import Elementwise
 from tests.objective.references import (
     LOSSES,
@@ -150,7 +151,7 @@ def test_frozen_parameters(frozen):
 def test_heads_without_parameters(head, loss):
     width = 1 if isinstance(head, dd.heads.Linear) else 3
     if width == 1 and loss == "cross_entropy":
-        width = 2
+        pytest.skip("a single output has no classes")
     h, y = normal(N, width), labels(loss, N, width)
     closed, plain = pair(head, loss)
     assert_agree(closed.derivatives(h, y), plain.derivatives(h, y))
@@ -159,7 +160,8 @@ def test_heads_without_parameters(head, loss):
 def test_one_class_has_no_curvature():
     """Softmax over a single output: the loss is zero, whatever the fast path thinks."""
     head, h = dd.heads.TwoLayer(3, seed=0).double(), normal(N, 3)
-    found = dd.Objective(head, "cross_entropy").derivatives(h, torch.zeros(N, dtype=torch.int64))
+    objective, y = dd.Objective(head, "cross_entropy"), torch.zeros(N, dtype=torch.int64)
+    found = objective.engine(h, y, objective.parameters(h), Ask())
     zeros = [torch.zeros(shape, dtype=torch.float64) for shape in ((N,), (N, 3), (3, 3))]
     assert_agree(found[:3], zeros)
 
@@ -395,7 +397,6 @@ IMPOSTORS = {
     "CELU": lambda: chain(nn.CELU(2.0)),
     "softmax": lambda: chain(nn.Softmax(1)),
     "layer norm": lambda: chain(nn.LayerNorm(3)),
-    "evaluated dropout": lambda: chain(nn.Dropout(0.5)).eval(),
     "evaluated batch norm": lambda: chain(nn.BatchNorm1d(3)).eval(),
 }
 
@@ -408,9 +409,9 @@ def test_impostors_are_left_to_autodiff(case):
     h, y = normal(N, width, seed=5), labels("squared", N, outputs)
     with pytest.raises(ValueError, match="no closed form"):
         dd.Objective(head, "squared", curvature="structured")
-    objective = dd.Objective(head, "squared")
-    found = objective.derivatives(h, y)
-    assert objective.curvature == "autodiff"
+    bound = dd.Objective(head, "squared").bind(y, width, h)
+    found = bound.derivatives(h, y)
+    assert bound.curvature == "autodiff"
     assert_agree(found.loss, row_losses(head, "squared", h, y).detach())
     slope, bend = differences(lambda h: row_losses(head, "squared", h, y), h)
     assert_agree([found.direction, found.jacobian], [slope, bend], 1e-7)

@@ -48,7 +48,7 @@ ALGORITHMS = {
     "gd": dd.GradientDescent(0.1),
     "dd": dd.DecoupledDescent(0.1, 0.9),
     "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
-    "odd": dd.OrthogonalDecoupledDescent(0.1, 0.9, folds=3),
+    "odd": dd.OrthogonalDecoupledDescent(0.1, 0.9),
     "greedy": dd.GreedyDescent.grid(0.1),
 }
 

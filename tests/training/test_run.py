@@ -197,7 +197,7 @@ ROW_WISE = {
     "gd": dd.GradientDescent(0.3),
     "dd": dd.DecoupledDescent(0.3, 0.9),
     "odd": dd.OrthogonalDecoupledDescent(0.3, 0.9),
-    "odd, folds": dd.OrthogonalDecoupledDescent(0.3, 0.9, folds=4),
+    "odd, infinite ridge": dd.OrthogonalDecoupledDescent(0.3, 0.9, float("inf")),
 }
 
 
@@ -209,10 +209,9 @@ def test_best_preactivations_and_outputs_are_those_of_the_best_step(problem, alg
     best = record.steps[run.best_step]
     assert torch.equal(run.best_preactivations, best.info.preactivations)
     assert torch.equal(run.best_losses, best.info.losses)
-    heads = getattr(best.state, "fold_heads", ()) or (best.state.head,)
     by_row = [
-        torch.func.functional_call(objective.head, heads[i % len(heads)], (h.unsqueeze(0),))
-        for i, h in enumerate(run.best_preactivations)
+        torch.func.functional_call(objective.head, best.state.head, (h.unsqueeze(0),))
+        for h in run.best_preactivations
     ]
     torch.testing.assert_close(run.best_outputs, torch.cat(by_row).squeeze(1).detach())
     bce = nn.functional.binary_cross_entropy_with_logits
@@ -340,7 +339,7 @@ def test_bad_input_is_refused_before_any_work(change, message, monkeypatch):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (X[:20], Y[:20], r"state was made for 24 rows and 16 columns but X has shape \(20, 16\)"),
+        (X[:20], Y[:20], r"memory of shape \(2, 24\), but .* needs memory of shape \(2, 20\)"),
         (X[:, :9], Y, "16 columns but X has shape"),
         (X.float(), Y, "state is in torch.float64 but X in torch.float32"),
         (X, Y + 1, "y contains 2"),
@@ -372,11 +371,6 @@ OTHERS = {
         dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
         r"no slots.0.0, but .* \(3, 16\)",
     ),
-    "folds": (
-        dd.OrthogonalDecoupledDescent(0.1, folds=3),
-        dd.OrthogonalDecoupledDescent(0.1),
-        "fold_heads.0.1.weight .* needs no fold_heads",
-    ),
 }
 
 
@@ -392,7 +386,9 @@ def test_a_state_of_another_head_is_refused(problem, layers):
     X, y, objective = problem
     run = dd.fit(X, y, objective, DD, 3)
     other = dd.Objective(nn.Sequential(nn.Linear(3, 1, bias=False), *layers).double(), "logistic")
-    with pytest.raises(ValueError, match=r"with this head needs.*Objective\(run.head, …\)"):
+    with pytest.raises(
+        ValueError, match=r"with this head on these rows needs.*Objective\(run.head, …\)"
+    ):
         dd.fit(X, y, other, DD, 3, state=run.state)
 
 

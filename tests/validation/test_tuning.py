@@ -7,7 +7,10 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.validation.tuning import DEFAULTS, stopping
 
+#: The rates for the logistic loss, whose curvature is 1/4.
+USUAL, CAREFUL = (4 * rate for rate in DEFAULTS.rates)
 MIXTURE = dd.mixtures.flipped_classes(20, 3.0, labels=(0.0, 1.0))
 X, Y = MIXTURE.sample(100, seed=0)
 OBJECTIVE = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
@@ -26,64 +29,69 @@ def lowest(runs):
     return min(runs, key=lambda run: min(run.history.train_error))
 
 
-@pytest.mark.parametrize(("n", "weight"), [(499, 1.0), (500, 0.5)])
-def test_wide_heads_are_half_believed(n, weight):
-    X, y = MIXTURE.sample(n, seed=0)
-    objective = dd.Objective(dd.heads.TwoLayer(26, outputs=2, seed=0), "cross_entropy")  # P = 52
-    sweep = dd.tune(X, y.long(), objective, ridge=1.0, steps=3)
-    assert {run.algorithm.fold_weight for run in sweep.runs} == {weight}
-
-
-@pytest.mark.parametrize(
-    ("n", "ridges", "dampings", "folds"),
-    [(499, (1.0, 3.0, 10.0), (0.95, 0.9), 5), (500, (0.3, 1.0, 3.0, 10.0), (0.98, 0.95), 3)],
-)
-def test_candidates_of_orthogonal_descent(n, ridges, dampings, folds):
+@pytest.mark.parametrize("n", [100, 400, 2000])
+def test_candidates_of_orthogonal_descent(n):
+    ridges, dampings = DEFAULTS.ridges_for(n), DEFAULTS.dampings(n)
     sweep = dd.tune(*MIXTURE.sample(n, seed=0), OBJECTIVE, steps=5)
     contest, challengers = sweep.runs[: len(ridges)], tried(sweep)[len(ridges) :]
-    assert tried(sweep)[: len(ridges)] == [(1.0, dampings[0], ridge) for ridge in ridges]
+    assert tried(sweep)[: len(ridges)] == [(USUAL, dampings[0], ridge) for ridge in ridges]
     best = lowest(contest).algorithm.ridge
-    assert challengers == [(0.5, dampings[0], best), (1.0, dampings[1], best)]
-    assert {run.algorithm.folds for run in sweep.runs} == {folds}
-    assert {run.algorithm.fold_weight for run in sweep.runs} == {1}
+    assert challengers == [(CAREFUL, dampings[0], best), (USUAL, dampings[1], best)]
     assert {run.algorithm.reduction for run in sweep.runs} == {"mean"}
     assert len(set(sweep.names)) == len(sweep.runs)
 
 
-@pytest.mark.parametrize(
-    ("n", "dampings"), [(100, (0.95, 0.9)), (500, (0.98, 0.95))], ids=["few", "many"]
-)
-def test_candidates_of_the_other_methods(n, dampings):
-    rows = MIXTURE.sample(n, seed=0)
+def test_defaults_have_no_jumps_in_the_number_of_rows():
+    """One row more changes a setting by little, and many rows bring the limits."""
+    settings = {n: DEFAULTS.ridges_for(n) + DEFAULTS.dampings(n) for n in range(20, 3000)}
+    for n in range(21, 3000):
+        for one, other in zip(settings[n - 1], settings[n], strict=True):
+            assert abs(one - other) <= 2 / n * max(one, other)
+    assert DEFAULTS.ridges_for(10**9) == pytest.approx(DEFAULTS.ridges)
+    decay = DEFAULTS.weight_decay
+    assert DEFAULTS.dampings(10**9) == pytest.approx((1 - decay, 1 - 2 * decay))
+    assert all(0 < damping < 1 for damping in DEFAULTS.dampings(2))
+
+
+@pytest.mark.parametrize("n", [100, 2000], ids=["few", "many"])
+def test_candidates_of_the_other_methods(n):
+    rows, dampings = MIXTURE.sample(n, seed=0), DEFAULTS.dampings(n)
     decoupled = dd.tune(*rows, OBJECTIVE, method="decoupled", steps=5)
     assert {type(run.algorithm) for run in decoupled.runs} == {dd.DecoupledDescent}
-    assert tried(decoupled) == [(1.0, dampings[0]), (0.5, dampings[0]), (1.0, dampings[1])]
+    expected = [(USUAL, dampings[0]), (CAREFUL, dampings[0]), (USUAL, dampings[1])]
+    assert tried(decoupled) == expected
     gradient = dd.tune(*rows, OBJECTIVE, method="gradient", steps=5)
-    assert [run.algorithm for run in gradient.runs] == [dd.GradientDescent(1.0, reduction="mean")]
+    assert [run.algorithm for run in gradient.runs] == [dd.GradientDescent(USUAL, reduction="mean")]
+
+
+FEW, (MILD, CAUTIOUS) = DEFAULTS.ridges_for(100), DEFAULTS.dampings(100)
 
 
 @pytest.mark.parametrize(
     ("fixed", "candidates"),
     [
-        ({"lr": 0.3}, [(0.3, 0.95, 1.0), (0.3, 0.95, 3.0), (0.3, 0.95, 10.0), (0.3, 0.9, None)]),
-        ({"damping": 0.8, "ridge": 2}, [(1.0, 0.8, 2.0), (0.5, 0.8, 2.0)]),
-        ({"ridge": 2.0}, [(1.0, 0.95, 2.0), (0.5, 0.95, 2.0), (1.0, 0.9, 2.0)]),
+        ({"lr": 0.3}, [*((0.3, MILD, ridge) for ridge in FEW), (0.3, CAUTIOUS, None)]),
+        ({"damping": 0.8, "ridge": 2}, [(USUAL, 0.8, 2.0), (CAREFUL, 0.8, 2.0)]),
+        (
+            {"ridge": 2.0},
+            [(USUAL, MILD, 2.0), (CAREFUL, MILD, 2.0), (USUAL, CAUTIOUS, 2.0)],
+        ),
         ({"lr": 0.3, "damping": 0.8, "ridge": float("inf")}, [(0.3, 0.8, float("inf"))]),
     ],
 )
 def test_what_is_given_is_kept(fixed, candidates):
     sweep = dd.tune(X, Y, OBJECTIVE, steps=5, **fixed)
-    best = lowest(sweep.runs[:3]).algorithm.ridge
+    best = lowest(sweep.runs[: len(FEW)]).algorithm.ridge
     assert tried(sweep) == [(*c[:2], best if c[2] is None else c[2]) for c in candidates]
 
 
 @pytest.mark.parametrize(
     ("loss", "outputs", "labels", "rate"),
     [
-        ("squared", 1, Y, 0.25),
-        ("logistic", 1, Y, 1.0),
-        ("cross_entropy", 3, torch.arange(100) % 3, 0.25 * 9 / 2),
-        ("absolute", 1, Y, 0.25),  # which has no curvature: κ = 1 is taken instead
+        ("squared", 1, Y, DEFAULTS.rates[0]),
+        ("logistic", 1, Y, USUAL),
+        ("cross_entropy", 3, torch.arange(100) % 3, DEFAULTS.rates[0] * 9 / 2),
+        ("absolute", 1, Y, DEFAULTS.rates[0]),  # which has no curvature: κ = 1 is taken instead
     ],
 )
 def test_rates_are_in_units_of_the_curvature(loss, outputs, labels, rate):
@@ -95,22 +103,22 @@ def test_rates_are_in_units_of_the_curvature(loss, outputs, labels, rate):
 
 @pytest.mark.parametrize(("n", "damping"), [(150, 0.9), (120, 0.5), (500, 0.9)])
 def test_rates_grow_with_the_degrees_of_freedom(n, damping):
-    """By 0.6 (1 − η₀) tr X(XᵀX + μI)⁻¹Xᵀ with μ = λ‖X‖²/d, for orthogonal descent only."""
+    """By a share of (1 − η₀) tr X(XᵀX + μI)⁻¹Xᵀ with μ = λ‖X‖²/d, for orthogonal descent only."""
     X, y = dd.mixtures.flipped_classes(200, 3.0, labels=(0.0, 1.0)).sample(n, seed=0)
     options = {"damping": damping, "steps": 2}
     gram, ridge = X.double().T @ X.double(), 1.0
     mu = ridge * X.double().square().sum() / 200
     freedom = torch.linalg.solve(gram + mu * torch.eye(200).double(), gram).trace().item()
-    factor = 0.6 * (1 - damping) * freedom
+    factor = DEFAULTS.newton_share * (1 - damping) * freedom
     assert factor > 1
     rates = [run.algorithm.lr for run in dd.tune(X, y, OBJECTIVE, ridge=ridge, **options).runs]
     assert rates == pytest.approx([factor, factor / 2], rel=1e-4)
     unbounded = dd.tune(X, y, OBJECTIVE, ridge=float("inf"), **options)
-    assert [run.algorithm.lr for run in unbounded.runs] == [1.0, 0.5]
+    assert [run.algorithm.lr for run in unbounded.runs] == [USUAL, CAREFUL]
     given = dd.tune(X, y, OBJECTIVE, ridge=ridge, lr=0.7, **options)
     assert given.best.algorithm.lr == 0.7
     decoupled = dd.tune(X, y, OBJECTIVE, method="decoupled", **options)
-    assert [run.algorithm.lr for run in decoupled.runs] == [1.0, 0.5]
+    assert [run.algorithm.lr for run in decoupled.runs] == [USUAL, CAREFUL]
 
 
 def interrupt(step):
@@ -120,36 +128,37 @@ def interrupt(step):
 
 def test_interruption_ends_the_contest_with_what_was_reached():
     sweep = dd.tune(X, Y, OBJECTIVE, steps=10, callbacks=[interrupt])
-    assert [run.algorithm.ridge for run in sweep.runs] == [1.0, 3.0, 10.0]
+    assert [run.algorithm.ridge for run in sweep.runs] == list(DEFAULTS.ridges_for(len(X)))
     assert {run.stop_reason for run in sweep.runs} == {dd.StopReason.INTERRUPTED}
     whole = dd.tune(X, Y, OBJECTIVE, steps=3, callbacks=[])
     assert sweep.runs[0].history == whole.runs[0].history
 
 
 def test_equals_a_sweep_over_the_same_candidates():
-    tuned = dd.tune(X, Y, OBJECTIVE, steps=160, seed=3)
+    """Up to rounding: in the sweep all candidates share one stack."""
+    objective = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
+    tuned = dd.tune(X.double(), Y, objective, steps=160, seed=3)
     algorithms = [run.algorithm for run in tuned.runs]
-    callbacks = [dd.EarlyStopping(patience=30, start=100)]
-    by_hand = dd.sweep(X, Y, OBJECTIVE, algorithms, 160, seed=3, callbacks=callbacks)
+    by_hand = dd.sweep(X.double(), Y, objective, algorithms, 160, seed=3, callbacks=stopping())
     assert tuned.names == by_hand.names
     assert tuned.best_index == by_hand.best_index
-    assert tuned.corrected_error == by_hand.corrected_error
+    assert tuned.corrected_error == pytest.approx(by_hand.corrected_error, rel=1e-9)
     for one, other in zip(tuned.runs, by_hand.runs, strict=True):
-        assert one.history == other.history
-        assert torch.equal(one.best_theta, other.best_theta)
+        assert one.history.train_error == pytest.approx(other.history.train_error, rel=1e-9)
+        torch.testing.assert_close(one.best_theta, other.best_theta, rtol=1e-8, atol=1e-9)
         assert one.stop_reason == other.stop_reason
     assert tuned.best is lowest(tuned.runs)
 
 
 def test_rows_theta_and_callbacks_are_used_as_given():
     theta = torch.randn(3, 20, generator=torch.Generator().manual_seed(5))
-    fixed = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "steps": 160}
+    fixed = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "steps": 500}
     sweep = dd.tune(dd.Rows(X, Y), None, OBJECTIVE, theta=theta, callbacks=[], **fixed)
-    algorithm = dd.OrthogonalDecoupledDescent(1.0, 0.9, 1.0, reduction="mean", folds=5)
-    expected = dd.fit(X, Y, OBJECTIVE, algorithm, 160, theta=theta)
+    algorithm = dd.OrthogonalDecoupledDescent(1.0, 0.9, 1.0, reduction="mean")
+    expected = dd.fit(X, Y, OBJECTIVE, algorithm, 500, theta=theta)
     assert sweep.best.history == expected.history
-    assert len(sweep.best.train_error) == 160
-    assert len(dd.tune(X, Y, OBJECTIVE, theta=theta, **fixed).best.train_error) < 160
+    assert len(sweep.best.train_error) == 500
+    assert len(dd.tune(X, Y, OBJECTIVE, theta=theta, **fixed).best.train_error) < 500
 
 
 def test_the_order_of_columns_is_no_matter_when_theta_follows():
@@ -178,7 +187,8 @@ def quartic(outputs, y):
 
 def steep(size):
     """Labels ±size, so that the usual rate is 1/(48 size²) whatever the outputs are."""
-    return size * (2 * Y - 1), dd.Objective(dd.heads.Linear(), quartic), 1 / (48 * size**2)
+    usual = DEFAULTS.rates[0] / (12 * size**2)
+    return size * (2 * Y - 1), dd.Objective(dd.heads.Linear(), quartic), usual
 
 
 @pytest.mark.parametrize("method", ["orthogonal", "decoupled", "gradient"])
@@ -189,24 +199,25 @@ def test_a_rate_that_blows_up_is_taken_back_until_it_does_not(method):
         sweep = dd.tune(X, labels, objective, method=method, steps=60)
     assert sweep.best.stop_reason is not dd.StopReason.DIVERGED
     back = usual / sweep.runs[0].algorithm.lr
-    retreats = round(np.log(back) / np.log(4))
-    assert back == pytest.approx(4.0**retreats, rel=1e-4)
-    assert 1 <= retreats <= 3
-    with pytest.warns(dd.DivergenceWarning):  # four times the rate that was settled on
-        bold = dd.tune(
-            X, labels, objective, method=method, steps=60, lr=4 * sweep.runs[0].algorithm.lr
-        )
+    retreats = round(np.log(back) / np.log(DEFAULTS.back_off))
+    assert back == pytest.approx(DEFAULTS.back_off**retreats, rel=1e-4)
+    assert 1 <= retreats <= DEFAULTS.retreats
+    rate = DEFAULTS.back_off * sweep.runs[0].algorithm.lr
+    with pytest.warns(dd.DivergenceWarning):
+        bold = dd.tune(X, labels, objective, method=method, steps=60, lr=rate)
     assert bold.best.stop_reason is dd.StopReason.DIVERGED
 
 
-def test_three_retreats_and_no_more():
+def test_as_many_retreats_as_allowed_and_no_more():
     labels, objective, usual = steep(0.01)
     with pytest.warns(dd.DivergenceWarning) as caught:
         sweep = dd.tune(X, labels, objective, steps=60)
     assert len(caught) == 1
     assert str(caught[0].message) == sweep.best.message
     assert caught[0].filename == __file__
-    assert sweep.runs[0].algorithm.lr == pytest.approx(usual / 64, rel=1e-4)
+    assert sweep.runs[0].algorithm.lr == pytest.approx(
+        usual / DEFAULTS.back_off**DEFAULTS.retreats, rel=1e-4
+    )
 
 
 def test_a_given_rate_is_never_taken_back():
@@ -271,19 +282,18 @@ def test_labels_beside_rows_are_refused():
 
 
 def test_runs_may_linger_before_they_find_the_signal():
-    """From this start the error does not fall for 30 steps: too short a patience learns nothing."""
-    generator = torch.Generator().manual_seed(0)
-    options = {"generator": generator, "dtype": torch.float64}
-    X, teacher = torch.randn(150, 150, **options) / 150**0.5, torch.randn(150, **options)
-    logits = X @ teacher * 2 * 150**0.5 / torch.linalg.vector_norm(teacher)
-    y = torch.bernoulli(torch.sigmoid(logits), generator=generator)
-    objective = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
-    patient = dd.tune(X, y, objective, ridge=1.0, damping=0.95, steps=200)
-    algorithm = patient.runs[0].algorithm
-    hasty = dd.fit(X, y, objective, algorithm, 200, callbacks=dd.EarlyStopping(patience=30))
-    assert hasty.best_step == 0
-    assert patient.best.best_step > 100
-    assert patient.corrected_error.error < hasty.history.lowest - 0.05
+    """The error rises at first, and falls only then: the usual patience alone would end the run."""
+    errors = [0.7 + 0.001 * k for k in range(60)] + [0.76 - 0.01 * k for k in range(40)]
+
+    def ends(rule):
+        steps = (dd.Step(k, error, 0.05, None, None, None) for k, error in enumerate(errors))
+        return next((step.index for step in steps if rule(step)), None)
+
+    hasty = dd.EarlyStopping(patience=DEFAULTS.patience, standard_errors=DEFAULTS.progress)
+    assert ends(hasty) == DEFAULTS.patience
+    assert ends(stopping()) is None
+    errors += [errors[-1]] * 40
+    assert ends(stopping()) == max(99, DEFAULTS.start) + DEFAULTS.patience
 
 
 COLUMN_LOSSES = {
@@ -323,12 +333,13 @@ def test_a_rate_at_which_nothing_beats_the_start_is_taken_back():
     torch.nn.init.constant_(head[1].weight.requires_grad_(False), 30.0)
     objective, labels = dd.Objective(head, "squared"), 2 * Y - 1
     options = {"method": "gradient", "theta": torch.zeros(1, 20), "steps": 20}
-    bold = dd.tune(X, labels, objective, lr=0.25, **options)
+    bold = dd.tune(X, labels, objective, lr=DEFAULTS.rates[0], **options)
     assert bold.best.best_step == 0
     assert bold.best.stop_reason is dd.StopReason.STEPS
     sweep = dd.tune(X, labels, objective, **options)
     assert sweep.best.best_step > 0
-    assert sweep.best.algorithm.lr in (0.25 / 4, 0.25 / 16, 0.25 / 64)
+    taken_back = [DEFAULTS.rates[0] / DEFAULTS.back_off**k for k in range(1, DEFAULTS.retreats + 1)]
+    assert sweep.best.algorithm.lr in taken_back
 
 
 def test_a_head_that_does_not_say_its_width():

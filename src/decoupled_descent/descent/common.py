@@ -160,7 +160,7 @@ class Algorithm(ABC):
         """
         if isinstance(objective, BoundObjective):
             return objective
-        width = len(theta) if theta is not None else _width(objective, rows.d)
+        width = _width(objective, rows.d) if theta is None else len(_as_theta(theta, rows))
         return objective.bind(
             rows.y, width, rows.X, g=self.g, f=self.f, jacobian=self.uses_jacobian
         )
@@ -242,16 +242,22 @@ def starting_theta(
     """
     if theta is None:
         theta = draw_theta(bound.width, rows.d, seed).to(rows.X)
+    theta = _as_theta(theta, rows)
+    if len(theta) != bound.width:
+        raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
+    check_finite("theta", theta)
+    return theta.to(rows.X, copy=True).contiguous()
+
+
+def _as_theta(theta: Any, rows: Rows) -> Tensor:
+    """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
     theta = torch.as_tensor(theta, device=rows.X.device).detach()
     if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
             f"(L, {rows.d}), laid out as nn.Linear.weight"
         )
-    if len(theta) != bound.width:
-        raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
-    check_finite("theta", theta)
-    return theta.to(rows.X, copy=True).contiguous()
+    return theta
 
 
 def draw_theta(width: int, d: int, seed: int | None) -> Tensor:

@@ -77,9 +77,14 @@ def _algorithm_names(algorithms: Sequence[Algorithm]) -> list[str]:
     keys = dict.fromkeys(key for each in given for key in each)
     varying = [key for key in keys if len({each.get(key) for each in given}) > 1]
     kinds = [type(algorithm).__name__ for algorithm in algorithms]
+    known = {(kind, key) for kind, each in zip(kinds, given, strict=True) for key in each}
     names = []
     for kind, each in zip(kinds, given, strict=True):
         parts = [kind] * (len(set(kinds)) > 1 or not varying)
-        parts += [f"{key}={each[key]:g}" for key in varying if key in each]
+        parts += [
+            f"{key}={each[key]:g}" if key in each else f"{key}=None"
+            for key in varying
+            if (kind, key) in known
+        ]
         names.append(" ".join(parts) or kind)
     return names

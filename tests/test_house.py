@@ -1,0 +1,261 @@
+"""The rules of the house: imports go one way, and algorithms speak for themselves."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.descent.common import Info, starting_theta
+from tests.problems import binary, normal, two_layer
+
+ROOT = Path(dd.__file__).parent
+
+#: The order of the packages, lowest first: a module imports from its own level or from below.
+#: Packages of one level do not import each other, except from left to right.
+ORDER = [
+    ["checks", "files", "progress"],
+    ["tables", "datasets"],
+    ["rows"],
+    ["objective"],
+    ["descent"],
+    ["training"],
+    ["state_evolution", "validation"],
+    ["diagnostics"],
+    ["estimators"],
+    ["plotting", "report", "reproduce", "cli"],
+]
+LEVEL = {
+    name: (level, place) for level, names in enumerate(ORDER) for place, name in enumerate(names)
+}
+
+#: What still imports against the order; remove an entry with the import.
+EXCEPTIONS = {("estimators", "plotting")}
+#: Packages that still ask for the class of an algorithm; remove a name with the last question.
+ASKING = {"diagnostics", "estimators", "state_evolution"}
+
+
+class Import(NamedTuple):
+    """One import at run time, from one package to another."""
+
+    source: str
+    target: str
+    place: str
+
+
+class Runtime(ast.NodeVisitor):
+    """Collect imports of this package, those inside functions too, not those for type checkers."""
+
+    def __init__(self, module: str) -> None:
+        self.module, self.found = module, []
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" in ast.unparse(node.test):
+            for other in node.orelse:
+                self.visit(other)
+            return
+        self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found += [(alias.name, node.lineno) for alias in node.names]
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        assert node.level == 0, f"{self.module}:{node.lineno} imports relatively"
+        if node.module == "decoupled_descent":  # from decoupled_descent import checks
+            self.found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+        elif node.module:
+            self.found.append((node.module, node.lineno))
+
+
+def sources() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+def package(path: Path) -> str:
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
+def imports() -> list[Import]:
+    found = []
+    for path in sources():
+        if path.parent == ROOT and path.name == "__init__.py":  # has all public names
+            continue
+        visitor = Runtime(str(path))
+        visitor.visit(ast.parse(path.read_text()))
+        for name, line in visitor.found:
+            parts = name.split(".")
+            if parts[0] == "decoupled_descent" and len(parts) > 1 and parts[1] != package(path):
+                place = f"{path.relative_to(ROOT)}:{line}"
+                found.append(Import(package(path), parts[1], place))
+    return found
+
+
+def test_every_package_has_its_place():
+    packages = {package(path) for path in sources()} - {"__init__"}
+    assert packages == set(LEVEL)
+
+
+def test_imports_go_one_way():
+    wrong = [
+        each
+        for each in imports()
+        if LEVEL[each.source] < LEVEL[each.target] and (each.source, each.target) not in EXCEPTIONS
+    ]
+    assert not wrong, "\n".join(f"{place}: {s} imports {t}" for s, t, place in wrong)
+
+
+def test_exceptions_are_still_needed():
+    """An exception that nothing uses any more must go."""
+    assert {(each.source, each.target) for each in imports()} >= EXCEPTIONS
+
+
+def test_packages_make_no_cycles():
+    below = defaultdict(set)
+    for each in imports():
+        if (each.source, each.target) not in EXCEPTIONS:
+            below[each.source].add(each.target)
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path, name))
+        if name not in done:
+            for other in below[name]:
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in list(below):
+        visit(name, ())
+
+
+# An algorithm says what it is
+
+
+def algorithm_names() -> set[str]:
+    """Names of all algorithm classes of the package, their common bases included."""
+    names, classes = set(), [dd.Algorithm]
+    while classes:
+        kind = classes.pop()
+        if kind.__module__.startswith("decoupled_descent"):
+            names.add(kind.__name__)
+        classes += kind.__subclasses__()
+    return names
+
+
+def asked_about(node: ast.Call, names: set[str]) -> bool:
+    """Whether a call is isinstance(…, Algorithm), or getattr or hasattr on an algorithm."""
+    if not isinstance(node.func, ast.Name):
+        return False
+    if node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
+        return bool(names & {leaf.split(".")[-1] for leaf in words(node.args[1])})
+    if node.func.id in ("getattr", "hasattr"):
+        return words(node.args[0])[-1:] == ["algorithm"]
+    return False
+
+
+def words(node: ast.AST) -> list[str]:
+    """Names and attributes in an expression, in order of appearance."""
+    found = []
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            found.append(each.id)
+        elif isinstance(each, ast.Attribute):
+            found.append(each.attr)
+    return found if not isinstance(node, ast.Attribute) else [*found[1:], node.attr]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(strict=True)) if name in ASKING else name
+        for name in LEVEL
+        if name != "descent"
+    ],
+)
+def test_nobody_asks_for_the_class_of_an_algorithm(name):
+    names, wrong = algorithm_names(), []
+    for path in sources():
+        if package(path) != name:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and asked_about(node, names):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong, "\n".join(wrong)
+
+
+# An algorithm from outside
+
+
+class ToyState(NamedTuple):
+    theta: torch.Tensor
+    head: dict[str, torch.Tensor]
+    step: int
+
+
+class Toy(dd.Algorithm):
+    """Moves θ along the signs of the gradient, and calls its train error no estimate."""
+
+    estimates_test_error = False
+    uses_jacobian = False
+
+    def init(self, rows, objective, theta=None, seed=None):
+        bound = self.bind(rows, objective, theta)
+        theta = starting_theta(rows, bound, theta, seed)
+        return ToyState(theta, bound.parameters(rows.X), 0)
+
+    def step(self, state, rows, objective):
+        bound = self.bind(rows, objective, state.theta)
+        h = rows.forward(state.theta).T
+        found = bound.derivatives(h, rows.y, state.head, jacobian=False)
+        theta = state.theta - 0.02 * rows.backward(found.direction.T.contiguous()).sign()
+        following = ToyState(theta, state.head, state.step + 1)
+        return following, Info(found.loss, h, None)
+
+
+class Incomplete(dd.Algorithm):
+    """Has neither a step nor a stepping."""
+
+    init = Toy.init
+
+
+def test_a_toy_algorithm_is_fitted():
+    (X, y), objective = binary(), two_layer()
+    run = dd.fit(X, y, objective, Toy(), 20, test=(X, y))
+    assert run.train_error[-1] < run.train_error[0]
+    torch.testing.assert_close(run.test_error, run.train_error)
+    rest = dd.fit(X, y, objective, Toy(), 5, state=run.state)
+    assert rest.history.train_error[0] == run.history.train_error[-1]
+    with pytest.raises(TypeError, match="Incomplete must define step or stepping"):
+        dd.fit(X, y, objective, Incomplete(), 2)
+
+
+def test_a_toy_algorithm_is_swept_beside_others():
+    (X, y), objective, theta = binary(), two_layer(), normal(3, 16)
+    kinds = {"toy": Toy(), "dd": dd.DecoupledDescent(0.05)}
+    result = dd.sweep(X, y, objective, kinds, 9, theta=theta)
+    alone = dd.fit(X, y, objective, Toy(), 9, theta=theta)
+    torch.testing.assert_close(result.runs[0].theta, alone.theta)
+    assert result.best_index == 1  # the toy's train error is no estimate
+    assert "toy" in set(result.table["name"])
+
+
+def test_tune_knows_the_methods_of_its_table_only():
+    X, y = binary()
+    with pytest.raises(ValueError, match="method='toy' must be one of orthogonal"):
+        dd.tune(X, y, two_layer(), method="toy", steps=2)
+
+
+def test_a_toy_run_is_diagnosed():
+    X, y = binary(200, 20)
+    run = dd.fit(X, y, two_layer(), Toy(), 5)
+    assert dd.diagnose(X, y, run).verdict
+
+
+def test_state_evolution_refuses_a_toy():
+    mixture = dd.mixtures.flipped_classes(20, 3.0, labels=(0.0, 1.0))
+    with pytest.raises(ValueError, match="Toy"):
+        dd.StateEvolution(mixture, two_layer(), Toy(), ratio=1.0)
