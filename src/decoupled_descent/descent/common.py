@@ -91,6 +91,11 @@ class Algorithm(ABC):
     g: Direction | None = None
     f: HeadDirection | None = None
 
+    @property
+    def trains_head(self) -> bool:
+        """Whether the head moves."""
+        return True
+
     @abstractmethod
     def init(
         self,
@@ -249,9 +254,9 @@ def starting_theta(
     return theta.to(rows.X, copy=True).contiguous()
 
 
-def _as_theta(theta: Any, rows: Rows) -> Tensor:
+def _as_theta(given: Any, rows: Rows) -> Tensor:
     """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    theta = torch.as_tensor(theta, device=rows.X.device).detach()
+    theta: Tensor = torch.as_tensor(given, device=rows.X.device).detach()
     if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
