@@ -23,6 +23,7 @@ from decoupled_descent.objective import (
     Objective,
     Parameters,
 )
+from decoupled_descent.objective.structured import does_nothing
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
@@ -216,8 +217,8 @@ def _width(objective: Objective, d: int) -> int:
             f"L cannot be read off head {type(objective.head).__name__}; pass "
             "Objective(…, width=L) or theta of shape (L, d)"
         )
-    leaves = [module for module in objective.head.modules() if not list(module.children())]
-    first = leaves[0] if leaves else None
+    leaves = (module for module in objective.head.modules() if not list(module.children()))
+    first = next((leaf for leaf in leaves if not does_nothing(leaf)), None)
     whole = isinstance(first, nn.Linear) and first.in_features == d > 1
     if whole and objective.declared_width is None:
         raise ValueError(
@@ -246,9 +247,9 @@ def starting_theta(
     return theta.to(rows.X, copy=True).contiguous()
 
 
-def _as_theta(theta: Any, rows: Rows) -> Tensor:
+def _as_theta(given: Any, rows: Rows) -> Tensor:
     """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    theta = torch.as_tensor(theta, device=rows.X.device).detach()
+    theta: Tensor = torch.as_tensor(given, device=rows.X.device).detach()
     if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
