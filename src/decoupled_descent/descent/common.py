@@ -23,6 +23,7 @@ from decoupled_descent.objective import (
     Objective,
     Parameters,
 )
+from decoupled_descent.objective.structured import does_nothing
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
@@ -224,8 +225,8 @@ def _width(objective: Objective, d: int) -> int:
             f"L cannot be read off head {type(objective.head).__name__}; pass "
             "Objective(…, width=L) or theta of shape (L, d)"
         )
-    leaves = [module for module in objective.head.modules() if not list(module.children())]
-    first = leaves[0] if leaves else None
+    leaves = (module for module in objective.head.modules() if not list(module.children()))
+    first = next((leaf for leaf in leaves if not does_nothing(leaf)), None)
     whole = isinstance(first, nn.Linear) and first.in_features == d > 1
     if whole and objective.declared_width is None:
         raise ValueError(
