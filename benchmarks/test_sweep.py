@@ -1,27 +1,25 @@
 """What a stacked sweep costs against a single run."""
 
-from decoupled_descent.descent.passes import one_pass
-
 import decoupled_descent as dd
+from decoupled_descent.descent.stepping import together
 
 from . import contenders as make
 
 
-def stacked(X, y, width, count):
-    """One step of ``count`` configurations together, as ``sweep`` makes it."""
+def stacked(X, y, width, algorithms):
+    """One step of several configurations together, as ``sweep`` makes it."""
     rows = dd.Rows(X, y)
     objective = dd.Objective(dd.heads.TwoLayer(width, seed=0), "logistic")
-    algorithms = [
-        dd.DecoupledDescent(0.1 * (k + 1) / count, reduction="mean") for k in range(count)
-    ]
-    states = [algorithm.init(rows, objective, seed=0) for algorithm in algorithms]
+    bounds = [algorithm.bind(rows, objective) for algorithm in algorithms]
+    states = [a.init(rows, bound, seed=0) for a, bound in zip(algorithms, bounds, strict=True)]
 
     def step():
-        requests = [
-            a.request(state, rows, objective) for a, state in zip(algorithms, states, strict=True)
+        moves = [
+            algorithm.moves(state, rows, bound)
+            for algorithm, state, bound in zip(algorithms, states, bounds, strict=True)
         ]
-        for k, found in enumerate(one_pass(rows, requests)):
-            states[k], info = algorithms[k].advance(states[k], rows, found)
+        for k, (state, info) in enumerate(together(moves, rows)):
+            states[k] = state
             info.losses.mean().item()
 
     return step
@@ -29,7 +27,20 @@ def stacked(X, y, width, count):
 
 def test_sixteen_configurations(race):
     X, y = make.problem(4000, 2000)
+    algorithms = [dd.DecoupledDescent(0.1 * (k + 1) / 16, reduction="mean") for k in range(16)]
     single = make.ours(X, y, 4, dd.DecoupledDescent(0.1, reduction="mean"))
-    times = race({"sweep": stacked(X, y, 4, 16), "single": single}, rounds=20)
+    times = race({"sweep": stacked(X, y, 4, algorithms), "single": single}, rounds=20)
     ratio = times.ratio("sweep", "single")
     race.ratio("n=4000 d=2000 L=4", "sweep of 16 / single run", ratio, 6.0)
+
+
+def test_eight_orthogonal_configurations(race):
+    """Steps only: the factorisation of XᵀX is shared by all and made before."""
+    X, y = make.problem(4000, 2000)
+    algorithms = [
+        dd.OrthogonalDecoupledDescent(0.1 * (k + 1) / 8, 0.98, reduction="mean") for k in range(8)
+    ]
+    single = make.ours(X, y, 4, algorithms[-1])
+    times = race({"sweep": stacked(X, y, 4, algorithms), "single": single}, rounds=20)
+    ratio = times.ratio("sweep", "single")
+    race.ratio("n=4000 d=2000 L=4", "orthogonal sweep of 8 / single run", ratio, 3.0)

@@ -15,4 +15,5 @@ def test_every_name_is_in_the_overview():
 
 def test_names_are_the_same_objects():
     assert theory.StateEvolution is dd.StateEvolution
-    assert theory.taylor_terms is dd.taylor_terms
+    assert theory.taylor_terms is state_evolution.taylor_terms
+    assert dd.theory is theory

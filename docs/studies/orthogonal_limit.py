@@ -64,14 +64,15 @@ def sample(mixture, tau, n, seed, elliptical=False):
 def measure(rows, mixture, tau, objective, algorithm, theta):
     """Train and test error, alignments and overlaps of every iterate of one run."""
     nodes = quadrature_nodes(mixture, len(theta)) or sampled_nodes(mixture, len(theta), 2**13, 0)
-    state, found = algorithm.init(rows, objective, theta), []
+    bound = algorithm.bind(rows, objective, theta)
+    state, found = algorithm.init(rows, bound, theta), []
     for _ in range(STEPS):
         m = mixture.means @ state.theta.T / len(tau)
         omega = (state.theta * tau) @ state.theta.T / len(tau)
         population = nodes.population
         losses = objective.losses(nodes.place(m, omega), population.responses, state.head)
         test = float(population.weights @ losses)
-        state, info = algorithm.step(state, rows, objective)
+        state, info = algorithm.step(state, rows, bound)
         train = info.train_error
         found.append((train, test, m.tolist(), omega.tolist(), train - test))
     columns = zip(QUANTITIES, zip(*found, strict=True), strict=True)

@@ -9,6 +9,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.cli import results
+from decoupled_descent.diagnostics.checks import Finding
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
 from decoupled_descent.tables.columns import Columns
@@ -18,14 +19,15 @@ from tests.report.examples import classification
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
 
 
-def report(findings=(), best=1, **settings):
+def report(findings=(), best=1, corrected=True):
     """A report of six steps with these findings."""
     return classification(
         train_error=[0.5] * 6,
         train_error_stderr=[0.1] * 6,
         best_step=best,
         diagnosis=dd.Diagnosis(findings).to_dict(),
-        settings={"method": "orthogonal", "max_iter": 6} | settings,
+        settings={"max_iter": 6},
+        corrected=corrected,
     )
 
 
@@ -33,16 +35,16 @@ def report(findings=(), best=1, **settings):
     ("status", "start"), [("ok", "Predict"), ("caution", "Quote"), ("alarm", "Do not quote the es")]
 )
 def test_what_to_do_next_depends_on_the_verdict(status, start):
-    finding = dd.Finding("divergence", 1.0, "caution from 0.5", status, "why", "advice")
+    finding = Finding("divergence", 1.0, "caution from 0.5", status, "why", "go slowly")
     steps = results.next_steps(report((finding,)), Path("d.csv"), Path("o p"))
     assert steps[0].startswith(start)
     assert steps[-1] == "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
-    assert ("use a smaller --lr" in " ".join(steps)) == (status != "ok")
+    assert ("ivergence: go slowly" in " ".join(steps)) == (status != "ok")
 
 
 def test_next_steps_of_gradient_descent_and_of_a_falling_error():
-    finding = dd.Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
-    steps = results.next_steps(report((finding,), 5, method="gradient"), Path("d.csv"), Path("o"))
+    finding = Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
+    steps = results.next_steps(report((finding,), 5, corrected=False), Path("d.csv"), Path("o"))
     assert steps[0].startswith("Do not quote the train error.")
     assert "falling" not in " ".join(steps)
     steps = results.next_steps(report(best=5), Path("d.csv"), Path("o"))

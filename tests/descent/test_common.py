@@ -375,3 +375,47 @@ def test_theta_as_a_list_goes_where_the_rows_are():
     with torch.device("meta"):
         theta = starting_theta(rows, two_layer(1), [[1.0] * 16], None)
     assert torch.equal(theta, torch.ones(1, 16, dtype=torch.float64))
+
+
+class Model(nn.Module):
+    """A network as one writes it in PyTorch, its first layer included."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.first, self.second = nn.Linear(d, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+
+WHOLE = {
+    "sequential": lambda d: nn.Sequential(nn.Linear(d, 4), nn.Tanh(), nn.Linear(4, 1)),
+    "after a flattening": lambda d: nn.Sequential(nn.Flatten(), nn.Linear(d, 1)),
+    "after a dropout": lambda d: nn.Sequential(nn.Dropout(), nn.Linear(d, 1)).eval(),
+    "nested": lambda d: nn.Sequential(nn.Sequential(nn.Linear(d, 4), nn.Tanh()), nn.Linear(4, 1)),
+    "module": Model,
+}
+
+
+@every_algorithm
+@pytest.mark.parametrize("make", WHOLE.values(), ids=WHOLE)
+def test_a_whole_model_is_no_head(algorithm, make):
+    (X, y), model = binary(), make(16).double()
+    objective = dd.Objective(model, "logistic")
+    with pytest.raises(ValueError, match=r"whole model.*theta=model\[0\]\.weight.*width=16"):
+        dd.fit(X, y, objective, algorithm, 2)
+    meant = dd.Objective(model, "logistic", width=16)
+    by_width = dd.fit(X, y, meant, algorithm, 2, seed=0)
+    theta = algorithm.init(dd.Rows(X, y), meant, seed=0).theta
+    by_theta = dd.fit(X, y, objective, algorithm, 2, theta=theta)
+    assert by_width.theta.shape == (16, 16)
+    assert torch.equal(by_width.theta, by_theta.theta)
+
+
+def test_heads_that_are_no_whole_model():
+    """An activation first, a width of its own, or a single column."""
+    X, y = binary(24, 3)
+    for head in (nn.Sequential(nn.Tanh(), nn.Linear(3, 1)), dd.heads.TwoLayer(3)):
+        dd.fit(X, y, dd.Objective(head.double(), "logistic"), dd.DecoupledDescent(0.1), 2)
+    single = dd.Objective(nn.Linear(1, 1).double(), "logistic")
+    dd.fit(X[:, :1] * 3**0.5, y, single, dd.GradientDescent(0.1), 2)

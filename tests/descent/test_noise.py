@@ -69,7 +69,7 @@ def test_models_of_the_default_noise_change_nothing():
 
 
 def test_own_directions_can_be_weighted():
-    h, y, w = normal(12, 2), normal(12, seed=1), normal(12, seed=2).square()
+    h, y, w = normal(12, 2), normal(12, 2, seed=1), normal(12, seed=2).square()
     objective = dd.Objective(torch.nn.Identity(), "squared", width=2)
     bend = objective.derivatives(h, y, {}, g=lambda h, y, a: h.square(), weights=w).jacobian
     torch.testing.assert_close(bend, torch.diag((w.unsqueeze(1) * 2 * h).mean(0)))
@@ -91,7 +91,9 @@ def test_kinks_are_differenced_with_weights():
     noise = Covariance(torch.full((16,), 4.0).double())
     algorithms = [dd.DecoupledDescent(0.05, noise=n) for n in (None, noise, RowNorms(4 * y + 4))]
     state, rows = algorithms[0].init(dd.Rows(X, y), objective, seed=0), dd.Rows(X, y)
-    one, other, norms = (alg.request(state, rows, objective).spacing for alg in algorithms)
+    bound = objective.bind(y, 3, X)
+    passes = [next(each.stepping(state, rows, bound)) for each in algorithms]
+    one, other, norms = (each.spacing for each in passes)
     torch.testing.assert_close(other, 2 * one)
     torch.testing.assert_close(norms, one * (4 * y + 4).mean().sqrt())
 

@@ -3,6 +3,7 @@
 import copy
 import functools
 import warnings
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -246,6 +247,65 @@ def test_logistic_loss_far_out(u, label):
         assert_agree(found.loss, torch.logaddexp(-margin, torch.zeros(1, dtype=torch.float64)))
         assert_agree(found.direction[0], (1 - 2 * y) * wrong)
         assert_agree(found.jacobian[0], wrong * torch.sigmoid(margin))
+
+
+# What does not matter
+
+
+def plain_chain():
+    return dd.heads.TwoLayer(3, bias=True, seed=0)
+
+
+def followed_by(*layers):
+    """The same head with layers in front of it, in it and behind it that do nothing."""
+    return nn.Sequential(*plain_chain(), *layers)
+
+
+IDLE = {
+    "Flatten(0)": lambda: followed_by(nn.Flatten(0)),
+    "Identity": lambda: followed_by(nn.Identity()),
+    "Flatten()": lambda: followed_by(nn.Flatten()),
+    "Unflatten": lambda: followed_by(nn.Unflatten(1, (1,))),
+    "Dropout, evaluated": lambda: followed_by(nn.Dropout(0.5)).eval(),
+    "Dropout(0)": lambda: followed_by(nn.Dropout(0.0)),
+    "several": lambda: followed_by(nn.Identity(), nn.Dropout().eval(), nn.Flatten(0)),
+    "Identity after Flatten(0)": lambda: followed_by(nn.Flatten(0), nn.Identity()),
+    "Dropout first": lambda: nn.Sequential(nn.Dropout().eval(), *plain_chain()),
+    "Identity between": lambda: nn.Sequential(
+        plain_chain()[0], nn.Identity(), nn.Flatten(), plain_chain()[1]
+    ),
+    "nested": lambda: nn.Sequential(nn.Sequential(plain_chain()), nn.Flatten(0)),
+    "Flatten(0) in a Sequential": lambda: followed_by(nn.Identity(), nn.Sequential(nn.Flatten(0))),
+    "nested behind": lambda: nn.Sequential(
+        plain_chain()[0], nn.Sequential(plain_chain()[1], nn.Identity(), nn.Flatten(0))
+    ),
+    "named": lambda: nn.Sequential(
+        OrderedDict(bend=plain_chain()[0], out=plain_chain()[1], flat=nn.Flatten(0))
+    ),
+    "named and nested": lambda: nn.Sequential(
+        OrderedDict(inner=nn.Sequential(OrderedDict(a=plain_chain()[0], b=plain_chain()[1])))
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("case", IDLE)
+def test_layers_that_do_nothing_keep_the_closed_form(case, loss):
+    h, y = normal(N, 3), labels(loss, N, 1)
+    head, plain = IDLE[case]().double(), plain_chain().double()
+    bound = dd.Objective(head, loss).bind(y, 3, h)
+    assert bound.curvature == "structured"
+    found, wanted = bound.derivatives(h, y), dd.Objective(plain, loss).derivatives(h, y)
+    assert_agree(found[:3], wanted[:3])
+    assert_agree(list(found.head.values()), list(wanted.head.values()))
+    assert_agree(bound.outputs(h), plain(h).squeeze(1).detach())
+
+
+def test_layers_that_only_seem_to_do_nothing():
+    """Dropout in training, and a flattening of several columns."""
+    assert structured.parse(followed_by(nn.Dropout(0.5)).train()) is None
+    assert structured.parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 2), nn.Flatten(0))) is None
+    assert structured.parse(nn.Sequential(nn.Flatten(0), nn.Tanh(), nn.Linear(3, 1))) is None
 
 
 # What must not be taken for a chain of known layers

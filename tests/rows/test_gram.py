@@ -30,8 +30,13 @@ def left_out(X, q, ridge):
 def test_rows_are_left_out_exactly(shape, ridge):
     X, q = normal(*shape, seed=1), normal(shape[0], 3, seed=2)
     found = Gram(X).leave_one_out(ridge)
-    direction = found.direction(q.T)
-    response = found.response(q.T, direction, X)
+    direction = q.T @ found.rows
+    if found.basis is None:
+        received = direction @ X.T
+    else:
+        received = direction * found.scale @ found.rows.T
+        direction = direction * found.scale @ found.basis
+    response = found.response(q.T, received)
     expected, received = left_out(X, q, ridge)
     scale = np.abs(received).max()
     np.testing.assert_allclose(direction.T, expected, rtol=0, atol=1e-12 * np.abs(expected).max())

@@ -79,8 +79,10 @@ def test_who_gets_onednn(everywhere):
 
 @available
 def test_small_data_stays_with_torch():
-    assert products.fast_routine(torch.ones(1000, 1000)) is None
-    assert products.fast_routine(torch.ones(1100, 1000)) is not None
+    columns = 1000
+    enough = -(-products.LARGE // columns)
+    assert products.fast_routine(torch.ones(enough - 1, columns)) is None
+    assert products.fast_routine(torch.ones(enough, columns)) is not None
 
 
 @available

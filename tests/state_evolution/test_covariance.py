@@ -287,7 +287,7 @@ def test_equal_problems_have_equal_limits():
     flat = dd.mixtures.flipped_classes(d, snr=1.5, labels=(0.0, 1.0))  # χ_F = χ tr F/d exactly
     damped = functools.partial(dd.OrthogonalDecoupledDescent, damping=0.9, ridge=0.7)
     expected = dd.StateEvolution(flat, LINEAR, damped(0.2), 1.5, tau).run(10)
-    limit = dd.MixtureLimit(flat.overlaps, flat.weights, flat.responses)
+    limit = dd.theory.MixtureLimit(flat.overlaps, flat.weights, flat.responses)
     axes = torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(0)).double()).Q
     turned = dd.GaussianMixture(flat.means @ axes.T, flat.weights, flat.responses)
     mean = damped(0.2 * 1.5 * d, head_lr=0.2, reduction="mean")
@@ -323,7 +323,7 @@ def test_directions_need_not_be_gradients(rotation):
 
 ODD = dd.OrthogonalDecoupledDescent(0.1)
 MIXTURE = dd.mixtures.flipped_classes(6, labels=(0.0, 1.0))
-LIMIT = dd.MixtureLimit([[0.0]], [1.0], [0.0])
+LIMIT = dd.theory.MixtureLimit([[0.0]], [1.0], [0.0])
 
 
 @pytest.mark.parametrize(

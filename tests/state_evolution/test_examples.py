@@ -73,7 +73,7 @@ def test_the_start_and_all_data_are_independent(monkeypatch):
 def test_taylor_panel_leaves_out_terms_that_vanish():
     mixture, objective = examples.example("flipped", 20, 1.0)
     theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.05, 0.95))
-    terms = dd.taylor_terms(theory.run(6, overlap=torch.eye(1)))
+    terms = dd.theory.taylor_terms(theory.run(6, overlap=torch.eye(1)))
     _, axes = plotting.new_figure()
     plotting.taylor_panel(axes[0, 0], terms, "terms")
     labels = axes[0, 0].get_legend_handles_labels()[1]

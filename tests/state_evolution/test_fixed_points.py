@@ -74,7 +74,7 @@ def test_only_the_damped_subspace(options, message):
 
 def test_no_fixed_point_is_an_error():
     """Squared loss with noise: beyond c² α = 1 the variance has none."""
-    mixture = dd.MixtureLimit([[0.0]], [1.0], [dd.responses.Noisy(0.0, 1.0)])
+    mixture = dd.theory.MixtureLimit([[0.0]], [1.0], [dd.responses.Noisy(0.0, 1.0)])
     objective = dd.Objective(dd.heads.Linear(), "squared")
     theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1 * 1.0, 0.9))
     with pytest.raises(ValueError, match="no fixed point was found"):
@@ -92,11 +92,13 @@ def test_critical_points_are_critical():
     generator = torch.Generator().manual_seed(0)
     for direction in (mixture.means[:1], torch.randn(1, 40, generator=generator).double()):
         up, down = (
-            float(dd.population_test_error(mixture, objective, theta + sign * 1e-4 * direction))
+            float(
+                dd.theory.population_test_error(mixture, objective, theta + sign * 1e-4 * direction)
+            )
             for sign in (1, -1)
         )
         assert abs(up - down) / 2e-4 < 1e-8
-    below = dd.population_test_error(mixture, objective, 0.9 * theta)
+    below = dd.theory.population_test_error(mixture, objective, 0.9 * theta)
     assert float(below) > point.test_error
 
 

@@ -44,16 +44,16 @@ def test_a_head_may_be_a_module_a_mapping_or_the_objective_s_own():
     mixture, objective = dd.mixtures.xor(10), dd.Objective(dd.heads.Product(a=2.0), "logistic")
     theta = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
     values = [
-        float(dd.population_test_error(mixture, objective, theta, head))
+        float(dd.theory.population_test_error(mixture, objective, theta, head))
         for head in (None, dd.heads.Product(a=2.0), {"a": torch.tensor(2.0)})
     ]
     assert values == pytest.approx([values[0]] * 3, abs=1e-14)
-    other = dd.population_test_error(mixture, objective, theta, dd.heads.Product(a=1.0))
+    other = dd.theory.population_test_error(mixture, objective, theta, dd.heads.Product(a=1.0))
     assert abs(float(other) - values[0]) > 0.1
 
 
 def test_limits_without_means_have_no_theta():
-    limit = dd.MixtureLimit([[0.0]], [1.0], [0.0])
+    limit = dd.theory.MixtureLimit([[0.0]], [1.0], [0.0])
     objective = dd.Objective(dd.heads.Linear(), "squared")
     with pytest.raises(ValueError, match="needs a mixture with means"):
-        dd.population_test_error(limit, objective, torch.zeros(1, 3))
+        dd.theory.population_test_error(limit, objective, torch.zeros(1, 3))

@@ -6,7 +6,7 @@ from decoupled_descent.state_evolution.laws import atoms, response_rule
 
 
 def test_atoms_of_discrete_and_gaussian_responses():
-    mixture = dd.MixtureLimit(
+    mixture = dd.theory.MixtureLimit(
         [[1.0, 0.0], [0.0, 1.0]],
         [0.25, 0.75],
         [dd.responses.flipped(1.0, 0.0, 0.2), dd.responses.Noisy(3.0, 0.5)],
@@ -27,7 +27,7 @@ def test_high_orders_leave_out_nodes_without_weight():
 
 
 def test_samplers_cannot_be_enumerated():
-    assert atoms(dd.MixtureLimit([[0.0]], [1.0], [lambda n, g: torch.zeros(n)])) is None
+    assert atoms(dd.theory.MixtureLimit([[0.0]], [1.0], [lambda n, g: torch.zeros(n)])) is None
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_samplers_cannot_be_enumerated():
 )
 def test_inconsistent_limits(overlaps, weights, responses, message):
     with pytest.raises(ValueError, match=message):
-        dd.MixtureLimit(overlaps, weights, responses)
+        dd.theory.MixtureLimit(overlaps, weights, responses)
 
 
 def test_the_default_device_makes_no_difference():
@@ -50,7 +50,7 @@ def test_the_default_device_makes_no_difference():
 
     def everything():
         mixture = dd.mixtures.flipped_classes(8, flip=0.1, labels=(0.0, 1.0))
-        limit = dd.MixtureLimit([[1.0]], [1.0], [dd.responses.Noisy(0.0, 0.5)])
+        limit = dd.theory.MixtureLimit([[1.0]], [1.0], [dd.responses.Noisy(0.0, 0.5)])
         objective = dd.Objective(dd.heads.Linear(), "logistic")
         algorithm = dd.DecoupledDescent(0.1, 0.9)
         theory = dd.StateEvolution(mixture, objective, algorithm)
@@ -63,10 +63,11 @@ def test_the_default_device_makes_no_difference():
             dd.StateEvolution(mixture, objective, dd.OrthogonalDecoupledDescent(0.1), **paths)
             .run(3)
             .test_error,
-            dd.taylor_terms(evolution).signal,
-            dd.fixed_point(theory).overlap,
+            dd.theory.taylor_terms(evolution).signal,
+            dd.theory.fixed_point(theory).overlap,
             torch.tensor(
-                tuple(dd.asymptotic_test_error(limit, squared, [[0.0]], [[1.0]]))[:1], device="cpu"
+                tuple(dd.theory.asymptotic_test_error(limit, squared, [[0.0]], [[1.0]]))[:1],
+                device="cpu",
             ),
         ]
 

@@ -56,7 +56,7 @@ def test_responses_and_later_normals_are_independent():
     def drawn(count, generator):
         return torch.randn(count, generator=generator, dtype=torch.float64)
 
-    mixture = dd.MixtureLimit([[0.0]], [1.0], [drawn])
+    mixture = dd.theory.MixtureLimit([[0.0]], [1.0], [drawn])
     normals = Normals(4096, directions=1, seed=5, auxiliary=2)
     responses = sampled_population(mixture, normals).responses
     later = normals.columns(3)[1:]

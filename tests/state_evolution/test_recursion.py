@@ -148,7 +148,7 @@ def test_relu_units_in_closed_form(width):
     nn.init.ones_(head[1].weight)
     objective = dd.Objective(head, "squared", curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.2, 0.9, head_lr=0)
-    theory = dd.StateEvolution(dd.MixtureLimit([[1.0]], [1.0], [2.0]), objective, algorithm)
+    theory = dd.StateEvolution(dd.theory.MixtureLimit([[1.0]], [1.0], [2.0]), objective, algorithm)
     found = theory.run(1)
     half = 1 / np.sqrt(2 * np.pi)  # E relu(h)
     expected = half - 1 + (width - 1) * half / 2
@@ -161,7 +161,7 @@ def test_a_smooth_direction_under_a_loss_with_kinks():
     """The error is that of the loss, however smooth the steps are."""
     objective = dd.Objective(dd.heads.Linear(), "absolute", curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.1, g=lambda h, y, a: torch.tanh(h - y[:, None]))
-    limit = dd.MixtureLimit([[0.0]], [1.0], [0.7])
+    limit = dd.theory.MixtureLimit([[0.0]], [1.0], [0.7])
     evolution = dd.StateEvolution(limit, objective, algorithm).run(1, overlap=[[4.0]])
     expected = 4 * norm.pdf(0.35) + 0.7 * (1 - 2 * norm.cdf(-0.35))
     gap = abs(float(evolution.test_error[0]) - expected)
@@ -182,7 +182,7 @@ def test_quadrature_across_kinks_is_refused(options, message):
 
 def test_steep_directions_are_given_an_error():
     """A logistic slope of logits of size 30 is a step to sixty-four nodes."""
-    limit = dd.MixtureLimit([[0.0]], [1.0], [1.0])
+    limit = dd.theory.MixtureLimit([[0.0]], [1.0], [1.0])
     objective = dd.Objective(dd.heads.Linear(), "logistic")
     theory = dd.StateEvolution(limit, objective, dd.DecoupledDescent(0.1))
     evolution = theory.run(1, overlap=[[900.0]])
@@ -288,7 +288,7 @@ def test_sampled_responses_match_enumerated_ones():
         return torch.randn(count, generator=generator, dtype=torch.float64)
 
     laws = [dd.responses.Noisy(0.5, 0.4), dd.responses.Noisy(0.5, 0.4, drawn)]
-    known, unknown = (dd.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
+    known, unknown = (dd.theory.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
     exact = dd.StateEvolution(known, objective, algorithm).run(10, overlap=[[1.0]])
     sampled = dd.StateEvolution(unknown, objective, algorithm).run(10, overlap=[[1.0]])
     assert sampled.test_error_stderr.min() > 0
@@ -302,7 +302,7 @@ def test_mean_reduction_is_a_smaller_rate():
     by_sum = dd.DecoupledDescent(6.0 / 90, 0.97, head_lr=0.2)
     runs = [dd.StateEvolution(mixture, objective, a, 1.5).run(8, theta) for a in (by_mean, by_sum)]
     np.testing.assert_allclose(runs[0].omega, runs[1].omega, rtol=1e-12)
-    limit = dd.MixtureLimit(mixture.overlaps, mixture.weights, mixture.responses)
+    limit = dd.theory.MixtureLimit(mixture.overlaps, mixture.weights, mixture.responses)
     with pytest.raises(ValueError, match="reduction='mean'"):
         dd.StateEvolution(limit, objective, by_mean).run(2)
 
@@ -351,8 +351,8 @@ def test_a_mode_of_probability_zero_only_watches():
         dd.DecoupledDescent(0.2, 0.95),
         dd.Objective(dd.heads.Linear(), "logistic"),
     )
-    one = dd.MixtureLimit([[2.0]], [1.0], [1.0])
-    two = dd.MixtureLimit([[2.0, 0.5], [0.5, 1.0]], [1.0, 0.0], [1.0, 0.0])
+    one = dd.theory.MixtureLimit([[2.0]], [1.0], [1.0])
+    two = dd.theory.MixtureLimit([[2.0, 0.5], [0.5, 1.0]], [1.0, 0.0], [1.0, 0.0])
     alone = dd.StateEvolution(one, objective, algorithm).run(10, overlap=[[1.0]])
     for method in ("quadrature", "paths"):
         theory = dd.StateEvolution(two, objective, algorithm, method=method, paths=512)

@@ -86,7 +86,7 @@ def test_relu_heads_jump_unless_the_residual_vanishes():
     objective = dd.Objective(head, "squared", curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.05, 0.9, head_lr=0.0)
     for response, finite in ((0.0, True), (1.0, False)):
-        limit = dd.MixtureLimit([[1.0]], [1.0], [response])
+        limit = dd.theory.MixtureLimit([[1.0]], [1.0], [response])
         theory = dd.StateEvolution(limit, objective, algorithm)
         point = fixed_point(theory, tolerance=1e-3)
         assert np.isfinite(point.replicon) == finite

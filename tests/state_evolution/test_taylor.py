@@ -107,7 +107,7 @@ def test_the_unrolled_cross_term_carries_a_minus_sign():
     step = 1e-4
     up, down = (
         float(
-            dd.asymptotic_test_error(
+            dd.theory.asymptotic_test_error(
                 evolution.theory.mixture,
                 evolution.theory.objective,
                 evolution.alignment[t],

@@ -52,7 +52,7 @@ def evolve(
         objective.loss.name,
         theory=evolution.test_error,
     )
-    plotting.taylor_panel(axes[0, 1], dd.taylor_terms(evolution), "what drives it")
+    plotting.taylor_panel(axes[0, 1], dd.theory.taylor_terms(evolution), "what drives it")
     (path,) = plotting.save_figure(figure, folder / f"{mixture}.png")
     if as_json:
         echo_json(

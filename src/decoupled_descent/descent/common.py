@@ -24,6 +24,7 @@ from decoupled_descent.objective import (
     Objective,
     Parameters,
 )
+from decoupled_descent.objective.structured import does_nothing
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")
@@ -99,6 +100,11 @@ class Algorithm(ABC):
     uses_jacobian: ClassVar[bool] = True
     g: Direction | None = None
     f: HeadDirection | None = None
+
+    @property
+    def trains_head(self) -> bool:
+        """Whether the head moves."""
+        return True
 
     @abstractmethod
     def init(
@@ -232,8 +238,8 @@ def _width(objective: Objective, d: int) -> int:
             f"L cannot be read off head {type(objective.head).__name__}; pass "
             "Objective(…, width=L) or theta of shape (L, d)"
         )
-    leaves = [module for module in objective.head.modules() if not list(module.children())]
-    first = leaves[0] if leaves else None
+    leaves = (module for module in objective.head.modules() if not list(module.children()))
+    first = next((leaf for leaf in leaves if not does_nothing(leaf)), None)
     whole = isinstance(first, nn.Linear) and first.in_features == d > 1
     if whole and objective.declared_width is None:
         raise ValueError(
@@ -262,9 +268,9 @@ def starting_theta(
     return theta.to(rows.X, copy=True).contiguous()
 
 
-def _as_theta(theta: Any, rows: Rows) -> Tensor:
+def _as_theta(given: Any, rows: Rows) -> Tensor:
     """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    found: Tensor = torch.as_tensor(theta, device=rows.X.device).detach()
+    found: Tensor = torch.as_tensor(given, device=rows.X.device).detach()
     if found.ndim != 2 or found.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent
+from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.diagnostics import measures
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.run import Run
@@ -52,7 +52,7 @@ class Evidence:
     rows: Rows
     groups: Tensor  # classes, or groups of similar response
     classes: bool  # which of the two
-    algorithm: Descent
+    algorithm: Algorithm
     run: Run | None = None
     sweep: Sweep | None = None
 

@@ -258,7 +258,7 @@ class DecoupledEstimator(BaseEstimator):
     def _continue(self, before: Continuation, rows: Rows, objective: Objective) -> Run:
         """Go on from where training on the same rows ended."""
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
-        changed = {k: float(v) for k, v in given.items() if hasattr(before.algorithm, k)}
+        changed = {k: float(v) for k, v in given.items() if k in before.algorithm.settings}
         run = fit(
             rows.X, rows.y, objective, replace(before.algorithm, **changed), int(self.max_iter),
             state=before.state, progress=bool(self.verbose), callbacks=self._callbacks,

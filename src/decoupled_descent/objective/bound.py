@@ -126,11 +126,7 @@ class BoundObjective:
         with torch.enable_grad():
             h = h.detach().requires_grad_(jacobian)
             direction = self.g(h, y, parameters)
-            if direction.shape != h.shape:
-                raise ValueError(
-                    f"g returned shape {tuple(direction.shape)} for pre-activations of shape "
-                    f"{tuple(h.shape)}; it must return one row of L values per sample"
-                )
+            require_shape(direction, h)
             if jacobian and not direction.requires_grad:
                 self._check_constant(h, y, parameters, direction)
             bend = autodiff.mean_jacobian(direction, h, shares) if jacobian else None
@@ -169,6 +165,15 @@ class BoundObjective:
             spacing = smoothed.spacing(h.std(0), len(h))
         bend = smoothed.mean_jacobian(direction, h, spacing, shares).detach()
         return bend if self.g is not None else (bend + bend.T) / 2
+
+
+def require_shape(direction: Tensor, h: Tensor) -> None:
+    """Raise ``ValueError`` unless g returned something of the shape of h."""
+    if direction.shape != h.shape:
+        raise ValueError(
+            f"g returned shape {tuple(direction.shape)} for pre-activations of shape "
+            f"{tuple(h.shape)}; it must return one row of L values per sample"
+        )
 
 
 def _mean_rows(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.objective import kinks, structured
 from decoupled_descent.objective.autodiff import Autodiff
-from decoupled_descent.objective.bound import BoundObjective
+from decoupled_descent.objective.bound import BoundObjective, require_shape
 from decoupled_descent.objective.derivatives import (
     Ask,
     Direction,
@@ -180,11 +180,10 @@ class Objective:
             are kinks and ``curvature="smoothed"`` was not asked for.
         """
         self.check(y, width, like)
-        if g is not None:
-            self._check_direction(g, y, width, like)
+        probed = g is None or self._check_direction(g, y, width, like)
         curvature = self.curvature
         if curvature == "auto":
-            kinked = self._has_kinks(y, width, g)
+            kinked = probed and self._has_kinks(y, width, g)
             smooth = "structured" if self.closed_form and g is None else "autodiff"
             curvature = "smoothed" if kinked else smooth
             if kinked and jacobian:
@@ -238,10 +237,7 @@ class Objective:
     def _has_kinks(self, y: Tensor, width: int, g: Direction | None) -> bool:
         """Whether g, by default ∇_hΨ, jumps somewhere, or may come to do so."""
         if g is not None:
-            try:
-                return kinks.values_jump(_detached(g), self.parameters, width, y)
-            except (RuntimeError, ValueError):  # g accepts the training rows only
-                return False
+            return kinks.values_jump(_detached(g), self.parameters, width, y)
         if kinks.has_kinked_module(self.head) or not self.loss.smooth:
             return True
         if self.closed_form:
@@ -263,23 +259,28 @@ class Objective:
             stacklevel=3,
         )
 
-    def _check_direction(self, g: Direction, y: Tensor, width: int, like: Tensor) -> None:
-        """Raise ``ValueError`` when g gives a row another value beside other rows."""
+    def _check_direction(self, g: Direction, y: Tensor, width: int, like: Tensor) -> bool:
+        """Raise ``ValueError`` when g gives a row another value beside other rows.
+
+        Returns whether g could be probed. One with fixed weights per sample, say, accepts the
+        training rows only.
+        """
         rows = varied_rows(y, 8)
         h, labels, parameters = _probe(len(rows), width, like), y[rows], self.parameters(like)
         try:
             together = g(h.clone(), labels, parameters).detach()
             pairs = [g(h[[k, k]], labels[[k, k]], parameters).detach()[:1] for k in range(len(h))]
             alone = torch.cat(pairs)
-        except Exception:  # g accepts the training rows only; training reports other failures
-            return
-        if together.shape == alone.shape and not torch.allclose(
-            together, alone, rtol=1e-3, atol=1e-5 * float(together.abs().max()), equal_nan=True
-        ):
+        except Exception:  # training reports failures that are not due to the number of rows
+            return False
+        require_shape(together, h)
+        size = 1e-5 * float(together.abs().max())
+        if not torch.allclose(together, alone, rtol=1e-3, atol=size, equal_nan=True):
             raise ValueError(
                 "g mixes rows or is random: a row has another value beside other rows. g(h, y, a) "
                 "must treat rows one by one, without means over rows"
             )
+        return True
 
     def _slopes(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return self.engine(h, y, parameters, Ask(jacobian=False, head=False)).direction

@@ -56,7 +56,7 @@ def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
     )
 
 
-def _does_nothing(module: nn.Module) -> bool:
+def does_nothing(module: nn.Module) -> bool:
     """Whether a module hands rows of shape (n, k) on as they are."""
     if not _plain(module, type(module)):
         return False
@@ -70,25 +70,32 @@ def _does_nothing(module: nn.Module) -> bool:
     return type(module) is nn.Identity
 
 
-def _layers(head: nn.Sequential) -> list[tuple[str, nn.Module | None]]:
-    """Named layers without those that do nothing, nor a last ``Flatten(0)`` of a single column."""
-    layers: list[tuple[str, nn.Module | None]] = [
-        (name, child)
-        for name, child in head._modules.items()  # named_children() leaves repetitions out
-        if child is None or not _does_nothing(child)
-    ]
-    if len(layers) < 2:
-        return layers
-    before, last = layers[-2][1], layers[-1][1]
-    flattens = isinstance(last, nn.Flatten) and _plain(last, nn.Flatten) and last.start_dim == 0
-    column = type(before) is nn.Linear and before.out_features == 1
-    return layers[:-1] if flattens and column else layers
+def _leaves(head: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
+    """The layers of a chain with their names, without those that do nothing; None if not plain."""
+    if not isinstance(head, nn.Sequential):
+        return [] if does_nothing(head) else [(prefix, head)]
+    if not _plain(head, nn.Sequential):
+        return None
+    leaves = []
+    for name, child in head._modules.items():  # named_children() leaves repetitions out
+        inner = None if child is None else _leaves(child, f"{prefix}{name}.")
+        if inner is None:
+            return None
+        leaves += inner
+    return leaves
 
 
-def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
+def _flattens_a_column(leaves: list[tuple[str, nn.Module]]) -> bool:
+    """Whether a chain ends with ``Flatten(0)`` of a single output: outputs (n,), not (n, 1)."""
+    last = leaves[-1][1] if leaves else None
+    if not isinstance(last, nn.Flatten) or not _plain(last, nn.Flatten) or last.start_dim != 0:
+        return False
+    outputs = [layer.out_features for _, layer in leaves if isinstance(layer, nn.Linear)]
+    return outputs[-1:] == [1]
+
+
+def parse(head: nn.Module) -> list[Step] | None:
     """Read a head as a chain of affine maps and known activations; None if it is anything else.
-
-    ``prefix`` says where ``head`` sits in the module that owns the parameters.
 
     Example:
         >>> parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 1, bias=False)))[1]
@@ -96,22 +103,23 @@ def parse(head: nn.Module, prefix: str = "") -> list[Step] | None:
         >>> parse(nn.Sequential(nn.Softmax(1))) is None
         True
     """
-    if isinstance(head, nn.Sequential) and _plain(head, nn.Sequential):
-        steps: list[Step] = []
-        for name, child in _layers(head):
-            inner = None if child is None else parse(child, f"{prefix}{name}.")
-            if inner is None:
-                return None
-            steps += inner
-        return steps
-    if _does_nothing(head):
-        return []
-    if type(head) is Shift and _plain(head, Shift):
-        return [Affine(None, f"{prefix}bias")]
-    if type(head) is nn.Linear and _plain(head, nn.Linear):
-        return [Affine(f"{prefix}weight", None if head.bias is None else f"{prefix}bias")]
-    known = closed_form(head)
-    return [known] if known is not None and _plain(head, type(head)) else None
+    leaves = _leaves(head)
+    if leaves is None:
+        return None
+    steps: list[Step] = []
+    for prefix, layer in leaves[:-1] if _flattens_a_column(leaves) else leaves:
+        if type(layer) is nn.Linear and _plain(layer, nn.Linear):
+            bias = None if layer.bias is None else f"{prefix}bias"
+            steps.append(Affine(f"{prefix}weight", bias))
+            continue
+        if type(layer) is Shift and _plain(layer, Shift):
+            steps.append(Affine(None, f"{prefix}bias"))
+            continue
+        known = closed_form(layer)
+        if known is None or not _plain(layer, type(layer)):
+            return None
+        steps.append(known)
+    return steps
 
 
 class _Pushed(NamedTuple):

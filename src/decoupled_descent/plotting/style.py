@@ -124,7 +124,7 @@ def error_panel(
 def taylor_panel(ax: Axes, terms: Any, title: str = "") -> None:
     """Draw the Taylor terms of every step's change of the test error, and the change itself.
 
-    ``terms`` is what :func:`decoupled_descent.taylor_terms` returns.
+    ``terms`` is what :func:`decoupled_descent.theory.taylor_terms` returns.
     """
     ax.axhline(0, color="0.6", lw=0.8)
     for index, (name, values) in enumerate(terms.terms.items()):

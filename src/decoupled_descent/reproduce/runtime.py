@@ -37,11 +37,12 @@ def contenders(settings: Settings, seed: int, data: Path | None) -> dict[str, Ca
     objective, rows, lr = dd.Objective(head, "logistic"), dd.Rows(X, y), settings["lr"]
 
     def ours(algorithm: Any) -> Callable[[], float]:
-        state = algorithm.init(rows, objective, theta=theta)
+        bound = algorithm.bind(rows, objective, theta)
+        state = algorithm.init(rows, bound, theta)
 
         def step() -> float:
             nonlocal state
-            state, info = algorithm.step(state, rows, objective)
+            state, info = algorithm.step(state, rows, bound)
             return float(info.train_error)
 
         return step

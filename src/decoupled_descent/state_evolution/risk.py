@@ -81,7 +81,7 @@ def asymptotic_test_error(
         >>> import decoupled_descent as dd
         >>> mixture = dd.mixtures.signalless(dimension=10)
         >>> objective = dd.Objective(dd.heads.Linear(), "squared")
-        >>> error = dd.asymptotic_test_error(mixture, objective, [[0.0]], [[3.0]])
+        >>> error = dd.theory.asymptotic_test_error(mixture, objective, [[0.0]], [[3.0]])
         >>> round(float(error), 12)
         1.5
     """
@@ -144,7 +144,7 @@ def population_test_error(
         >>> X, y = mixture.sample(100, seed=0)
         >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
         >>> run = dd.fit(X, y, objective, dd.GradientDescent(lr=0.05), steps=20)
-        >>> error = dd.population_test_error(mixture, objective, run.theta, run.head)
+        >>> error = dd.theory.population_test_error(mixture, objective, run.theta, run.head)
         >>> error.stderr < 1e-6
         True
     """
