@@ -129,11 +129,14 @@ def report_data(
 
 def _settings(estimator: Any) -> dict[str, Any]:
     """The options of an estimator, with what was chosen in place of "auto"."""
+    chosen = next(one for one in estimator.candidates_ if one["chosen"])
+    if estimator.method == "newton":
+        kept = {name: getattr(estimator, name) for name in ("method", "stack", "random_state")}
+        return kept | {name: chosen[name] for name in ("features", "ridge")}
     names = ("method", "hidden", "activation", "max_iter", "random_state")
     settings = {name: getattr(estimator, name) for name in names}
     if settings["hidden"] == "auto":
         settings["hidden"] = len(estimator.theta_)
-    chosen = next(one for one in estimator.candidates_ if one["chosen"])
     return settings | {name: chosen[name] for name in METHODS[estimator.method].settings}
 
 

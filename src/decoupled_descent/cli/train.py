@@ -53,7 +53,22 @@ def train(
         Activation,
         typer.Option(metavar="NAME", help="tanh, sigmoid, softplus, gelu, silu or relu."),
     ] = "tanh",
-    method: Annotated[str, typer.Option(metavar="NAME")] = "orthogonal",
+    method: Annotated[str, typer.Option(metavar="NAME")] = "newton",
+    features: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="auto, linear, rbf, matern, laplace1, … or rbf(0.5), for newton."
+        ),
+    ] = "auto",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Rows with the same value here (a patient, say) are left out together; the "
+            "column is not used for predictions.",
+            show_default=False,
+        ),
+    ] = None,
     lr: Annotated[str, typer.Option(metavar="NUMBER", help="Learning rate.")] = "auto",
     damping: Annotated[
         str, typer.Option(metavar="NUMBER", help="Factor on the weights at every step, up to 1.")
@@ -79,12 +94,15 @@ def train(
     """
     options = check_options(hidden, method, {"lr": lr, "damping": damping, "ridge": ridge})
     options |= {"activation": activation, "max_iter": max_iter, "random_state": seed}
+    options |= {"features": features}
+    if group is not None and method != "newton":
+        raise ValueError(f"--group has no effect with --method {method}; leave it out")
     from decoupled_descent.cli import results
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.cli.tables import prepare
 
     replaced = results.check_folder(out)
-    prepared = prepare(data, target, task)
+    prepared = prepare(data, target, task, group)
     estimator, warned = fit(prepared, options)
     report = results.report_data(data, target, out, prepared, estimator, warned)
     files = results.write(out, estimator, prepared.columns, target, report)
@@ -150,7 +168,8 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     estimator = kind(**options, verbose=sys.stderr.isatty())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator.fit(prepared.X, prepared.y)
+        groups = {} if prepared.groups is None else {"groups": prepared.groups}
+        estimator.fit(prepared.X, prepared.y, **groups)
     lines = [" ".join(str(one.message).split()) for one in caught if _for_users(one.category)]
     return estimator, list(dict.fromkeys(lines))
 

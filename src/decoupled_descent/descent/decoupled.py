@@ -158,7 +158,7 @@ class DecoupledDescent(Descent):
     def assumptions(self) -> frozenset[str]:
         """Independent noise of equal variance, as far as the noise model does not know better."""
         lifted = frozenset() if self.noise is None else self.noise.lifts
-        return frozenset({"white noise", "equal norms", "gaussian rows"}) - lifted
+        return frozenset({"white noise", "equal norms", "gaussian rows", "path"}) - lifted
 
     def limit(self) -> LimitStep:
         """State evolution along g, without a preconditioner."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
+from decoupled_descent.descent.newton import DecoupledNewton
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 
 #: Every setting that some method has.
@@ -41,6 +42,9 @@ def _gradient(lr: float) -> Algorithm:
 
 
 METHODS = {
+    "newton": Method(
+        DecoupledNewton, ("ridge",), "linear and kernel models, each row left out of the minimum"
+    ),
     "orthogonal": Method(_orthogonal, SETTINGS, "decoupled descent for rows of any covariance"),
     "decoupled": Method(_decoupled, ("lr", "damping"), "the paper's method, for white noise"),
     "gradient": Method(

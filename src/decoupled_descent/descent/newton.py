@@ -65,10 +65,10 @@ class DecoupledNewton(Algorithm):
 
     β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The
     mean loss at o^(−i) is the train error, an estimate of the test error that assumes nothing of
-    the rows but that they are drawn independently (or in groups). For heads that add nothing but
-    an intercept (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
-    order otherwise; heads with weights of their own are treated by Gauss–Newton, and their own
-    optimism is included.
+    the rows but that they are drawn independently (or in groups). For heads that add nothing but an
+    intercept (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to
+    higher order otherwise. Heads with weights of their own are treated by Gauss–Newton, and their
+    own optimism is included.
 
     The estimate holds at the minimum only. Until it is reached, ``Info.estimates`` is False and the
     losses recorded are plain fitted ones; training ends when it is reached.

@@ -164,7 +164,7 @@ class OrthogonalDecoupledDescent(Descent):
 
     def assumptions(self) -> frozenset[str]:
         """No row dominates its own fit, and pre-activations are about Gaussian."""
-        return frozenset({"leverage", "gaussian rows"})
+        return frozenset({"leverage", "gaussian rows", "path"})
 
     def limit(self) -> LimitStep:
         """State evolution with a divergence-free direction and a ridge."""

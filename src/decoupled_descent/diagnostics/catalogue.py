@@ -28,7 +28,9 @@ REMEDIES = (
     "report the median absolute error beside this one, or predict the logarithm of a skewed target",
 )
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
-CORRECTED, UNCORRECTED = frozenset({"corrected"}), frozenset({"uncorrected"})
+#: Algorithms whose estimate holds along the path of iterates, that at the minimum, and neither.
+PATH, MINIMUM = frozenset({"path"}), frozenset({"minimum"})
+UNCORRECTED = frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
@@ -83,6 +85,12 @@ def _curse(e: Evidence) -> float | None:
     return e.sweep.corrected_error.optimism / e.seen.stderr if e.sweep and several else None
 
 
+def _refitted(evidence: Evidence) -> float:
+    assert evidence.run is not None
+    notes = evidence.run.best.info.notes
+    return (notes.get("repaired", 0) + notes.get("doubtful", 0)) / evidence.rows.n
+
+
 CHECKS = (
     Check(
         name="uncorrected error", measure=lambda _: 1.0, alarm=0.5, concerns=UNCORRECTED,
@@ -92,6 +100,7 @@ CHECKS = (
     ),
     Check(
         name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
+        concerns=PATH | UNCORRECTED,
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
     ),
@@ -144,7 +153,7 @@ CHECKS = (
         advice="drop constant columns, standardise the others and divide by √d",
     ),
     Check(
-        name="correction", measure=_correction, needs_run=True, caution=0.3, concerns=CORRECTED,
+        name="correction", measure=_correction, needs_run=True, caution=0.3, concerns=PATH,
         meaning="Much of the fit was noise and had to be corrected for. The test error of the "
         "model then varies more than the standard error says.",
         definition="the correction in standard deviations of a row's loss",
@@ -184,6 +193,7 @@ CHECKS = (
     ),
     Check(
         name="head", measure=_head, needs_run=True, caution=0.5, alarm=10,
+        concerns=PATH | UNCORRECTED,
         meaning="The last layers have many parameters and fit these rows better than new ones. "
         "The estimate does not allow for this.",
         definition="P/n for P trained parameters of the head, in standard errors",
@@ -202,6 +212,23 @@ CHECKS = (
         meaning="The best of many candidates was chosen by its error, which is therefore too low.",
         definition="the optimism of the lowest error, in standard errors",
         advice="quote corrected_error of the sweep (estimators do so), or compare fewer candidates",
+    ),
+    Check(
+        name="distance from the minimum", needs_run=True, alarm=0.5, concerns=MINIMUM,
+        measure=lambda e: 0.0 if e.run is not None and e.run.best.info.estimates else 1.0,
+        meaning="Training ended before it reached the minimum, and away from it the error says "
+        "nothing about new rows.",
+        definition="1 where the Newton decrement was above the tolerance at the last step",
+        advice="allow more steps, or use a larger ridge",
+    ),
+    Check(
+        name="refitted rows", needs_run=True, caution=0.1, alarm=0.3, concerns=MINIMUM,
+        measure=_refitted,
+        meaning="For this share of the rows, leaving the row out changes the model so much that "
+        "the formula is doubtful.",
+        definition="rows whose further Newton steps do not come to rest, over n; as many as "
+        "``repairs`` allows are refitted exactly",
+        advice="use a larger ridge, or get more rows",
     ),
     Check(
         name="divergence", needs_run=True, caution=0.5,

@@ -109,9 +109,10 @@ def diagnose(
     if task not in (None, "classification", "regression"):
         raise ValueError(f"task={task!r} must be 'classification', 'regression' or None")
     if best is not None:
-        if len(best.best_losses) != rows.n or best.theta.shape[1] != rows.d:
+        made_on = len(best.best_preactivations)
+        if made_on != rows.n or best.theta.shape[1] != rows.d:
             raise ValueError(
-                f"X has shape {(rows.n, rows.d)} but run was made on {len(best.best_losses)} rows "
+                f"X has shape {(rows.n, rows.d)} but run was made on {made_on} rows "
                 f"and {best.theta.shape[1]} columns; pass the rows that it was trained on"
             )
         algorithm, objective = best.algorithm, best.objective

@@ -7,6 +7,7 @@ import hashlib
 import math
 import warnings
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,12 +21,22 @@ from torch import Tensor, nn
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
+from decoupled_descent.estimators.newton import (
+    Mixture,
+    Weighing,
+    candidate_records,
+    check_groups,
+    judged_run,
+    ridge_curve,
+    weigh,
+)
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, Step
 from decoupled_descent.training.loop import History
 from decoupled_descent.training.run import Run, fit
+from decoupled_descent.validation.search import search
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.sweep import Sweep
 from decoupled_descent.validation.tuning import (
@@ -43,6 +54,10 @@ Floats = NDArray[np.floating[Any]]
 #: Scaled columns are cut off at this many standard deviations: single entries far out would give
 #: their rows the say over whole columns, of which nothing can be learnt when they are left out.
 CLIP = 5.0
+
+
+#: Sparse matrices that linear features take as they are.
+SPARSE = ("csr", "csc")
 
 
 class Continuation(NamedTuple):
@@ -85,7 +100,9 @@ class DecoupledEstimator(BaseEstimator):
         activation: str = "tanh",
         *,
         head: nn.Module | None = None,
-        method: str = "orthogonal",
+        method: str = "newton",
+        features: Any = "auto",
+        stack: bool = True,
         lr: Setting = "auto",
         damping: Setting = "auto",
         ridge: Setting = "auto",
@@ -100,6 +117,8 @@ class DecoupledEstimator(BaseEstimator):
         self.activation = activation
         self.head = head
         self.method = method
+        self.features = features
+        self.stack = stack
         self.lr = lr
         self.damping = damping
         self.ridge = ridge
@@ -111,7 +130,7 @@ class DecoupledEstimator(BaseEstimator):
         self.verbose = verbose
 
     def plot_training(self) -> Figure:
-        """Draw the estimated test error over the steps, with its 95 % interval.
+        """Draw the estimated test error over the steps (or ridges), with its 95 % interval.
 
         Returns:
             A figure; ``figure.savefig(path)`` writes it to a file.
@@ -122,7 +141,58 @@ class DecoupledEstimator(BaseEstimator):
             self.train_error_stderr_curve_,
             title=f"{type(self).__name__}, {self.method}",
             ylabel=self._error_name,
+            xlabel="ridge, from strong to weak" if self.method == "newton" else "step",
         )
+
+    def _search(
+        self, X: Any, targets: Tensor, loss: str, outputs: int, weighing: Weighing, groups: Any
+    ) -> Floats:
+        """Train by the Newton method; return what is predicted of the rows as if they were new."""
+        self._check_settings()
+        self._check_unused()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        found = search(
+            X, targets, loss, outputs=outputs, features=self.features, ridge=self.ridge,
+            weights=weighing.weights, removed=weighing.removed, groups=groups,
+            stack=bool(self.stack), seed=seed, progress=bool(self.verbose) or None,
+        )  # fmt: skip
+        unit, best = self._unit, found.best
+        self.mixture_ = Mixture.of(found)
+        self.estimated_test_error_ = unit * found.estimate.error
+        self.estimated_test_error_stderr_ = unit * found.estimate.stderr
+        self.ridges_, errors, stderrs, self.best_iter_ = ridge_curve(found, unit)
+        self.train_error_curve_, self.train_error_stderr_curve_ = errors, stderrs
+        self.n_iter_ = len(errors)
+        self.stop_reason_ = "interrupted" if found.interrupted else str(best.run.stop_reason)
+        self.candidates_ = candidate_records(found, unit)
+        self.algorithm_ = best.run.algorithm
+        self.diagnostics_: Diagnosis = diagnose(*judged_run(best), task=self._task)
+        left_out: Floats = found.left_out.numpy()
+        return left_out
+
+    def _weighing(
+        self, sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
+    ) -> tuple[Weighing, Tensor | None]:
+        """Check weights and groups, which only the Newton method knows."""
+        given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
+        for name, value in given.items():
+            if value is not None and self.method != "newton":
+                raise ValueError(f"{name} needs method='newton', not {self.method!r}")
+        weighing, codes = weigh(sample_weight, class_weight, n), check_groups(groups, n)
+        if codes is not None and weighing.kept is not None:
+            codes = codes[torch.from_numpy(weighing.kept)]
+        return weighing, codes
+
+    def _check_unused(self) -> None:
+        """Raise ``ValueError`` for options of networks, which the Newton method does not train."""
+        usual = {"hidden": "auto", "activation": "tanh", "head": None, "warm_start": False}
+        for name, value in usual.items():
+            given = getattr(self, name)
+            if given is not value and given != value:
+                raise ValueError(
+                    f"{name}={given!r} has no effect with method='newton'; leave it out, or use "
+                    "method='orthogonal' to train a network"
+                )
 
     def _train(self, X: Floats, targets: Tensor, loss: str, outputs: int) -> Run:
         """Standardise, train, and set what is common to both tasks."""
@@ -267,7 +337,7 @@ class DecoupledEstimator(BaseEstimator):
 
     def _record(self, run: Run, rows: Rows, sweep: Sweep | None, chosen: CorrectedError) -> None:
         """Set the fitted attributes."""
-        self.diagnostics_: Diagnosis = diagnose(rows, None, sweep or run, task=self._task)
+        self.diagnostics_ = diagnose(rows, None, sweep or run, task=self._task)
         unit = self._unit
         widened = unit * self.diagnostics_.widening
         self.estimated_test_error_ = unit * chosen.error
@@ -287,13 +357,22 @@ class DecoupledEstimator(BaseEstimator):
     def _outputs(self, X: ArrayLike) -> Floats:
         """Evaluate the model on new rows, in float64."""
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
+        if self.method == "newton":
+            return self.mixture_.predict(rows)
         h = torch.from_numpy(self.scaled(rows) @ self.theta_.T)
         head = copy.deepcopy(self.head_).double()
         with torch.no_grad():
             outputs = head(h)
         result: Floats = outputs.reshape(len(rows), -1).numpy()
         return result
+
+
+def check_level(level: Any) -> float:
+    """Return a level of confidence, or raise ``ValueError``."""
+    if not isinstance(level, Real) or not 0 < float(level) < 1:
+        raise ValueError(f"level={level!r} must be between 0 and 1, such as 0.9")
+    return float(level)
 
 
 def _check_head(head: Any) -> None:

@@ -9,10 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
 
-from decoupled_descent.estimators.base import DecoupledEstimator, Floats
+from decoupled_descent.descent import METHODS, check_method
+from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, Floats, check_level
+from decoupled_descent.estimators.newton import quantile
+from decoupled_descent.validation.tuning import Setting
 
 
 class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
@@ -78,41 +83,137 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     _task, _error_name, _unit = "classification", "log loss", 1.0
     classes_: NDArray[Any]
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def __init__(
+        self,
+        hidden: int | tuple[int, ...] | str = "auto",
+        activation: str = "tanh",
+        *,
+        head: nn.Module | None = None,
+        method: str = "newton",
+        features: Any = "auto",
+        stack: bool = True,
+        class_weight: Any = None,
+        lr: Setting = "auto",
+        damping: Setting = "auto",
+        ridge: Setting = "auto",
+        max_iter: int = 500,
+        early_stopping: bool = True,
+        warm_start: bool = False,
+        random_state: Any = 0,
+        device: str = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            hidden, activation, head=head, method=method, features=features, stack=stack, lr=lr,
+            damping=damping, ridge=ridge, max_iter=max_iter, early_stopping=early_stopping,
+            warm_start=warm_start, random_state=random_state, device=device, verbose=verbose,
+        )  # fmt: skip
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on all rows.
 
         Args:
-            X: Features, shape (n, d): numbers, none missing.
+            X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
             y: Class labels, shape (n,), of any kind.
+            sample_weight: How often each row counts, shape (n,); once by default.
+            groups: Rows that belong together (of one patient, say) have the same value here, shape
+                (n,). They are left out together, so that the estimate is for new groups.
 
         Returns:
             The fitted classifier.
         """
-        features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        newton = check_method(self.method) is METHODS["newton"]
+        features, labels = validate_data(
+            self, X, y, dtype=np.float64, ensure_min_samples=2,
+            accept_sparse=SPARSE if newton else False,
+        )  # fmt: skip
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
+        codes = codes.reshape(-1)
+        own = None
+        if self.class_weight is not None:
+            own = compute_class_weight(self.class_weight, classes=classes, y=labels)[codes]
+        weighing, groups = self._weighing(sample_weight, own, groups, len(codes))
+        if weighing.kept is not None and not weighing.kept.all():
+            features, labels = features[weighing.kept], labels[weighing.kept]
+            classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
         self.classes_ = classes
         binary = len(classes) == 2
-        targets = torch.from_numpy(codes.reshape(-1))
+        targets = torch.from_numpy(codes)
         loss, outputs = ("logistic", 1) if binary else ("cross_entropy", len(classes))
-        run = self._train(features, targets.float() if binary else targets, loss, outputs)
-        logits = run.best_outputs.double().cpu().numpy().reshape(len(codes), -1)
-        self.corrected_proba_ = _probabilities(logits)
-        right = self.corrected_proba_.argmax(1) == codes
-        self.estimated_accuracy_ = float(right.mean())
-        self.estimated_accuracy_stderr_ = self.diagnostics_.widening * _share_stderr(right)
+        if newton:
+            targets = targets.double() if binary else targets
+            chances = self._search(features, targets, loss, outputs, weighing, groups)
+            widening = 1.0
+        else:
+            run = self._train(features, targets.float() if binary else targets, loss, outputs)
+            logits = run.best_outputs.double().cpu().numpy().reshape(len(codes), -1)
+            chances, widening = _probabilities(logits), self.diagnostics_.widening
+        self.corrected_proba_ = chances
+        right = chances.argmax(1) == codes
+        shares = None if weighing.shares is None else weighing.shares.numpy()
+        self.estimated_accuracy_ = float(np.average(right, weights=shares))
+        self.estimated_accuracy_stderr_ = widening * _share_stderr(right)
+        self._left_out_scores = np.sort(1 - chances[np.arange(len(codes)), codes])
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return logits: shape (m,) for two classes, positive for the second; else (m, K)."""
         outputs = self._outputs(X)
+        if self.method == "newton":
+            logs = np.log(np.maximum(outputs, 1e-300))
+            logits: Floats = logs[:, 1] - logs[:, 0] if outputs.shape[1] == 2 else logs
+            return logits
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, shape (m, K), in the order of ``classes_``."""
-        return _probabilities(self._outputs(X))
+        outputs = self._outputs(X)
+        return outputs if self.method == "newton" else _probabilities(outputs)
+
+    def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
+        """Return the classes that a row may have, at a stated level of confidence.
+
+        A class is in the set if its probability is at least as large as that of the right class was
+        for all but a share 1 − ``level`` of the training rows, each judged as if it were new. The
+        most probable class is always in it.
+
+        Args:
+            X: Features, shape (m, d).
+            level: The share of sets that shall hold the right class, between 0 and 1.
+
+        Returns:
+            Shape (m, K), True where the class is in the set, in the order of ``classes_``.
+        """
+        limit, chances = quantile(self._left_out_scores, check_level(level)), self.predict_proba(X)
+        found: NDArray[np.bool_] = 1 - chances <= limit
+        found[np.arange(len(found)), chances.argmax(1)] = True  # no set is empty
+        return found
+
+    def suspicious_rows(self, y: ArrayLike) -> tuple[NDArray[np.intp], Floats]:
+        """Rank the training rows by how little the model believes their labels.
+
+        Each row is judged by a model that has not seen it, so wrong labels stand out.
+
+        Args:
+            y: The labels of ``fit``.
+
+        Returns:
+            Indices of the rows, most suspicious first, and the probability of each row's label.
+        """
+        check_is_fitted(self)
+        codes = np.searchsorted(self.classes_, np.asarray(y))
+        if len(codes) != len(self.corrected_proba_):
+            raise ValueError(
+                f"y has {len(codes)} labels but the model was trained on "
+                f"{len(self.corrected_proba_)} rows; pass the labels of fit"
+            )
+        chances = self.corrected_proba_[np.arange(len(codes)), codes]
+        order = np.argsort(chances)
+        return order, chances[order]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row, shape (m,)."""

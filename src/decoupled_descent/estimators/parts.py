@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.base import CLIP
+from decoupled_descent.estimators.newton import Member, Mixture
 from decoupled_descent.objective import heads
+from decoupled_descent.rows.features import restore
 
 #: Layers without parameters, and the options that matter to what they compute.
 LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
@@ -127,15 +129,22 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
     Raises:
         ValueError: If its classes are neither numbers nor text.
     """
-    arrays = {"theta": estimator.theta_, "mean": estimator.mean_, "scale": estimator.scale_}
+    arrays: dict[str, Any] = {}
+    if estimator.method != "newton":
+        arrays = {"theta": estimator.theta_, "mean": estimator.mean_, "scale": estimator.scale_}
     arrays |= {"error": estimator.train_error_curve_, "stderr": estimator.train_error_stderr_curve_}
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
     task, names = estimator._task, getattr(estimator, "feature_names_in_", None)
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in LEFT_OUT}
+    judged = (
+        estimator._left_out_scores if task == "classification" else estimator._left_out_residuals
+    )
+    tensors["judged"] = torch.from_numpy(np.array(judged))
     score = SCORES[task]
     numbers = (*ESTIMATES, score, f"{score}stderr_")
     description = {
         "task": task,
+        "columns_in": int(estimator.n_features_in_),
         "clip": CLIP,
         "classes": _describe_classes(estimator.classes_) if task == "classification" else None,
         "scale": [estimator.target_mean_, estimator.target_scale_] if task != "classification"
@@ -184,16 +193,31 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
             f"outliers were cut off at {content['clip']!r:.20} instead of {CLIP:g} deviations; "
             "train the model again"
         )
+    judged = np.sort(_array(tensors, "judged"))
+    classes = estimator._task == "classification"
+    setattr(estimator, "_left_out_scores" if classes else "_left_out_residuals", judged)
+    if content["settings"].get("method") == "newton":
+        count = content["columns_in"]
+        if type(count) is not int or count < 1:
+            raise ValueError(f"it has {count!r:.20} columns; train the model again")
+        return _rebuild_rest(estimator, content, tensors, count)
     theta, mean, scale = (_array(tensors, name) for name in ("theta", "mean", "scale"))
     if theta.ndim != 2 or 0 in theta.shape or not mean.shape == scale.shape == theta.shape[1:]:
         raise ValueError("the weights do not fit the columns; train the model again")
     if not (np.isfinite(theta).all() and np.isfinite(mean).all() and (scale > 0).all()):
         raise ValueError("weights, means or scales are not finite; train the model again")
     estimator.theta_, estimator.mean_, estimator.scale_ = theta, mean, scale
-    estimator.n_features_in_ = theta.shape[1]
+    return _rebuild_rest(estimator, content, tensors, theta.shape[1])
+
+
+def _rebuild_rest(
+    estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor], count: int
+) -> bool:
+    """Set what all methods have; say whether the head was the user's own."""
+    estimator.n_features_in_ = count
     names = content["feature_names"]
     if names is not None:
-        if len(names) != theta.shape[1] or not all(isinstance(name, str) for name in names):
+        if len(names) != count or not all(isinstance(name, str) for name in names):
             raise ValueError("the column names do not fit the weights; train the model again")
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._task == "classification":
@@ -205,6 +229,53 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
         estimator.target_mean_, estimator.target_scale_ = float(centre), float(width)
     _rebuild_training(estimator, content, tensors)
     return bool(content["own_head"])
+
+
+def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Take a mixture of models apart: feature maps, coefficients, shares."""
+    maps = {id(member.features): member.features for member in mixture.members}
+    places = {key: place for place, key in enumerate(maps)}
+    tensors: dict[str, Tensor] = {}
+    described = []
+    for place, features in enumerate(maps.values()):
+        settings, parts = features.state()
+        described.append(settings)
+        tensors |= {f"map.{place}.{name}": value for name, value in parts.items()}
+    members = []
+    for index, (share, features, theta, bias) in enumerate(mixture.members):
+        members.append({"share": float(share), "map": places[id(features)]})
+        tensors |= {f"member.{index}.theta": theta, f"member.{index}.bias": bias}
+    return tensors, {"loss": mixture.loss, "maps": described, "members": members}
+
+
+def rebuild_mixture(content: Any, tensors: dict[str, Tensor], outputs: int) -> Mixture:
+    """Put a mixture together again, or raise ``ValueError`` if something does not fit."""
+    loss = {"squared": "squared", 1: "logistic"}.get(content["loss"] if outputs == 0 else outputs)
+    loss = loss or "cross_entropy"
+    if content["loss"] != loss:
+        raise ValueError(f"it has the loss {content['loss']!r:.20}; train the model again")
+    maps = []
+    for place, settings in enumerate(content["maps"]):
+        start = f"map.{place}."
+        parts = {
+            k.removeprefix(start): v.clone() for k, v in tensors.items() if k.startswith(start)
+        }
+        if not all(v.isfinite().all() for v in parts.values() if v.is_floating_point()):
+            raise ValueError("a feature map has numbers that are not finite; train the model again")
+        maps.append(restore(settings, parts))
+    members = []
+    for index, member in enumerate(content["members"]):
+        theta, bias = (tensors[f"member.{index}.{name}"].clone() for name in ("theta", "bias"))
+        features, share = maps[member["map"]], member["share"]
+        wanted = (max(outputs, 1), len(features.map_.shift))
+        if theta.shape != wanted or bias.shape != wanted[:1] or not _is_finite(share):
+            raise ValueError("its coefficients do not fit its features; train the model again")
+        if not (theta.isfinite().all() and bias.isfinite().all() and 0 < share <= 1):
+            raise ValueError("its coefficients or shares make no sense; train the model again")
+        members.append(Member(float(share), features, theta, bias))
+    if not members or abs(sum(member.share for member in members) - 1) > 1e-6:
+        raise ValueError("the shares of its members do not sum to 1; train the model again")
+    return Mixture(loss, tuple(members))
 
 
 def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:

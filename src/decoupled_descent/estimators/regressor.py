@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+import math
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -10,7 +11,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from decoupled_descent.estimators.base import DecoupledEstimator, Floats
+from decoupled_descent.descent import METHODS, check_method
+from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, Floats, check_level
+from decoupled_descent.estimators.newton import quantile
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
 LARGEST = 1e150
@@ -63,34 +66,68 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     _task, _error_name = "regression", "mean squared error"
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on all rows.
 
         Args:
-            X: Features, shape (n, d): numbers, none missing.
+            X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
             y: Targets, shape (n,).
+            sample_weight: How often each row counts, shape (n,); once by default.
+            groups: Rows that belong together have the same value here, shape (n,). They are left
+                out together, so that the estimate is for new groups.
 
         Returns:
             The fitted regressor.
         """
+        newton = check_method(self.method) is METHODS["newton"]
         features, labels = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True
-        )
+            self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True,
+            accept_sparse=SPARSE if newton else False,
+        )  # fmt: skip
         labels = column_or_1d(labels, warn=True).astype(np.float64)
+        weighing, groups = self._weighing(sample_weight, None, groups, len(labels))
+        if weighing.kept is not None and not weighing.kept.all():
+            features, labels = features[weighing.kept], labels[weighing.kept]
         _check_range(labels)
-        self.target_mean_ = float(labels.mean())
-        self.target_scale_ = float(labels.std()) if _varies(labels) else 1.0
+        shares = None if weighing.shares is None else weighing.shares.numpy()
+        self.target_mean_ = float(np.average(labels, weights=shares))
+        variance = float(np.average((labels - self.target_mean_) ** 2, weights=shares))
+        variance = variance if _varies(labels) else 0.0
+        self.target_scale_ = math.sqrt(variance) if variance > 0 else 1.0
         self._unit = 2 * self.target_scale_**2  # the loss is ½ (u − y)² of standardised targets
-        targets = torch.from_numpy((labels - self.target_mean_) / self.target_scale_).float()
-        run = self._train(features, targets, "squared", 1)
-        self.corrected_prediction_ = self._rescaled(run.best_outputs.double().cpu().numpy())
-        variance = float(labels.var()) if _varies(labels) else 0.0
+        targets = torch.from_numpy((labels - self.target_mean_) / self.target_scale_)
+        if newton:
+            judged = self._search(features, targets, "squared", 1, weighing, groups)[:, 0]
+        else:
+            run = self._train(features, targets.float(), "squared", 1)
+            judged = run.best_outputs.double().cpu().numpy()
+        self.corrected_prediction_ = self._rescaled(judged)
+        self._left_out_residuals = np.sort(np.abs(labels - self.corrected_prediction_))
         share = self.estimated_test_error_ / variance if variance > 0 else 1.0
         self.estimated_r2_ = 1 - share
         self.estimated_r2_stderr_ = (
             self.estimated_test_error_stderr_ / variance if variance > 0 else 0.0
         )
         return self
+
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
+        """Return intervals that hold the target of a new row at a stated level of confidence.
+
+        Their half width is the quantile of the absolute errors of the training rows, each judged as
+        if it were new (the jackknife).
+
+        Args:
+            X: Features, shape (m, d).
+            level: The share of intervals that shall hold the target, between 0 and 1.
+
+        Returns:
+            Shape (m, 2): lower and upper ends, in the target's units; infinite where there are too
+            few rows for the level.
+        """
+        width = quantile(self._left_out_residuals, check_level(level))
+        centre = self.predict(X)
+        intervals: Floats = np.stack([centre - width, centre + width], 1)
+        return intervals
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return predictions, shape (m,), in the target's units."""

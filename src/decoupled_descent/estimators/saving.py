@@ -30,8 +30,10 @@ from decoupled_descent.estimators.base import DecoupledEstimator
 from decoupled_descent.estimators.parts import (
     describe_estimator,
     describe_head,
+    describe_mixture,
     rebuild_estimator,
     rebuild_head,
+    rebuild_mixture,
 )
 from decoupled_descent.files import written_whole
 from decoupled_descent.tables.columns import Columns
@@ -119,17 +121,24 @@ def save_model(
         (True, 'classification')
     """
     path = Path(path)
-    if not isinstance(estimator, DecoupledEstimator) or not hasattr(estimator, "theta_"):
+    if not isinstance(estimator, DecoupledEstimator) or not hasattr(
+        estimator, "estimated_test_error_"
+    ):
         raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
     tensors, description = describe_estimator(estimator)
+    newton = estimator.method == "newton"
     description |= {
         "format": FORMAT,
         "library": decoupled_descent.__version__,
-        "head": describe_head(estimator.head_),
+        "head": None if newton else describe_head(estimator.head_),
         "columns": None if columns is None else columns.to_dict(),
         "target": None if target is None else str(target),
     }
-    tensors |= {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
+    if newton:
+        parts, description["mixture"] = describe_mixture(estimator.mixture_)
+        tensors |= parts
+    else:
+        tensors |= {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     content = save(tensors, {KEY: text, "sha256": _checksum(tensors, text)})
@@ -185,11 +194,15 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
     estimator: Any = ESTIMATORS[task]()
     own = rebuild_estimator(estimator, content, tensors)
-    estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
-    if own:
-        estimator.head = copy.deepcopy(estimator.head_)
-    outputs = len(estimator.classes_) if task == "classification" else 1
-    _check_outputs(estimator.head_, len(estimator.theta_), 1 if outputs == 2 else outputs)
+    outputs = len(estimator.classes_) if task == "classification" else 0
+    outputs = 1 if outputs == 2 else outputs
+    if estimator.method == "newton":
+        estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, outputs)
+    else:
+        estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
+        if own:
+            estimator.head = copy.deepcopy(estimator.head_)
+        _check_outputs(estimator.head_, len(estimator.theta_), max(outputs, 1))
     if columns is not None and len(columns.names) != estimator.n_features_in_:
         raise ValueError(
             f"its columns make {len(columns.names)} features but it has "

@@ -48,7 +48,9 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
     return figure
 
 
-def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error") -> Figure:
+def plot_curve(
+    error: Any, stderr: Any, *, title: str = "", ylabel: str = "error", xlabel: str = "step"
+) -> Figure:
     """Draw a train error with its 95 % interval and mark the lowest point.
 
     Args:
@@ -56,6 +58,7 @@ def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error
         stderr: Its standard error, shape (T,).
         title: Of the figure.
         ylabel: What the error is.
+        xlabel: What it is drawn over.
 
     Returns:
         A figure.
@@ -72,7 +75,7 @@ def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error
     interval = ax.fill_between(steps, error - margin, error + margin, alpha=0.2, lw=0)
     interval.set(color=COLOURS["train"], label="its 95 % interval")
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
-    ax.set(title=title, xlabel="step", ylabel=ylabel)
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     tidy(ax, "small")
     return figure
 

@@ -29,6 +29,10 @@ class Features(ABC):
     def transform(self, X: Any) -> Tensor:
         """Return the features of rows, shape (m, r), float64."""
 
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return plain settings and tensors, for a file; refuse what no file can hold."""
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the map; ``y`` is ignored."""
         self.fit_transform(X, y, sample_weight)

@@ -99,6 +99,8 @@ class Trainee:
         """What to warn of once the run has ended: an error that is not finite, or has exploded."""
         if self.reason is StopReason.DIVERGED:
             return self.message
+        if self.reason is StopReason.MINIMUM:
+            return None
         if self.algorithm.estimates_test_error and not self.best.info.estimates:
             return (
                 f"the minimum was not reached in {self.last.index} steps ({self.reason}), and away "

@@ -1,0 +1,180 @@
+"""What the estimators need of the Newton method: weights, groups, and the mixture of models."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.interface import Features
+from decoupled_descent.training.run import Run
+from decoupled_descent.validation.search import Candidate, Search, predictions
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Member(NamedTuple):
+    """One model of the mixture.
+
+    Attributes:
+        share: Its weight.
+        features: The fitted feature map.
+        theta: Coefficients, shape (K, r).
+        bias: Intercepts, shape (K,).
+    """
+
+    share: float
+    features: Features
+    theta: Tensor
+    bias: Tensor
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A trained model: members whose predictions are mixed.
+
+    Attributes:
+        loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
+        members: With shares that sum to 1, largest first.
+    """
+
+    loss: str
+    members: tuple[Member, ...]
+
+    @classmethod
+    def of(cls, found: Search) -> Mixture:
+        """Keep what predictions need of a search."""
+        members = []
+        for share, candidate in found.members:
+            state = candidate.run.state
+            (bias,) = state.head.values()
+            members.append(Member(share, candidate.features, state.theta, bias))
+        return cls(found.objective.loss.name, tuple(members))
+
+    def predict(self, X: Any) -> Floats:
+        """Probabilities of all classes, or numbers, shape (m, K)."""
+        maps: dict[int, Tensor] = {}
+        total: Tensor | None = None
+        for share, features, theta, bias in self.members:
+            if id(features) not in maps:
+                maps[id(features)] = features.transform(X)
+            part = share * predictions(self.loss, maps[id(features)] @ theta.T + bias)
+            total = part if total is None else total + part
+        assert total is not None
+        result: Floats = total.numpy()
+        return result
+
+
+class Weighing(NamedTuple):
+    """Rows that count, how much, and how much of that leaves with a row.
+
+    Attributes:
+        kept: Rows of positive weight, shape (n,), of booleans; None for all.
+        weights: Of the kept rows in training, or None for ones.
+        removed: What leaves with a row, or None for all of its weight.
+        shares: Of the kept rows in the estimates: sample weights without class weights, or None.
+    """
+
+    kept: NDArray[np.bool_] | None
+    weights: Tensor | None
+    removed: Tensor | None
+    shares: Tensor | None
+
+
+def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
+    """Combine sample weights, which count copies of a row, and class weights, which do not.
+
+    A row of sample weight 2 stands for two equal rows, one of which leaves when it is judged. A
+    class weight belongs to the row itself and leaves with it.
+    """
+    if sample_weight is None and class_weight is None:
+        return Weighing(None, None, None, None)
+    copies = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if copies.ndim == 0:
+        copies = np.full(n, float(copies))
+    if copies.shape != (n,):
+        raise ValueError(f"sample_weight has shape {copies.shape}; it must be ({n},)")
+    if not np.isfinite(copies).all() or copies.min() < 0:
+        raise ValueError(
+            f"sample_weight has the entry {copies.min():g}; weights must be finite and at least 0"
+        )
+    if not copies.max() > 0:
+        raise ValueError("sample_weight is 0 for every row; at least two rows must count")
+    kept = copies > 0
+    own = np.ones(n) if class_weight is None else class_weight
+    weights = torch.from_numpy((copies * own)[kept])
+    removed = torch.from_numpy((np.minimum(copies, 1.0) * own)[kept])
+    return Weighing(kept, weights, removed, torch.from_numpy(copies[kept]))
+
+
+def check_groups(groups: Any, n: int) -> Tensor | None:
+    """Number the groups, or raise ``ValueError`` that says what is wrong with them."""
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"groups has shape {labels.shape}; it must name the group of each row")
+    missing = [
+        value is None or (isinstance(value, float) and math.isnan(value)) for value in labels
+    ]
+    if any(missing):
+        raise ValueError(
+            f"groups has {sum(missing)} missing value(s), the first in row {missing.index(True)}; "
+            "give every row a group, or leave those rows out"
+        )
+    _, codes = np.unique(labels.astype(str), return_inverse=True)
+    if codes.max() == 0:
+        raise ValueError(
+            "groups has one value only; leaving out its group would leave no rows to learn from"
+        )
+    return torch.from_numpy(codes.reshape(-1))
+
+
+def candidate_records(found: Search, unit: float) -> list[dict[str, Any]]:
+    """What was tried: features, ridge, leave-one-out error, and the share in the model."""
+    best = found.best
+    return [
+        {
+            "features": one.features.name,
+            "ridge": one.ridge,
+            "error": unit * one.run.best.train_error,
+            "stderr": unit * one.run.best.train_error_stderr,
+            "share": float(share),
+            "step": one.run.best_step,
+            "stop_reason": str(one.run.stop_reason),
+            "chosen": one is best,
+        }
+        for share, one in zip(found.weights.tolist(), found.candidates, strict=True)
+    ]
+
+
+def ridge_curve(found: Search, unit: float) -> tuple[Floats, Floats, Floats, int]:
+    """Ridges of the best features, largest first, their errors and stderrs, and the best place."""
+    best = found.best
+    path = [one for one in found.candidates if one.features is best.features]
+    path.sort(key=lambda one: -one.ridge)
+    ridges = np.array([one.ridge for one in path])
+    errors = unit * np.array([one.run.best.train_error for one in path])
+    stderrs = unit * np.array([one.run.best.train_error_stderr for one in path])
+    return ridges, errors, stderrs, path.index(best)
+
+
+def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
+    """The best candidate as :func:`diagnose` takes it, with one loss per row."""
+    rows, run = candidate.rows, candidate.run
+    shaped = candidate.outputs.squeeze(1) if candidate.outputs.shape[1] == 1 else candidate.outputs
+    losses = run.objective.losses_of(shaped, rows.y)
+    best = replace(run.best, info=run.best.info._replace(losses=losses))
+    return Rows(rows.X, rows.y), None, replace(run, best=best)
+
+
+def quantile(values: Floats, level: float) -> float:
+    """The conformal quantile: the ⌈(n + 1) level⌉-th smallest value, infinite beyond the last."""
+    place = math.ceil((len(values) + 1) * level)
+    return math.inf if place > len(values) else float(np.sort(values)[place - 1])
