@@ -5,8 +5,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import decoupled_descent as dd
 
 ESTIMATORS = [
-    dd.DecoupledClassifier(max_iter=20),
-    dd.DecoupledRegressor(max_iter=50),
+    dd.DecoupledClassifier(),
+    dd.DecoupledRegressor(),
+    dd.DecoupledClassifier(method="orthogonal", max_iter=20),
+    dd.DecoupledRegressor(method="orthogonal", max_iter=50),
 ]
 
 

@@ -18,12 +18,12 @@ FRESH = features(40, 6, seed=99)
 
 
 def cheap(**options):
-    return dd.DecoupledClassifier(**(CHEAP | options))
+    return dd.DecoupledClassifier(method="orthogonal", **(CHEAP | options))
 
 
 @pytest.mark.parametrize("n", range(2, 7))
 def test_a_handful_of_rows_is_trained_on_but_not_trusted(n):
-    model = dd.DecoupledClassifier(max_iter=20).fit(X[:n], np.arange(n) % 2)
+    model = dd.DecoupledClassifier(method="orthogonal", max_iter=20).fit(X[:n], np.arange(n) % 2)
     assert math.isfinite(model.estimated_test_error_)
     assert math.isfinite(model.estimated_test_error_stderr_)
     assert np.isfinite(model.predict_proba(FRESH)).all()
@@ -32,7 +32,7 @@ def test_a_handful_of_rows_is_trained_on_but_not_trusted(n):
 
 def test_more_columns_than_rows():
     X, y = binary(40, d=90)
-    model = dd.DecoupledClassifier(max_iter=40).fit(X, y)
+    model = dd.DecoupledClassifier(method="orthogonal", max_iter=40).fit(X, y)
     fresh, answers = binary(4000, d=90)
     error = log_loss(answers[40:], model.predict_proba(fresh[40:]))
     assert log_loss(y, model.predict_proba(X)) < error

@@ -129,6 +129,12 @@ class DecoupledEstimator(BaseEstimator):
         self.device = device
         self.verbose = verbose
 
+    def __sklearn_tags__(self) -> Any:
+        """Say that the Newton method takes sparse matrices."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.method == "newton"
+        return tags
+
     def plot_training(self) -> Figure:
         """Draw the estimated test error over the steps (or ridges), with its 95 % interval.
 
