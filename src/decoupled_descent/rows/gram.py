@@ -30,22 +30,14 @@ class LeaveOneOut(NamedTuple):
     The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞. Either
     the direction is c qᵀXA⁻¹ directly; or, with XᵀX = VΛVᵀ, its coefficients along V are
     qᵀ(XV) ⊙ c/(Λ + μ).
-
-    Attributes:
-        rows: X A⁻¹ c, or X V, shape (n, d): what qᵀ is multiplied by.
-        scale: c/(Λ + μ), shape (d,); None in the first form.
-        basis: Vᵀ, shape (d, d), which takes coefficients to θ; None in the first form.
-        leverages: c p, shape (n,).
-        weights: 1/(1 − p), shape (n,).
-        shares: p over its mean, shape (n,).
     """
 
-    rows: Tensor
-    scale: Tensor | None
-    basis: Tensor | None
-    leverages: Tensor
-    weights: Tensor
-    shares: Tensor
+    rows: Tensor  # X A⁻¹ c, or X V, shape (n, d): what qᵀ is multiplied by
+    scale: Tensor | None  # c/(Λ + μ), shape (d,); None in the first form
+    basis: Tensor | None  # Vᵀ, shape (d, d), which takes coefficients to θ; None in the first form
+    leverages: Tensor  # c p, shape (n,)
+    weights: Tensor  # 1/(1 − p), shape (n,)
+    shares: Tensor  # p over its mean, shape (n,)
 
     def response(self, q: Tensor, received: Tensor) -> Tensor:
         """C (Pq − p ⊙ q)/(1 − p), shape (L, n), from the fitted values cPq of a direction."""

@@ -29,21 +29,13 @@ from decoupled_descent.state_evolution.populations import (
 
 
 class Request(NamedTuple):
-    r"""Where the expectations of step t are taken.
+    r"""Where the expectations of step t are taken."""
 
-    Attributes:
-        overlaps: Ω[t,1], …, Ω[t,t] side by side, shape (L, t L).
-        alignment: m_{j,t}, shape (J, L).
-        parameters: ā_t, by name.
-        own: θ_t in terms of θ_1, θ̃_1, …, θ̃_{t−1}, shape (L, t L).
-        gram: The last block row of their Gram matrix, shape (L, t L).
-    """
-
-    overlaps: Tensor
-    alignment: Tensor
-    parameters: Parameters
-    own: Tensor
-    gram: Tensor
+    overlaps: Tensor  # Ω[t,1], …, Ω[t,t] side by side, shape (L, t L)
+    alignment: Tensor  # m_{j,t}, shape (J, L)
+    parameters: Parameters  # ā_t, by name
+    own: Tensor  # θ_t in terms of θ_1, θ̃_1, …, θ̃_{t−1}, shape (L, t L)
+    gram: Tensor  # the last block row of their Gram matrix, shape (L, t L)
 
     @property
     def overlap(self) -> Tensor:
