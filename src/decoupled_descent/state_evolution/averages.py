@@ -35,12 +35,7 @@ class Slopes(NamedTuple):
 
 
 class Model:
-    """An objective and a step on a mixture, for heads of L inputs.
-
-    Attributes:
-        responses: Typical ones, to look for kinks with.
-        trains_head: Whether ā moves.
-    """
+    """An objective and a step on a mixture, for heads of L inputs."""
 
     def __init__(
         self,

@@ -99,20 +99,13 @@ class HermiteEngine:
 
 
 class PathEngine:
-    r"""Any L: M paths (G¹, …, Gᵗ) at once, extended by one block per step.
+    """Any L: M paths (G¹, …, Gᵗ) at once, extended by one block per step.
 
     θ_t is a combination of θ_1, θ̃_1, …, θ̃_{t−1}, so Gᵗ is the same combination of Gaussian blocks
     with *their* Gram matrix, which is factored: it is far better conditioned than Ω, whose
-    neighbouring blocks differ only by a learning rate.
-
-    Every Σ[r,t], r ≤ t, comes from one product with the stored directions.
-
-    Args:
-        model: Ψ and the step.
-        steps: T.
-        paths: M, a power of two.
-        seeds: Of the paths, and of the points for J̄ where there are no nodes.
-        nodes: For averages at one time, to be turned at random; None takes them from the paths.
+    neighbouring blocks differ only by a learning rate. Every Σ[r,t], r ≤ t, comes from one product
+    with the stored directions. Averages at one time are taken at ``nodes``, turned at random, or
+    else from the paths.
     """
 
     def __init__(
