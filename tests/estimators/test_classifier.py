@@ -166,7 +166,7 @@ def test_methods(method, kind):
     model = dd.DecoupledClassifier(method=method, max_iter=10).fit(X, Y)
     assert type(model.algorithm_) is kind
     assert model.score(X, Y) > 0.5
-    assert len(model.candidates_) == {"orthogonal": 5, "decoupled": 3, "gradient": 1}[method]
+    assert len(model.candidates_) == {"orthogonal": 6, "decoupled": 3, "gradient": 1}[method]
 
 
 def test_numbers_are_used_as_given():
