@@ -27,7 +27,7 @@ def ours(
     X: Tensor,
     y: Tensor,
     width: int,
-    algorithm: dd.GradientDescent | dd.DecoupledDescent,
+    algorithm: dd.Algorithm,
     block_size: int | None = None,
     **options,
 ) -> Step:
@@ -35,11 +35,12 @@ def ours(
     head = options.pop("head", None) or dd.heads.TwoLayer(width, seed=0)
     objective = dd.Objective(head, options.pop("loss", "logistic"), **options)
     rows = dd.Rows(X, y, block_size)
-    state = algorithm.init(rows, objective, theta=0.1 * torch.randn(width, X.shape[1]))
+    bound = objective.bind(rows.y, width, rows.X)
+    state = algorithm.init(rows, bound, theta=0.1 * torch.randn(width, X.shape[1]))
 
     def step() -> None:
         nonlocal state
-        state, info = algorithm.step(state, rows, objective)
+        state, info = algorithm.step(state, rows, bound)
         info.losses.mean().item()
 
     return step

@@ -1,35 +1,54 @@
-"""What a stacked sweep costs against a single run."""
+"""What a stacked sweep costs against a single run; the factorisation is shared, and not timed."""
 
-from decoupled_descent.descent.passes import one_pass
+import pytest
 
 import decoupled_descent as dd
+from decoupled_descent.descent.stepping import together
 
 from . import contenders as make
 
 
-def stacked(X, y, width, count):
-    """One step of ``count`` configurations together, as ``sweep`` makes it."""
+def stacked(X, y, width, algorithms):
+    """One step of all algorithms together, as ``sweep`` makes it."""
     rows = dd.Rows(X, y)
     objective = dd.Objective(dd.heads.TwoLayer(width, seed=0), "logistic")
-    algorithms = [
-        dd.DecoupledDescent(0.1 * (k + 1) / count, reduction="mean") for k in range(count)
-    ]
-    states = [algorithm.init(rows, objective, seed=0) for algorithm in algorithms]
+    bound = objective.bind(rows.y, width, rows.X)
+    states = [algorithm.init(rows, bound, seed=0) for algorithm in algorithms]
 
     def step():
-        requests = [
-            a.request(state, rows, objective) for a, state in zip(algorithms, states, strict=True)
-        ]
-        for k, found in enumerate(one_pass(rows, requests)):
-            states[k], info = algorithms[k].advance(states[k], rows, found)
+        pairs = zip(algorithms, states, strict=True)
+        moves = together([each.moves(state, rows, bound) for each, state in pairs], rows)
+        states[:] = [state for state, _ in moves]
+        for _, info in moves:
             info.losses.mean().item()
 
     return step
 
 
-def test_sixteen_configurations(race):
+def decoupled(k, count):
+    return dd.DecoupledDescent(0.1 * (k + 1) / count, reduction="mean")
+
+
+def orthogonal(k, count):
+    return dd.OrthogonalDecoupledDescent(0.1, 0.98, ridge=0.3 * 2**k, reduction="mean")
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "target"),
+    [(decoupled, 16, 6.0), (orthogonal, 8, 3.0)],
+    ids=["16 decoupled", "8 orthogonal"],
+)
+def test_stack_of_configurations(race, kind, count, target):
     X, y = make.problem(4000, 2000)
-    single = make.ours(X, y, 4, dd.DecoupledDescent(0.1, reduction="mean"))
-    times = race({"sweep": stacked(X, y, 4, 16), "single": single}, rounds=20)
-    ratio = times.ratio("sweep", "single")
-    race.ratio("n=4000 d=2000 L=4", "sweep of 16 / single run", ratio, 6.0)
+    algorithms = [kind(k, count) for k in range(count)]
+    contenders = {
+        "sweep": stacked(X, y, 4, algorithms),
+        "single": make.ours(X, y, 4, algorithms[0]),
+        "stacked products": make.two_products(X, 4 * count),
+        "single products": make.two_products(X, 4),
+    }
+    times, size = race(contenders, rounds=20), "n=4000 d=2000 L=4"
+    what = f"sweep of {count} {kind.__name__} runs / single run"
+    race.ratio(size, what, times.ratio("sweep", "single"), target)
+    floor = times.ratio("stacked products", "single products")  # the processor's own ratio
+    race.ratio(size, f"two bare products of {count} runs / of one", floor)
