@@ -35,8 +35,9 @@ def ours(
     head = options.pop("head", None) or dd.heads.TwoLayer(width, seed=0)
     objective = dd.Objective(head, options.pop("loss", "logistic"), **options)
     rows = dd.Rows(X, y, block_size)
-    bound = objective.bind(rows.y, width, rows.X)
-    state = algorithm.init(rows, bound, theta=0.1 * torch.randn(width, X.shape[1]))
+    theta = 0.1 * torch.randn(width, X.shape[1])
+    bound = algorithm.bind(rows, objective, theta)
+    state = algorithm.init(rows, bound, theta)
 
     def step() -> None:
         nonlocal state

@@ -13,10 +13,11 @@ head = nn.Sequential(nn.Tanh(), nn.Linear(8, 1))
 objective = dd.Objective(head, "logistic")
 algorithm = dd.DecoupledDescent(lr=0.3, damping=0.98)
 rows = dd.Rows(X.to(device), y.to(device))
-state = algorithm.init(rows, objective, seed=0)
+bound = algorithm.bind(rows, objective)  # looks at labels and head once, for all steps
+state = algorithm.init(rows, bound, seed=0)
 best = (float("inf"), state)
 for step in range(100):
-    following, info = algorithm.step(state, rows, objective)  # info describes `state`
+    following, info = algorithm.step(state, rows, bound)  # info describes `state`
     best = min(best, (info.train_error, state), key=lambda pair: pair[0])
     if step % 20 == 0:
         print(

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import decoupled_descent as dd
 
 
+def run(program: str) -> None:
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_every_public_name_is_there():
     assert set(dd.__all__) <= set(dir(dd))
     for name in dd.__all__:
         assert getattr(dd, name) is not None
+        assert vars(dd)[name] is getattr(dd, name)  # looked up once
     assert dd.estimators.DecoupledClassifier is dd.DecoupledClassifier
+    assert dd.heads.Product.__module__ == "decoupled_descent.objective.heads"
+    assert dd.noise.Covariance
+    assert dd.rules.Damped
+    assert dd.selection.paired_difference
+
+
+def test_type_checkers_see_the_names_that_run():
+    """Every name of the tables is imported under TYPE_CHECKING, from the same module."""
+    tree = ast.parse(Path(dd.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {}
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            assert alias.asname == alias.name  # exported, says PEP 484
+            seen[alias.name] = node.module
+    homes = {name: f"decoupled_descent.{module}" for name, module in dd._NAMES.items()}
+    homes |= {
+        name: f"decoupled_descent.{module}".rpartition(".")[0]
+        for name, module in dd._MODULES.items()
+    }
+    assert seen == homes
+    assert set(dd.__all__) == set(homes)
+
+
+def test_a_star_brings_every_name():
+    run("from decoupled_descent import *\nassert fit and heads and DecoupledClassifier")
 
 
 def test_names_that_do_not_exist():
@@ -22,11 +57,40 @@ def test_names_that_do_not_exist():
         _ = dd.DecoupledForest
 
 
-def test_slow_libraries_wait_until_they_are_needed():
-    program = (
+def test_the_import_brings_no_other_library():
+    run(
         "import sys, decoupled_descent\n"
-        "slow = {'matplotlib', 'pandas', 'sklearn', 'scipy.stats'} & set(sys.modules)\n"
-        "assert not slow, slow\n"
+        "slow = {'scipy', 'sklearn', 'pandas', 'matplotlib', 'joblib', 'rich', 'torch', 'numpy'}\n"
+        "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
         "assert decoupled_descent.DecoupledClassifier().get_params()\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_training_brings_no_slow_library():
+    """Whoever trains with PyTorch does not wait for scikit-learn, pandas and matplotlib."""
+    run(
+        "import sys, torch, decoupled_descent as dd\n"
+        "before = set(sys.modules)\n"
+        "X, y = dd.mixtures.xor(8, 4.0).sample(20, seed=0)\n"
+        "objective = dd.Objective(dd.heads.Product(a=1.0), 'logistic')\n"
+        "dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 3)\n"
+        "slow = {'sklearn', 'pandas', 'matplotlib', 'scipy.stats'}\n"
+        "assert not slow & set(sys.modules) - before, slow & set(sys.modules)\n"
+    )
+
+
+@pytest.mark.slow
+def test_the_import_and_the_help_are_quick_beside_torch():
+    """Shortest of three times each, in turn: the machine may be busy."""
+    torch = [sys.executable, "-c", "import torch"]
+    package = [sys.executable, "-c", "import decoupled_descent"]
+    page = [sys.executable, "-m", "decoupled_descent.cli", "--help"]
+    seconds: dict[str, list[float]] = {"torch": [], "package": [], "page": []}
+    for _ in range(3):
+        for name, command in zip(seconds, (torch, package, page), strict=True):
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            seconds[name].append(time.perf_counter() - start)
+    shortest = {name: min(found) for name, found in seconds.items()}
+    assert shortest["package"] < 1.2 * shortest["torch"]
+    assert shortest["page"] < 1.5 * shortest["torch"]

@@ -1,6 +1,7 @@
 """The Python blocks of the README and of the how-tos run, as a reader would type them."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import decoupled_descent as dd
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+PACKAGES = [path.parent.name for path in (ROOT / "src").rglob("__init__.py")]
 
 
 def run_blocks(page):
@@ -19,7 +21,7 @@ def run_blocks(page):
     assert blocks
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, str(page), "exec"), names)
+        exec(compile(textwrap.dedent(block), str(page), "exec"), names)
     return names
 
 
@@ -77,3 +79,25 @@ def test_orthogonal_state_evolution_page_runs():
 def test_files_it_points_to_exist(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_developers_page_adds_a_working_algorithm():
+    names = run_blocks(ROOT / "docs" / "developing.md")
+    X, y, run, objective = (names[name] for name in ("X", "y", "run", "objective"))
+    assert run.train_error[-1] < run.train_error[0]
+    algorithms = {"sign": run.algorithm, "dd": dd.DecoupledDescent(0.05)}
+    swept = dd.sweep(X, y, objective, algorithms, steps=20, seed=0)
+    torch.testing.assert_close(swept.runs[0].theta, run.theta)
+    assert swept.best_index == 1
+    assert dd.diagnose(X, y, run).verdict == "do not trust"
+
+
+def test_developers_page_names_files_that_exist():
+    text = (ROOT / "docs" / "developing.md").read_text()
+    found = re.findall(r"[\w/]+\.py\b|docs/[\w/]+\.md", text)
+    named = {name for name in found if "sign" not in name}  # the algorithm of the example
+    folders = [ROOT, ROOT / "src" / "decoupled_descent", ROOT / "tests" / "objective"]
+    folders += [ROOT / "src" / "decoupled_descent" / name for name in PACKAGES]
+    missing = [name for name in named if not any((folder / name).exists() for folder in folders)]
+    assert len(named) > 40
+    assert not missing

@@ -40,7 +40,7 @@ def study(problem, n, replications):
 
         def population(step, exact=exact):
             if step.index in STEPS:
-                found = dd.population_test_error(
+                found = dd.theory.population_test_error(
                     mixture, objective, step.state.theta.double(), step.state.head
                 )
                 exact.append(found.value)

@@ -71,7 +71,6 @@ def curves(splits=30):
         "divergence-free, damping 0.9": ODD(LR, 0.9, math.inf, reduction="mean"),
         "ODD, ridge 0.3": ODD(LR, DAMPING, 0.3, reduction="mean"),
         "ODD, ridge 1": ODD(LR, DAMPING, 1.0, reduction="mean"),
-        "ODD, ridge 1, 5 folds": ODD(LR, DAMPING, 1.0, reduction="mean", folds=5),
         "ODD, ridge 10": ODD(LR, DAMPING, 10.0, reduction="mean"),
     }
     table = []
@@ -108,9 +107,10 @@ def curves(splits=30):
 def path(data, test, objective, algorithm, theta, looks):
     """Train and test error and the standard error of the former, at a few steps."""
     rows, found = dd.Rows(*data), []
-    state = algorithm.init(rows, objective, theta=theta)
+    bound = algorithm.bind(rows, objective, theta)
+    state = algorithm.init(rows, bound, theta)
     for step in range(max(looks) + 1):
-        following, info = algorithm.step(state, rows, objective)
+        following, info = algorithm.step(state, rows, bound)
         if step in looks:
             error = objective.losses(test[0] @ state.theta.T, test[1], state.head).mean()
             found.append([info.train_error, float(error), info.train_error_stderr])
@@ -119,26 +119,25 @@ def path(data, test, objective, algorithm, theta, looks):
 
 
 def sizes(splits=20, looks=(20, 60, 120, 249)):
-    """Bias against n, with and without folds, from N(0, 1)."""
+    """Bias against n, from N(0, 1)."""
     table = []
     for n in (100, 200, 400, 800, 2000, 4000):
         for ridge in (1.0, 10.0):
-            for folds in (1, 5):
-                algorithm = ODD(LR, DAMPING, ridge, reduction="mean", folds=folds)
-                found = torch.tensor(
-                    [
-                        path(*split(n, seed), algorithm, start(seed, "normal"), looks)
-                        for seed in range(splits)
-                    ]
-                )
-                gaps = found[..., 0] - found[..., 1]
-                table.append(
-                    {"n": n, "ridge": ridge, "folds": folds}
-                    | {f"step {k}": mean_and_error(gaps[:, i]) for i, k in enumerate(looks)}
-                    | {"z_spread": float((gaps / found[..., 2])[:, -1].std())}
-                    | {"test": float(found[:, -1, 1].mean())}
-                )
-                print(table[-1], flush=True)
+            algorithm = ODD(LR, DAMPING, ridge, reduction="mean")
+            found = torch.tensor(
+                [
+                    path(*split(n, seed), algorithm, start(seed, "normal"), looks)
+                    for seed in range(splits)
+                ]
+            )
+            gaps = found[..., 0] - found[..., 1]
+            table.append(
+                {"n": n, "ridge": ridge}
+                | {f"step {k}": mean_and_error(gaps[:, i]) for i, k in enumerate(looks)}
+                | {"z_spread": float((gaps / found[..., 2])[:, -1].std())}
+                | {"test": float(found[:, -1, 1].mean())}
+            )
+            print(table[-1], flush=True)
     return table
 
 
@@ -191,9 +190,6 @@ def contest(splits=12, n=800):
         "LogisticRegressionCV, 5-fold": logistic_cv,
         "DD, best step": chosen([dd.DecoupledDescent(LR, reduction="mean")]),
         "ODD, best ridge and step": chosen([ODD(LR, DAMPING, r, reduction="mean") for r in ridges]),
-        "ODD, best ridge and step, 5 folds": chosen(
-            [ODD(LR, DAMPING, r, reduction="mean", folds=5) for r in ridges]
-        ),
         "GD stopped by an oracle": oracle,
     }
     table = []
@@ -244,27 +240,26 @@ def worst_steps(gaps, draws=20_000, seed=0):
 def steps(fresh=range(30, 70)):
     """Is the worst step at n = 800 worse than chance? The splits of ``curves``, and fresh ones."""
     table = []
-    for folds in (1, 5):
-        algorithm = ODD(LR, DAMPING, 1.0, reduction="mean", folds=folds)
-        gaps, z = [], []
-        for seed in range(fresh.stop):
-            data, test, objective = split(800, seed)
-            theta = start(seed, "uniform")
-            run = dd.fit(*data, objective, algorithm, STEPS, theta, test, seed=seed, progress=False)
-            gaps.append(run.gap.double().numpy())
-            z.append(float((run.gap / run.train_error_stderr)[-1]))
-        gaps, z = np.array(gaps), np.array(z)
-        ranges = {"first": range(30), "fresh": fresh, "all": range(fresh.stop)}
-        for name, seeds in ranges.items():
-            own = gaps[list(seeds)]
-            table.append(
-                {"folds": folds, "splits": f"{seeds[0]} to {seeds[-1]}", "name": name}
-                | {"mean_absolute_gap": float(np.abs(own).mean())}
-                | {"final_bias": mean_and_error(torch.from_numpy(own[:, -1]))}
-                | {"z_spread": float(z[list(seeds)].std(ddof=1))}
-                | worst_steps(own[:, 1:])
-            )
-            print(table[-1], flush=True)
+    algorithm = ODD(LR, DAMPING, 1.0, reduction="mean")
+    gaps, z = [], []
+    for seed in range(fresh.stop):
+        data, test, objective = split(800, seed)
+        theta = start(seed, "uniform")
+        run = dd.fit(*data, objective, algorithm, STEPS, theta, test, seed=seed, progress=False)
+        gaps.append(run.gap.double().numpy())
+        z.append(float((run.gap / run.train_error_stderr)[-1]))
+    gaps, z = np.array(gaps), np.array(z)
+    ranges = {"first": range(30), "fresh": fresh, "all": range(fresh.stop)}
+    for name, seeds in ranges.items():
+        own = gaps[list(seeds)]
+        table.append(
+            {"splits": f"{seeds[0]} to {seeds[-1]}", "name": name}
+            | {"mean_absolute_gap": float(np.abs(own).mean())}
+            | {"final_bias": mean_and_error(torch.from_numpy(own[:, -1]))}
+            | {"z_spread": float(z[list(seeds)].std(ddof=1))}
+            | worst_steps(own[:, 1:])
+        )
+        print(table[-1], flush=True)
     return table
 
 

@@ -7,7 +7,6 @@ About ten minutes on one core.
 
 import json
 import math
-import os
 import sys
 from pathlib import Path
 
@@ -16,8 +15,8 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.datasets.responses import flipped
+from decoupled_descent.files import write_text, written_whole
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure
-from decoupled_descent.state_evolution import OrthogonalLimit
 from decoupled_descent.state_evolution.populations import quadrature_nodes, sampled_nodes
 
 OUT = Path(__file__).with_suffix(".json")
@@ -65,14 +64,15 @@ def sample(mixture, tau, n, seed, elliptical=False):
 def measure(rows, mixture, tau, objective, algorithm, theta):
     """Train and test error, alignments and overlaps of every iterate of one run."""
     nodes = quadrature_nodes(mixture, len(theta)) or sampled_nodes(mixture, len(theta), 2**13, 0)
-    state, found = algorithm.init(rows, objective, theta), []
+    bound = algorithm.bind(rows, objective, theta)
+    state, found = algorithm.init(rows, bound, theta), []
     for _ in range(STEPS):
         m = mixture.means @ state.theta.T / len(tau)
         omega = (state.theta * tau) @ state.theta.T / len(tau)
         population = nodes.population
         losses = objective.losses(nodes.place(m, omega), population.responses, state.head)
         test = float(population.weights @ losses)
-        state, info = algorithm.step(state, rows, objective)
+        state, info = algorithm.step(state, rows, bound)
         train = info.train_error
         found.append((train, test, m.tolist(), omega.tolist(), train - test))
     columns = zip(QUANTITIES, zip(*found, strict=True), strict=True)
@@ -131,7 +131,7 @@ def study(kind, n, count, heads=tuple(HEADS), ridges=RIDGES, noise="gaussian", *
         for setting, problem in problems.items():
             runs[setting].append(measure(rows, mixture, tau, *problem))
     for (head, ridge), (objective, algorithm, theta) in problems.items():
-        theory = OrthogonalLimit(mixture, objective, algorithm, RATIO, tau, **options)
+        theory = dd.StateEvolution(mixture, objective, algorithm, RATIO, tau, **options)
         evolution = theory.run(STEPS, theta)
         own = runs[head, ridge]
         where = {"head": head, "spectrum": kind, "noise": noise, "ridge": str(ridge), "n": n}
@@ -198,13 +198,8 @@ def draw(rows):
     for ax in axes[:, 0]:
         ax.set_ylabel("logistic loss")
     axes[0, 0].legend(fontsize=8)
-    replace(OUT.with_suffix(".png"), lambda path: figure.savefig(path, dpi=110, format="png"))
-
-
-def replace(path, write):
-    temporary = path.with_name(path.name + ".part")
-    write(temporary)
-    os.replace(temporary, path)
+    with written_whole(OUT.with_suffix(".png")) as path:
+        figure.savefig(path, dpi=110, format="png")
 
 
 def main(arguments):
@@ -221,7 +216,7 @@ def main(arguments):
         }
         found = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}"))
         text = json.dumps({"steps": STEPS, "ratio": RATIO} | found)
-        replace(OUT, lambda path: path.write_text(text + "\n"))
+        write_text(OUT, text + "\n")
     rows = json.loads(OUT.read_text())
     show(rows)
     draw(rows)

@@ -1,123 +1,136 @@
-"""Decoupled descent: full-batch training whose train error is an estimate of its test error."""
+"""Decoupled descent: full-batch training whose train error is an estimate of its test error.
+
+Names are imported when they are first used, so that ``import decoupled_descent`` costs nothing.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from decoupled_descent.datasets import mixtures, responses
-from decoupled_descent.datasets.mixtures import GaussianMixture
-from decoupled_descent.descent import (
-    Algorithm,
-    DecoupledDescent,
-    GradientDescent,
-    OrthogonalDecoupledDescent,
-)
-from decoupled_descent.descent.decoupled import ScalingWarning
-from decoupled_descent.descent.greedy import GreedyDescent
-from decoupled_descent.diagnostics.diagnosis import Diagnosis, Finding, diagnose
-from decoupled_descent.objective import Objective, heads
-from decoupled_descent.objective.derivatives import RowDerivatives
-from decoupled_descent.objective.kinks import KinkWarning
-from decoupled_descent.plotting.runs import plot_run, plot_sweep
-from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.state_evolution import (
-    MixtureLimit,
-    OrthogonalLimit,
-    StateEvolution,
-    asymptotic_test_error,
-    fixed_point,
-    population_test_error,
-    taylor_terms,
-)
-from decoupled_descent.training.callbacks import Step, StopReason
-from decoupled_descent.training.checkpoint import SaveIterates, load_iterate
-from decoupled_descent.training.loop import History
-from decoupled_descent.training.run import DivergenceWarning, Run, fit
-from decoupled_descent.training.stopping import EarlyStopping
-from decoupled_descent.validation.selection import (
-    one_standard_error,
-    paired_difference,
-    winners_curse,
-)
-from decoupled_descent.validation.sweep import Halving, Sweep, select_architecture, sweep
-from decoupled_descent.validation.tuning import tune
-
-if TYPE_CHECKING:
-    from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
-    from decoupled_descent.estimators.saving import SavedModel, load_model, save_model
+if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
+    from decoupled_descent import datasets as datasets
+    from decoupled_descent import estimators as estimators
+    from decoupled_descent import reproduce as reproduce
+    from decoupled_descent import theory as theory
+    from decoupled_descent.datasets import mixtures as mixtures
+    from decoupled_descent.datasets import responses as responses
+    from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
+    from decoupled_descent.descent import Algorithm as Algorithm
+    from decoupled_descent.descent import DecoupledDescent as DecoupledDescent
+    from decoupled_descent.descent import GradientDescent as GradientDescent
+    from decoupled_descent.descent import GreedyDescent as GreedyDescent
+    from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
+    from decoupled_descent.descent import ScalingWarning as ScalingWarning
+    from decoupled_descent.descent import noise as noise
+    from decoupled_descent.descent import rules as rules
+    from decoupled_descent.diagnostics.diagnosis import Diagnosis as Diagnosis
+    from decoupled_descent.diagnostics.diagnosis import diagnose as diagnose
+    from decoupled_descent.estimators import DecoupledClassifier as DecoupledClassifier
+    from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
+    from decoupled_descent.estimators.saving import load_model as load_model
+    from decoupled_descent.estimators.saving import save_model as save_model
+    from decoupled_descent.objective import BoundObjective as BoundObjective
+    from decoupled_descent.objective import Objective as Objective
+    from decoupled_descent.objective import heads as heads
+    from decoupled_descent.objective.kinks import KinkWarning as KinkWarning
+    from decoupled_descent.plotting.runs import plot_run as plot_run
+    from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
+    from decoupled_descent.rows.blocks import Rows as Rows
+    from decoupled_descent.state_evolution import StateEvolution as StateEvolution
+    from decoupled_descent.tables.reading import read_table as read_table
+    from decoupled_descent.training.callbacks import Step as Step
+    from decoupled_descent.training.callbacks import StopReason as StopReason
+    from decoupled_descent.training.checkpoint import SaveIterates as SaveIterates
+    from decoupled_descent.training.checkpoint import load_iterate as load_iterate
+    from decoupled_descent.training.run import DivergenceWarning as DivergenceWarning
+    from decoupled_descent.training.run import Run as Run
+    from decoupled_descent.training.run import fit as fit
+    from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
+    from decoupled_descent.validation import selection as selection
+    from decoupled_descent.validation.sweep import Halving as Halving
+    from decoupled_descent.validation.sweep import Sweep as Sweep
+    from decoupled_descent.validation.sweep import select_architecture as select_architecture
+    from decoupled_descent.validation.sweep import sweep as sweep
+    from decoupled_descent.validation.tuning import tune as tune
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Algorithm",
-    "DecoupledClassifier",
-    "DecoupledDescent",
-    "DecoupledRegressor",
-    "Diagnosis",
-    "DivergenceWarning",
-    "EarlyStopping",
-    "Finding",
-    "GaussianMixture",
-    "GradientDescent",
-    "GreedyDescent",
-    "Halving",
-    "History",
-    "KinkWarning",
-    "MixtureLimit",
-    "Objective",
-    "OrthogonalDecoupledDescent",
-    "OrthogonalLimit",
-    "RowDerivatives",
-    "Rows",
-    "Run",
-    "SaveIterates",
-    "SavedModel",
-    "ScalingWarning",
-    "StateEvolution",
-    "Step",
-    "StopReason",
-    "Sweep",
-    "asymptotic_test_error",
-    "diagnose",
-    "fit",
-    "fixed_point",
-    "heads",
-    "load_iterate",
-    "load_model",
-    "mixtures",
-    "one_standard_error",
-    "paired_difference",
-    "plot_run",
-    "plot_sweep",
-    "population_test_error",
-    "responses",
-    "save_model",
-    "select_architecture",
-    "sweep",
-    "taylor_terms",
-    "tune",
-    "winners_curse",
-]
-
-#: What needs scikit-learn and pandas, which take as long to import as PyTorch: done on first use.
-_LATE = {
+#: The public names and the modules that define them.
+_NAMES = {
+    # for everybody: tables in, models and verdicts out
     "DecoupledClassifier": "estimators",
     "DecoupledRegressor": "estimators",
-    "SavedModel": "estimators.saving",
+    "Diagnosis": "diagnostics.diagnosis",
+    "diagnose": "diagnostics.diagnosis",
     "load_model": "estimators.saving",
+    "read_table": "tables.reading",
     "save_model": "estimators.saving",
+    # for users of PyTorch: models of their own, and the way they are trained
+    "DecoupledDescent": "descent",
+    "EarlyStopping": "training.stopping",
+    "GradientDescent": "descent",
+    "GreedyDescent": "descent",
+    "Objective": "objective",
+    "OrthogonalDecoupledDescent": "descent",
+    "Rows": "rows.blocks",
+    "Run": "training.run",
+    "SaveIterates": "training.checkpoint",
+    "StopReason": "training.callbacks",
+    "fit": "training.run",
+    "load_iterate": "training.checkpoint",
+    "plot_run": "plotting.runs",
+    # for choosing among many models
+    "Halving": "validation.sweep",
+    "Sweep": "validation.sweep",
+    "plot_sweep": "plotting.runs",
+    "select_architecture": "validation.sweep",
+    "sweep": "validation.sweep",
+    "tune": "validation.tuning",
+    # for theorists
+    "GaussianMixture": "datasets.mixtures",
+    "StateEvolution": "state_evolution",
+    # for algorithms and callbacks of one's own
+    "Algorithm": "descent",
+    "BoundObjective": "objective",
+    "Step": "training.callbacks",
+    # warnings
+    "DivergenceWarning": "training.run",
+    "KinkWarning": "objective.kinks",
+    "ScalingWarning": "descent",
 }
+#: Modules that are used as ``dd.heads``, and where they are.
+_MODULES = {
+    # models and data
+    "datasets": "datasets",
+    "heads": "objective.heads",
+    "mixtures": "datasets.mixtures",
+    "responses": "datasets.responses",
+    # options of algorithms, and choices among runs
+    "noise": "descent.noise",
+    "rules": "descent.rules",
+    "selection": "validation.selection",
+    # theory, figures of the paper, scikit-learn
+    "estimators": "estimators",
+    "reproduce": "reproduce",
+    "theory": "theory",
+}
+
+__all__ = [*_NAMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a late name, or the module that has it."""
-    if name not in _LATE and name not in _LATE.values():
+    """Import a public name on first use, and keep it."""
+    if name in _NAMES:
+        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"{__name__}.{_MODULES[name]}")
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_LATE.get(name, name)}")
-    return getattr(module, name) if name in _LATE else module
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    """List late names, too."""
-    return sorted({*globals(), *_LATE})
+    """List the names that are not imported yet, too."""
+    return sorted({*globals(), *__all__})

@@ -6,12 +6,12 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-#: Two-sided 95 % of the normal law: the level of every interval that is not asked for by level.
+#: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """Return a whole number as an ``int``, or raise ``ValueError`` that says what would be right.
+    """Return a whole number as an ``int``, or raise ``ValueError`` that says what is allowed.
 
     Example:
         >>> whole_number("steps", 3)

@@ -13,14 +13,9 @@ from pathlib import Path
 def written_whole(path: str | Path) -> Iterator[Path]:
     """Give a temporary file to write to; it takes its final name only if the body succeeds.
 
-    Args:
-        path: The final name. Its folder must exist.
-
-    Yields:
-        The temporary file, in the same folder and with the same suffix.
+    The temporary file is in the same folder, which must exist, and has the same suffix.
 
     Example:
-        >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with written_whole(Path(folder) / "a.txt") as partial:
         ...         _ = partial.write_text("done")
@@ -29,13 +24,13 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     """
     target = Path(path)
     handle, name = tempfile.mkstemp(
-        prefix=f".{target.stem}-", suffix=f".partial{target.suffix}", dir=target.parent
+        prefix=".decoupled-", suffix=f".partial{target.suffix}", dir=target.parent
     )
     os.close(handle)
     partial = Path(name)
     try:
         yield partial
-        partial.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+        partial.chmod(permissions(0o666))  # mkstemp makes files that only their owner can read
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -47,8 +42,11 @@ def write_text(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="")
 
 
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
+def permissions(most: int) -> int:
+    """Permissions of a new file (``most=0o666``) or folder (``0o777``) under the process's umask.
+
+    The umask can only be read by setting it.
+    """
     mask = os.umask(0o022)
     os.umask(mask)
-    return mask
+    return most & ~mask

@@ -6,23 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
+
+def _draw_nothing(done: int, note: str) -> None:
+    """Take a report of progress."""
 
 
 def show_progress(wanted: bool | None) -> bool:
     """Decide whether to draw: as asked, or only when standard error is a terminal."""
     return sys.stderr.isatty() if wanted is None else wanted
-
-
-def _ignore(done: int, note: str) -> None:
-    """Take a report of progress and draw nothing."""
 
 
 @contextmanager
@@ -40,19 +31,18 @@ def progress_bar(
         ``advance(done, note)``: sets how many units are done and a short note beside the bar.
     """
     if not show_progress(wanted):
-        yield _ignore
+        yield _draw_nothing
         return
+    from rich import progress as rich  # a tenth of PyTorch's import time
+    from rich.console import Console
+
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(description, total=total, note="")
-
-        def advance(done: int, note: str) -> None:
-            progress.update(task, completed=done, note=note)
-
-        yield advance
+    with rich.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=total, note="")
+        yield lambda done, note: bar.update(task, completed=done, note=note)

@@ -59,3 +59,10 @@ def trained(tmp_path_factory):
         arguments = ["train", folder / f"{target}.csv", "--target", target, *FAST]
         cli.app([*map(str, arguments), "--out", str(folder / target)], standalone_mode=False)
     return folder
+
+
+@pytest.fixture
+def shop(tmp_path):
+    path = tmp_path / "shop [x].csv"
+    spoilt().drop(columns=["grade", "price"]).to_csv(path, index=False)
+    return path

@@ -1,7 +1,6 @@
-"""``decoupled train`` and ``decoupled diagnose``: files, words, JSON, and what is replaced."""
+"""``decoupled train``: words, JSON, options, warnings and interruptions."""
 
 import contextlib
-import csv
 import html
 import json
 import os
@@ -14,25 +13,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 import decoupled_descent as dd
-from decoupled_descent.cli import results
-from decoupled_descent.cli.diagnosis import in_options
-from decoupled_descent.estimators.base import CLIP
+from decoupled_descent.checks import Z95
+from decoupled_descent.cli.train import check_options
+from decoupled_descent.descent import METHODS
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
-from decoupled_descent.tables.columns import Columns
-from tests.cli.conftest import FAST, spoilt, table
+from tests.cli.conftest import FAST, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
-
-
-@pytest.fixture
-def shop(tmp_path):
-    path = tmp_path / "shop [x].csv"
-    spoilt().drop(columns=["grade", "price"]).to_csv(path, index=False)
-    return path
 
 
 def test_words_and_files(run, tmp_path, shop):
@@ -67,46 +57,6 @@ def test_words_and_files(run, tmp_path, shop):
     assert ("The error was still falling: try --max-iter 12." in text) == still
 
 
-def test_what_to_do_next_depends_on_the_verdict():
-    model = dd.DecoupledRegressor(lr=0.5, damping=0.9, ridge=1.0, max_iter=3)
-    model.fit(table()[["a", "b"]].to_numpy(), table()["price"])
-    kinds = {"ok": "Predict", "caution": "Quote", "alarm": "Do not quote"}
-    for status, start in kinds.items():
-        finding = dd.Finding("divergence", 1.0, "caution from 0.5", status, "why", "advice")
-        diagnosis = in_options(dd.Diagnosis((finding,)))
-        model.best_iter_ = 1
-        steps = results.next_steps(Path("d.csv"), Path("o p"), model, diagnosis)
-        assert steps[0].startswith(start)
-        assert steps[-1] == (
-            "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
-        )
-        assert ("use a smaller --lr" in " ".join(steps)) == (status != "ok")
-
-
-@pytest.mark.parametrize("name", ["d.csv", "d.csv.gz", "my.table.TSV.GZ", "1.5.parquet"])
-def test_new_rows_are_asked_for_in_the_same_kind_of_file(name):
-    model = dd.DecoupledRegressor(lr=0.5, damping=0.9, ridge=1.0, max_iter=3)
-    model.fit(table()[["a", "b"]].to_numpy(), table()["price"])
-    diagnosis = in_options(dd.Diagnosis(()))
-    step = results.next_steps(Path(name), Path("o"), model, diagnosis)[-1]
-    suffix = {"d.csv": ".csv", "d.csv.gz": ".csv.gz", "1.5.parquet": ".parquet"}.get(
-        name, ".TSV.GZ"
-    )
-    assert f" new{suffix} " in step
-
-
-def test_counts_with_a_rare_one_are_quantities(run, tmp_path):
-    frame = table()[["a", "b"]].assign(visits=[*range(3)] * 19 + [1, 2, 15])
-    frame.to_csv(tmp_path / "data.csv", index=False)
-    arguments = ("train", tmp_path / "data.csv", "--target", "visits", "--out", tmp_path / "o")
-    status, text, _ = run(*arguments, *FAST)
-    assert status == 0
-    assert "• 'visits' has 4 different numbers: taken as a quantity\n" in text
-    status, _, err = run(*arguments, "--task", "classification")
-    assert status == 2
-    assert err.endswith("join or delete the class, or use --task regression\n")
-
-
 def test_many_notes_are_cut_and_kinks_are_no_news(run, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(60, 20)), columns=[f"x{k:02}" for k in range(20)])
@@ -121,33 +71,6 @@ def test_many_notes_are_cut_and_kinks_are_no_news(run, tmp_path):
     assert "'x11'" not in text
     assert "'x19'" in html.unescape((tmp_path / "o" / "report.html").read_text(encoding="utf-8"))
     assert "kinks" not in text
-
-
-def test_the_files_agree(run, tmp_path, shop):
-    out = tmp_path / "out"
-    assert run("train", shop, "--target", "answer", "--out", out, *FAST)[0] == 0
-    frame = spoilt().drop(columns=["grade", "price"]).dropna(subset="answer")
-    columns = Columns.learn(frame.drop(columns="answer").set_axis(frame.index + 1))
-    model = load_model(out)
-    assert model.columns == columns
-    assert (model.target, model.task) == ("answer", "classification")
-    options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 6, "random_state": 0}
-    fitted = dd.DecoupledClassifier(**options).fit(columns.apply(frame), frame["answer"])
-    np.testing.assert_array_equal(model.predict(frame), fitted.predict(columns.apply(frame)))
-    assert model.estimator.estimated_test_error_ == fitted.estimated_test_error_
-    with (out / "history.csv").open(newline="") as file:
-        rows = list(csv.reader(file))
-    assert rows[0] == ["step", "train_error", "stderr"]
-    assert [int(row[0]) for row in rows[1:]] == list(range(fitted.n_iter_))
-    assert [float(row[1]) for row in rows[1:]] == fitted.train_error_curve_.tolist()
-    assert [float(row[2]) for row in rows[1:]] == fitted.train_error_stderr_curve_.tolist()
-    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert b"<svg" in (out / "figure.svg").read_bytes()
-    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
-    assert "shop [x].csv: answer" in page
-    assert together([fitted.estimated_test_error_], fitted.estimated_test_error_stderr_)[0] in page
-    assert "6 missing values replaced" in page
-    assert "<script" not in page
 
 
 @pytest.mark.parametrize(
@@ -173,7 +96,7 @@ def test_json(run, tmp_path, target, options, task, loss):
     assert found["estimated_test_error"] == estimator.estimated_test_error_
     low, high = found["estimated_test_error_interval"]
     assert high - found["estimated_test_error"] == pytest.approx(
-        1.96 * estimator.estimated_test_error_stderr_
+        Z95 * estimator.estimated_test_error_stderr_
     )
     assert 0 <= low < found["estimated_test_error"]
     score = estimator.estimated_accuracy_ if "log" in loss else estimator.estimated_r2_
@@ -188,36 +111,6 @@ def test_json(run, tmp_path, target, options, task, loss):
     assert bool(recognised) == (not options)
     if target == "grade" and not options:
         assert "--task regression" in recognised[0]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "npz", "npy", "parquet"])
-def test_kinds_of_files(run, tmp_path, suffix):
-    frame, data = table()[["a", "b", "grade"]], tmp_path / f"data.{suffix}"
-    target = "grade"
-    if suffix.startswith("np"):
-        target = "y" if suffix == "npz" else "x2"
-        X = frame[["a", "b"]].to_numpy()
-        save = {
-            "npz": lambda: np.savez(data, X=X, y=frame["grade"].to_numpy()),
-            "npy": lambda: np.save(data, frame.to_numpy()),
-        }
-        save[suffix]()
-    elif suffix == "parquet":
-        frame.to_parquet(data)
-    else:
-        frame.to_csv(data, index=False, sep="\t" if suffix == "tsv" else ",")
-    status, text, _ = run("train", data, "--target", target, "--out", tmp_path / "o", *FAST)
-    assert status == 0
-    assert "classification, 60 rows, 2 features" in text
-
-
-def test_semicolons_bom_and_decimal_comma(run, tmp_path):
-    data = tmp_path / "excel.csv"
-    table().to_csv(data, index=False, sep=";", decimal=",", encoding="utf-8-sig")
-    status, text, err = run("train", data, "--target", "a", "--out", tmp_path / "o", *FAST)
-    assert (status, err) == (0, "")
-    assert "the comma is the decimal mark" in text
-    assert "a: regression, 60 rows" in text
 
 
 @pytest.mark.parametrize(
@@ -263,41 +156,6 @@ def test_the_seed_repeats(run, tmp_path):
     assert found["one"] == found["two"] != found["three"]
 
 
-def test_an_earlier_training_is_replaced_and_other_files_stay(run, tmp_path, shop):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "notes.txt").write_text("mine")
-    (out / "sub").mkdir()
-    arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
-    status, text, _ = run(*arguments)
-    assert status == 0
-    assert "in place of" not in text
-    before = (out / "model.safetensors").read_bytes()
-    status, text, _ = run(*arguments, "--seed", "1")
-    assert "in place of an earlier training's" in text
-    assert (out / "model.safetensors").read_bytes() != before
-    assert {path.name for path in out.iterdir()} == {*FILES, "notes.txt", "sub"}
-    assert (out / "notes.txt").read_text() == "mine"
-
-
-def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop, monkeypatch):
-    out = tmp_path / "out"
-    arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
-    run(*arguments)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(results, "save_model", full)
-    for place in (out, tmp_path / "fresh"):
-        status, text, err = run(*arguments[:4], "--out", place, *FAST, "--seed", "1")
-        assert (status, text) == (2, "")
-        assert err == f"error: --out {place}: cannot write there (No space left on device)\n"
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", shop.name]
-
-
 def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
     calls = []
 
@@ -316,59 +174,6 @@ def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
     assert calls == [0, 1, 2, 3]
     assert load_model(tmp_path / "out").estimator.stop_reason_ == "interrupted"
     assert "Saved in" in text
-
-
-def test_fractions_as_classes(run, tmp_path):
-    frame = table()[["a", "b"]].assign(half=np.where(table()["answer"] == "yes", 0.5, 1.0))
-    frame.to_csv(tmp_path / "data.csv", index=False)
-    out = tmp_path / "out"
-    arguments = ("train", tmp_path / "data.csv", "--target", "half", "--out", out, *FAST)
-    assert run(*arguments)[0] == 0
-    assert load_model(out).estimator.classes_.tolist() == ["0.5", "1"]
-    status, text, _ = run("predict", out, tmp_path / "data.csv", "--json")
-    found = json.loads(text)
-    assert (status, found["actual"]["rows"], found["actual"]["remark"]) == (0, 60, "")
-    truth = [str(label).removesuffix(".0") for label in frame["half"]]
-    right = np.mean([one == other for one, other in zip(found["predictions"], truth, strict=True)])
-    assert found["actual"]["score"] == pytest.approx(right)
-
-
-def test_diagnosis_before_training(run, tmp_path, shop):
-    status, text, err = run("diagnose", shop, "--target", "answer")
-    assert (status, err) == (0, "")
-    assert "classification of 'answer', 59 rows, 7 features" in text
-    status, answer, _ = run("diagnose", shop, "--target", "answer", "--json")
-    found = json.loads(answer)
-    frame = spoilt().drop(columns=["grade", "price"]).dropna(subset="answer")
-    X = Columns.learn(frame.drop(columns="answer").set_axis(frame.index + 1)).apply(frame)
-    scaled = np.clip((X - X.mean(0)) / X.std(0), -CLIP, CLIP) / np.sqrt(X.shape[1])
-    codes = torch.tensor((frame["answer"] == "yes").to_numpy())
-    expected = dd.diagnose(torch.tensor(scaled).float(), codes.long(), task="classification")
-    assert found["verdict"] == expected.verdict
-    values = {one["name"]: one["value"] for one in found["findings"]}
-    assert values == pytest.approx({one.name: one.value for one in expected.findings})
-    assert f"Verdict: {'!' if expected.verdict == 'caution' else '✕'} {expected.verdict}" in text
-    assert all(f"{name}: " in text for name in values)
-
-
-def test_diagnosis_of_a_quantity(run, tmp_path):
-    table(200)[["a", "b", "price"]].to_csv(tmp_path / "data.csv", index=False)
-    status, text, _ = run("diagnose", tmp_path / "data.csv", "--target", "price", "--json")
-    found = json.loads(text)
-    assert (status, found["task"], found["rows"]) == (0, "regression", 200)
-    assert "smallest class" not in {one["name"] for one in found["findings"]}
-    status, text, _ = run(
-        "diagnose", tmp_path / "data.csv", "--target", "price", "--task", "classification"
-    )
-    assert status == 2
-
-
-@pytest.mark.parametrize("command", ["train", "predict", "diagnose"])
-def test_help(run, command):
-    status, out, _ = run(command, "--help")
-    assert status == 0
-    assert "DATA" in out
-    assert "--json" in out
 
 
 def test_the_installed_command_on_a_terminal_and_in_a_pipe(tmp_path):
@@ -395,3 +200,16 @@ def test_the_installed_command_on_a_terminal_and_in_a_pipe(tmp_path):
     )  # fmt: skip
     assert first.stdout == "prediction,probability_no,probability_yes\n"
     assert "Traceback" not in first.stderr
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_and_its_settings(run, name):
+    words = " ".join(run("train", "--help")[1].replace("│", " ").split())
+    assert f"{name}: {METHODS[name].summary}." in words
+    for setting in ("lr", "damping", "ridge"):
+        numbers = dict.fromkeys(("lr", "damping", "ridge"), "auto") | {setting: "0.5"}
+        if setting in METHODS[name].settings:
+            assert check_options("auto", name, numbers)[setting] == 0.5
+        else:
+            with pytest.raises(ValueError, match=f"--{setting} has no effect with --method {name}"):
+                check_options("auto", name, numbers)

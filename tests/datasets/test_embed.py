@@ -11,8 +11,7 @@ from torch import nn
 from decoupled_descent.datasets import embed
 from decoupled_descent.datasets.embeddings import load_embeddings
 
-RNG = np.random.default_rng(0)
-IMAGES = RNG.integers(0, 256, (20, 32, 32, 3)).astype(np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3)).astype(np.uint8)
 CLASSES = [3, 5, 0, 9] * 5
 
 

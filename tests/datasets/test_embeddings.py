@@ -9,8 +9,7 @@ import pytest
 from decoupled_descent.datasets import embeddings
 from tests.real_data import real_data
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(7, 4)).astype(np.float32)
+X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
 Y = np.array([0, 1, 0, 1, 1, 0, 1])
 SPLIT = np.array([0, 0, 0, 0, 0, 1, 1])
 
@@ -99,8 +98,19 @@ def test_finding_cats_and_dogs(tmp_path, monkeypatch, suffix):
 
 
 def test_no_cats_and_dogs(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"compute it with 'python -m .*data.embed'"):
+    with pytest.raises(FileNotFoundError, match=r"compute it with 'python -m .*datasets\.embed'"):
         embeddings.find_cats_dogs(tmp_path)
+
+
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    path = save(tmp_path / "e.parquet", X=X, y=Y)
+
+    def missing(path):
+        raise ImportError("Missing optional dependency 'pyarrow'")
+
+    monkeypatch.setattr(pandas, "read_parquet", missing)
+    with pytest.raises(OSError, match=r"needs pyarrow: pip install 'decoupled-descent\[tables\]'"):
+        embeddings.load_embeddings(path)
 
 
 @pytest.mark.data

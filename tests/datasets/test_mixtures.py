@@ -117,8 +117,11 @@ def test_weights_in_single_precision_are_probabilities_too():
         (lambda: dd.mixtures.xor(5), "dimension=5 must be even"),
         (lambda: dd.mixtures.xor(0), "dimension=0 must be even"),
         (lambda: dd.mixtures.flipped_classes(4, flip=0.6), "flip=0.6 must lie between 0 and 0.5"),
-        (lambda: dd.mixtures.discrete_regression(4, modes=0), "modes=0 must be at least 1"),
-        (lambda: dd.mixtures.xor(4).sample(0), "n=0 must be at least 1"),
+        (
+            lambda: dd.mixtures.discrete_regression(4, modes=0),
+            "modes=0 must be a whole number of at least 1",
+        ),
+        (lambda: dd.mixtures.xor(4).sample(0), "n=0 must be a whole number of at least 1"),
     ],
 )
 def test_bad_arguments(make, message):

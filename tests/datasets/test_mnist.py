@@ -12,14 +12,14 @@ import torch
 from decoupled_descent.datasets import mnist
 from tests.real_data import real_data
 
-RNG = np.random.default_rng(0)
 SHAPES = [(30, 28, 28), (30,), (10, 28, 28), (10,)]
 
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
     """A data set of 40 generated images that passes for MNIST, and an empty cache."""
-    arrays = mnist.Mnist(*(RNG.integers(0, 10, shape).astype(np.uint8) for shape in SHAPES))
+    rng = np.random.default_rng(0)
+    arrays = mnist.Mnist(*(rng.integers(0, 10, shape).astype(np.uint8) for shape in SHAPES))
     sums = [hashlib.sha256(array.tobytes()).hexdigest() for array in arrays]
     parts = dict(zip(mnist.PARTS, zip(SHAPES, sums, strict=True), strict=True))
     monkeypatch.setattr(mnist, "PARTS", parts)
@@ -137,7 +137,7 @@ def test_not_an_idx_file(tmp_path):
 
 @pytest.mark.parametrize("shape", [(3,), (2, 5), (2, 3, 4)])
 def test_idx_round_trip(tmp_path, shape):
-    values = RNG.integers(0, 256, shape).astype(np.uint8)
+    values = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
     mnist.write_idx(tmp_path / "new" / "values.gz", values)
     np.testing.assert_array_equal(mnist.read_idx(tmp_path / "new" / "values.gz"), values)
 

@@ -9,10 +9,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from decoupled_descent.datasets.whitening import Whitening
 
-RNG = np.random.default_rng(0)
-MIXING = RNG.normal(size=(6, 6))
-TRAIN = RNG.normal(size=(40, 6)) @ MIXING * [1, 10, 0.1, 1, 1, 3] + 5
-TEST = RNG.normal(size=(30, 6)) @ MIXING * [1, 10, 0.1, 1, 1, 3] + 4
+
+def rows(count, seed, mean):
+    """Correlated columns of unlike scales."""
+    mixing = np.random.default_rng(0).normal(size=(6, 6))
+    draws = np.random.default_rng(seed).normal(size=(count, 6))
+    return draws @ mixing * [1, 10, 0.1, 1, 1, 3] + mean
+
+
+TRAIN, TEST = rows(40, 1, 5), rows(30, 2, 4)
 
 
 def by_hand(train, rows, joint=None):

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import softplus
 
 import decoupled_descent as dd
-from decoupled_descent.cli import train_replications
+from decoupled_descent.cli.demo import train_replications
 from tests.problems import binary, normal, two_layer
 
 

@@ -182,7 +182,15 @@ def test_who_knows_only_the_default_says_so():
     algorithm = dd.DecoupledDescent(0.1, noise=Covariance(torch.ones(10)))
     with pytest.raises(ValueError, match="greedy descent knows the default noise only"):
         dd.GreedyDescent((algorithm,))
-    with pytest.raises(ValueError, match=r"noise=.*state evolution describes i\.i\.d\. noise"):
-        dd.StateEvolution(
-            dd.mixtures.signalless(10), dd.Objective(dd.heads.Linear(), "squared"), algorithm
-        )
+
+
+def test_what_the_limit_may_assume_of_the_noise():
+    variances = torch.rand(10, generator=torch.Generator().manual_seed(0))
+    step = dd.DecoupledDescent(0.1, noise=Covariance(variances)).limit()
+    assert torch.equal(step.covariance, variances)
+    for noise, message in (
+        (RowNorms(torch.ones(4)), "no limit for rows of unequal strength"),
+        (Covariance(lambda theta: theta, 10.0), "pass its matrix"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dd.DecoupledDescent(0.1, noise=noise).limit()

@@ -63,7 +63,7 @@ def test_the_estimate_is_what_corrected_probabilities_give(data):
 def test_the_best_of_several_is_corrected_for_having_been_chosen():
     model = dd.DecoupledClassifier(max_iter=25).fit(X, Y)
     sweep = by_hand(model, X, torch.tensor(Y).float(), "logistic", deep(8, 1))
-    correction = dd.winners_curse(sweep.losses)
+    correction = dd.selection.winners_curse(sweep.losses)
     assert correction.optimism > 0
     assert model.estimated_test_error_ == pytest.approx(correction.error, rel=1e-6)
     alone = cheap().fit(X, Y)

@@ -21,7 +21,7 @@ def test_run_with_interval_and_best_step():
     assert lines[f"best step, {run.best_step}"].get_xdata() == run.best_step
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
     assert band.min() == pytest.approx(
-        float((run.train_error - 1.96 * run.train_error_stderr).min())
+        float((run.train_error - 1.959964 * run.train_error_stderr).min())
     )
 
 
@@ -53,7 +53,7 @@ def test_curve_with_interval_and_best_step(kind):
     band = ax.collections[0].get_paths()[0].vertices
     for step in range(4):
         heights = band[band[:, 0] == step, 1]
-        assert heights.min() == pytest.approx(error[step] - 1.96 * stderr[step])
-        assert heights.max() == pytest.approx(error[step] + 1.96 * stderr[step])
+        assert heights.min() == pytest.approx(error[step] - 1.959964 * stderr[step])
+        assert heights.max() == pytest.approx(error[step] + 1.959964 * stderr[step])
     shown = [text.get_text() for text in ax.get_legend().get_texts()]
     assert shown == ["train error", "its 95 % interval", "best step, 1"]

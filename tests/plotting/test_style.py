@@ -40,7 +40,7 @@ def test_one_run_has_no_band():
     assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("DD", "step", "logistic")
 
 
-def test_train_is_blue_and_test_is_red():
+def test_train_is_blue_and_test_is_orange():
     _, axes = plotting.new_figure(columns=2, rows=3)
     assert axes.shape == (3, 2)
     plotting.error_panel(axes[2, 1], CURVES, CURVES + 1)
@@ -127,3 +127,27 @@ def test_the_common_legend_fits_the_figure(columns):
     box = figure.legends[0].get_window_extent()
     assert figure.bbox.x0 <= box.x0
     assert box.x1 <= figure.bbox.x1
+
+
+def log_ticks(low, high):
+    figure, axes = plotting.new_figure()
+    ax = axes[0, 0]
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    plotting.plain_log_ticks(ax.yaxis)
+    figure.canvas.draw()
+    labels = zip(ax.get_yticks(), ax.get_yticklabels(), strict=True)
+    return [label.get_text() for tick, label in labels if low <= tick <= high], ax
+
+
+def test_ticks_of_a_short_logarithmic_axis_are_plain_numbers():
+    labels, ax = log_ticks(0.25, 11)
+    assert labels == ["0.5", "1", "2", "5", "10"]
+    assert len(ax.yaxis.get_minorticklocs()) == 0
+
+
+def test_ticks_of_a_long_logarithmic_axis_are_powers_of_ten():
+    labels, ax = log_ticks(2e-5, 3.0)
+    assert len(labels) == 5
+    assert all("10^" in label for label in labels)
+    assert len(ax.yaxis.get_minorticklocs()) == 0

@@ -17,6 +17,8 @@ DIAGNOSIS = {
     "findings": [
         {"name": "rows per feature", "value": 44.2, "threshold": 2.0, "status": "ok",
          "reason": "There are enough rows.", "advice": ""},
+        {"name": "row norms", "value": 0.8, "threshold": 0.5, "status": "note",
+         "reason": "Some rows are long.", "advice": "Scale them."},
         {"name": "heavy tails", "value": 11.3, "threshold": 9.0, "status": "caution",
          "reason": "Some columns have values far out.", "advice": "Clip them."},
         {"name": "duplicates", "value": 0.31, "threshold": 0.01, "status": "alarm",
@@ -47,7 +49,7 @@ def regression():
         classes=None,
         candidates=[r | {"chosen": k == sweep.best_index} for k, r in enumerate(sweep.records)],
         diagnosis=DIAGNOSIS, settings={"lr": 2.0, "head": "TwoLayer(5)", "seed": 0},
-        notes=["Standardised all columns."], next_steps=["Collect more rows."],
+        notes=["Standardised all columns."], next_steps=["Collect more rows."], corrected=True,
     )  # fmt: skip
 
 
@@ -68,6 +70,6 @@ def classification(count=3, rows=600, seed=0, **changes):
         estimated_score_stderr=(accuracy * (1 - accuracy) / rows) ** 0.5,
         labels=[names[k] for k in labels], predictions=[names[k] for k in predictions],
         classes=names, candidates=[{"lr": 0.1, "lowest train error": 0.41, "chosen": True}],
-        diagnosis=None, settings={"lr": 0.1}, notes=[], next_steps=[],
+        diagnosis=None, settings={"lr": 0.1}, notes=[], next_steps=[], corrected=True,
     )  # fmt: skip
     return dataclasses.replace(data, **changes)

@@ -6,17 +6,16 @@ import pytest
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.reproduce.drawing import error_grid
 
-RNG = np.random.default_rng(0)
-
 
 def curves(panels=("a", "b"), algorithms=("gd", "dd"), theory=True):
+    rng = np.random.default_rng(0)
     found = {}
     for panel in panels:
         for algorithm in algorithms:
             for kind in ("train", "test"):
-                found[f"{panel}/{algorithm}/{kind}"] = RNG.random((8, 9)) + 1
+                found[f"{panel}/{algorithm}/{kind}"] = rng.random((8, 9)) + 1
             if theory and algorithm == "dd":
-                found[f"{panel}/{algorithm}/state_evolution"] = RNG.random((8, 9)) + 1
+                found[f"{panel}/{algorithm}/state_evolution"] = rng.random((8, 9)) + 1
     return found
 
 
@@ -60,9 +59,52 @@ def test_the_legend_is_the_figures(theory):
 
 def test_explosions_get_a_logarithmic_axis_in_their_row_only():
     data = curves()
-    data["b/dd/test"][0, 5] = 30
+    data["b/dd/test"][:3, 5:] = 30
     figure = error_grid(data, "", "loss")
     assert [ax.get_yscale() for ax in figure.axes] == ["linear", "linear", "log", "log"]
+    assert figure.axes[3].get_ylim()[1] > 30
+    assert not any(len(ax.texts) for ax in figure.axes)
+
+
+def test_extremes_do_not_squash_a_linear_axis():
+    """Two of eight runs far above the quartiles are cut off, and the panel says so."""
+    data = curves()
+    data["b/dd/train"][:2, 5] = 9
+    data["b/dd/test"][1, 5] = 8
+    figure = error_grid(data, "", "loss")
+    quartile = max(
+        np.quantile(values, 0.75, axis=0).max()
+        for name, values in data.items()
+        if name.startswith("b/") and not name.endswith("state_evolution")
+    )
+    assert quartile < figure.axes[3].get_ylim()[1] <= 1.5 * quartile
+    notes = [[text.get_text() for text in ax.texts] for ax in figure.axes]
+    assert notes == [[], [], [], ["off the panel: 2 of 8 runs"]]
+
+
+def test_a_short_spike_of_most_runs_does_not_rule_the_axis():
+    data = {
+        f"a/dd/{kind}": np.linspace(1, 0.1, 100) * np.ones((8, 1)) for kind in ("train", "test")
+    }
+    data["a/dd/train"][:6, 40:42] = 1e3
+    figure = error_grid(data, "", "loss")
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(1.5)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["off the panel: 6 of 8 runs"]
+
+
+def test_a_fast_decay_is_shown_from_its_start():
+    fast = np.where(np.arange(200) < 3, 2.0, 0.01) * np.ones((8, 1))
+    figure = error_grid({"a/dd/train": fast, "a/dd/test": fast}, "", "loss")
+    assert figure.axes[0].get_ylim()[1] > 2
+
+
+def test_logarithmic_axes_have_no_minor_ticks():
+    figure = error_grid(curves("abc", ("dd",)), "", "loss", columns=3, log=True)
+    figure.canvas.draw()
+    for ax in figure.axes:
+        assert ax.get_yscale() == "log"
+        assert len(ax.yaxis.get_minorticklocs()) == 0
+        assert len(ax.yaxis.get_majorticklocs()) > 0
 
 
 def test_a_run_far_above_all_others_does_not_rule_the_axis():

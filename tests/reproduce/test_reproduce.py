@@ -11,7 +11,6 @@ import pytest
 
 from decoupled_descent import cli, reproduce
 from decoupled_descent.reproduce import mnist
-from decoupled_descent.reproduce.experiment import resolve
 from tests.reproduce.small_data import write_embeddings, write_mnist
 
 TINY = {
@@ -97,19 +96,13 @@ def test_the_same_command_twice_writes_the_same(tiny):
     assert [file.read_bytes() for file in (again.files[0], again.files[2])] == before
 
 
-def test_quick_and_full_settings_differ_in_replications_only():
+def test_quick_settings_are_cheaper_and_shown():
+    """Fewer runs, or smaller and shorter ones; nothing else is another experiment."""
     for experiment in reproduce.EXPERIMENTS.values():
-        assert set(experiment.quick) == {"replications"}
-        assert experiment.quick["replications"] < experiment.settings["replications"]
-
-
-def test_settings():
-    experiment = reproduce.get_experiment("xor")
-    quick = resolve(experiment, True, None, {"d": 7})
-    assert quick == experiment.settings | {"d": 7, "replications": experiment.quick["replications"]}
-    assert resolve(experiment, True, 3, {})["replications"] == 3
-    with pytest.raises(ValueError, match="replications=0 must be at least 1"):
-        resolve(experiment, False, 0, {})
+        assert "replications" in experiment.quick
+        assert set(experiment.quick) <= {"replications", "n", "d", "steps"}
+        for name, value in experiment.quick.items():
+            assert value < experiment.settings[name]
 
 
 def test_all_with_a_gallery(data, tiny):
@@ -168,7 +161,7 @@ def test_all_makes_do_without_data_and_says_so(tiny, run):
     [
         (["moon"], "error: figure 'moon' is unknown; use one of signalless, .*, cifar, all\n"),
         (["cifar"], "error: no cifar10_cats_dogs_resnet18.npz .*\n"),
-        (["mnist"], "error: MNIST is not at hand and could not be downloaded .*offline.*\n"),
+        (["mnist"], "error: MNIST was not found and could not be downloaded .*offline.*\n"),
         (["mnist", "--data", "nowhere"], "error: data folder nowhere does not exist\n"),
         (["all", "--data", "nowhere"], "error: data folder nowhere does not exist\n"),
     ],

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from decoupled_descent.reproduce import mnist, runtime
-from tests.reproduce.small_data import write_mnist
+from decoupled_descent.reproduce import runtime
 
 SMALL = runtime.RUNTIME.settings | {"n": 60, "width": 2, "steps": 5, "replications": 3}
 TIMES = {
@@ -14,24 +13,16 @@ TIMES = {
 }
 
 
-@pytest.fixture
-def data(tmp_path, monkeypatch):
-    mnist._load.cache_clear()
-    write_mnist(tmp_path, monkeypatch)
-    yield tmp_path
-    mnist._load.cache_clear()
-
-
-def test_contenders_train_the_same_network(data):
-    steps = runtime.contenders(SMALL, 0, data)
+def test_contenders_train_the_same_network(mnist_data):
+    steps = runtime.contenders(SMALL, 0, mnist_data)
     errors = {name: [step() for _ in range(5)] for name, step in steps.items()}
     np.testing.assert_allclose(errors["dd"], errors["listing"], rtol=1e-5)
     assert errors["gd"][0] == pytest.approx(errors["dd"][0], rel=1e-6)
     assert errors["gd"][-1] != pytest.approx(errors["dd"][-1], rel=1e-6)
 
 
-def test_every_step_is_timed(data):
-    found = runtime.replicate(SMALL, 0, data)
+def test_every_step_is_timed(mnist_data):
+    found = runtime.replicate(SMALL, 0, mnist_data)
     assert list(found) == ["listing/seconds", "dd/seconds", "gd/seconds"]
     for seconds in found.values():
         assert seconds.shape == (5,)

@@ -18,7 +18,7 @@ def stacked(replicate, settings):
 
 
 def oracle_path(seed, lr, damping, decoupled):
-    rows, _, theta = signalless._problem(SMALL, seed)
+    rows, _, theta = signalless.problem(SMALL, seed)
     X, start = rows[0].double().numpy(), theta.double().numpy().T
     return oracle.signalless(X, start, lr, damping, 15, decoupled)
 
@@ -41,7 +41,7 @@ def test_the_sweeps_iteration(c):
 
 
 def test_theory_starts_from_the_runs_own_overlap():
-    _, _, theta = signalless._problem(SMALL, 2)
+    _, _, theta = signalless.problem(SMALL, 2)
     curves = signalless.replicate(SMALL, 2)
     start = float(theta.double().square().sum()) / 80 / 2
     assert curves["signalless/dd/state_evolution"][0] == pytest.approx(start)
@@ -64,7 +64,7 @@ def test_selection_is_run_by_run():
     panels = signalless.summarise_sweep(curves)
     assert [panel["selected_by_train"] for panel in panels] == [0.75, 0.25, 0]
     text = signalless.findings_sweep(SWEEP, panels)
-    assert "The train error selects c = 0.5 in 75% of the runs" in text
+    assert "At the last step the train error selects c = 0.5 in 75% of the runs" in text
     assert "the test error selects c = 0.5 in 100%" in text
     assert "it grows for c ≥ 6" in text
 
@@ -83,7 +83,7 @@ def test_findings_and_figure():
     text = signalless.findings(SMALL, signalless.SIGNALLESS.summarise(curves))
     assert f"train error falls to {np.median(curves['signalless/gd/train'][:, -1]):.4f}" in text
     theory = np.median(curves["signalless/dd/state_evolution"][:, -1])
-    assert f"state evolution says so, with {theory:.2f}" in text
+    assert f"state evolution predicts {theory:.2f}" in text
     figure = signalless.draw(SMALL, curves)
     assert [ax.get_title() for ax in figure.axes] == ["gradient descent", "decoupled descent"]
     assert {ax.get_yscale() for ax in figure.axes} == {"log"}

@@ -7,8 +7,7 @@ import pytest
 
 from decoupled_descent.reproduce import summary
 
-RNG = np.random.default_rng(0)
-TRAIN, TEST = RNG.random((5, 7)), RNG.random((5, 7))
+TRAIN, TEST = np.random.default_rng(0).random((2, 5, 7))
 
 
 def test_quantiles_over_the_replications():
@@ -76,8 +75,21 @@ def test_panels():
     error, step = summary.lowest(second, "gd", "train")
     assert (error, step) == (np.median(TRAIN[:, :5], axis=0).min(), step)
     assert second["curves"][0]["train"]["median"][step] == error
-    assert "5 of gradient descent in panel b" in summary.divergences([first, second])
-    assert summary.divergences([first]) == ""
+    settings = {"replications": 5, "steps": 7}
+    assert summary.paragraph(settings, ["One.", "Two."], [first, second]) == (
+        "Medians over 5 runs after 7 steps. One. Two. "
+        "Runs that diverged: 5 of gradient descent in panel b."
+    )
+    assert summary.paragraph(settings, ["One."], [first], "pairs").endswith("7 steps. One.")
+
+
+def test_medians_apart():
+    train = np.where(np.arange(7) < 5, TRAIN, np.inf)
+    (panel,) = summary.summarise_errors({"a/dd/train": train, "a/dd/test": TEST})
+    expected = abs(np.median(TRAIN, axis=0) - np.median(TEST, axis=0))
+    np.testing.assert_allclose(summary.apart(panel, "dd")[:5], expected[:5])
+    assert np.isinf(summary.apart(panel, "dd")[5:]).all()
+    assert np.isinf(summary.medians(panel, "dd", "train")).tolist() == [False] * 5 + [True] * 2
 
 
 def test_distance_to_theory_is_between_medians():

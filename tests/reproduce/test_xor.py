@@ -8,7 +8,8 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.reproduce import xor
-from decoupled_descent.reproduce.experiment import streams
+from decoupled_descent.reproduce.experiment import normal_theta, streams
+from decoupled_descent.reproduce.summary import last, measure
 from tests.oracles import descent as oracle
 
 SMALL = {"n": 60, "d": 50, "lr": 0.05, "steps": 12, "test_rows": 80}
@@ -26,7 +27,7 @@ def problem(snr, seed):
     rows_seed, test_seed, theta_seed, head_seed = streams(seed, 4)
     mixture = dd.mixtures.xor(50, snr)
     (X, y), test = mixture.sample(60, seed=rows_seed), mixture.sample(80, seed=test_seed)
-    theta = xor.normal_theta(50, theta_seed)
+    theta = normal_theta(2, 50, theta_seed)
     a = dd.heads.Product(seed=head_seed).a.item()
     return [v.double().numpy() for v in (X, y, *test)], theta.double().numpy().T, a
 
@@ -146,3 +147,19 @@ def test_the_captions_settings():
     }
     assert xor.DAMPING.settings["replications"] == 50
     assert xor.DAMPING.settings["damping"] == [1, 0.9, 0.8]
+
+
+def test_the_title_says_how_much_was_computed():
+    title = xor.draw(PURE, stacked(xor.replicate, PURE)).get_suptitle()
+    assert title == "XOR: n = 60, d = 50, η = 0.05, 3 runs"
+
+
+@pytest.mark.slow
+def test_the_quick_figure_shows_what_the_paper_does(monkeypatch):
+    """At λ = 8 decoupled descent has the smaller gap and the smaller test error."""
+    settings = xor.XOR.settings | xor.XOR.quick | {"snr": [8.0]}
+    theory = np.full(settings["steps"], np.nan)  # not needed here, and slow
+    monkeypatch.setattr("decoupled_descent.reproduce.experiment.predict", lambda *_: theory)
+    (panel,) = xor.XOR.summarise(stacked(xor.replicate, settings))
+    assert measure(panel, "dd") < 0.6 * measure(panel, "gd")
+    assert last(panel, "dd", "test") < last(panel, "gd", "test")

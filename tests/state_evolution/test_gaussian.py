@@ -6,8 +6,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import decoupled_descent as dd
-from decoupled_descent.state_evolution.engines import HermiteEngine, PathEngine, Request
 from decoupled_descent.state_evolution.gaussian import (
     BlockFactor,
     Normals,
@@ -16,11 +14,6 @@ from decoupled_descent.state_evolution.gaussian import (
     hermite_rule,
     product_rule,
     psd_root,
-)
-from decoupled_descent.state_evolution.populations import (
-    quadrature_nodes,
-    sampled_nodes,
-    sampled_population,
 )
 
 
@@ -137,116 +130,3 @@ def test_normals_have_exact_moments_beyond_the_sobol_directions():
 def test_paths_must_be_a_power_of_two(paths):
     with pytest.raises(ValueError, match=f"paths={paths} must be a power of two"):
         Normals(paths, 1, seed=0)
-
-
-def test_sampled_population_has_the_mixture_exactly():
-    mixture = dd.GaussianMixture(
-        torch.zeros(3, 4),
-        [0.7, 0.299, 0.001],
-        [dd.responses.flipped(1.0, 0.0, 0.2), 5.0, dd.responses.Noisy(3.0, 0.5)],
-    )
-    population = sampled_population(mixture, Normals(256, 2, seed=0, auxiliary=2))
-    ones = torch.ones(256, dtype=torch.float64)
-    np.testing.assert_allclose(population.by_mode(ones), [0.7, 0.299, 0.001], atol=1e-15)
-    zero = (population.responses == 0) & (population.modes == 0)
-    assert float(population.weights[zero].sum()) == pytest.approx(0.14, abs=1e-15)
-    noisy = population.responses[population.modes == 2]
-    assert len(noisy) >= 2
-    assert not np.isclose(noisy[0], 3.0)
-
-
-def test_too_few_paths_for_the_modes():
-    mixture = dd.mixtures.discrete_regression(4, modes=100)
-    with pytest.raises(ValueError, match=r"paths=64 are too few for 100 .* at least 256"):
-        sampled_population(mixture, Normals(64, 1, seed=0, auxiliary=2))
-
-
-def test_sampled_and_quadrature_nodes_agree():
-    mixture = dd.mixtures.xor(2, snr=1.0)
-    alignment = torch.tensor([[1.0, 0.2], [-1.0, -0.2], [0.3, -0.5], [-0.3, 0.5]]).double()
-    overlap = torch.tensor([[1.5, 0.4], [0.4, 0.8]]).double()
-
-    def mean(nodes):
-        h = nodes.place(alignment, overlap)
-        return float(nodes.population.weights @ torch.tanh(h[:, 0] * h[:, 1] + h[:, 0]))
-
-    exact = mean(quadrature_nodes(mixture, 2))
-    drawn = [mean(sampled_nodes(mixture, 2, 4096, seed)) for seed in range(8)]
-    assert abs(np.mean(drawn) - exact) < 4 * np.std(drawn, ddof=1) / 8**0.5 + 1e-6
-    assert np.std(drawn) < 0.2 / 4096**0.5  # plain sampling: the function has a spread near 0.6
-
-
-def test_responses_and_later_normals_are_independent():
-    """Both beyond the Sobol points, both plain draws of one randomisation."""
-
-    def drawn(count, generator):
-        return torch.randn(count, generator=generator, dtype=torch.float64)
-
-    mixture = dd.MixtureLimit([[0.0]], [1.0], [drawn])
-    normals = Normals(4096, directions=1, seed=5, auxiliary=2)
-    responses = sampled_population(mixture, normals).responses
-    later = normals.columns(3)[1:]
-    overlap = (later[:, :2048] @ responses[:2048]) / 2048
-    assert (overlap.abs() < 4 / 2048**0.5).all()
-
-
-def test_turned_nodes_are_nodes_of_the_same_law():
-    nodes = quadrature_nodes(dd.mixtures.xor(2), 2, 20)
-    turned = nodes.turned(torch.Generator().manual_seed(0))
-    assert (turned.normals - nodes.normals).abs().max() > 0.5
-    z, weights = turned.normals, turned.population.weights
-    np.testing.assert_allclose(z.T @ (weights.unsqueeze(1) * z), np.eye(2), atol=1e-10)
-    assert float(weights @ (z[:, 0] ** 4 * z[:, 1] ** 2)) == pytest.approx(3, abs=1e-8)
-
-
-def test_grids_at_random_offsets():
-    """L = 1, discrete responses: smooth averages are exact, jumps are told within the spacing."""
-    mixture = dd.mixtures.flipped_classes(2, flip=0.3)
-    for seed in range(5):
-        nodes = sampled_nodes(mixture, 1, 4096, seed)
-        z, weights = nodes.normals[:, 0], nodes.population.weights
-        assert len(z) == 4096
-        assert float(weights @ z**4) == pytest.approx(3, abs=1e-12)
-        assert float(weights @ torch.exp(z)) == pytest.approx(math.exp(0.5), abs=1e-12)
-        below = float(weights @ (z < 0.7).double())
-        assert abs(below - 0.758036347776927) < 18 / 1024 * 0.4
-        flipped = nodes.population.responses * (2 * nodes.population.modes - 1) < 0
-        assert float(weights[flipped].sum()) == pytest.approx(0.3, abs=1e-14)
-
-
-def test_mehler_sum_is_the_two_dimensional_expectation():
-    """Against brute force, at correlations up to one."""
-    mixture = dd.mixtures.flipped_classes(4, labels=(0.0, 1.0), flip=0.3)
-    objective = dd.Objective(dd.heads.Linear(), "logistic")
-    engine = HermiteEngine(mixture, objective, dd.DecoupledDescent(0.1), steps=3, order=80)
-    omega = torch.tensor([[1.0, 0.9, -1.2], [0.9, 1.5, -1.08], [-1.2, -1.08, 1.44]]).double()
-    alignment = torch.tensor([[[0.3], [-0.3]], [[0.5], [-0.2]], [[0.0], [1.0]]]).double()
-    for t in range(3):
-        row = omega[t : t + 1, : t + 1]
-        column = engine.step(Request(row, alignment[t], {}, row, row)).correlation
-    z, w = product_rule(2, 80)
-    for r in range(3):
-        joint = omega[[[r, r], [2, 2]], [[r, 2], [r, 2]]]
-        G, total = z @ psd_root(joint), 0.0
-        for j, (first, flip) in enumerate([(0.0, 0.3), (1.0, 0.3)]):
-            for y, p in ((first, 1 - flip), (1 - first, flip)):
-                g_r = torch.sigmoid(G[:, 0] + alignment[r, j, 0]) - y
-                g_s = torch.sigmoid(G[:, 1] + alignment[2, j, 0]) - y
-                total += 0.5 * p * float(w @ (g_r * g_s))
-        assert float(column[r, 0]) == pytest.approx(total, abs=1e-8)
-
-
-def test_path_engine_draws_the_covariance_it_is_given():
-    """With g the identity, Σ is Ω itself, whatever the order of the blocks."""
-    mixture = dd.mixtures.signalless(4)
-    objective = dd.Objective(torch.nn.Identity(), "squared", width=2)
-    algorithm = dd.DecoupledDescent(0.1, g=lambda h, y, a: h, f=lambda h, y, a: {})
-    rows = torch.randn(6, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    gram = rows @ rows.T / 9
-    engine = PathEngine(mixture, objective, algorithm, 3, 2, 64, 0, None)
-    for t in range(3):
-        own = torch.zeros(2, 2 * (t + 1), dtype=torch.float64)
-        own[:, -2:] = torch.eye(2)
-        row = gram[2 * t : 2 * t + 2, : 2 * t + 2]
-        seen = engine.step(Request(row, torch.zeros(1, 2).double(), {}, own, row))
-        np.testing.assert_allclose(seen.correlation, row.T, atol=1e-10)

@@ -4,6 +4,8 @@ from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
+from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
 
 MIXTURE = dd.mixtures.flipped_classes(10, flip=0.01)
@@ -51,18 +53,19 @@ CASES = {
 def test_kinks_are_found(name):
     head, loss, in_loss, in_direction = CASES[name]
     objective = dd.Objective(head, loss)
-    width = objective.width or 1
-    assert loss_has_kinks(objective, MIXTURE, width) is in_loss
-    assert has_kinks(objective, MIXTURE, width) is in_direction
+    model = Model(objective, MIXTURE, objective.width or 1)
+    assert loss_has_kinks(model) is in_loss
+    assert has_kinks(model) is in_direction
 
 
 @pytest.mark.parametrize("curvature", ["autodiff", "smoothed"])
 def test_what_the_curvature_is_called_makes_no_difference(curvature):
     for loss, kinked in (("absolute", True), ("squared", False), (hinge, True)):
         objective = dd.Objective(LINEAR, loss, curvature=curvature)
-        assert has_kinks(objective, MIXTURE, 1) is kinked
+        assert has_kinks(Model(objective, MIXTURE, 1)) is kinked
 
 
+@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
 @pytest.mark.parametrize(
     ("g", "kinked"),
     [
@@ -73,13 +76,14 @@ def test_what_the_curvature_is_called_makes_no_difference(curvature):
     ],
 )
 def test_directions_of_one_s_own(g, kinked):
-    assert has_kinks(dd.Objective(LINEAR, "squared"), MIXTURE, 1, g) is kinked
-    assert has_kinks(dd.Objective(LINEAR, "absolute"), MIXTURE, 1, g)
+    step = LimitStep(g)
+    assert has_kinks(Model(dd.Objective(LINEAR, "squared"), MIXTURE, 1, step)) is kinked
+    assert has_kinks(Model(dd.Objective(LINEAR, "absolute"), MIXTURE, 1, step))
 
 
 def test_kinks_far_from_where_heads_begin():
     mixture = dd.mixtures.flipped_classes(10, labels=(39.0, 41.0))
     kinked = dd.Objective(dd.heads.Linear(), lambda u, y: (u.reshape(-1) - y).abs())
     smooth = dd.Objective(dd.heads.Linear(), lambda u, y: torch.log1p((u.reshape(-1) - y) ** 2))
-    assert loss_has_kinks(kinked, mixture, 1)
-    assert not loss_has_kinks(smooth, mixture, 1)
+    assert loss_has_kinks(Model(kinked, mixture, 1))
+    assert not loss_has_kinks(Model(smooth, mixture, 1))

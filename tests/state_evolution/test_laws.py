@@ -2,11 +2,11 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.laws import atoms
+from decoupled_descent.state_evolution.laws import atoms, response_rule
 
 
 def test_atoms_of_discrete_and_gaussian_responses():
-    mixture = dd.MixtureLimit(
+    mixture = dd.theory.MixtureLimit(
         [[1.0, 0.0], [0.0, 1.0]],
         [0.25, 0.75],
         [dd.responses.flipped(1.0, 0.0, 0.2), dd.responses.Noisy(3.0, 0.5)],
@@ -20,8 +20,14 @@ def test_atoms_of_discrete_and_gaussian_responses():
     assert (mean, fourth) == pytest.approx((3.0, 3 * 0.5**4))
 
 
+def test_high_orders_leave_out_nodes_without_weight():
+    nodes, weights = response_rule(256)
+    assert len(nodes) == 86
+    assert float(weights @ nodes**4) == pytest.approx(3, abs=1e-9)
+
+
 def test_samplers_cannot_be_enumerated():
-    assert atoms(dd.MixtureLimit([[0.0]], [1.0], [lambda n, g: torch.zeros(n)])) is None
+    assert atoms(dd.theory.MixtureLimit([[0.0]], [1.0], [lambda n, g: torch.zeros(n)])) is None
 
 
 @pytest.mark.parametrize(
@@ -36,4 +42,40 @@ def test_samplers_cannot_be_enumerated():
 )
 def test_inconsistent_limits(overlaps, weights, responses, message):
     with pytest.raises(ValueError, match=message):
-        dd.MixtureLimit(overlaps, weights, responses)
+        dd.theory.MixtureLimit(overlaps, weights, responses)
+
+
+def test_the_default_device_makes_no_difference():
+    """The meta device has no values: whatever is made there fails when it is read."""
+
+    def everything():
+        mixture = dd.mixtures.flipped_classes(8, flip=0.1, labels=(0.0, 1.0))
+        limit = dd.theory.MixtureLimit([[1.0]], [1.0], [dd.responses.Noisy(0.0, 0.5)])
+        objective = dd.Objective(dd.heads.Linear(), "logistic")
+        algorithm = dd.DecoupledDescent(0.1, 0.9)
+        theory = dd.StateEvolution(mixture, objective, algorithm)
+        evolution = theory.run(3)
+        squared = dd.Objective(dd.heads.Linear(), "squared")
+        paths = {"method": "paths", "paths": 64}
+        return [
+            evolution.test_error,
+            dd.StateEvolution(limit, squared, algorithm, **paths).run(3).test_error,
+            dd.StateEvolution(mixture, objective, dd.OrthogonalDecoupledDescent(0.1), **paths)
+            .run(3)
+            .test_error,
+            dd.theory.taylor_terms(evolution).signal,
+            dd.theory.fixed_point(theory).overlap,
+            torch.tensor(
+                tuple(dd.theory.asymptotic_test_error(limit, squared, [[0.0]], [[1.0]]))[:1],
+                device="cpu",
+            ),
+        ]
+
+    expected = everything()
+    torch.set_default_device("meta")
+    try:
+        found = everything()
+    finally:
+        torch.set_default_device(None)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert torch.equal(ours, theirs)

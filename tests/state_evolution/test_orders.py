@@ -13,8 +13,9 @@ from torch import nn
 import decoupled_descent as dd
 from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.state_evolution import orders
+from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.orders import loss_orders, step_orders
-from decoupled_descent.state_evolution.taylor import one_time_nodes, slopes
+from decoupled_descent.state_evolution.taylor import one_time_nodes
 from tests.state_evolution import problems
 
 #: ρ(u − y) by name, with its derivative.
@@ -31,7 +32,7 @@ def of_residuals(name, head=None):
 
 
 def noise(scale, mean=0.0):
-    return dd.MixtureLimit([[1.0]], [1.0], [Noisy(mean, scale)])
+    return dd.theory.MixtureLimit([[1.0]], [1.0], [Noisy(mean, scale)])
 
 
 def normal_mean(function, mean, variance):
@@ -56,7 +57,7 @@ def rho(name):
 @pytest.mark.parametrize("scale", [0.4, 3.0])
 @pytest.mark.parametrize("name", ROBUST)
 def test_losses_that_are_no_polynomials_of_the_response(name, scale, order):
-    found = dd.asymptotic_test_error(
+    found = dd.theory.asymptotic_test_error(
         noise(scale, 0.7), of_residuals(name), [[0.3]], [[0.25]], order=order
     )
     exact = normal_mean(rho(name), -0.4, 0.25 + scale**2)
@@ -65,7 +66,7 @@ def test_losses_that_are_no_polynomials_of_the_response(name, scale, order):
 
 
 def test_welsch_loss_in_closed_form():
-    found = dd.asymptotic_test_error(noise(3.0), of_residuals("welsch"), [[0.0]], [[0.25]])
+    found = dd.theory.asymptotic_test_error(noise(3.0), of_residuals("welsch"), [[0.0]], [[0.25]])
     assert float(found) == pytest.approx(1 - 1 / math.sqrt(10.25), abs=1e-12)
 
 
@@ -74,7 +75,7 @@ def test_two_units(name):
     head = nn.Linear(2, 1, bias=False).double()
     nn.init.ones_(head.weight)
     overlap = [[0.5, 0.1], [0.1, 0.3]]
-    found = dd.asymptotic_test_error(
+    found = dd.theory.asymptotic_test_error(
         noise(3.0), of_residuals(name, head), [[0.2, 0.1]], torch.tensor(overlap).double()
     )
     assert float(found) == pytest.approx(normal_mean(rho(name), 0.3, 1.0 + 9.0), abs=1e-6)
@@ -83,7 +84,7 @@ def test_two_units(name):
 @pytest.mark.parametrize("scale", [30.0, 100.0])
 @pytest.mark.parametrize("name", ROBUST)
 def test_noise_too_wide_for_quadrature_is_sampled(name, scale):
-    found = dd.asymptotic_test_error(noise(scale), of_residuals(name), [[0.0]], [[0.25]])
+    found = dd.theory.asymptotic_test_error(noise(scale), of_residuals(name), [[0.0]], [[0.25]])
     exact = normal_mean(rho(name), 0.0, 0.25 + scale**2)
     assert 0 < abs(float(found) - exact) < 5 * found.stderr < 0.01 * exact
 
@@ -92,7 +93,7 @@ def test_a_margin_loss_against_plain_sampling():
     margin = dd.Objective(
         dd.heads.Linear(), lambda u, y: nn.functional.softplus(-y * u.reshape(-1))
     )
-    found = dd.asymptotic_test_error(noise(2.0, 1.0), margin, [[0.8]], [[1.5]])
+    found = dd.theory.asymptotic_test_error(noise(2.0, 1.0), margin, [[0.8]], [[1.5]])
     h, y = torch.randn(2, 10**6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     losses = nn.functional.softplus(-(1 + 2 * y) * (0.8 + math.sqrt(1.5) * h))
     assert found.stderr < 1e-5
@@ -105,7 +106,9 @@ def test_too_coarse_a_rule_for_the_response_shows_in_the_error(monkeypatch):
     for coarse in (4, 8, 16, 32):
         monkeypatch.setattr(orders, "RESPONSE_ORDERS", (coarse,))
         for name in ROBUST:
-            found = dd.asymptotic_test_error(noise(3.0), of_residuals(name), [[0.0]], [[0.25]])
+            found = dd.theory.asymptotic_test_error(
+                noise(3.0), of_residuals(name), [[0.0]], [[0.25]]
+            )
             exact = normal_mean(rho(name), 0.0, 9.25)
             assert abs(float(found) - exact) < 2 * found.stderr, (coarse, name)
             assert found.stderr > 1e-5
@@ -122,7 +125,7 @@ def second_overlap(name, variance, overlap, ratio=1.0):
 
 @pytest.mark.parametrize("name", ROBUST)
 def test_a_step_of_the_recursion(name):
-    mixture = dd.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
+    mixture = dd.theory.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
     evolution = dd.StateEvolution(mixture, of_residuals(name), STEP, 2.0).run(6)
     gap = abs(float(evolution.overlap[1, 0, 0]) - second_overlap(name, 9.0, 1.0, 2.0))
     assert gap < 1e-5
@@ -135,7 +138,7 @@ def test_a_step_of_the_recursion(name):
 
 def test_a_step_of_the_recursion_of_two_units():
     """Two residuals of one response, each moved by its own slope."""
-    mixture = dd.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
+    mixture = dd.theory.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
     objective = dd.Objective(
         nn.Identity(), lambda u, y: torch.log1p((u - y[:, None]) ** 2).sum(1), width=2
     )
@@ -150,7 +153,7 @@ def test_a_step_of_the_recursion_of_two_units():
 
 @pytest.mark.parametrize("name", ["cauchy", "log-cosh"])
 def test_fixed_points_and_slopes(name):
-    mixture = dd.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
+    mixture = dd.theory.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
     theory = dd.StateEvolution(mixture, of_residuals(name), dd.DecoupledDescent(0.05, 0.9))
 
     def excess(omega):
@@ -158,40 +161,46 @@ def test_fixed_points_and_slopes(name):
         return 0.25 * normal_mean(lambda r: slope(r) ** 2, 0.0, 9 + omega) - omega
 
     exact = brentq(excess, 0.0, 2.0, xtol=1e-12)
-    point = dd.fixed_point(theory)
+    point = dd.theory.fixed_point(theory)
     assert float(point.overlap) == pytest.approx(exact, abs=1e-6)
     nodes = one_time_nodes(theory, 1)
-    found = slopes(theory, nodes, torch.zeros(1, 1).double(), torch.eye(1).double(), {})
+    found = theory.model(1).slopes(nodes, torch.zeros(1, 1).double(), torch.eye(1).double(), {})
     stein = normal_mean(lambda r: r * ROBUST[name][1](r), 0.0, 10.0) / 10.0
     assert float(found.curvature) == pytest.approx(stein, abs=1e-6)
 
 
 def test_polynomials_of_the_response_take_few_nodes():
     mixture, objective, _, _ = problems.discrete(10)
-    assert step_orders(objective, mixture, 1)[0] == (64, 4)
+    assert step_orders(Model(objective, mixture, 1))[0] == (64, 4)
     quartic = dd.Objective(dd.heads.Linear(), lambda u, y: (u.reshape(-1) - y) ** 4)
-    assert step_orders(quartic, noise(3.0), 1)[0] == (64, 4)
+    assert step_orders(Model(quartic, noise(3.0), 1))[0] == (64, 4)
+    assert step_orders(Model(of_residuals("cauchy"), noise(3.0), 1))[0] == (64, 1024)
+
+
+def test_two_rules_are_neighbours():
+    product = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    assert loss_orders(Model(product, dd.mixtures.xor(2), 2)) == ((64, 4), (65, 5))
 
 
 def test_a_loss_in_single_precision_is_not_refined_for_its_rounding():
     single = dd.Objective(
         dd.heads.Linear(), lambda u, y: (u.reshape(-1).float() - y.float()).square().double()
     )
-    assert step_orders(single, noise(3.0), 1)[0] == (64, 4)
+    assert step_orders(Model(single, noise(3.0), 1))[0] == (64, 4)
 
 
 def test_many_modes_are_sampled_before_they_take_too_many_nodes():
     laws = [Noisy(float(j), 3.0) for j in range(100)]
-    mixture = dd.MixtureLimit(torch.zeros(100, 100), [0.01] * 100, laws)
-    assert loss_orders(of_residuals("cauchy"), noise(3.0), 1)
-    assert loss_orders(of_residuals("cauchy"), mixture, 1) == ()
-    assert loss_orders(dd.Objective(dd.heads.Linear(), "squared"), mixture, 1)
+    mixture = dd.theory.MixtureLimit(torch.zeros(100, 100), [0.01] * 100, laws)
+    assert loss_orders(Model(of_residuals("cauchy"), noise(3.0), 1))
+    assert loss_orders(Model(of_residuals("cauchy"), mixture, 1)) == ()
+    assert loss_orders(Model(dd.Objective(dd.heads.Linear(), "squared"), mixture, 1))
 
 
 def test_quadrature_for_noise_too_wide_is_refused():
     objective, mixture = of_residuals("cauchy"), noise(100.0)
     with pytest.raises(ValueError, match=r"order=80 .* Gaussian responses.* leave order out"):
-        dd.asymptotic_test_error(mixture, objective, [[0.0]], [[1.0]], order=80)
+        dd.theory.asymptotic_test_error(mixture, objective, [[0.0]], [[1.0]], order=80)
     theory = dd.StateEvolution(mixture, objective, STEP, method="quadrature")
     with pytest.raises(ValueError, match=r"too steep for the response noise; use method='paths'"):
         theory.run(3)

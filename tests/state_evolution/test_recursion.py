@@ -5,12 +5,10 @@ from scipy.stats import multivariate_normal, norm
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.descent.rules import Damped
-from decoupled_descent.state_evolution import engines
-from decoupled_descent.state_evolution.trajectory import rule_coefficients
 from tests.oracles import state_evolution as oracle
 
 from . import problems
+from .test_trajectory import Momentum, RowRates
 
 LINEAR = dd.Objective(dd.heads.Linear(), "squared")
 BLOCKS = ("sigma", "omega", "xi")
@@ -150,7 +148,7 @@ def test_relu_units_in_closed_form(width):
     nn.init.ones_(head[1].weight)
     objective = dd.Objective(head, "squared", curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.2, 0.9, head_lr=0)
-    theory = dd.StateEvolution(dd.MixtureLimit([[1.0]], [1.0], [2.0]), objective, algorithm)
+    theory = dd.StateEvolution(dd.theory.MixtureLimit([[1.0]], [1.0], [2.0]), objective, algorithm)
     found = theory.run(1)
     half = 1 / np.sqrt(2 * np.pi)  # E relu(h)
     expected = half - 1 + (width - 1) * half / 2
@@ -163,7 +161,7 @@ def test_a_smooth_direction_under_a_loss_with_kinks():
     """The error is that of the loss, however smooth the steps are."""
     objective = dd.Objective(dd.heads.Linear(), "absolute", curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.1, g=lambda h, y, a: torch.tanh(h - y[:, None]))
-    limit = dd.MixtureLimit([[0.0]], [1.0], [0.7])
+    limit = dd.theory.MixtureLimit([[0.0]], [1.0], [0.7])
     evolution = dd.StateEvolution(limit, objective, algorithm).run(1, overlap=[[4.0]])
     expected = 4 * norm.pdf(0.35) + 0.7 * (1 - 2 * norm.cdf(-0.35))
     gap = abs(float(evolution.test_error[0]) - expected)
@@ -184,7 +182,7 @@ def test_quadrature_across_kinks_is_refused(options, message):
 
 def test_steep_directions_are_given_an_error():
     """A logistic slope of logits of size 30 is a step to sixty-four nodes."""
-    limit = dd.MixtureLimit([[0.0]], [1.0], [1.0])
+    limit = dd.theory.MixtureLimit([[0.0]], [1.0], [1.0])
     objective = dd.Objective(dd.heads.Linear(), "logistic")
     theory = dd.StateEvolution(limit, objective, dd.DecoupledDescent(0.1))
     evolution = theory.run(1, overlap=[[900.0]])
@@ -290,7 +288,7 @@ def test_sampled_responses_match_enumerated_ones():
         return torch.randn(count, generator=generator, dtype=torch.float64)
 
     laws = [dd.responses.Noisy(0.5, 0.4), dd.responses.Noisy(0.5, 0.4, drawn)]
-    known, unknown = (dd.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
+    known, unknown = (dd.theory.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
     exact = dd.StateEvolution(known, objective, algorithm).run(10, overlap=[[1.0]])
     sampled = dd.StateEvolution(unknown, objective, algorithm).run(10, overlap=[[1.0]])
     assert sampled.test_error_stderr.min() > 0
@@ -304,7 +302,7 @@ def test_mean_reduction_is_a_smaller_rate():
     by_sum = dd.DecoupledDescent(6.0 / 90, 0.97, head_lr=0.2)
     runs = [dd.StateEvolution(mixture, objective, a, 1.5).run(8, theta) for a in (by_mean, by_sum)]
     np.testing.assert_allclose(runs[0].omega, runs[1].omega, rtol=1e-12)
-    limit = dd.MixtureLimit(mixture.overlaps, mixture.weights, mixture.responses)
+    limit = dd.theory.MixtureLimit(mixture.overlaps, mixture.weights, mixture.responses)
     with pytest.raises(ValueError, match="reduction='mean'"):
         dd.StateEvolution(limit, objective, by_mean).run(2)
 
@@ -317,38 +315,6 @@ def test_frozen_and_damped_heads():
     damped = dd.DecoupledDescent(0.1, head_lr=0.0, head_damping=0.5)
     path = dd.StateEvolution(mixture, objective, damped).run(5, theta).head["1.weight"]
     np.testing.assert_allclose(path[:, 0, 0] / path[0, 0, 0], 0.5 ** np.arange(5))
-
-
-class Momentum:
-    """v ← β v + w, θ ← θ − η v."""
-
-    def __init__(self, lr, beta):
-        self.lr, self.beta = lr, beta
-
-    def slots(self, value):
-        return (torch.zeros_like(value),)
-
-    def __call__(self, value, direction, slots, step, scale):
-        velocity = self.beta * slots[0] + scale * direction
-        return value - self.lr * velocity, (velocity,)
-
-
-class RowRates:
-    """The paper's rule with rates of its own for every row of θ."""
-
-    def __init__(self, lr, damping):
-        self.lr, self.damping = torch.tensor(lr).double(), torch.tensor(damping).double()
-
-    def slots(self, value):
-        return ()
-
-    def __call__(self, value, direction, slots, step, scale):
-        return self.damping[:, None] * value - self.lr[:, None] * scale * direction, slots
-
-
-def test_rule_coefficients_of_momentum():
-    found = rule_coefficients(Momentum(0.1, 0.5), 4, 1, 1.0)[3, 0]
-    np.testing.assert_allclose(found, [1, -0.175, -0.15, -0.1, 0])
 
 
 def test_rows_of_theta_with_rates_of_their_own():
@@ -380,31 +346,13 @@ def test_momentum_predicts_training():
     assert abs(float(with_momentum - without)) > 20 * stderr
 
 
-def test_a_rule_that_is_not_linear_is_refused():
-    class Signs(RowRates):
-        def __call__(self, value, direction, slots, step, scale):
-            return value - 0.1 * direction.sign(), slots
-
-    class TrustRatio(RowRates):
-        """Homogeneous, but not additive."""
-
-        def __call__(self, value, direction, slots, step, scale):
-            ratio = value.norm() / direction.norm() if float(value.norm()) > 0 else 1.0
-            return value - 0.1 * ratio * scale * direction, slots
-
-    for rule in (Signs([1.0], [1.0]), TrustRatio([1.0], [1.0])):
-        algorithm = dd.DecoupledDescent(0.1, rule=rule)
-        with pytest.raises(ValueError, match="not linear"):
-            dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, algorithm).run(3)
-
-
 def test_a_mode_of_probability_zero_only_watches():
     algorithm, objective = (
         dd.DecoupledDescent(0.2, 0.95),
         dd.Objective(dd.heads.Linear(), "logistic"),
     )
-    one = dd.MixtureLimit([[2.0]], [1.0], [1.0])
-    two = dd.MixtureLimit([[2.0, 0.5], [0.5, 1.0]], [1.0, 0.0], [1.0, 0.0])
+    one = dd.theory.MixtureLimit([[2.0]], [1.0], [1.0])
+    two = dd.theory.MixtureLimit([[2.0, 0.5], [0.5, 1.0]], [1.0, 0.0], [1.0, 0.0])
     alone = dd.StateEvolution(one, objective, algorithm).run(10, overlap=[[1.0]])
     for method in ("quadrature", "paths"):
         theory = dd.StateEvolution(two, objective, algorithm, method=method, paths=512)
@@ -438,24 +386,6 @@ def test_a_start_at_zero():
     )
     evolution = theory.run(4, theta=torch.zeros(2, 20))
     np.testing.assert_allclose(evolution.test_error, np.log(2))
-
-
-def test_gradient_overlap_is_the_limit_of_the_squared_correction():
-    """α Σ + α² Σ χ l lᵀ: the lemma's α Σ alone is off by an order of magnitude here."""
-    n, steps = 2000, 3
-    mixture, objective, algorithm, theta = problems.flipped(n)
-    evolution = dd.StateEvolution(mixture, objective, algorithm).run(steps, theta=theta)
-    found = []
-    for seed in range(6):
-        X, y = mixture.sample(n, seed=seed)
-        seen = []
-        dd.fit(X, y, objective, algorithm, steps=steps, theta=theta, callbacks=[seen.append])
-        first, second = (step.state.theta.double() for step in seen[:2])
-        tilde = (algorithm.damping * first - second) / algorithm.lr
-        found.append(float(tilde.square().sum()) / n)
-    stderr = np.std(found, ddof=1) / 6**0.5
-    assert abs(np.mean(found) - float(evolution.gradient_overlap[0, 0])) < 4 * stderr
-    assert abs(np.mean(found) - float(evolution.sigma[0, 0])) > 8 * stderr
 
 
 STEPS = 12
@@ -498,46 +428,6 @@ def test_xor_through_the_escape_from_the_saddle():
     np.testing.assert_allclose(strongest, evolution.alignment.abs().amax((1, 2)), rtol=0.15)
 
 
-def test_divergence_ends_the_evolution_with_a_warning():
-    algorithm = dd.DecoupledDescent(1e6)
-    theory = dd.StateEvolution(dd.mixtures.signalless(10), LINEAR, algorithm)
-    with pytest.warns(dd.DivergenceWarning, match="no longer finite at step"):
-        evolution = theory.run(100)
-    assert 1 < len(evolution.test_error) < 100
-    assert evolution.omega.shape[:2] == (len(evolution.test_error),) * 2
-
-
-@pytest.mark.parametrize("lr", [1.0, 3.0, 20.0])
-def test_divergence_of_sampled_paths_ends_the_evolution_with_a_warning(lr):
-    objective = dd.Objective(dd.heads.Product(a=10.0), "logistic")
-    theory = dd.StateEvolution(
-        dd.mixtures.xor(10, 8.0), objective, dd.DecoupledDescent(lr), paths=64, randomisations=2
-    )
-    theta = torch.randn(2, 10, generator=torch.Generator().manual_seed(0))
-    with pytest.warns(dd.DivergenceWarning, match="no longer finite at step"):
-        evolution = theory.run(60, theta=theta)
-    assert 1 <= len(evolution.test_error) < 60
-    assert bool(evolution.test_error.isfinite().all())
-
-
-@pytest.mark.parametrize(("interrupt", "steps", "spread"), [(4, 3, False), (26, 10, True)])
-def test_interruption_keeps_what_was_reached(monkeypatch, interrupt, steps, spread):
-    calls, step = [], engines.PathEngine.step
-
-    def interrupted(self, at):
-        calls.append(at)
-        if len(calls) == interrupt:
-            raise KeyboardInterrupt
-        return step(self, at)
-
-    monkeypatch.setattr(engines.PathEngine, "step", interrupted)
-    mixture, objective, algorithm, theta = problems.flipped(20)
-    theory = dd.StateEvolution(mixture, objective, algorithm, method="paths", paths=64)
-    evolution = theory.run(10, theta=theta)
-    assert len(evolution.test_error) == steps
-    assert bool(evolution.stderr["sigma"].max() > 0) is spread
-
-
 @pytest.mark.parametrize("steps", [0, -1, 2.5, True])
 def test_steps_must_be_positive(steps):
     theory = dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, dd.DecoupledDescent(0.1))
@@ -551,52 +441,15 @@ def test_steps_must_be_positive(steps):
         ({"ratio": 0}, "ratio=0"),
         ({"method": "magic"}, "method='magic'"),
         ({"randomisations": 1}, "randomisations=1"),
-        ({"algorithm": dd.GradientDescent(0.1)}, "population_test_error"),
+        (
+            {"algorithm": dd.GradientDescent(0.1)},
+            "no limit of GradientDescent.*population_test_error",
+        ),
+        ({"algorithm": dd.GreedyDescent.grid(0.1)}, "no limit of GreedyDescent"),
+        ({"algorithm": 0.1}, "algorithm=0.1 must be an Algorithm"),
     ],
 )
 def test_bad_options(options, message):
     arguments = {"algorithm": dd.DecoupledDescent(0.1)} | options
     with pytest.raises(ValueError, match=message):
         dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("start", "message"),
-    [
-        ({"theta": torch.zeros(1, 5)}, r"theta has shape \(1, 5\).*\(L, 4\)"),
-        ({"theta": torch.zeros(2, 4)}, "L = 1"),
-        ({"theta": torch.zeros(1, 4), "overlap": [[1.0]]}, "either theta or"),
-        ({"alignment": [[0.1], [0.1]]}, "without overlap"),
-        ({"overlap": [[-1.0]]}, "not positive semi-definite"),
-        ({"overlap": [[1.0, 0.0]]}, r"must be \(L, L\)"),
-        ({"overlap": [[1.0]], "alignment": [[0.1]]}, r"it must be \(2, 1\)"),
-        ({"overlap": [[1.0]], "alignment": [[9.0], [-9.0]]}, "too large for this overlap"),
-        ({"overlap": [[1.0]], "alignment": [[0.5], [0.5]]}, "Gram matrix"),
-        ({"overlap": [[float("nan")]]}, "NaN"),
-        ({"head": {"b": torch.zeros(1)}}, None),
-    ],
-)
-def test_bad_starts(start, message):
-    mixture = dd.mixtures.flipped_classes(4, labels=(0.0, 1.0))
-    objective = dd.Objective(dd.heads.Linear(), "logistic")
-    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1))
-    if message is None:  # a head without parameters takes any mapping
-        assert theory.run(2, **start).head == {}
-        return
-    with pytest.raises(ValueError, match=message):
-        theory.run(2, **start)
-
-
-def test_labels_that_do_not_fit_the_loss():
-    mixture = dd.mixtures.flipped_classes(4)
-    theory = dd.StateEvolution(
-        mixture, dd.Objective(dd.heads.Linear(), "logistic"), dd.DecoupledDescent(0.1)
-    )
-    with pytest.raises(ValueError, match="labels between 0 and 1"):
-        theory.run(2)
-
-
-def test_damped_rule_is_the_default():
-    np.testing.assert_allclose(
-        rule_coefficients(Damped(0.1, 0.5), 3, 1, 2.0)[2, 0], [0.25, -0.1, -0.2, 0]
-    )

@@ -70,3 +70,18 @@ def test_what_does_not_fit_is_refused_in_one_line(attempt, message):
     with pytest.raises(ValueError, match=message) as refusal:
         attempt()
     assert "\n" not in str(refusal.value)
+
+
+def test_decoupled_descent_is_the_case_of_white_rows_without_ridge():
+    """Definition "ddState": K = αχ, a = α, H = α²χ, D = αI."""
+    rng = np.random.default_rng(2)
+    means = rng.standard_normal((3, 40))
+    chi, alpha = torch.from_numpy(means @ means.T / 40), 1.7
+    for spectrum in (torch.ones(1).double(), torch.ones(40).double()):
+        weights = torch.tensor([0.2, 0.5, 0.3]).double()
+        found = ridge_step(spectrum, lambda f: chi * f.mean(), weights, alpha, math.inf)
+        np.testing.assert_allclose(found.align, alpha * chi, rtol=1e-12)
+        np.testing.assert_allclose(found.signal, alpha**2 * chi, rtol=1e-12)
+        np.testing.assert_allclose(found.start, alpha * np.eye(3), rtol=1e-12)
+        assert found.noise == pytest.approx(alpha, rel=1e-12)
+        assert found.leverage == 0

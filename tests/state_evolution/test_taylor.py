@@ -6,7 +6,7 @@ import decoupled_descent as dd
 from decoupled_descent.state_evolution import pure_taylor_terms, taylor_terms
 
 from . import problems
-from .test_recursion import RowRates
+from .test_trajectory import RowRates
 
 EPSILONS = 2.0 ** -np.arange(4, 10)
 NAMES = ["head_damping", "head_descent", "theta_damping", "signal", "variance_damping", "cross"]
@@ -48,6 +48,18 @@ def general(e):
 
 def test_general_remainder_is_of_second_order():
     remainders = [float(taylor_terms(evolve(general(e))).remainder.abs().max()) for e in EPSILONS]
+    assert 1.9 < exponent(remainders) < 2.1
+
+
+def test_the_remainder_of_a_ridge_step_is_of_second_order():
+    mixture = dd.mixtures.flipped_classes(40, snr=1.5, flip=0.1, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.TwoLayer(1, bias=True, seed=0).double(), "logistic")
+    theta, variances = problems.informed(mixture, [1]), torch.linspace(0.2, 1.8, 40)
+    remainders = []
+    for e in EPSILONS:
+        algorithm = dd.OrthogonalDecoupledDescent(e, 1 - 0.7 * e, ridge=0.5)
+        theory = dd.StateEvolution(mixture, objective, algorithm, 1.2, variances)
+        remainders.append(float(taylor_terms(theory.run(6, theta)).remainder.abs().max()))
     assert 1.9 < exponent(remainders) < 2.1
 
 
@@ -95,7 +107,7 @@ def test_the_unrolled_cross_term_carries_a_minus_sign():
     step = 1e-4
     up, down = (
         float(
-            dd.asymptotic_test_error(
+            dd.theory.asymptotic_test_error(
                 evolution.theory.mixture,
                 evolution.theory.objective,
                 evolution.alignment[t],
@@ -173,7 +185,12 @@ def test_mean_reduction_uses_the_effective_rate():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [dd.DecoupledDescent(0.1, 0.9), dd.DecoupledDescent(0.1, head_lr=0.2), general(0.1)],
+    [
+        dd.DecoupledDescent(0.1, 0.9),
+        dd.DecoupledDescent(0.1, head_lr=0.2),
+        dd.OrthogonalDecoupledDescent(0.1, 1.0, ridge=np.inf),
+        general(0.1),
+    ],
 )
 def test_pure_terms_of_anything_else_are_refused(algorithm):
     with pytest.raises(ValueError, match="not pure"):

@@ -6,7 +6,6 @@ import pytest
 
 from decoupled_descent.tables.targets import recognise_task, split_target
 
-RNG = np.random.default_rng(0)
 NAN, INF = float("nan"), float("inf")
 
 
@@ -134,7 +133,7 @@ CLASSIFICATION, REGRESSION = "classification", "regression"
         ([0, 1, 2] * 30 + [15], None, REGRESSION),
         ([0, 1, 2] * 30 + [15, 15], None, CLASSIFICATION),
         ([0] * 9 + [1], None, REGRESSION),
-        (RNG.normal(size=50), None, REGRESSION),
+        (np.random.default_rng(0).normal(size=50), None, REGRESSION),
         ([1e150, -1e150, 0.0], None, REGRESSION),
         ([f"c{k}" for k in range(100)] * 2, None, CLASSIFICATION),
     ],

@@ -202,7 +202,7 @@ def test_sweep_over_c_picks_the_lowest_test_error():
         exact = [float(run.best_theta.double().square().mean()) / 2 for run in result.runs]
         chosen, best = result.best_index, int(np.argmin(exact))
         right += chosen == best
-        stderr = dd.paired_difference(result.losses[chosen], result.losses[best]).stderr
+        stderr = dd.selection.paired_difference(result.losses[chosen], result.losses[best]).stderr
         assert exact[chosen] <= exact[best] + 2 * stderr
     assert right >= 95
 

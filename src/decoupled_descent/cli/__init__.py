@@ -1,4 +1,8 @@
-"""The command ``decoupled``."""
+"""The command ``decoupled``.
+
+A command's module imports only what its options need. PyTorch, pandas and matplotlib are imported
+when the command runs, so that ``--help`` and mistyped options are answered at once.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 import decoupled_descent as dd
-from decoupled_descent.cli.diagnosis import diagnose
-from decoupled_descent.cli.examples import demo, evolve, train_replications
-from decoupled_descent.cli.figures import reproduce
-from decoupled_descent.cli.output import output_folder
-from decoupled_descent.cli.prediction import predict
-from decoupled_descent.cli.training import train
-
-__all__ = ["app", "main", "output_folder", "train_replications"]
+from decoupled_descent.cli import demo, diagnose, evolve, predict, reproduce, train
 
 app = typer.Typer(
     help="Training whose train error is an honest estimate of the test error.",
@@ -26,7 +22,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (train, predict, diagnose, demo, evolve, reproduce):
+app.command(cls=train.TrainCommand)(train.train)
+for command in (
+    predict.predict,
+    diagnose.diagnose,
+    demo.demo,
+    evolve.evolve,
+    reproduce.reproduce,
+):
     app.command()(command)
 
 
@@ -49,7 +52,7 @@ def _decoupled(
 
 
 def main() -> None:
-    """Run the command; bad input gets one line on standard error and exit status 2."""
+    """Run the command; bad input gives one line on standard error and exit status 2."""
     arguments = sys.argv[1:] or ["--help"]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not every encoding has → and ✓
@@ -65,7 +68,13 @@ def main() -> None:
         usage = getattr(error, "format_message", None)  # typer's own errors: wrong options
         if usage is None and not isinstance(error, ValueError | OSError | MemoryError):
             raise
-        console = Console(stderr=True, highlight=False, markup=False)
         text = usage() if usage is not None else str(error) or "there is not enough memory"
-        console.print(f"error: {' '.join(text.split())}", style="red", soft_wrap=True)
+        _print_error(" ".join(text.split()))
         sys.exit(2)
+
+
+def _print_error(text: str) -> None:
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False)
+    console.print(f"error: {text}", style="red", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the commands share: folders to write to, JSON, and words on the terminal."""
+"""What the commands print: JSON for machines, words for people."""
 
 from __future__ import annotations
 
@@ -7,97 +7,73 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from decoupled_descent.report.text import TONES, number, together
+from decoupled_descent.report.text import TONES, number, written_interval
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
 #: Colours of verdicts and statuses on a terminal.
-STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
+STYLES = {"good": "green", "warn": "yellow", "bad": "red", "plain": "default"}
 #: The most notes shown on a terminal.
 MOST_NOTES = 12
 
 
-def output_folder(path: Path) -> Path:
-    """Make a folder to write to, or raise ``OSError`` before any work is done."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / ".decoupled-write-test"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OSError(f"--out {path}: cannot write there ({error.strerror or error})") from error
-    return path
-
-
-def finite(value: float) -> float | None:
-    """JSON has no infinity: a run that diverged has no error."""
-    return value if math.isfinite(value) else None
-
-
 def echo_json(content: Any) -> None:
-    """Print one JSON document; paths become text, numbers that are not finite null."""
+    """Print one JSON document; paths become text, numbers that are not finite become null."""
     typer.echo(json.dumps(_plain(content), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # arrays and tensors
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, float):
-        return finite(value)
+        return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that takes words as they are."""
+    """Return a console that prints words as they are."""
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def heading(screen: Console, text: str, style: str = "") -> None:
-    """Print a heading, after an empty line."""
+    """Print a heading after an empty line."""
     screen.print()
     screen.print(Text(text, style=f"bold {style}".strip()), soft_wrap=True)
 
 
-def points(screen: Console, items: Sequence[str], mark: str = "•") -> None:
-    """Print sentences below each other; what stands in backticks is highlighted and not cut."""
+def points(screen: Console, items: Sequence[str]) -> None:
+    """Print a list of sentences; text in backticks is coloured."""
     for item in items:
-        line = Text(f"  {mark} ")
+        line = Text("  • ")
         for k, piece in enumerate(re.split("`([^`]+)`", item)):
             line.append(piece, style="cyan" if k % 2 else "")
         screen.print(line, soft_wrap=True)
 
 
 def few(notes: Sequence[str], elsewhere: str) -> list[str]:
-    """The first notes, and how many more there are."""
+    """Return the first notes, and how many more there are."""
     rest = len(notes) - MOST_NOTES
     more = [f"and {rest} more: see {elsewhere}"] if rest > 0 else []
     return [*notes[:MOST_NOTES], *more]
 
 
 def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None:
-    """Print estimates with their 95 % intervals, below each other.
+    """Print a table of estimates with their 95 % intervals.
 
-    Args:
-        screen: Where.
-        estimates: By name, value and perhaps lower and upper end; an accuracy is a percentage.
+    Each estimate is a value, perhaps followed by the ends of its interval; an accuracy is printed
+    as a percentage.
     """
     cells = []
     for name, found in estimates.items():
-        width = (found[2] - found[1]) / 3.92 if len(found) == 3 else 0.0
-        texts = together(found, width, percent="accuracy" in name)
-        between = f"95 % interval {texts[1]} to {texts[2]}" if len(texts) == 3 else "no interval"
-        cells.append((name, texts[0], between))
+        cells.append((name, *written_interval(found, percent="accuracy" in name)))
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"
@@ -105,32 +81,30 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
 
 
 def verdict(screen: Console, diagnosis: Mapping[str, Any], everything: bool = False) -> None:
-    """Print a verdict and the findings behind it.
-
-    Args:
-        screen: Where.
-        diagnosis: What ``Diagnosis.to_dict`` returns.
-        everything: Whether to list the checks that found nothing, too.
-    """
+    """Print a verdict and the findings behind it: all, or only those that raise doubts."""
     tone, sign = TONES[diagnosis["verdict"]]
     heading(screen, f"Verdict: {sign} {diagnosis['verdict']}", STYLES[tone])
     findings = diagnosis["findings"]
     flagged = [found for found in findings if found["status"] != "ok"]
-    fine = len(findings) - len(flagged)
     for found in findings if everything else flagged:
-        tone, sign = TONES[found["status"]]
-        line = Text().append(f"  {sign} ", style=STYLES[tone])
-        line.append(f"{found['name']}: {number(found['value'], 3)}", style="bold")
-        line.append(f" ({found['threshold']})")
-        screen.print(line, soft_wrap=True)
-        if found["status"] != "ok":
-            for text in (found["reason"], f"→ {found['advice']}"):
-                indent = " " * 6
-                lines = textwrap.wrap(
-                    text, screen.width, initial_indent=indent, subsequent_indent=indent
-                )
-                screen.print("\n".join(lines), soft_wrap=True)
-    if not everything and flagged:
-        screen.print(f"  {fine} other checks found nothing.")
-    elif not flagged:
+        _finding(screen, found)
+    fine = len(findings) - len(flagged)
+    if not flagged:
         screen.print(f"  None of {fine} checks speaks against the estimate.")
+    elif not everything:
+        screen.print(f"  {fine} other checks found nothing.")
+
+
+def _finding(screen: Console, found: Mapping[str, Any]) -> None:
+    tone, sign = TONES[found["status"]]
+    line = Text().append(f"  {sign} ", style=STYLES[tone])
+    line.append(f"{found['name']}: {number(found['value'], 3)}", style="bold")
+    line.append(f" ({found['threshold']})")
+    screen.print(line, soft_wrap=True)
+    if found["status"] != "ok":
+        indent = " " * 6
+        for text in (found["reason"], f"→ {found['advice']}"):
+            lines = textwrap.wrap(
+                text, screen.width, initial_indent=indent, subsequent_indent=indent
+            )
+            screen.print("\n".join(lines), soft_wrap=True)

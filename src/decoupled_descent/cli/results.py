@@ -1,8 +1,7 @@
-"""What ``decoupled train`` leaves in its folder, and what it says about it."""
+"""What ``decoupled train`` writes to its folder, and what it prints about it."""
 
 from __future__ import annotations
 
-import csv
 import os
 import shlex
 import shutil
@@ -11,9 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decoupled_descent.cli.diagnosis import in_options
+from rich.console import Console
+
+from decoupled_descent.cli.options import cannot_write
+from decoupled_descent.cli.output import few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.descent import METHODS
+from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
+from decoupled_descent.files import permissions, write_text
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.report import ReportData, write_report
 from decoupled_descent.report.page import score_interval
@@ -25,25 +30,17 @@ FILES = ("history.csv", "figure.png", "figure.svg", "report.html", MODEL_FILE)
 
 
 def check_folder(out: Path) -> bool:
-    """Raise ``OSError`` if the results cannot go to a folder; leave nothing behind.
+    """Raise ``OSError`` if the results cannot go to a folder, which need not exist.
 
-    Args:
-        out: The folder; it need not exist.
-
-    Returns:
-        Whether the results of an earlier training are there, and will be replaced.
-
-    Raises:
-        OSError: If it cannot be written to, or holds files of that name from elsewhere.
+    Leaves nothing behind. Returns whether results of an earlier training are there, which will be
+    replaced; other files of the same names are refused.
     """
-    nearest = next((one for one in (out, *out.absolute().parents) if _exists(one)), out)
+    nearest = next((one for one in (out, *out.absolute().parents) if os.path.exists(one)), out)
     try:
         with tempfile.TemporaryDirectory(prefix=".decoupled-", dir=nearest):
             pass
     except OSError as error:
-        raise OSError(
-            f"--out {out}: cannot write there ({error.strerror or error}); choose another folder"
-        ) from error
+        raise cannot_write(out, error, "; choose another folder") from error
     taken = [name for name in FILES if (out / name).exists()]
     if taken and not is_model(out / MODEL_FILE):
         raise OSError(
@@ -54,27 +51,12 @@ def check_folder(out: Path) -> bool:
     return bool(taken)
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
 def write(
     out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
 ) -> dict[str, Path]:
-    """Write everything to a temporary folder, and move it in place when all is there.
+    """Write everything to a temporary folder, and move it in place when it is complete.
 
-    Args:
-        out: The folder.
-        estimator: Fitted.
-        columns: How tables become its matrix.
-        target: Name of the column that is predicted.
-        report: What the report shows.
-
-    Returns:
-        The files written, by name.
+    Returns the files by name.
     """
     partial: Path | None = None
     try:
@@ -83,72 +65,41 @@ def write(
         partial = Path(tempfile.mkdtemp(prefix=".decoupled-", dir=beside))
         write_history(partial / "history.csv", report)
         plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
-        write_report(partial / "report.html", replace(report, diagnosis=_shortened(report)))
+        write_report(partial / "report.html", report)
         save_model(partial / MODEL_FILE, estimator, columns, target)
         if out.exists():
             for name in FILES:
                 (partial / name).replace(out / name)
         else:
-            os.chmod(partial, 0o777 & ~_umask())  # mkdtemp's is for nobody else
+            os.chmod(partial, permissions(0o777))  # mkdtemp's is only for its owner
             partial.rename(out)
     except OSError as error:
-        raise OSError(f"--out {out}: cannot write there ({error.strerror or error})") from error
+        raise cannot_write(out, error) from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
     return {name: out / name for name in FILES}
 
 
-def _shortened(report: ReportData) -> dict[str, Any]:
-    """The diagnosis, with advice only where something was found."""
-    diagnosis = dict(report.diagnosis or {})
-    diagnosis["findings"] = [
-        found if found["status"] != "ok" else found | {"advice": ""}
-        for found in diagnosis["findings"]
-    ]
-    return diagnosis
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def write_history(path: Path, report: ReportData) -> None:
     """Write the error curve as a table: step, train_error, stderr."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["step", "train_error", "stderr"])
-        rows = zip(report.train_error, report.train_error_stderr, strict=True)
-        table.writerows([k, repr(float(e)), repr(float(s))] for k, (e, s) in enumerate(rows))
+    rows = enumerate(zip(report.train_error, report.train_error_stderr, strict=True))
+    lines = [f"{k},{float(error)!r},{float(stderr)!r}\n" for k, (error, stderr) in rows]
+    write_text(path, "step,train_error,stderr\n" + "".join(lines))
 
 
 def report_data(
     data: Path, target: str, out: Path, prepared: Prepared, estimator: Any, warned: list[str]
 ) -> ReportData:
-    """Gather what the report, the terminal and JSON show.
-
-    Args:
-        data: The file that was trained on.
-        target: Name of the column that is predicted.
-        out: The folder of the results.
-        prepared: The table.
-        estimator: Fitted to it.
-        warned: What the training warned of.
-
-    Returns:
-        All of it.
-    """
+    """Gather what the report, the terminal and JSON show of a fitted estimator."""
     classes = prepared.task == "classification"
-    score = "estimated_accuracy_" if classes else "estimated_r2_"
+    score = SCORES[prepared.task]
     if classes:
         judged = estimator.classes_[estimator.corrected_proba_.argmax(1)]
     else:
         judged = estimator.corrected_prediction_
     n, d = prepared.X.shape
-    diagnosis = in_options(estimator.diagnostics_)
-    return ReportData(
+    report = ReportData(
         title=f"{data.name}: {target}",
         task=prepared.task,
         n_rows=n,
@@ -167,59 +118,57 @@ def report_data(
         predictions=judged.tolist(),
         classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
         candidates=estimator.candidates_,
-        diagnosis=diagnosis,
+        diagnosis=estimator.diagnostics_.to_dict(),
         settings=_settings(estimator),
         notes=[*prepared.notes, *warned],
-        next_steps=next_steps(data, out, estimator, diagnosis),
+        next_steps=[],
+        corrected=estimator.algorithm_.estimates_test_error,
     )
+    return replace(report, next_steps=next_steps(report, data, out))
 
 
 def _settings(estimator: Any) -> dict[str, Any]:
-    asked = estimator.get_params(deep=False)
+    """The options of an estimator, with what was chosen in place of "auto"."""
     names = ("method", "hidden", "activation", "max_iter", "random_state")
-    chosen = {
-        name: getattr(estimator.algorithm_, name)
-        for name in ("lr", "damping", "ridge")
-        if hasattr(estimator.algorithm_, name)
-    }
-    widths = {"hidden": len(estimator.theta_)} if asked["hidden"] == "auto" else {}
-    return {name: asked[name] for name in names} | widths | chosen
+    settings = {name: getattr(estimator, name) for name in names}
+    if settings["hidden"] == "auto":
+        settings["hidden"] = len(estimator.theta_)
+    chosen = next(one for one in estimator.candidates_ if one["chosen"])
+    return settings | {name: chosen[name] for name in METHODS[estimator.method].settings}
 
 
-def next_steps(data: Path, out: Path, estimator: Any, diagnosis: dict[str, Any]) -> list[str]:
+def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     """Say what to do with the model, depending on the verdict."""
     packed = data.suffix.lower() == ".gz"
-    folder, suffix = (
-        shlex.quote(str(out)),
-        "".join(data.suffixes[-2:] if packed else [data.suffix]) or ".csv",
-    )
+    suffix = "".join(data.suffixes[-2:]) if packed else data.suffix or ".csv"
+    predict = f"decoupled predict {shlex.quote(str(out))}"
+    diagnosis: Any = report.diagnosis
     worst = next((found for found in diagnosis["findings"] if found["status"] != "ok"), None)
     first = f"{worst['name']}: {worst['advice']}" if worst else ""
     steps = []
     if diagnosis["verdict"] == "do not trust":
-        subject = "the train error" if estimator.method == "gradient" else "the estimate"
+        subject = "the estimate" if report.corrected else "the train error"
         steps.append(
             f"Do not quote {subject}. Take some rows out of the table, train again, and compare: "
-            f"`decoupled predict {folder} those-rows{suffix}` reports the actual error."
+            f"`{predict} those-rows{suffix}` reports the actual error."
         )
         steps.append(f"Or look at the cause: {first}.")
     elif diagnosis["verdict"] == "caution":
         steps.append(
             f"Quote the estimate together with its caution. {first[:1].upper()}{first[1:]}."
         )
-    falling = estimator.best_iter_ == estimator.n_iter_ - 1 and estimator.method != "gradient"
-    if falling and estimator.stop_reason_.startswith("steps"):
-        steps.append(f"The error was still falling: try `--max-iter {2 * estimator.max_iter}`.")
-    steps.append(
-        f"Predict new rows: `decoupled predict {folder} new{suffix} --out predictions.csv`"
-    )
+    falling = report.corrected and report.best_step == len(report.train_error) - 1
+    if falling and report.stop_reason.startswith("steps"):
+        more = 2 * report.settings["max_iter"]
+        steps.append(f"The error was still falling: try `--max-iter {more}`.")
+    steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")
     return steps
 
 
 def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str, Any]:
     """Return the result for machines."""
     error = interval(report.estimated_error, report.estimated_error_stderr)
-    score = score_interval(report)
+    diagnosis: Any = report.diagnosis
     return {
         "task": report.task,
         "target": target,
@@ -233,16 +182,37 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "score": report.score_name,
         "estimated_score": report.estimated_score,
         "estimated_score_stderr": report.estimated_score_stderr,
-        "estimated_score_interval": score[1:] or None,
-        "verdict": (report.diagnosis or {})["verdict"],
-        "summary": (report.diagnosis or {})["summary"],
-        "findings": (report.diagnosis or {})["findings"],
+        "estimated_score_interval": score_interval(report)[1:] or None,
+        "verdict": diagnosis["verdict"],
+        "summary": diagnosis["summary"],
+        "findings": diagnosis["findings"],
         "steps": len(report.train_error),
         "best_step": report.best_step,
         "stop_reason": report.stop_reason,
-        "settings": dict(report.settings),
-        "candidates": [dict(one) for one in report.candidates],
-        "notes": list(report.notes),
+        "settings": report.settings,
+        "candidates": report.candidates,
+        "notes": report.notes,
         "next_steps": [step.replace("`", "") for step in report.next_steps],
-        "files": {name: str(path) for name, path in files.items()},
+        "files": files,
     }
+
+
+def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None:
+    """Print what was done, what to expect of the model, and what to do next."""
+    screen.print(
+        f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
+        soft_wrap=True,
+    )
+    if report.notes:
+        heading(screen, "What was done to the data")
+        points(screen, few(report.notes, "report.html"))
+    heading(screen, "To expect on new rows" if report.corrected else "On the training rows")
+    error = interval(report.estimated_error, report.estimated_error_stderr)
+    intervals(screen, {report.loss_name: error, report.score_name: score_interval(report)})
+    verdict(screen, report.diagnosis or {})
+    heading(screen, "What to do next")
+    page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"
+    points(screen, [*report.next_steps, page])
+    names = ", ".join(sorted(FILES))
+    before = " (replacing those of an earlier training)" if replaced else ""
+    screen.print(f"\nSaved in {out}: {names}{before}", soft_wrap=True)

@@ -14,41 +14,24 @@ from decoupled_descent.tables.columns import Columns
 from decoupled_descent.tables.reading import read_table
 from decoupled_descent.tables.targets import CLASSES, recognise_task, split_target
 
-#: Fewer rows than this leave nothing to estimate an error from.
+#: Fewer rows are too few to estimate an error from.
 FEWEST = 10
 
 
 class Prepared(NamedTuple):
-    """A table that can be trained on.
+    """A table that can be trained on."""
 
-    Attributes:
-        X: Features, shape (n, d).
-        y: Labels, shape (n,): classes, or float64 for regression.
-        columns: How the features were made.
-        task: ``"classification"`` or ``"regression"``.
-        notes: What was done, in sentences.
-    """
-
-    X: NDArray[np.float64]
-    y: NDArray[Any]
-    columns: Columns
-    task: str
-    notes: list[str]
+    X: NDArray[np.float64]  # features, shape (n, d)
+    y: NDArray[Any]  # labels, shape (n,): classes, or float64 for regression
+    columns: Columns  # how the features were made
+    task: str  # ``"classification"`` or ``"regression"``
+    notes: list[str]  # what was done, in sentences
 
 
 def prepare(path: Path, target: str, task: str | None) -> Prepared:
-    """Read a table, take the target out, recognise the task and make a matrix of the rest.
+    """Read a table, take the target out, recognise the task and turn the rest into a matrix.
 
-    Args:
-        path: Of the file.
-        target: Name of the column to be predicted.
-        task: To overrule what is recognised, or None.
-
-    Returns:
-        Features and labels.
-
-    Raises:
-        ValueError: If something is wrong with the table; OSError if it cannot be read.
+    Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
     frame = read_table(path)
     try:
@@ -67,14 +50,14 @@ def prepare(path: Path, target: str, task: str | None) -> Prepared:
 
 
 def _classes(labels: pd.Series) -> NDArray[Any]:
-    """The labels; fractions as text, for scikit-learn takes them for quantities."""
+    """Return the labels; fractions become text, because scikit-learn would take them as numbers."""
     if labels.dtype.kind != "f":
         return np.asarray(labels)
     return np.array([str(label).removesuffix(".0") for label in labels.tolist()], dtype=object)
 
 
 def _recognised(labels: pd.Series, task: str) -> str:
-    """Say which task was recognised, and how to overrule it where that is possible."""
+    """Say which task was recognised, and how to choose the other one where that is possible."""
     different = labels.nunique()
     if task == "regression":
         counts = labels.value_counts()

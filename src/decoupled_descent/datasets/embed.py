@@ -2,15 +2,14 @@
 
 Every image is scaled to 224 × 224, normalised as the ResNet-18 that torchvision trained on ImageNet
 expects, and sent through it up to the layer before the last: 512 numbers per image. Needs
-torchvision, which this package does not install (``pip install torchvision``); both CIFAR-10
-(170 MB) and the weights (45 MB) are downloaded by it. Takes about ten minutes on a few cores.
+torchvision, which this package does not install (``pip install torchvision``) and which downloads
+CIFAR-10 (170 MB) and the weights (45 MB). Takes about ten minutes on a few cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from torch.nn import functional
 
 from decoupled_descent.datasets.embeddings import CATS_DOGS
 from decoupled_descent.datasets.folders import cache_folder
+from decoupled_descent.files import written_whole
 from decoupled_descent.progress import progress_bar
 
 CAT, DOG = 3, 5  # CIFAR-10's numbers
@@ -32,14 +32,7 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, pe
 
 
 def prepare_images(images: NDArray[np.uint8], size: int = SIZE) -> Tensor:
-    """Scale and normalise images for a network trained on ImageNet.
-
-    Args:
-        images: Shape (n, height, width, 3), bytes.
-        size: Height and width to scale to, bilinearly.
-
-    Returns:
-        Shape (n, 3, size, size), float32.
+    """Scale images (n, height, width, 3) of bytes and normalise them for an ImageNet network.
 
     Example:
         >>> prepare_images(np.zeros((1, 32, 32, 3), np.uint8), size=8).shape
@@ -57,14 +50,7 @@ def prepare_images(images: NDArray[np.uint8], size: int = SIZE) -> Tensor:
 
 
 def without_last_layer(network: nn.Module) -> nn.Module:
-    """Replace the classifier ``network.fc`` by the identity, so that it returns its input.
-
-    Args:
-        network: A ResNet, or any network whose last layer is called ``fc``; it is changed.
-
-    Returns:
-        The network.
-    """
+    """Replace the classifier ``network.fc`` by the identity, in place; return the network."""
     if not isinstance(getattr(network, "fc", None), nn.Linear):
         raise ValueError(f"{type(network).__name__} has no linear layer called fc to remove")
     network.fc = nn.Identity()
@@ -78,18 +64,7 @@ def embed(
     size: int = SIZE,
     progress: bool | None = None,
 ) -> NDArray[np.float32]:
-    """Send images through a network.
-
-    Args:
-        network: Returns a row of features per image; it is put in evaluation mode.
-        images: Shape (n, height, width, 3), bytes.
-        batch: Images at a time.
-        size: Height and width that the network sees.
-        progress: Whether to draw a progress bar; by default, only on a terminal.
-
-    Returns:
-        The features, shape (n, d).
-    """
+    """Send images through a network in evaluation mode; return the features, shape (n, d)."""
     network.eval()
     found = []
     with torch.inference_mode(), progress_bar(len(images), "embedding", progress) as advance:
@@ -106,13 +81,8 @@ def cats_and_dogs(
 ) -> dict[str, NDArray[Any]]:
     """Embed the cats and dogs among images with CIFAR-10's labels.
 
-    Args:
-        network: Returns a row of features per image.
-        parts: Images and labels of the train part, then of the test part.
-        options: Passed on to :func:`embed`.
-
-    Returns:
-        ``X``, ``y`` (0 cat, 1 dog) and ``split`` (0 train, 1 test).
+    ``parts`` has the images and labels of the train part, then of the test part. Returns ``X``,
+    ``y`` (0 cat, 1 dog) and ``split`` (0 train, 1 test).
     """
     features, labels, splits = [], [], []
     for split, (images, classes) in enumerate(parts):
@@ -126,28 +96,16 @@ def cats_and_dogs(
 
 
 def save_npz(path: str | Path, arrays: dict[str, NDArray[Any]]) -> Path:
-    """Write arrays to a compressed ``.npz``, to a temporary file and then by renaming.
-
-    Args:
-        path: Of the file.
-        arrays: By name.
-
-    Returns:
-        The file.
-    """
+    """Write arrays to a compressed ``.npz``, whole or not at all; return its path."""
     path = Path(path).with_suffix(".npz")
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.npz")
-    try:
+    with written_whole(path) as partial:
         np.savez_compressed(partial, **arrays)  # type: ignore[arg-type]
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 
 def _torchvision_parts(folder: Path) -> tuple[nn.Module, list[tuple[NDArray[np.uint8], Any]]]:
-    """The pre-trained network and CIFAR-10, downloaded by torchvision: all that needs it."""
+    """Download the pre-trained network and CIFAR-10; only this needs torchvision."""
     try:
         torchvision: Any = importlib.import_module("torchvision")
     except ImportError as error:

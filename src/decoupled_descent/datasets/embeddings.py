@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from decoupled_descent.datasets.folders import data_folders
 
-#: What the embeddings of CIFAR-10's cats and dogs are called, without the suffix.
+#: Name of the file with the embeddings of CIFAR-10's cats and dogs, without the suffix.
 CATS_DOGS = "cifar10_cats_dogs_resnet18"
 
 
@@ -22,7 +22,7 @@ class Embeddings(NamedTuple):
     Attributes:
         X: Features, shape (n, d), float32.
         y: Labels, shape (n,), whole numbers.
-        split: 0 for train rows and 1 for test rows, shape (n,); None when the file does not say.
+        split: 0 for train rows and 1 for test rows, shape (n,); None if the file has no split.
     """
 
     X: NDArray[np.float32]
@@ -61,25 +61,22 @@ def load_embeddings(path: str | Path) -> Embeddings:
 
 
 def _checked(path: Path, arrays: dict[str, NDArray[np.generic]]) -> Embeddings:
-    """Bring the arrays to their types, or say what is wrong with them."""
+    """Convert the arrays to their types, or say what is wrong with them."""
     X = arrays["X"]
     if X.ndim != 2 or X.dtype.kind not in "fiu" or not np.isfinite(X).all():
         raise ValueError(
             f"{path}: X has shape {X.shape} and dtype {X.dtype}; it must be a finite "
             "matrix of numbers, one row per sample"
         )
-    labels: list[NDArray[np.int64] | None] = []
-    for name in ("y", "split"):
-        values = arrays.get(name)
-        if values is not None:
-            if values.shape != (len(X),):
-                raise ValueError(f"{path}: {name} has shape {values.shape} but X has {len(X)} rows")
-            if values.dtype.kind not in "biuf" or (values.astype(np.int64) != values).any():
-                raise ValueError(f"{path}: {name} must hold whole numbers, not {values.dtype}")
-        labels.append(None if values is None else values.astype(np.int64))
-    y, split = labels
-    assert y is not None
-    return Embeddings(X.astype(np.float32), y, split)
+    labels = {}
+    for name in {"y", "split"} & set(arrays):
+        values = arrays[name]
+        if values.shape != (len(X),):
+            raise ValueError(f"{path}: {name} has shape {values.shape} but X has {len(X)} rows")
+        if values.dtype.kind not in "biuf" or (values.astype(np.int64) != values).any():
+            raise ValueError(f"{path}: {name} must hold whole numbers, not {values.dtype}")
+        labels[name] = values.astype(np.int64)
+    return Embeddings(X.astype(np.float32), labels["y"], labels.get("split"))
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[np.generic]]:
@@ -97,13 +94,14 @@ def _read_npy(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def _read_parquet(path: Path) -> dict[str, NDArray[np.generic]]:
+    import pandas
+
     try:
-        import pandas
+        table = pandas.read_parquet(path)
     except ImportError as error:
         raise OSError(
-            f"reading {path} needs pandas and pyarrow: pip install 'decoupled-descent[tables]'"
+            f"reading {path} needs pyarrow: pip install 'decoupled-descent[tables]'"
         ) from error
-    table = pandas.read_parquet(path)
     known = {name: table.pop(name).to_numpy() for name in ("y", "split") if name in table}
     return {"X": table.to_numpy()} | known
 
@@ -116,7 +114,7 @@ READERS: dict[str, Callable[[Path], dict[str, NDArray[np.generic]]]] = {
 
 
 def find_cats_dogs(data: str | Path | None = None) -> Path:
-    """Find the embeddings of CIFAR-10's cats and dogs.
+    """Find the file with the embeddings of CIFAR-10's cats and dogs.
 
     Args:
         data: A folder, or the file itself; by default the folder named by ``DECOUPLED_DATA``, then
@@ -132,9 +130,8 @@ def find_cats_dogs(data: str | Path | None = None) -> Path:
         for suffix in READERS:
             if (folder / f"{CATS_DOGS}{suffix}").is_file():
                 return folder / f"{CATS_DOGS}{suffix}"
-    looked = " and ".join(str(folder) for folder in folders)
     raise FileNotFoundError(
-        f"no {CATS_DOGS}.npz (.npy, .parquet) in {looked}; compute it with "
-        "'python -m decoupled_descent.datasets.embed' (needs torchvision), or name its folder with "
-        "--data or DECOUPLED_DATA"
+        f"no {CATS_DOGS}.npz (.npy, .parquet) in {' and '.join(map(str, folders))}; compute it "
+        "with 'python -m decoupled_descent.datasets.embed' (needs torchvision), or name its folder "
+        "with --data or DECOUPLED_DATA"
     )

@@ -7,20 +7,13 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Where downloaded data are kept: ``$XDG_CACHE_HOME/decoupled-descent``, by default below ~."""
+    """Return ``$XDG_CACHE_HOME/decoupled-descent`` (``~/.cache`` by default), for downloads."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "decoupled-descent"
 
 
 def data_folders(data: str | Path | None = None) -> list[Path]:
-    """Where to look for data: the folder given, or ``$DECOUPLED_DATA`` and the cache.
-
-    Args:
-        data: A folder, or None.
-
-    Returns:
-        Folders, the most specific first.
-    """
+    """Return where to look for data: the folder given, or ``$DECOUPLED_DATA`` and the cache."""
     if data is not None:
         if not Path(data).is_dir():
             raise FileNotFoundError(f"data folder {data} does not exist")

@@ -1,4 +1,4 @@
-r"""Gaussian mixtures, the paper's data model (equation "dist"), and its four examples."""
+"""Gaussian mixtures, the paper's data model (equation "dist"), and its four examples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.datasets.noise_laws import NoiseLaw, get_noise
 from decoupled_descent.datasets.responses import Noisy, Sampler, flipped, get_responses
 
@@ -21,8 +22,8 @@ class GaussianMixture:
         weights: p_1 … p_J.
         responses: One number (a Dirac law) or sampler ``(count, generator) -> (count,)`` per mode;
             :mod:`decoupled_descent.responses` has ready ones.
-        noise: ``"gaussian"``, ``"three_point"``, another name or law of
-            :mod:`decoupled_descent.datasets.noise_laws`: mean 0 and variance 1, divided by √d here.
+        noise: ``"gaussian"``, ``"three_point"``, ``"rademacher"``, ``"uniform"``, or a function
+            ``law(shape, generator)`` of mean 0 and variance 1, which is divided by √d here.
 
     Example:
         >>> mixture = GaussianMixture(torch.ones(1, 4), [1.0], [0.0])
@@ -71,9 +72,9 @@ class GaussianMixture:
         """Draw n independent rows.
 
         Args:
-            n: How many.
+            n: Number of rows.
             seed: Makes the draw reproducible; the same seed gives the same rows in every dtype.
-            dtype: Of the result; torch's default by default.
+            dtype: Type of X and y; torch's default type if None.
 
         Returns:
             X of shape (n, d) and y of shape (n,).
@@ -84,18 +85,8 @@ class GaussianMixture:
     def sample_with_modes(
         self, n: int, seed: int | None = None, dtype: torch.dtype | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw n independent rows and tell which mode each came from.
-
-        Args:
-            n: How many.
-            seed: Makes the draw reproducible.
-            dtype: Of X and y.
-
-        Returns:
-            X of shape (n, d), y of shape (n,), and mode indices of shape (n,).
-        """
-        if n < 1:
-            raise ValueError(f"n={n} must be at least 1")
+        """Draw like :meth:`sample`, and also return the mode of each row, shape (n,)."""
+        whole_number("n", n)
         generator = torch.Generator()
         if seed is None:
             generator.seed()
@@ -133,13 +124,13 @@ def flipped_classes(
     labels: tuple[float, float] = (-1.0, 1.0),
     noise: str | NoiseLaw = "gaussian",
 ) -> GaussianMixture:
-    """Two classes at ±v, whose labels are flipped now and then (Example "data" (2)).
+    """Two classes at ±v, with some labels flipped (Example "data" (2)).
 
     Args:
         dimension: d.
         snr: λ, every entry of v.
         flip: ε in (0, ½), the probability of a wrong label.
-        labels: What the modes v and −v answer; take (0, 1) for loss ``"logistic"``.
+        labels: The labels of the modes v and −v; use (0, 1) with the loss ``"logistic"``.
         noise: The noise law.
 
     Returns:
@@ -163,10 +154,10 @@ def discrete_regression(
     weights: Sequence[float] | Tensor | None = None,
     noise: str | NoiseLaw = "gaussian",
 ) -> GaussianMixture:
-    """Modes j v answered by c₁ j + c₂ plus noise, a discretised regression (Example "data" (3)).
+    """Modes j v with response c₁ j + c₂ plus noise, a discretised regression (Example "data" (3)).
 
-    The mode numbers j are spread over (0, 1] as j/J, so that ``snr`` and ``slope`` keep their
-    meaning whatever the number of modes.
+    Here j stands for 1/J, 2/J, …, 1, so that ``snr`` and ``slope`` mean the same for every number
+    of modes.
 
     Args:
         dimension: d.
@@ -181,8 +172,7 @@ def discrete_regression(
     Returns:
         The mixture.
     """
-    if modes < 1:
-        raise ValueError(f"modes={modes} must be at least 1")
+    whole_number("modes", modes)
     level = torch.arange(1, modes + 1, dtype=torch.float64, device="cpu") / modes
     means = float(snr) * level.unsqueeze(1).expand(modes, dimension)
     laws = [Noisy(slope * float(j) + intercept, response_noise) for j in level]

@@ -1,16 +1,14 @@
-"""MNIST, from IDX files at hand or downloaded once, and the paper's noisy zeros and eights."""
+"""MNIST, from IDX files or downloaded once, and the paper's noisy zeros and eights."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
-import os
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +17,7 @@ from torch import Tensor
 
 from decoupled_descent.datasets.folders import cache_folder, data_folders
 from decoupled_descent.datasets.noise_laws import three_point
+from decoupled_descent.files import written_whole
 
 #: File names, shapes and SHA-256 sums of the raw values, in the order of :class:`Mnist`.
 PARTS: dict[str, tuple[tuple[int, ...], str]] = {
@@ -60,16 +59,7 @@ class Mnist(NamedTuple):
 
 
 def read_idx(path: str | Path) -> Pixels:
-    """Read a file in the IDX format of bytes, compressed or not.
-
-    Args:
-        path: Of the file; ``.gz`` means compressed.
-
-    Returns:
-        The array.
-
-    Paper: Appendix "Data Collection and Attribution".
-    """
+    """Read an array of bytes in the IDX format; ``.gz`` means compressed."""
     path = Path(path)
     try:
         content = path.read_bytes()
@@ -91,21 +81,11 @@ def read_idx(path: str | Path) -> Pixels:
 
 
 def write_idx(path: str | Path, values: Pixels) -> None:
-    """Write an array of bytes in compressed IDX format, to a temporary file and then by renaming.
-
-    Args:
-        path: Of the file.
-        values: The array.
-    """
-    path = Path(path)
+    """Write an array of bytes in the compressed IDX format, whole or not at all."""
     header = b"\0\0\x08" + bytes([values.ndim]) + np.array(values.shape, ">u4").tobytes()
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as partial:
         partial.write_bytes(gzip.compress(header + values.tobytes(), mtime=0))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load_mnist(data: str | Path | None = None) -> Mnist:
@@ -122,13 +102,11 @@ def load_mnist(data: str | Path | None = None) -> Mnist:
     """
     for folder in data_folders(data):
         for place in (folder / "mnist", folder):
-            found = {name: _at(place, name) for name in PARTS}
-            paths = [path for path in found.values() if path is not None]
+            paths = [path for path in (_at(place, name) for name in PARTS) if path is not None]
             if len(paths) == len(PARTS):
-                arrays = [read_idx(path) for path in paths]
-                for name, path, array in zip(PARTS, paths, arrays, strict=True):
-                    check(name, array, str(path))
-                return Mnist(*arrays)
+                arrays = Mnist(*(read_idx(path) for path in paths))
+                check(arrays, paths)
+                return arrays
     if data is not None:
         raise FileNotFoundError(
             f"no MNIST in {data}: {', '.join(PARTS)} (.gz or not) must be there or in its "
@@ -138,44 +116,43 @@ def load_mnist(data: str | Path | None = None) -> Mnist:
 
 
 def _at(folder: Path, name: str) -> Path | None:
-    """The file of this name, compressed or not, if there is one."""
+    """Return the file of this name, compressed or not, or None."""
     for candidate in (f"{name}.gz", name, name.replace("-idx", ".idx")):
         if (folder / candidate).is_file():
             return folder / candidate
     return None
 
 
-def check(name: str, array: Pixels, source: str) -> None:
-    """Raise ``ValueError`` when an array is not the published one."""
-    shape, digest = PARTS[name]
-    if array.shape != shape or hashlib.sha256(array.tobytes()).hexdigest() != digest:
-        raise ValueError(
-            f"{source} is not MNIST's {name}: shape {array.shape} (should be {shape}) or values "
-            "differ from the published ones; remove it and fetch it again"
-        )
+def check(arrays: Mnist, sources: Sequence[object]) -> None:
+    """Raise ``ValueError`` if an array is not the published one."""
+    for (name, (shape, digest)), array, source in zip(PARTS.items(), arrays, sources, strict=True):
+        if array.shape != shape or hashlib.sha256(array.tobytes()).hexdigest() != digest:
+            raise ValueError(
+                f"{source} is not MNIST's {name}: shape {array.shape} (should be {shape}) or "
+                "values differ from the published ones; remove it and fetch it again"
+            )
 
 
 def _download() -> Mnist:
-    """Fetch MNIST through scikit-learn's OpenML client and keep it in the cache."""
+    """Download MNIST with scikit-learn's OpenML client and keep it in the cache."""
     from sklearn.datasets import fetch_openml
 
-    parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
-    fetch: Callable[..., Any] = fetch_openml
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about retries; the error below says it all
-            bunch = fetch("mnist_784", version=1, as_frame=False, cache=False, parser=parser)
+            warnings.simplefilter("ignore")  # about retries; the error below is enough
+            bunch = fetch_openml(
+                "mnist_784", version=1, as_frame=False, cache=False, parser="pandas"
+            )
     except OSError as error:
         raise OSError(
-            f"MNIST is not at hand and could not be downloaded from openml.org ({error}); put its "
+            f"MNIST was not found and could not be downloaded from openml.org ({error}); put its "
             "four IDX files in a folder and name it with --data or DECOUPLED_DATA"
         ) from error
     images = np.asarray(bunch["data"], dtype=np.uint8).reshape(-1, 28, 28)
     labels = np.asarray(bunch["target"]).astype(np.uint8)
     split = PARTS["train-labels-idx1-ubyte"][0][0]
     arrays = Mnist(images[:split], labels[:split], images[split:], labels[split:])
-    for name, array in zip(PARTS, arrays, strict=True):
-        check(name, array, "the download from openml.org")
+    check(arrays, ["the download from openml.org"] * len(PARTS))
     for name, array in zip(PARTS, arrays, strict=True):
         write_idx(cache_folder() / "mnist" / f"{name}.gz", array)
     return arrays
@@ -189,7 +166,7 @@ def two_digits(
     Args:
         images: Shape (m, 28, 28), bytes.
         labels: Shape (m,).
-        digits: The digit to be labelled 0, and that to be labelled 1.
+        digits: The digit that gets the label 0, and the one that gets the label 1.
 
     Returns:
         Images with values in [0, 1], shape (n, 784), and labels 0 and 1, both float32.
@@ -203,7 +180,7 @@ def two_digits(
 
 
 def add_noise(images: Tensor, snr: float, seed: int) -> Tensor:
-    r"""Scale images and bury them in three-point noise.
+    r"""Scale images and add three-point noise.
 
     .. math:: x \mapsto \frac{\lambda}{d} x + z, \qquad
        z_k = \pm\sqrt{2/d} \text{ with probability } \tfrac14 \text{ each, else } 0

@@ -1,4 +1,4 @@
-r"""Noise laws: mean zero, variance one, entry by entry; mixtures divide them by √d."""
+"""Noise laws: independent entries of mean zero and variance one; mixtures divide them by √d."""
 
 from __future__ import annotations
 
@@ -45,14 +45,7 @@ NOISES: dict[str, NoiseLaw] = {
 
 
 def get_noise(noise: str | NoiseLaw) -> NoiseLaw:
-    """Look a noise law up by name, or check one given as a function.
-
-    Args:
-        noise: ``"gaussian"``, ``"three_point"``, ``"rademacher"``, ``"uniform"``, or
-            ``law(shape, generator)`` with mean zero and variance one.
-
-    Returns:
-        The law.
+    """Look up a noise law by name, or check mean and variance of one given as a function.
 
     Example:
         >>> sorted(set(get_noise("rademacher")((50,), torch.Generator()).tolist()))

@@ -1,4 +1,4 @@
-r"""Response laws 𝐏_j: what y is, given the mode."""
+"""Response laws P_j: the distribution of y, given the mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sampler = Callable[[int, torch.Generator], Tensor]
 
 @dataclass(frozen=True)
 class Discrete:
-    r"""Finitely many values; one value is a Dirac law, two make a flipped label.
+    """A law of finitely many values.
 
     Args:
         values: The values.
@@ -31,7 +31,7 @@ class Discrete:
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Check that the probabilities are some."""
+        """Check the probabilities."""
         total = sum(self.probabilities)
         if len(self.values) != len(self.probabilities) or not self.values:
             raise ValueError(
@@ -54,11 +54,11 @@ class Discrete:
 
 @dataclass(frozen=True)
 class Noisy:
-    r"""A mean plus noise: δ_mean convolved with the noise law.
+    """A mean plus noise.
 
     Args:
         mean: The mean.
-        scale: The standard deviation (for Gaussian noise), or what multiplies the sampler's draws.
+        scale: Multiplies the noise; the standard deviation for Gaussian noise.
         sampler: Draws the noise; N(0, 1) by default.
 
     Example:
@@ -72,33 +72,22 @@ class Noisy:
 
     def __call__(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw responses."""
-        if self.sampler is None:
-            noise = gaussian((count,), generator)
-        else:
-            noise = self.sampler(count, generator)
-        return self.mean + self.scale * noise
+        sampler = self.sampler or (lambda n, source: gaussian((n,), source))
+        return self.mean + self.scale * sampler(count, generator)
 
 
 def dirac(value: float) -> Discrete:
-    """The law that always answers ``value``."""
+    """Return the law of a constant."""
     return Discrete((float(value),), (1.0,))
 
 
 def flipped(label: float, other: float, probability: float) -> Discrete:
-    """The law that answers ``label``, or ``other`` with the given probability."""
+    """Return the law of ``label`` that is replaced by ``other`` with the given probability."""
     return Discrete((float(label), float(other)), (1 - probability, probability))
 
 
 def get_responses(responses: Sequence[float | Sampler], modes: int) -> list[Sampler]:
-    """Turn one number or sampler per mode into laws.
-
-    Args:
-        responses: Numbers (Dirac laws) or samplers.
-        modes: J.
-
-    Returns:
-        One law per mode.
-    """
+    """Turn one number (a Dirac law) or sampler per mode into laws."""
     if len(responses) != modes:
         raise ValueError(
             f"responses has {len(responses)} entries but there are {modes} means; give one number "

@@ -1,4 +1,4 @@
-r"""Standardise, whiten, scale to variance 1/d: embeddings made to look like the paper's data.
+r"""Standardise, whiten and scale to variance 1/d, as the paper's theory assumes it.
 
 Section sec:embedding of the paper has three ways, all after standardising by train statistics::
 
@@ -23,20 +23,20 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Standardise the columns, decorrelate them if wanted, and divide by √d.
+    r"""Standardise the columns, decorrelate them (``"zca"``), and divide by √d.
 
     .. math::
        X' = \tfrac{1}{\sqrt d}\,\frac{X - \mathrm{mean}}{\mathrm{sd}}\,W, \qquad
        W = V\Lambda^{-1/2}V^\top \text{ for } \Sigma = \tfrac{1}{N-1} Z^\top Z = V\Lambda V^\top
 
-    Z being the standardised rows (with the standardised pool below them, if there is one) and W the
-    identity for ``"vanilla"``. Directions in which Z does not vary get zero weight instead of an
-    infinite one, and constant columns become zero.
+    Z holds the standardised rows, followed by those of the pool if there is one. For ``"vanilla"``,
+    W is the identity. Directions in which Z does not vary get weight zero instead of infinity, and
+    constant columns become zero.
 
     Args:
         method: ``"vanilla"`` or ``"zca"``.
-        tolerance: Eigenvalues up to this fraction of the largest count as zero; by default what
-            rounding can make of zero.
+        tolerance: Eigenvalues up to this fraction of the largest count as zero; by default
+            max(n, d) times the rounding error of float64.
 
     Attributes:
         mean_: Column means of the train rows.
@@ -64,8 +64,8 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Args:
             X: Train rows, shape (n, d).
             y: Not used.
-            pool: Further rows, such as the test rows, that share in the covariance but not in the
-                means and deviations: joint ZCA.
+            pool: Further rows, such as the test rows, that enter the covariance but not the means
+                and deviations: joint ZCA.
 
         Returns:
             This object.
@@ -84,15 +84,6 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if pool is not None:
             more = validate_data(self, pool, dtype=np.float64, reset=False)
             standard = np.concatenate([standard, self._standardise(more)])
-        self._whiten(standard)
-        return self
-
-    def _standardise(self, rows: Floats) -> Floats:
-        standard: Floats = (rows - self.mean_) / self.scale_
-        return standard
-
-    def _whiten(self, standard: Floats) -> None:
-        """Compute W and its inverse from standardised rows."""
         count, d = standard.shape
         eigenvalues, V = np.linalg.eigh(standard.T @ standard / (count - 1))
         tolerance = self.tolerance
@@ -103,6 +94,11 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.whitening_ = (V / roots) @ V.T
         self.dewhitening_ = (V * roots) @ V.T
         self.rank_ = int(kept.sum())
+        return self
+
+    def _standardise(self, rows: Floats) -> Floats:
+        standard: Floats = (rows - self.mean_) / self.scale_
+        return standard
 
     def transform(self, X: ArrayLike) -> Floats:
         """Apply what was learnt.
@@ -128,8 +124,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             X: Transformed rows, shape (m, d).
 
         Returns:
-            The original rows; of those that vary in directions where the rows fitted did not, what
-            such directions hold is replaced by the mean.
+            The original rows, with the mean in directions in which the fitted rows did not vary.
         """
         check_is_fitted(self)
         rows = check_array(X, dtype=(np.float64, np.float32))

@@ -32,17 +32,11 @@ LARGEST_RATE = torch.finfo(torch.float32).max
 
 
 class Info(NamedTuple):
-    r"""What one may look at after a step; it describes the iterate *before* the update.
+    r"""What one may look at after a step; it describes the iterate *before* the update."""
 
-    Attributes:
-        losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
-        preactivations: h, shape (n, L).
-        jacobian: J̄, shape (L, L); None for algorithms without one.
-    """
-
-    losses: Tensor
-    preactivations: Tensor
-    jacobian: Tensor | None
+    losses: Tensor  # Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent
+    preactivations: Tensor  # h, shape (n, L)
+    jacobian: Tensor | None  # J̄, shape (L, L); None for algorithms without one
 
     @property
     def train_error(self) -> float:
@@ -63,12 +57,15 @@ class LimitStep(NamedTuple):
         f: Replaces ∇_aΨ; None for the gradient.
         divergence_free: Whether the direction is g − h J̄ᵀ.
         ridge: λ of the preconditioner; infinite for none.
+        covariance: C for which the algorithm corrects its steps; None for the identity. A
+            divergence-free step takes rows of any covariance.
     """
 
-    g: Direction | None
-    f: HeadDirection | None
-    divergence_free: bool
-    ridge: float
+    g: Direction | None = None
+    f: HeadDirection | None = None
+    divergence_free: bool = False
+    ridge: float = math.inf
+    covariance: Tensor | None = None
 
 
 class Algorithm(ABC):
@@ -88,6 +85,11 @@ class Algorithm(ABC):
     uses_jacobian: ClassVar[bool] = True
     g: Direction | None = None
     f: HeadDirection | None = None
+
+    @property
+    def trains_head(self) -> bool:
+        """Whether the head moves."""
+        return True
 
     @abstractmethod
     def init(

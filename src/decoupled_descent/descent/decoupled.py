@@ -2,7 +2,6 @@ r"""Decoupled descent, the paper's equations "pureDd" (defaults) and "dd" (all o
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,21 +29,13 @@ class ScalingWarning(UserWarning):
 
 
 class State(NamedTuple):
-    r"""What decoupled descent carries from step to step.
+    r"""What decoupled descent carries from step to step."""
 
-    Attributes:
-        theta: θ, shape (L, d).
-        memory: Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s.
-        head: a, by parameter name.
-        slots: What the update rule carries for θ and for the memory.
-        step: How many updates have been made.
-    """
-
-    theta: Tensor
-    memory: Tensor
-    head: Parameters
-    slots: tuple[Slots, Slots]
-    step: int
+    theta: Tensor  # θ, shape (L, d)
+    memory: Tensor  # Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s
+    head: Parameters  # a, by parameter name
+    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
+    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)
@@ -162,13 +153,9 @@ class DecoupledDescent(Descent):
         return frozenset({"white noise", "equal norms", "gaussian rows"}) - lifted
 
     def limit(self) -> LimitStep:
-        """The paper's state evolution, which is for i.i.d. noise."""
-        if self.noise is not None:
-            raise ValueError(
-                f"algorithm has noise={self.noise!r}, but state evolution describes i.i.d. noise "
-                "only: leave noise out"
-            )
-        return LimitStep(self.g, self.f, divergence_free=False, ridge=math.inf)
+        """State evolution along g, without a preconditioner."""
+        covariance = None if self.noise is None else self.noise.limit()
+        return LimitStep(self.g, self.f, covariance=covariance)
 
 
 def _check_scaling(rows: Rows) -> None:

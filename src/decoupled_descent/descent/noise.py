@@ -52,6 +52,10 @@ class Noise(Protocol):
         """Return θC, shape (L, d)."""
         ...
 
+    def limit(self) -> Tensor:
+        """Return C for state evolution, or raise ``ValueError``."""
+        ...
+
     def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return what ĥᵀ of shape (L, n) adds to the memory, before the rates."""
         ...
@@ -132,6 +136,15 @@ class Covariance:
         if not isinstance(self.matrix, Tensor):
             return self.matrix(theta)
         return theta @ self.matrix if self.matrix.ndim == 2 else theta * self.matrix
+
+    def limit(self) -> Tensor:
+        """Return C."""
+        if not isinstance(self.matrix, Tensor):
+            raise ValueError(
+                "state evolution needs the covariance itself, but noise=Covariance(…) has a "
+                "function; pass its matrix, or the diagonal"
+            )
+        return self.matrix
 
     def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return (tr C/d) ĥᵀ."""
@@ -217,6 +230,13 @@ class RowNorms:
     def coloured(self, theta: Tensor) -> Tensor:
         """Return θ: the weights are in J̄."""
         return theta
+
+    def limit(self) -> Tensor:
+        """Raise ``ValueError``: rows of unequal strength have no known limit."""
+        raise ValueError(
+            "noise=RowNorms(…): state evolution knows no limit for rows of unequal strength; "
+            "leave noise out, or use Covariance"
+        )
 
     def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return w ⊙ ĥ, transposed."""

@@ -29,21 +29,13 @@ from decoupled_descent.rows.blocks import Rows
 
 
 class State(NamedTuple):
-    r"""What orthogonal decoupled descent carries from step to step.
+    r"""What orthogonal decoupled descent carries from step to step."""
 
-    Attributes:
-        theta: θ, shape (L, d).
-        preactivations: hᵀ, shape (L, n): of each row under a θ that was trained without it.
-        head: a, by parameter name.
-        slots: What the update rule carries for θ and for h.
-        step: How many updates have been made.
-    """
-
-    theta: Tensor
-    preactivations: Tensor
-    head: Parameters
-    slots: tuple[Slots, Slots]
-    step: int
+    theta: Tensor  # θ, shape (L, d)
+    preactivations: Tensor  # hᵀ, shape (L, n): of each row under a θ that was trained without it
+    head: Parameters  # a, by parameter name
+    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for h
+    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)

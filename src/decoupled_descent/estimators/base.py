@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
 from decoupled_descent.objective import Objective, heads
@@ -125,8 +126,7 @@ class DecoupledEstimator(BaseEstimator):
 
     def _train(self, X: Floats, targets: Tensor, loss: str, outputs: int) -> Run:
         """Standardise, train, and set what is common to both tasks."""
-        if not _is_count(self.max_iter):
-            raise ValueError(f"max_iter={self.max_iter!r} must be a whole number of at least 1")
+        whole_number("max_iter", self.max_iter)
         self._check_settings()
         self.learn_scale(X)
         device = _device(self.device)
@@ -216,14 +216,18 @@ class DecoupledEstimator(BaseEstimator):
         if isinstance(widths, str) and widths == "auto":
             widths = 8 if outputs == 1 else max(12, 4 * outputs)
         widths = tuple(widths) if isinstance(widths, tuple | list) else (widths,)
-        if not widths or not all(map(_is_count, widths)):
+        try:
+            sizes = [whole_number("hidden", width) for width in widths]
+        except ValueError:
+            sizes = []
+        if not sizes:
             raise ValueError(
                 f"hidden={self.hidden!r} must be a width, several, or 'auto'; widths are whole "
                 "numbers of at least 1"
             )
         if self.activation is None:
             raise ValueError(f"activation=None must be one of {', '.join(heads.ACTIVATIONS)}")
-        return (None, [int(width) for width in widths], self.activation)
+        return (None, sizes, self.activation)
 
     @property
     def _callbacks(self) -> list[Callback]:
@@ -254,7 +258,7 @@ class DecoupledEstimator(BaseEstimator):
     def _continue(self, before: Continuation, rows: Rows, objective: Objective) -> Run:
         """Go on from where training on the same rows ended."""
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
-        changed = {k: float(v) for k, v in given.items() if hasattr(before.algorithm, k)}
+        changed = {k: float(v) for k, v in given.items() if k in before.algorithm.settings}
         run = fit(
             rows.X, rows.y, objective, replace(before.algorithm, **changed), int(self.max_iter),
             state=before.state, progress=bool(self.verbose), callbacks=self._callbacks,
@@ -290,12 +294,6 @@ class DecoupledEstimator(BaseEstimator):
             outputs = head(h)
         result: Floats = outputs.reshape(len(rows), -1).numpy()
         return result
-
-
-def _is_count(value: Any) -> bool:
-    """Whether a value is a whole number of at least 1."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and bool(value >= 1)
 
 
 def _check_head(head: Any) -> None:

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from decoupled_descent.diagnostics.diagnosis import STATUSES, Diagnosis, Finding
+from decoupled_descent.diagnostics.checks import STATUSES, Finding
+from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.base import CLIP
 from decoupled_descent.objective import heads
 
@@ -232,12 +233,13 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
 
 
 def _finding(content: dict[str, Any]) -> Finding:
-    value = content["value"]
-    texts = [content[f.name] for f in fields(Finding) if f.name != "value"]
+    numbers = {name: content[name] for name in ("value", "widening")}
+    texts = [content[f.name] for f in fields(Finding) if f.name not in numbers]
     right = all(isinstance(text, str) for text in texts) and content["status"] in STATUSES
-    if not right or not (value is None or _is_finite(value)):
+    if not right or not all(value is None or _is_finite(value) for value in numbers.values()):
         raise ValueError(f"the finding {content!r:.80} makes no sense; train the model again")
-    return Finding(**{**content, "value": math.nan if value is None else float(value)})
+    known = {name: math.nan if value is None else float(value) for name, value in numbers.items()}
+    return Finding(**{**content, **known})
 
 
 def _array(tensors: dict[str, Tensor], name: str) -> NDArray[Any]:

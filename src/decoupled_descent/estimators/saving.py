@@ -33,6 +33,7 @@ from decoupled_descent.estimators.parts import (
     rebuild_estimator,
     rebuild_head,
 )
+from decoupled_descent.files import written_whole
 from decoupled_descent.tables.columns import Columns
 
 FORMAT = 1
@@ -93,7 +94,7 @@ def save_model(
     columns: Columns | None = None,
     target: str | None = None,
 ) -> Path:
-    """Save a trained estimator: to a temporary file first, which is then renamed.
+    """Save a trained estimator, whole or not at all.
 
     Args:
         path: Of the file; ``.safetensors`` is the usual suffix.
@@ -133,15 +134,11 @@ def save_model(
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     content = save(tensors, {KEY: text, "sha256": _checksum(tensors, text)})
     _rebuild(json.loads(text), tensors)  # never write what cannot be read
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        with written_whole(path) as partial:
+            partial.write_bytes(content)
     except OSError as error:
         raise OSError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        if partial.exists():
-            partial.unlink()
     return path
 
 

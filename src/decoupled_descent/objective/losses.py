@@ -14,19 +14,12 @@ RowLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Expansion(NamedTuple):
-    r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n).
+    r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n)."""
 
-    Attributes:
-        value: ℓ(u, y), shape (n,).
-        slope: ∂ℓ/∂u.
-        diagonal: b in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ.
-        rank_one: c, or None where the Hessian is diagonal.
-    """
-
-    value: Tensor
-    slope: Tensor
-    diagonal: Tensor
-    rank_one: Tensor | None = None
+    value: Tensor  # ℓ(u, y), shape (n,)
+    slope: Tensor  # ∂ℓ/∂u
+    diagonal: Tensor  # b in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ
+    rank_one: Tensor | None = None  # c, or None where the Hessian is diagonal
 
 
 class Loss(NamedTuple):

@@ -1,1 +1,6 @@
-"""Figures of runs and sweeps, in one style."""
+"""Figures of runs and sweeps in one style. Matplotlib is imported when something is drawn."""
+
+from decoupled_descent.plotting.runs import plot_curve, plot_run, plot_sweep
+from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, save_figure
+
+__all__ = ["COLOURS", "THEORY", "new_figure", "plot_curve", "plot_run", "plot_sweep", "save_figure"]

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure
+from decoupled_descent.checks import Z95
+from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, tidy
 from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.run import Run
-from decoupled_descent.validation.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from decoupled_descent.training.run import Run
+    from decoupled_descent.validation.sweep import Sweep
 
 
 def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
@@ -25,7 +27,7 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
         theory: What state evolution predicts, shape (T,): ``StateEvolution(…).run(…).test_error``.
 
     Returns:
-        A figure; :func:`decoupled_descent.plotting.style.save_figure` writes it to a file.
+        A figure; :func:`decoupled_descent.plotting.save_figure` writes it to a file.
 
     Example:
         >>> import decoupled_descent as dd
@@ -35,29 +37,19 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
         >>> figure.axes[0].get_xlabel()
         'step'
     """
-    figure = plot_curve(
-        run.train_error, run.train_error_stderr, title=title or type(run.algorithm).__name__
-    )
-    ax: Axes = figure.axes[0]
+    title = title or type(run.algorithm).__name__
+    figure = plot_curve(run.train_error, run.train_error_stderr, title=title)
+    ax = figure.axes[0]
     if run.test_error is not None:
         ax.plot(run.test_error, color=COLOURS["test"], lw=1.4, label="test error", zorder=1.9)
     if theory is not None:
         ax.plot(np.asarray(theory, dtype=float), **THEORY)
-    _tidy(ax)
+    tidy(ax, "small")
     return figure
 
 
 def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error") -> Figure:
     """Draw a train error with its 95 % interval and mark the lowest point.
-
-    Args:
-        error: The train error, shape (T,).
-        stderr: Its standard error, shape (T,).
-        title: Of the figure.
-        ylabel: What the error is.
-
-    Returns:
-        A figure.
 
     Example:
         >>> plot_curve([1.0, 0.5, 0.6], [0.1, 0.1, 0.1], ylabel="log loss").axes[0].get_ylabel()
@@ -65,16 +57,14 @@ def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error
     """
     figure, axes = new_figure()
     ax: Axes = axes[0, 0]
-    error, margin = np.asarray(error), 1.96 * np.asarray(stderr)
+    error, margin = np.asarray(error), Z95 * np.asarray(stderr)
     steps, best = np.arange(len(error)), int(np.argmin(error))
     ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label="train error")
-    ax.fill_between(
-        steps, error - margin, error + margin, color=COLOURS["train"], alpha=0.2, lw=0,
-        label="its 95 % interval",
-    )  # fmt: skip
+    interval = ax.fill_between(steps, error - margin, error + margin, alpha=0.2, lw=0)
+    interval.set(color=COLOURS["train"], label="its 95 % interval")
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
     ax.set(title=title, xlabel="step", ylabel=ylabel)
-    _tidy(ax)
+    tidy(ax, "small")
     return figure
 
 
@@ -97,35 +87,36 @@ def plot_sweep(sweep: Sweep) -> Figure:
         2
     """
     figure, axes = new_figure(columns=2)
-    curves, behind = axes[0]
-    winner = sweep.best_index
-    for index, run in enumerate(sweep.runs):
-        best = index == winner
-        error = run.train_error.numpy()
-        style = {"color": COLOURS["train"], "lw": 2.0} if best else {"color": "0.6", "lw": 0.9}
-        label = f"winner: {sweep.names[index]}" if best else None
-        curves.plot(error, zorder=3 if best else 2, label=label, **style)
-        if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
-            curves.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
-    curves.set(xlabel="step", ylabel="train error")
-    starts = [run.history.train_error[0] for run in sweep.runs]
-    curves.set_ylim(top=1.15 * max(starts), bottom=min(0.0, sweep.best.history.lowest))
-    _tidy(curves)
-    order = sorted(range(len(sweep.runs)), key=lambda k: -sweep.difference(k).mean)
-    for place, index in enumerate(order):
-        difference = sweep.difference(index)
-        behind.errorbar(
-            difference.mean, place, xerr=1.96 * difference.stderr, fmt="o", ms=4, capsize=2,
-            color=COLOURS["train"] if index == winner else "0.4",
-        )  # fmt: skip
-    behind.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
-    behind.set(xlabel="behind the winner, on the same rows")
-    _tidy(behind, legend=False)
+    _train_errors(axes[0, 0], sweep)
+    _behind_the_winner(axes[0, 1], sweep)
     return figure
 
 
-def _tidy(ax: Axes, legend: bool = True) -> None:
-    ax.grid(alpha=0.25, lw=0.6)
-    ax.spines[["top", "right"]].set_visible(False)
-    if legend:
-        ax.legend(frameon=False, fontsize="small")
+def _train_errors(ax: Axes, sweep: Sweep) -> None:
+    """Draw all train errors, the winner's in colour, a cross where a run ended early."""
+    for index, run in enumerate(sweep.runs):
+        error = run.train_error.numpy()
+        (line,) = ax.plot(error, color="0.6", lw=0.9, zorder=2)
+        if index == sweep.best_index:
+            line.set(
+                color=COLOURS["train"], lw=2.0, zorder=3, label=f"winner: {sweep.names[index]}"
+            )
+        if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
+            ax.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
+    ax.set(xlabel="step", ylabel="train error")
+    highest_start = max(float(run.train_error[0]) for run in sweep.runs)
+    ax.set_ylim(min(0.0, float(sweep.best.train_error.min())), 1.15 * highest_start)
+    tidy(ax, "small")
+
+
+def _behind_the_winner(ax: Axes, sweep: Sweep) -> None:
+    """Draw every configuration's difference from the winner, the winner on top."""
+    differences = [sweep.difference(index) for index in range(len(sweep.runs))]
+    order = sorted(range(len(differences)), key=lambda k: -differences[k].mean)
+    for place, index in enumerate(order):
+        mean, margin = differences[index].mean, Z95 * differences[index].stderr
+        colour = COLOURS["train"] if index == sweep.best_index else "0.4"
+        ax.errorbar(mean, place, xerr=margin, fmt="o", ms=4, capsize=2, color=colour)
+    ax.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
+    ax.set(xlabel="behind the winner, on the same rows")
+    tidy(ax)

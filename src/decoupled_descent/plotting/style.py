@@ -1,4 +1,4 @@
-"""Figures in the paper's style: blue train, red test, medians, bands and dotted extremes."""
+"""Figures in the paper's style: blue train, orange test, medians, bands and dotted extremes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from decoupled_descent.files import written_whole
+
 if TYPE_CHECKING:  # matplotlib is imported where something is drawn
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-#: Blue and vermilion of the Okabe-Ito palette: told apart by every kind of colour vision.
+#: Blue and orange ("vermilion") of the Okabe-Ito palette: also the colour-blind tell them apart.
 COLOURS = {"train": "#0072B2", "test": "#D55E00"}
 
 #: Okabe-Ito colours for the terms of a Taylor expansion.
 TERMS = ("#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#D55E00")
 
-#: How predictions are drawn: over the curves, yet letting them show between the dashes.
+#: How predictions are drawn: dashes on top of the curves, which stay visible between them.
 THEORY: dict[str, Any] = {
     "color": "black",
     "lw": 1.2,
@@ -28,15 +31,9 @@ THEORY: dict[str, Any] = {
 
 
 def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:
-    """Make a figure that needs no display.
+    """Make a figure that needs no display; return it and its axes, shape (rows, columns).
 
-    Args:
-        columns: Panels side by side.
-        rows: Panels on top of each other.
-        options: Passed on to ``Figure.subplots``.
-
-    Returns:
-        The figure and its axes, shape (rows, columns).
+    ``options`` are passed on to ``Figure.subplots``.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -46,51 +43,55 @@ def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure,
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
+def tidy(ax: Axes, legend: str | None = None) -> None:
+    """Draw a faint grid, no frame at the top and on the right, and a legend of the given size."""
+    ax.grid(alpha=0.25, lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    if legend:
+        ax.legend(frameon=False, fontsize=legend)
+
+
+def plain_log_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis at 1, 2, 5 (powers of ten beyond three decades), no minor ticks."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    if high < 1000 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
+
+
 def quantiles(values: Any, levels: Sequence[float]) -> np.ndarray:
-    """Quantiles over replications, which may be infinite where runs diverged.
+    """Quantiles over replications (axis 0), some of which may be infinite because they diverged.
 
-    Args:
-        values: Shape (replications, …), finite or +∞.
-        levels: Between 0 and 1.
-
-    Returns:
-        Shape (levels, …): the linear interpolation of ``numpy.quantile``, which makes NaN of
-        infinities; here what lies between a number and infinity is infinite.
+    As ``numpy.quantile``, which returns NaN for infinities. Here a quantile between a number and
+    infinity is infinite.
 
     Example:
         >>> quantiles([1.0, 2.0, np.inf], [0.0, 0.5, 0.75])
         array([ 1.,  2., inf])
     """
-    ordered = np.sort(np.asarray(values, dtype=float), axis=0)
-    found = []
-    for level in levels:
-        position = level * (len(ordered) - 1)
-        below = int(position)
-        share, low = position - below, ordered[below]
-        if share > 0:
-            high = ordered[below + 1]
-            finite = np.isfinite(high)
-            rise = np.subtract(high, low, out=np.zeros_like(low), where=finite)
-            low = np.where(finite, low + share * rise, np.inf)
-        found.append(low)
-    return np.stack(found)
+    values = np.asarray(values, dtype=float)
+    low, high = (np.quantile(values, levels, axis=0, method=m) for m in ("lower", "higher"))
+    share: np.ndarray = np.asarray(levels) * (len(values) - 1) % 1
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
+        between = low + share.reshape(-1, *[1] * (values.ndim - 1)) * (high - low)
+    found: np.ndarray = np.where(np.isinf(high), high, between)
+    return found
 
 
-def error_band(ax: Axes, curves: Any, kind: str, label: str | None = None) -> None:
-    """Draw replicated error curves: median, interquartile band, dotted extremes.
+def error_band(ax: Axes, curves: Any, kind: str) -> None:
+    """Draw the median, interquartile band and dotted extremes of error curves.
 
-    Args:
-        ax: Where.
-        curves: Errors, shape (replications, T), or (T,) for a single run; infinite ones, of runs
-            that diverged, are left out.
-        kind: ``"train"`` or ``"test"``, which sets the colour.
-        label: For the legend; ``"<kind> error"`` by default.
+    ``curves`` has shape (replications, T), or (T,) for a single run, which gets no band. Infinite
+    values are left out. ``kind``, ``"train"`` or ``"test"``, sets colour and label.
     """
     values = np.atleast_2d(np.asarray(curves, dtype=float))
     steps, colour = np.arange(values.shape[1]), COLOURS[kind]
     drawn = quantiles(values, [0.5, 0.25, 0.75, 0.0, 1.0])
     median, low, high, *extremes = np.where(np.isfinite(drawn), drawn, np.nan)
-    ax.plot(steps, median, color=colour, lw=1.8, label=label or f"{kind} error")
+    ax.plot(steps, median, color=colour, lw=1.8, label=f"{kind} error")
     if len(values) > 1:
         ax.fill_between(steps, low, high, color=colour, alpha=0.25, lw=0)
         for extreme in extremes:
@@ -106,16 +107,9 @@ def error_panel(
     theory: Any = None,
     legend: bool = True,
 ) -> None:
-    """Draw train and test error over the steps of one algorithm.
+    """Draw train and test errors, shape (replications, T) or (T,), and a prediction, shape (T,).
 
-    Args:
-        ax: Where.
-        train: Train errors, shape (replications, T) or (T,).
-        test: Test errors of the same shape, or None.
-        title: Of the panel.
-        loss: The label of the vertical axis.
-        theory: What state evolution predicts, shape (T,), or None.
-        legend: Whether the panel has its own legend; see :func:`figure_legend` for a common one.
+    ``loss`` labels the vertical axis. Without a legend, :func:`figure_legend` draws a common one.
     """
     if test is not None:
         error_band(ax, test, "test")
@@ -124,19 +118,13 @@ def error_panel(
         ax.plot(np.asarray(theory, dtype=float), **THEORY)
     ax.set(title=title, xlabel="step", ylabel=loss)
     ax.set_xlim(left=0)
-    ax.grid(alpha=0.25, lw=0.6)
-    ax.spines[["top", "right"]].set_visible(False)
-    if legend:
-        ax.legend(frameon=False)
+    tidy(ax, "medium" if legend else None)
 
 
 def taylor_panel(ax: Axes, terms: Any, title: str = "") -> None:
-    """Draw what changes the test error at every step, term by term, and the change itself.
+    """Draw the Taylor terms of every step's change of the test error, and the change itself.
 
-    Args:
-        ax: Where.
-        terms: :class:`~decoupled_descent.state_evolution.TaylorTerms`.
-        title: Of the panel.
+    ``terms`` is what :func:`decoupled_descent.theory.taylor_terms` returns.
     """
     ax.axhline(0, color="0.6", lw=0.8)
     for index, (name, values) in enumerate(terms.terms.items()):
@@ -145,18 +133,11 @@ def taylor_panel(ax: Axes, terms: Any, title: str = "") -> None:
     ax.plot(np.diff(np.asarray(terms.test_error)), **THEORY | {"label": "actual change"})
     ax.set(title=title, xlabel="step", ylabel="change of the test error per step")
     ax.set_xlim(left=0)
-    ax.grid(alpha=0.25, lw=0.6)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small")
+    tidy(ax, "small")
 
 
 def figure_legend(figure: Figure, theory: bool = False) -> None:
-    """Explain colours, bands and dots once for all panels, below them.
-
-    Args:
-        figure: Made by :func:`new_figure`.
-        theory: Whether some panel shows what state evolution predicts.
-    """
+    """Explain colours, bands, dots and, with ``theory``, dashes below all panels."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -175,26 +156,14 @@ def figure_legend(figure: Figure, theory: bool = False) -> None:
 
 
 def save_figure(figure: Figure, path: str | Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """Save a figure, first to a temporary file and then by renaming.
+    """Save a figure in every format, each file whole or not at all, and return the files.
 
-    Args:
-        figure: What.
-        path: Where; a suffix ``.png``, ``.svg`` or ``.pdf`` is replaced by each format's.
-        formats: File formats.
-
-    Returns:
-        The files written.
+    A suffix ``.png``, ``.svg`` or ``.pdf`` of the path is replaced by each format's.
     """
     path = Path(path)
     stem = path.with_suffix("") if path.suffix in (".png", ".svg", ".pdf") else path
-    written = []
-    for suffix in formats:
-        target = Path(f"{stem}.{suffix}")
-        partial = target.with_name(f".{target.name}.partial")
-        try:
+    targets = [Path(f"{stem}.{suffix}") for suffix in formats]
+    for target, suffix in zip(targets, formats, strict=True):
+        with written_whole(target) as partial:
             figure.savefig(partial, format=suffix)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-        written.append(target)
-    return written
+    return targets

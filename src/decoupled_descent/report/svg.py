@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from decoupled_descent.checks import Z95
 from decoupled_descent.report.text import number, power_of_ten
 
 #: The most points that one figure draws.
@@ -25,15 +26,7 @@ WIDE_SPAN = 50.0
 
 @dataclass(frozen=True)
 class Axis:
-    """Maps values to positions in the drawing.
-
-    Attributes:
-        low: Smallest value shown.
-        high: Largest value shown.
-        start: Position of ``low``.
-        end: Position of ``high``.
-        log: Whether the axis is logarithmic; ``low`` is then positive.
-    """
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``end``."""
 
     low: float
     high: float
@@ -67,17 +60,7 @@ class Axis:
 
 
 def span(values: Any, start: float, end: float, log: bool = False) -> Axis:
-    """Make an axis that holds all finite values, with a margin.
-
-    Args:
-        values: What will be drawn; NaN and infinities are left out.
-        start: Position of the low end.
-        end: Position of the high end.
-        log: Whether the axis is to be logarithmic, for positive values.
-
-    Returns:
-        The axis, from 0 to 1 when nothing is finite.
-    """
+    """Make an axis that holds all finite values, with a margin; from 0 to 1 if there are none."""
     finite = np.asarray(values, dtype=float)
     finite = finite[np.isfinite(finite)]
     if not finite.size:
@@ -92,20 +75,10 @@ def span(values: Any, start: float, end: float, log: bool = False) -> Axis:
 
 
 def error_curve(error: Any, stderr: Any, best: int, name: str, title: str) -> tuple[str, bool]:
-    """Draw the train error over the steps with its 95 % band and the best step marked.
-
-    Args:
-        error: Shape (T,).
-        stderr: Its standard errors, shape (T,).
-        best: The step to mark.
-        name: Of the error, over the vertical axis.
-        title: Read out by screen readers.
-
-    Returns:
-        The SVG, and whether its vertical axis is logarithmic.
-    """
-    error, margin = np.asarray(error, dtype=float), 1.96 * np.asarray(stderr, dtype=float)
-    steps = _thin_curve(len(error), best)
+    """Draw the train error with its 95 % band and the best step; say if the axis is logarithmic."""
+    error, margin = np.asarray(error, dtype=float), Z95 * np.asarray(stderr, dtype=float)
+    even = np.linspace(0, len(error) - 1, min(len(error), MOST_POINTS // 2)).round().astype(int)
+    steps = np.unique(np.append(even, best))
     low, high = (error - margin)[steps], (error + margin)[steps]
     finite = error[np.isfinite(error)]
     log = bool(finite.size and finite.min() > 0 and finite.max() > WIDE_SPAN * finite.min())
@@ -115,13 +88,12 @@ def error_curve(error: Any, stderr: Any, best: int, name: str, title: str) -> tu
     x, y = across(steps), down(error[steps])
     parts = [_frame(across, down, "step", name, whole=True)]
     for run in _finite_runs(np.isfinite(low) & np.isfinite(high)):
-        band = np.concatenate(
-            [np.stack([x, down(high)], 1)[run], np.stack([x, down(low)], 1)[run][::-1]]
-        )
-        kind = "band" if run.stop - run.start > 1 else "whisker"
-        parts.append(f'<path class="{kind}" d="{_path(band)}{"Z" if kind == "band" else ""}"/>')
+        around = np.append(x[run], x[run][::-1])
+        band = _path(around, np.append(down(high)[run], down(low)[run][::-1]))
+        kind, end = ("band", "Z") if run.stop - run.start > 1 else ("whisker", "")
+        parts.append(f'<path class="{kind}" d="{band}{end}"/>')
     for run in _finite_runs(np.isfinite(error[steps])):
-        parts.append(f'<path class="line" d="{_path(np.stack([x, y], 1)[run])}"/>')
+        parts.append(f'<path class="line" d="{_path(x[run], y[run])}"/>')
     parts.append(_mark(float(across(best)), float(down(error[best])), best))
     return _svg("curve", "wide", (560, 300), title, parts), log
 
@@ -130,48 +102,30 @@ def scatter(
     x: Any, y: Any, names: tuple[str, str], title: str, id: str, same: bool = False,
     trend: np.ndarray | None = None,
 ) -> str:  # fmt: skip
-    """Draw points, with the line y = x or y = 0 to compare them with.
+    """Draw points with the line y = x (and one range for both axes) if ``same``, else y = 0.
 
-    Args:
-        x: Finite, at most :data:`MOST_POINTS`.
-        y: As many.
-        names: Of the horizontal and the vertical axis.
-        title: Read out by screen readers.
-        id: Of the figure, unique in the page.
-        same: Whether both axes share one range and the line is y = x; else it is y = 0.
-        trend: Points (m, 2) of a line drawn over the cloud, or None.
-
-    Returns:
-        The SVG.
+    ``trend`` are points (m, 2) of a line drawn over the cloud; ``id`` is unique in the page.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     both = np.concatenate([x, y])
     across = span(both if same else x, 76, 426)
     down = span(both if same else np.append(y, 0.0), 332, 30)
     ends = np.array([across.low, across.high])
-    line = np.stack([across(ends), down(ends if same else 0 * ends)], 1)
-    dots = "".join(f'<path d="M{a} {b}h0"/>' for a, b in _rounded(across(x), down(y)))
+    line = _path(across(ends), down(ends if same else 0 * ends))
+    dots = "".join(f'<path d="M{point}h0"/>' for point in _points(across(x), down(y)))
     parts = [
         _frame(across, down, *names, most=5),
         f'<g class="dots{" many" if len(x) > 500 else ""}">{dots}</g>',
-        f'<path class="reference" d="{_path(line)}"/>',
+        f'<path class="reference" d="{line}"/>',
     ]
     if trend is not None and len(trend) > 1:
-        path = _path(np.stack([across(trend[:, 0]), down(trend[:, 1])], 1))
+        path = _path(across(trend[:, 0]), down(trend[:, 1]))
         parts.append(f'<path class="trend" d="{path}"/>')
     return _svg(id, "square", (440, 376), title, parts)
 
 
 def bin_means(x: Any, y: Any, bins: int = 10) -> np.ndarray:
-    """Average points in bins of equal count along x.
-
-    Args:
-        x: Shape (n,).
-        y: Shape (n,).
-        bins: How many bins.
-
-    Returns:
-        Mean x and mean y of every bin, shape (bins, 2).
+    """Average points in bins of equal count along x; returns mean x and mean y, shape (bins, 2).
 
     Example:
         >>> bin_means([1, 2, 3, 4], [0, 2, 4, 6], bins=2)
@@ -183,27 +137,20 @@ def bin_means(x: Any, y: Any, bins: int = 10) -> np.ndarray:
     return np.array([part.mean(0) for part in parts if len(part)])
 
 
-def _thin_curve(length: int, best: int) -> np.ndarray:
-    """At most about MOST_POINTS / 2 steps, with the ends and the best one."""
-    even = np.linspace(0, length - 1, min(length, MOST_POINTS // 2)).round().astype(int)
-    return np.unique(np.append(even, best))
-
-
 def _finite_runs(finite: np.ndarray) -> list[slice]:
     """Stretches where all is finite."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], finite, [0]])))
     return [slice(a, b) for a, b in edges.reshape(-1, 2)]
 
 
-def _rounded(x: np.ndarray, y: np.ndarray) -> list[tuple[str, str]]:
-    return [
-        (f"{a:.1f}".removesuffix(".0"), f"{b:.1f}".removesuffix(".0"))
-        for a, b in zip(x, y, strict=True)
-    ]
+def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
+    """Write positions to a tenth of a pixel."""
+    pairs = zip(np.round(x, 1), np.round(y, 1), strict=True)
+    return [f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0") for a, b in pairs]
 
 
-def _path(points: np.ndarray) -> str:
-    return "M" + "L".join(f"{a} {b}" for a, b in _rounded(points[:, 0], points[:, 1]))
+def _path(x: np.ndarray, y: np.ndarray) -> str:
+    return "M" + "L".join(_points(x, y))
 
 
 def _frame(

@@ -1,4 +1,4 @@
-"""How the report writes numbers, intervals, values and tables."""
+"""How the report and the terminal write numbers, intervals, values and tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from decoupled_descent import checks
+
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SPACE = "\N{NO-BREAK SPACE}"
 
 #: A cell longer than this is cut.
 LONGEST = 400
-
 
 #: Verdicts and statuses: colour of the badge, and the sign that tells them apart without it.
 TONES = {
     "trust": ("good", "✓"),
     "ok": ("good", "✓"),
+    "note": ("plain", "·"),
     "caution": ("warn", "!"),
     "do not trust": ("bad", "✕"),
     "alarm": ("bad", "✕"),
@@ -25,14 +28,9 @@ TONES = {
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number for people, with so many significant digits and no trailing zeros.
+    """Write a number with so many significant digits and no trailing zeros.
 
-    Args:
-        value: May be NaN or infinite.
-        digits: Significant digits; whole numbers are never cut below a million.
-
-    Returns:
-        Plain text.
+    Whole numbers below a million keep all their digits.
 
     Example:
         >>> [number(v) for v in (0.123456, 12345.6, 2.5e-7, float("nan"), float("-inf"))]
@@ -54,21 +52,20 @@ def power_of_ten(exponent: int) -> str:
     return "10" + str(exponent).translate(_RAISED)
 
 
+def percent(part: Any, whole: Any = 1, unit: str = f"{_SPACE}%") -> str:
+    """Write a share as a percentage, or a dash where there is nothing to divide by."""
+    return f"{100 * part / whole:.1f}{unit}" if whole else "–"
+
+
 def _fixed(value: float, decimals: int, strip: bool = False) -> str:
     written = f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")  # + 0.0: no −0
     return written.rstrip("0").rstrip(".") if strip and "." in written else written
 
 
 def together(values: Sequence[float], uncertainty: float, percent: bool = False) -> list[str]:
-    """Write numbers to the same decimals: those that their uncertainty leaves meaningful.
+    """Write numbers that share a standard error to the same decimals.
 
-    Args:
-        values: Finite numbers that share a standard error.
-        uncertainty: That standard error; two of its digits are kept, of percentages one.
-        percent: Whether to write shares as percentages.
-
-    Returns:
-        As many texts.
+    Two digits of the standard error are kept, of percentages one.
 
     Example:
         >>> together([0.43217, 0.391, 0.473], 0.0213)
@@ -76,27 +73,51 @@ def together(values: Sequence[float], uncertainty: float, percent: bool = False)
         >>> [text.split() for text in together([0.9312, 1.0], 0.0123, percent=True)]
         [['93.1', '%'], ['100.0', '%']]
     """
-    factor, unit = (100.0, "\N{NO-BREAK SPACE}%") if percent else (1.0, "")
+    factor, unit = (100.0, f"{_SPACE}%") if percent else (1.0, "")
     scale, largest = factor * uncertainty, factor * max(abs(value) for value in values)
     if not 0 < scale < math.inf or not largest < math.inf:
         return [number(factor * value) + unit for value in values]
     if not 1e-4 <= max(scale, largest) < 1e6:
         exponent = math.floor(math.log10(max(scale, largest)))
-        unit = f"\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}{power_of_ten(exponent)}{unit}"
+        unit = f"{_SPACE}×{_SPACE}{power_of_ten(exponent)}{unit}"
         factor, scale = factor / 10.0**exponent, scale / 10.0**exponent
     decimals = max(0, 1 - math.floor(math.log10(scale)))
     decimals = max(1, decimals - 1) if percent else decimals
     return [_fixed(factor * value, min(decimals, 6)) + unit for value in values]
 
 
+def interval(
+    value: float, stderr: float | None, low: float = 0.0, high: float = math.inf
+) -> tuple[float, ...]:
+    """Return an estimate and the ends of its 95 % interval, which stay within what is possible.
+
+    Without a finite standard error, the estimate is returned alone. An estimate that is itself
+    outside ``low`` to ``high`` is not moved.
+
+    Example:
+        >>> [round(end, 3) for end in interval(0.5, 0.1)], interval(0.5, None)
+        ([0.5, 0.304, 0.696], (0.5,))
+    """
+    if stderr is None or not math.isfinite(stderr) or not math.isfinite(value):
+        return (value,)
+    lower, upper = checks.interval(value, stderr)
+    return value, max(lower, min(low, value)), min(upper, max(high, value))
+
+
+def written_interval(found: Sequence[float], percent: bool = False) -> tuple[str, str]:
+    """Write what :func:`interval` returned: the estimate, and its 95 % interval in words.
+
+    Example:
+        >>> written_interval((0.43217, 0.391, 0.473)), written_interval((0.5,))
+        (('0.432', '95 % interval 0.391 to 0.473'), ('0.5', 'no interval'))
+    """
+    stderr = (found[2] - found[1]) / (2 * checks.Z95) if len(found) == 3 else 0.0
+    value, *ends = together(found, stderr, percent)
+    return value, f"95 % interval {ends[0]} to {ends[1]}" if ends else "no interval"
+
+
 def prose(text: Any) -> str:
     """Write a sentence as HTML, escaped, with what stands in backticks as code.
-
-    Args:
-        text: What to write.
-
-    Returns:
-        HTML.
 
     Example:
         >>> prose("Run `ls <dir>`.")
@@ -106,13 +127,7 @@ def prose(text: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """Write any value from the data as HTML, escaped.
-
-    Args:
-        value: A number (also of numpy or torch), text, None, a mapping or a list of such.
-
-    Returns:
-        Escaped text, cut at :data:`LONGEST` characters.
+    """Write any value from the data as escaped HTML, cut at :data:`LONGEST` characters.
 
     Example:
         >>> show({"lr": 0.05, "head": "<b>"})
@@ -138,53 +153,15 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def interval(
-    value: float, stderr: float | None, low: float = 0.0, high: float = math.inf
-) -> tuple[float, ...]:
-    """Return an estimate with its 95 % interval, value ± 1.96 stderr, cut at what is possible.
-
-    Args:
-        value: The estimate.
-        stderr: Its standard error; None, NaN and infinity give no interval.
-        low: The smallest value possible; it does not cut an estimate that lies below it.
-        high: The largest, likewise.
-
-    Returns:
-        The estimate alone, or estimate, lower and upper end.
-
-    Example:
-        >>> interval(0.5, 0.1), interval(0.5, None)
-        ((0.5, 0.304, 0.696), (0.5,))
-    """
-    if stderr is None or not math.isfinite(stderr) or not math.isfinite(value):
-        return (value,)
-    lower, upper = value - 1.96 * stderr, value + 1.96 * stderr
-    return value, max(lower, min(low, value)), min(upper, max(high, value))
-
-
 def badge(word: Any, label: Any = None) -> str:
-    """Write a coloured label with a sign and a word, so that colour is not needed.
-
-    Args:
-        word: One of :data:`TONES`, which sets colour and sign; anything else is grey.
-        label: What to write instead of the word.
-
-    Returns:
-        HTML.
-    """
+    """Write a label whose colour and sign are those of a verdict or status; others are grey."""
     tone, sign = TONES.get(str(word).lower(), ("plain", "·"))
     name = show(word if label is None else label)
     return f'<span class="badge {tone}"><span aria-hidden="true">{sign}</span> {name}</span>'
 
 
 def column(values: Sequence[Any]) -> list[str]:
-    """Write one column of a table; numbers of similar size get the same decimals.
-
-    Args:
-        values: The cells.
-
-    Returns:
-        As many escaped texts.
+    """Write one column of a table, escaped; numbers of similar size get the same decimals.
 
     Example:
         >>> column([0.1, 0.05]), column([0.001, 1000.0])
@@ -201,11 +178,6 @@ def column(values: Sequence[Any]) -> list[str]:
     ]
 
 
-def is_number(value: Any) -> bool:
-    """Whether a cell belongs on the right: a number that is not yes or no."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -214,39 +186,33 @@ def table(
     right: Sequence[int] = (),
     visible: bool = False,
 ) -> str:
-    """Write a table whose first column names its rows.
+    """Write a table of escaped cells whose first column names its rows.
 
-    Args:
-        header: Column names, escaped.
-        rows: Cells, escaped or HTML.
-        caption: What the table shows, escaped; announced, and the name of the scrollable box.
-        kind: CSS classes of the table; ``"stack"`` turns rows into cards on a phone.
-        right: Columns that hold numbers.
-        visible: Whether the caption is also shown.
-
-    Returns:
-        HTML: the table in a box that scrolls sideways when it must.
+    ``kind`` are CSS classes (``"stack"`` turns rows into cards on a phone), ``right`` the columns
+    that hold numbers. The caption is read out by screen readers, and shown if ``visible``.
     """
-    heads = "".join(
-        f'<th scope="col"{_number_class(k, right)}>{name}</th>' for k, name in enumerate(header)
-    )
+    sides = [' class="number"' if k in right else "" for k in range(len(header))]
+    heads = [f'<th scope="col"{sides[k]}>{name}</th>' for k, name in enumerate(header)]
+    lines = []
+    for name, *cells in rows:
+        first = f'<th scope="row"{sides[0]}>{name}</th>'
+        others = [
+            f'<td data-name="{header[k]}"{sides[k]}>{cell}</td>' for k, cell in enumerate(cells, 1)
+        ]
+        lines.append(f"<tr>{first}{''.join(others)}</tr>")
     hidden = "" if visible else ' class="hidden"'
-    body = "".join(f"<tr>{_cells(row, header, right)}</tr>" for row in rows)
-    return (
-        f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0">'
-        f'<table class="{kind}"><caption{hidden}>{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+    return scrolling(
+        caption,
+        f'<table class="{kind}"><caption{hidden}>{caption}</caption><thead><tr>{"".join(heads)}'
+        f"</tr></thead><tbody>{''.join(lines)}</tbody></table>",
     )
 
 
-def _cells(row: Sequence[str], header: Sequence[str], right: Sequence[int]) -> str:
-    first = f'<th scope="row"{_number_class(0, right)}>{row[0]}</th>'
-    return first + "".join(
-        f'<td data-name="{header[k]}"{_number_class(k, right)}>{cell}</td>'
-        for k, cell in enumerate(row)
-        if k > 0
-    )
+def scrolling(caption: str, body: str) -> str:
+    """Put something wide into a box that scrolls sideways when it must."""
+    return f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0">{body}</div>'
 
 
-def _number_class(index: int, right: Sequence[int]) -> str:
-    return ' class="number"' if index in right else ""
+def read(text: str) -> str:
+    """Write the paragraph below a figure or table that says how to read it."""
+    return f'<p class="read">{text}</p>'

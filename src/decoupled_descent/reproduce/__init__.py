@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decoupled_descent.plotting import style as plotting
+from decoupled_descent.plotting import save_figure
 from decoupled_descent.reproduce import cifar, mnist, runtime, signalless, xor
 from decoupled_descent.reproduce.experiment import Experiment, resolve
 from decoupled_descent.reproduce.gallery import write_gallery
@@ -30,13 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One figure, done.
-
-    Attributes:
-        experiment: Which.
-        summary: The content of its ``summary.json``, findings included.
-        files: The PNG, the SVG and the ``summary.json``.
-    """
+    """One figure: its experiment, the content of ``summary.json``, and the PNG, SVG and JSON."""
 
     experiment: Experiment
     summary: dict[str, Any]
@@ -44,36 +38,16 @@ class Reproduced:
 
 
 def get_experiment(figure: str) -> Experiment:
-    """Look an experiment up.
-
-    Args:
-        figure: Its name.
-
-    Returns:
-        The experiment.
-
-    Example:
-        >>> get_experiment("xor").settings["replications"]
-        20
-    """
+    """Look an experiment up."""
     if figure not in EXPERIMENTS:
         raise ValueError(f"figure {figure!r} is unknown; use one of {', '.join(EXPERIMENTS)}, all")
     return EXPERIMENTS[figure]
 
 
 def find_data(figure: str, data: str | Path | None = None) -> dict[str, Any]:
-    """Find the data that a figure needs, or raise ``OSError``.
+    """Find the data that a figure needs, or raise ``OSError``; return what to add to the settings.
 
-    Args:
-        figure: A key of ``EXPERIMENTS``, or ``"all"``, which makes do with what there is.
-        data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
-
-    Returns:
-        What the data add to the experiment's settings.
-
-    Example:
-        >>> find_data("xor")
-        {}
+    For ``"all"``, only the folder must exist: figures without data are left out later.
     """
     source = None if data is None else Path(data)
     if source is not None and not source.exists():
@@ -101,7 +75,7 @@ def reproduce(
         out: The folder in which to make a folder of the figure's name with ``<figure>.png``,
             ``<figure>.svg``, ``summary.json`` and every replication; the next call with the same
             settings uses the replications that are there.
-        quick: Fewer replications, for a look.
+        quick: Fewer runs for a look; for ``"xor"`` more than a few, but smaller and shorter ones.
         replications: How many, instead of the paper's number.
         seed: Of the first replication; the others count on from it.
         data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
@@ -126,7 +100,7 @@ def reproduce(
         "findings": experiment.findings(settings, panels),
     }
     drawn = experiment.draw(settings, curves)
-    pictures = plotting.save_figure(drawn, folder / f"{figure}.png", ("png", "svg"))
+    pictures = save_figure(drawn, folder / f"{figure}.png", ("png", "svg"))
     write_json(folder / "summary.json", summary)
     return Reproduced(experiment, summary, (*pictures, folder / "summary.json"))
 
@@ -137,16 +111,10 @@ def reproduce_all(
     report: Callable[[Reproduced], None] | None = None,
     **options: Any,
 ) -> tuple[list[Reproduced], dict[str, str]]:
-    """Compute every figure whose data are at hand, and write a gallery of them.
+    """Compute every figure whose data are at hand, and write ``index.html`` with all of them.
 
-    Args:
-        out: The folder; it gets ``index.html``, brought up to date after every figure.
-        data: The folder of data sets.
-        report: Called with every figure as it is done.
-        options: Passed on to :func:`reproduce`.
-
-    Returns:
-        The figures, and those left out for want of data, with the reason.
+    ``report`` is called with every figure as it is done. Returns the figures, and the reasons for
+    those that were left out.
     """
     find_data("all", data)
     skipped: dict[str, str] = {}

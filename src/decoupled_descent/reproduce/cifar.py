@@ -12,26 +12,18 @@ from __future__ import annotations
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+import decoupled_descent as dd
 from decoupled_descent.datasets.embeddings import Embeddings, find_cats_dogs, load_embeddings
 from decoupled_descent.datasets.whitening import Whitening
-from decoupled_descent.descent import (
-    DecoupledDescent,
-    GradientDescent,
-    OrthogonalDecoupledDescent,
-)
-from decoupled_descent.objective import Objective
-from decoupled_descent.objective.heads import TwoLayer
-from decoupled_descent.reproduce.drawing import error_grid
+from decoupled_descent.reproduce.drawing import error_grid, title
 from decoupled_descent.reproduce.experiment import (
-    Curves,
     Experiment,
-    Rows,
+    Labelled,
     Settings,
     default_theta,
     streams,
@@ -39,11 +31,12 @@ from decoupled_descent.reproduce.experiment import (
 )
 from decoupled_descent.reproduce.summary import (
     NAMES,
-    divergences,
+    Curves,
+    Panel,
     last,
     lowest,
     measure,
-    summarise_errors,
+    paragraph,
 )
 
 HEADINGS = {
@@ -67,17 +60,8 @@ def prepare(data: Path | None) -> Settings:
     return {"d": d, "embeddings": hashlib.sha256(path.read_bytes()).hexdigest()[:16]}
 
 
-def draw_rows(settings: Settings, seed: int, data: Path | None) -> tuple[Rows, Rows]:
-    """Draw train and test rows from the pool of all cats and dogs, no row into both.
-
-    Args:
-        settings: Gives n, the number of train rows and of test rows.
-        seed: Of the replication; its first stream is used here.
-        data: The folder of data sets.
-
-    Returns:
-        Features (not scaled) and labels of the train rows and of the test rows.
-    """
+def draw_rows(settings: Settings, seed: int, data: Path | None) -> tuple[Labelled, Labelled]:
+    """Draw n train rows and n test rows from the pool of all cats and dogs, no row into both."""
     pool, n = _load(find_cats_dogs(data)), settings["n"]
     if len(pool.X) < 2 * n:
         raise ValueError(f"n={n} train and test rows do not fit in {len(pool.X)} embeddings")
@@ -87,15 +71,7 @@ def draw_rows(settings: Settings, seed: int, data: Path | None) -> tuple[Rows, R
 
 
 def whiten(method: str, X: torch.Tensor, X_test: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scale the features in one of the paper's three ways.
-
-    Args:
-        method: ``"zca"`` (of the train rows), ``"joint"`` (of all rows); no whitening otherwise.
-        X: Train features.
-        X_test: Test features.
-
-    Returns:
-        Both, transformed.
+    """Whiten by the train rows (``"zca"``), by all rows (``"joint"``), or only standardise.
 
     Paper: Section sec:embedding.
     """
@@ -111,36 +87,32 @@ def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves
     theta_seed, head_seed = streams(seed, 3)[1:]
     lr, steps, width = (settings[name] for name in ("lr", "steps", "width"))
     theta = default_theta(width, X.shape[1], theta_seed)
-    objective = Objective(TwoLayer(width, seed=head_seed), "logistic")
+    objective = dd.Objective(dd.heads.TwoLayer(width, seed=head_seed), "logistic")
+    gradient = dd.GradientDescent(lr, reduction="mean")
+    pure = dd.DecoupledDescent(lr, reduction="mean")
+    orthogonal = dd.OrthogonalDecoupledDescent(lr, ridge=settings["ridge"], reduction="mean")
     curves: Curves = {}
-    gradient = GradientDescent(lr, reduction="mean")
-    pure = DecoupledDescent(lr, reduction="mean")
-    orthogonal = OrthogonalDecoupledDescent(lr, ridge=settings["ridge"], reduction="mean")
     for panel in settings["panels"]:
+        second = {"orthogonal": orthogonal} if panel == "orthogonal" else {"dd": pure}
         white, white_test = whiten(panel, X, X_test)
         rows, test = (white, y), (white_test, y_test)
-        second = ("orthogonal", orthogonal) if panel == "orthogonal" else ("dd", pure)
-        for name, algorithm in (("gd", gradient), second):
-            curves |= train(f"{panel}/{name}", rows, test, objective, algorithm, steps, theta)
+        curves |= train(panel, rows, test, objective, {"gd": gradient} | second, steps, theta)
     return curves
 
 
 def draw(settings: Settings, curves: Curves) -> Figure:
     """One row per panel: gradient descent left, decoupled descent right."""
-    title = (
-        f"CIFAR-10, cats against dogs: n = {settings['n']}, d = {settings['d']}, "
-        f"L = {settings['width']}, {settings['replications']} runs"
-    )
-    return error_grid(curves, title, "cross-entropy", HEADINGS)
+    heading = title("CIFAR-10, cats against dogs", settings, "n", "d", "width")
+    return error_grid(curves, heading, "cross-entropy", HEADINGS)
 
 
-def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
+def findings(settings: Settings, panels: list[Panel]) -> str:
     """Say how much smaller DD's gap is than GD's under every whitening."""
     sentences, gaps = [], {}
     for panel in panels:
         name = panel["curves"][1]["algorithm"]
-        gradient, decoupled = (measure(panel, k, "mean_absolute_gap") for k in ("gd", name))
-        gaps[panel["name"]] = decoupled
+        gradient, decoupled = measure(panel, "gd"), measure(panel, name)
+        gaps[HEADINGS[panel["name"]] if name == "dd" else "orthogonal"] = decoupled
         best, step = lowest(panel, name, "test")
         sentences.append(
             f"{HEADINGS[panel['name']]}: gradient descent ends with train error "
@@ -150,34 +122,20 @@ def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
             f"absolute gap is {gradient:.3f} against {decoupled:.3f}, {gradient / decoupled:.1f} "
             "times as much."
         )
-    names = HEADINGS | {"orthogonal": "orthogonal"}
-    order = " < ".join(f"{names[k]} ({gaps[k]:.3f})" for k in sorted(gaps, key=gaps.__getitem__))
-    return (
-        f"Medians over {settings['replications']} runs after {settings['steps']} steps. "
-        + " ".join(sentences)
-        + f" Decoupled descent's gaps in order: {order}."
-        + divergences(panels)
-    )
+    order = " < ".join(f"{k} ({gaps[k]:.3f})" for k in sorted(gaps, key=gaps.__getitem__))
+    sentences.append(f"Decoupled descent's gaps in order: {order}.")
+    return paragraph(settings, sentences, panels)
 
+
+COMMON = {"n": 800, "d": 512, "width": 5, "lr": 1.0, "reduction": "mean", "steps": 500}
 
 CIFAR = Experiment(
     name="cifar",
     title="CIFAR-10 embeddings: cats against dogs",
     label="fig:cifar",
-    settings={
-        "n": 800,
-        "d": 512,
-        "width": 5,
-        "panels": list(HEADINGS),
-        "ridge": 1.0,
-        "lr": 1.0,
-        "reduction": "mean",
-        "steps": 500,
-        "replications": 20,
-    },
+    settings=COMMON | {"panels": list(HEADINGS), "ridge": 1.0, "replications": 20},
     quick={"replications": 4},
     replicate=replicate,
-    summarise=summarise_errors,
     draw=draw,
     findings=findings,
     prepare=prepare,

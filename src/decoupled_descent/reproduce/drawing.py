@@ -3,63 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from decoupled_descent.plotting import style as plotting
-from decoupled_descent.reproduce.experiment import Curves
-from decoupled_descent.reproduce.summary import NAMES
+from decoupled_descent.plotting import style
+from decoupled_descent.reproduce.summary import NAMES, Curves
 
-#: An error that grows to this multiple of its start has exploded and needs a logarithmic axis.
+#: An axis is chosen for the upper quartiles of the errors at this share of the steps.
+STEPS = 0.95
+
+#: If these quartiles reach this multiple of the start, the axis is logarithmic.
 EXPLOSION = 10.0
 
-#: Extremes this many times above every quartile are a few runs' own, and may leave the panel.
-OUTLIER = 20.0
+#: An axis ends at this multiple of these quartiles, unless all runs stay below it. A few extreme
+#: runs would squash a linear axis; they hardly matter to a logarithmic one.
+ROOM_LINEAR, ROOM_LOG = 1.5, 20.0
 
 #: No axis goes beyond this multiple of the starting errors.
 CEILING = 1e12
 
+#: How settings are written in titles.
+SYMBOLS = {"n": "n", "d": "d", "lr": "η", "snr": "λ", "width": "L"}
+
+
+def title(what: str, settings: Mapping[str, Any], *names: str) -> str:
+    """A figure's title: what it shows, the named settings, and the number of runs.
+
+    Example:
+        >>> title("XOR", {"n": 500, "lr": 0.05, "replications": 12}, "n", "lr")
+        'XOR: n = 500, η = 0.05, 12 runs'
+    """
+    values = [f"{SYMBOLS[name]} = {settings[name]:g}" for name in names]
+    return f"{what}: {', '.join(values)}, {settings['replications']} runs"
+
 
 def error_grid(
     curves: Curves,
-    title: str,
+    heading: str,
     loss: str,
     headings: Mapping[str, str] | None = None,
     columns: int | None = None,
     share: bool = True,
     log: bool | None = None,
 ) -> Figure:
-    """Draw all error curves of an experiment, panel after panel, algorithm after algorithm.
+    """Draw curves by ``"panel/algorithm/kind"``, (replications, T) each, panel after panel.
 
-    Args:
-        curves: By ``"panel/algorithm/kind"``, each of shape (replications, T).
-        title: Of the whole figure.
-        loss: The label of the vertical axes.
-        headings: What to write for a panel's name; the name itself by default.
-        columns: Axes per row; by default as many as a panel has algorithms, one row per panel.
-        share: Whether the panels of a row share their vertical axis.
-        log: Whether the vertical axes are logarithmic; by default in rows where an error explodes.
-
-    Returns:
-        The figure.
+    Each row has ``columns`` axes, by default one for each algorithm of a panel. Vertical axes are
+    logarithmic if ``log`` says so, by default in rows where an error explodes.
     """
     names = [name.removesuffix("/train") for name in curves if name.endswith("/train")]
     panels = [name.split("/")[0] for name in names]
     algorithms = max(map(panels.count, panels))
     columns = min(columns or algorithms, len(names))
     rows = -(-len(names) // columns)
-    figure, axes = plotting.new_figure(columns, rows, sharey="row" if share else False)
+    figure, axes = style.new_figure(columns, rows, sharey="row" if share else False)
     for ax, name in zip(axes.flat, names, strict=False):
         panel, algorithm = name.split("/")
-        heading = (headings or {}).get(panel, panel.replace("=", " = "))
+        text = (headings or {}).get(panel, panel.replace("=", " = "))
         if algorithms > 1:
-            heading = ": ".join(filter(None, (heading, NAMES.get(algorithm, algorithm))))
+            text = ": ".join(filter(None, (text, NAMES.get(algorithm, algorithm))))
         train, test = (curves[f"{name}/{kind}"] for kind in ("train", "test"))
         theory = curves.get(f"{name}/state_evolution")
         prediction = None if theory is None else _finite(np.median(theory, axis=0))
-        plotting.error_panel(ax, train, test, heading, loss, prediction, legend=False)
+        style.error_panel(ax, train, test, text, loss, prediction, legend=False)
         ax.set_xlim(0, train.shape[1])
         if share:
             ax.label_outer(remove_inner_ticks=False)
@@ -69,30 +78,34 @@ def error_grid(
         _scale(list(axes.flat[start : start + len(here)]), curves, here, log)
     for ax in axes.flat[len(names) :]:
         ax.remove()
-    plotting.figure_legend(figure, theory=any(n.endswith("/state_evolution") for n in curves))
-    figure.suptitle(title)
+    style.figure_legend(figure, theory=any(n.endswith("/state_evolution") for n in curves))
+    figure.suptitle(heading)
     return figure
 
 
 def _scale(row: Sequence[Axes], curves: Curves, names: Sequence[str], log: bool | None) -> None:
-    """Choose the vertical axes of a row: logarithmic after an explosion, not ruled by outliers."""
-    found = {n: np.stack([curves[f"{n}/{kind}"] for kind in ("train", "test")]) for n in names}
-    quartiles = [plotting.quantiles(e, [0.75])[0] for v in found.values() for e in v]
-    usual = float(np.nanmax(_finite(np.stack(quartiles))))
-    peak = max(float(errors.max()) for errors in found.values())
-    start = max(float(errors[:, :, 0].max()) for errors in found.values())
-    top = min(2 * usual if peak > OUTLIER * usual else peak, CEILING * start)
-    for ax, errors in zip(row, found.values(), strict=True):
-        logarithmic = top > EXPLOSION * start if log is None else log
-        if top < peak:
-            lowest = min(float(errors.min()) for errors in found.values())
-            ax.set_ylim(lowest / 1.5 if logarithmic else -0.04 * top, top)
+    """Choose the vertical axes of a row from the quartiles, and say how many runs leave them."""
+    found = [np.stack([curves[f"{n}/{kind}"] for kind in ("train", "test")]) for n in names]
+    quartiles = np.concatenate([style.quantiles(e, [0.75]) for errors in found for e in errors])
+    usual = float(max(quartiles[:, 0].max(), *np.nanquantile(_finite(quartiles), STEPS, axis=1)))
+    highest = max(float(errors.max()) for errors in found)
+    start = max(float(errors[:, :, 0].max()) for errors in found)
+    logarithmic = usual > EXPLOSION * start if log is None else log
+    top = min(highest, (ROOM_LOG if logarithmic else ROOM_LINEAR) * usual, CEILING * start)
+    for ax, errors in zip(row, found, strict=True):
+        if top < highest:
+            smallest = min(float(errors.min()) for errors in found)
+            ax.set_ylim(smallest / 1.5 if logarithmic else -0.04 * top, top)
         if logarithmic:
             ax.set_yscale("log")
+            style.plain_log_ticks(ax.yaxis)
         outside = int((errors > top).any(axis=(0, 2)).sum())
         if outside:
             note = f"off the panel: {outside} of {errors.shape[1]} runs"
-            ax.text(0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=8)
+            text = ax.text(
+                0.98, 0.97, note, transform=ax.transAxes, ha="right", va="top", fontsize=8
+            )
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 2})
 
 
 def _finite(values: np.ndarray) -> np.ndarray:

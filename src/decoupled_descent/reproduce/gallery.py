@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import html
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from decoupled_descent.files import write_text
 
 if TYPE_CHECKING:
     from decoupled_descent.reproduce import Reproduced
@@ -31,8 +32,8 @@ PAGE = """<!doctype html>
 </head>
 <body>
 <h1>Decoupled descent: the figures</h1>
-<p>Blue is the train error, red the test error; lines are medians over runs, bands quartiles, dots
-the extremes, dashes what state evolution predicts.</p>
+<p>Blue is the train error, orange the test error. Lines are medians over runs, bands quartiles,
+dots the extremes, dashes what state evolution predicts.</p>
 <nav>{links}</nav>
 {sections}
 </body>
@@ -54,28 +55,14 @@ MISSING = """<section id="{name}">
 
 
 def write_gallery(folder: Path, done: Sequence[Reproduced], skipped: Mapping[str, str]) -> Path:
-    """Write ``index.html`` to a temporary file and rename it.
-
-    Args:
-        folder: That holds the figures' folders.
-        done: The figures to show.
-        skipped: Figures that were left out, and why.
-
-    Returns:
-        The page.
-    """
+    """Write ``index.html`` with the figures, and the ones left out with the reason."""
     sections = [_section(one) for one in done]
     sections += [MISSING.format(name=_text(k), reason=_text(v)) for k, v in skipped.items()]
     names = [one.experiment.name for one in done] + list(skipped)
     links = " ".join(f'<a href="#{_text(name)}">{_text(name)}</a>' for name in names)
     page = PAGE.format(style=STYLE, links=links, sections="\n".join(sections))
     target = folder / "index.html"
-    partial = target.with_name(f".index.{os.getpid()}.partial")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(target, page)
     return target
 
 

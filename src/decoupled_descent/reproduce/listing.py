@@ -8,28 +8,12 @@ from torch.nn import functional
 
 
 class Listing:
-    r"""The paper's PyTorch listing for a two-layer tanh network, one reverse pass per hidden unit.
+    """The paper's PyTorch listing for a two-layer tanh network, one reverse pass per hidden unit.
 
     The loss is a mean over rows, so that ĥ and the memory carry a factor 1/n; this is
     ``DecoupledDescent(lr, reduction="mean")`` with a :class:`~decoupled_descent.heads.TwoLayer`
-    head under the logistic loss.
-
-    Args:
-        X: Features, shape (n, d).
-        y: Labels 0 and 1, shape (n,).
-        theta: Weights of the first layer to start from, shape (L, d).
-        output: Weights of the output layer to start from, shape (1, L).
-        lr: The learning rate of both layers.
-
-    Example:
-        >>> from decoupled_descent.datasets.mixtures import xor
-        >>> X, y = xor(dimension=20).sample(30, seed=0)
-        >>> listing = Listing(X, y, torch.full((2, 20), 0.1), torch.ones(1, 2))
-        >>> first, second = listing.step(), listing.step()
-        >>> first == second
-        False
-
-    Paper: the listing of Section sec:implementation, lines 29 to 45.
+    head under the logistic loss. ``theta`` (L, d) and ``output`` (1, L) are the weights to start
+    from. Paper: the listing of Section sec:implementation, lines 29 to 45.
     """
 
     def __init__(

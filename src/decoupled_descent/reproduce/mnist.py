@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
+import decoupled_descent as dd
 from decoupled_descent.datasets.mnist import Mnist, add_noise, load_mnist, two_digits
-from decoupled_descent.descent import DecoupledDescent, GradientDescent
-from decoupled_descent.objective import Objective
-from decoupled_descent.objective.heads import TwoLayer
-from decoupled_descent.reproduce.drawing import error_grid
+from decoupled_descent.reproduce.drawing import error_grid, title
 from decoupled_descent.reproduce.experiment import (
-    Curves,
     Experiment,
-    Rows,
+    Labelled,
     Settings,
     default_theta,
     streams,
     train,
 )
 from decoupled_descent.reproduce.summary import (
-    curve,
-    divergences,
+    Curves,
+    Panel,
+    apart,
     last,
     lowest,
     measure,
-    summarise_errors,
+    paragraph,
 )
 
 
@@ -49,17 +46,10 @@ def prepare(data: Path | None) -> Settings:
     return {}
 
 
-def noisy_digits(settings: Settings, seed: int, data: Path | None) -> tuple[Rows, Rows]:
-    """Draw the training rows of one replication, and the test rows: all zeros and eights.
+def noisy_digits(settings: Settings, seed: int, data: Path | None) -> tuple[Labelled, Labelled]:
+    """Draw n training rows from MNIST's train part; the test rows are its whole test part.
 
-    Args:
-        settings: Gives n and λ.
-        seed: Of the replication; its first three streams are used here.
-        data: The folder of data sets.
-
-    Returns:
-        X and y of the training rows, out of MNIST's train part, and of the test rows, all of its
-        test part.
+    Only zeros and eights are used, and the first three streams of the replication's seed.
     """
     mnist = _load(data)
     choice_seed, noise_seed, test_seed = streams(seed, 3)
@@ -75,66 +65,52 @@ def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves
     """Train GD and DD with every width on the same rows, from the same start."""
     rows, test = noisy_digits(settings, seed, data)
     theta_seed, head_seed = streams(seed, 5)[3:]
-    lr, steps, d = settings["lr"], settings["steps"], rows[0].shape[1]
+    algorithms = {
+        "gd": dd.GradientDescent(settings["lr"], reduction="mean"),
+        "dd": dd.DecoupledDescent(settings["lr"], reduction="mean"),
+    }
     curves: Curves = {}
     for width in settings["widths"]:
-        theta = default_theta(width, d, theta_seed)
-        objective = Objective(TwoLayer(width, seed=head_seed), "logistic")
-        for name, algorithm in (
-            ("gd", GradientDescent(lr, reduction="mean")),
-            ("dd", DecoupledDescent(lr, reduction="mean")),
-        ):
-            curves |= train(f"L={width}/{name}", rows, test, objective, algorithm, steps, theta)
+        theta = default_theta(width, rows[0].shape[1], theta_seed)
+        objective = dd.Objective(dd.heads.TwoLayer(width, seed=head_seed), "logistic")
+        curves |= train(f"L={width}", rows, test, objective, algorithms, settings["steps"], theta)
     return curves
 
 
 def draw(settings: Settings, curves: Curves) -> Figure:
     """One row per width: gradient descent left, decoupled descent right."""
-    title = (
-        f"MNIST, zeros against eights: n = {settings['n']}, d = {settings['d']}, "
-        f"λ = {settings['snr']:g}, {settings['replications']} runs"
-    )
-    return error_grid(curves, title, "cross-entropy")
+    heading = title("MNIST, zeros against eights", settings, "n", "d", "snr")
+    return error_grid(curves, heading, "cross-entropy")
 
 
-def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
-    """Say what both algorithms reach with every width."""
+def findings(settings: Settings, panels: list[Panel]) -> str:
+    """Say what both algorithms reach with every width, and where DD's two errors part."""
     sentences = []
     for width, panel in zip(settings["widths"], panels, strict=True):
         best, step = lowest(panel, "dd", "test")
+        distance = apart(panel, "dd")
         sentences.append(
             f"L = {width}: gradient descent has train error {last(panel, 'gd', 'train'):.4f} and "
             f"test error {last(panel, 'gd', 'test'):.3f} (mean absolute gap "
-            f"{measure(panel, 'gd', 'mean_absolute_gap'):.3f}); decoupled descent "
-            f"{last(panel, 'dd', 'train'):.3f} and {last(panel, 'dd', 'test'):.3f} (gap "
-            f"{measure(panel, 'dd', 'mean_absolute_gap'):.3f}), with its lowest test error "
-            f"{best:.3f} at step {step}, where its train error is "
-            f"{curve(panel, 'dd')['train']['median'][step]:.3f}."
+            f"{measure(panel, 'gd'):.3f}); decoupled descent {last(panel, 'dd', 'train'):.3f} and "
+            f"{last(panel, 'dd', 'test'):.3f} (gap {measure(panel, 'dd'):.3f}), with its lowest "
+            f"test error {best:.3f} at step {step}. Up to that step its median train and test "
+            f"errors differ by at most {distance[: step + 1].max():.3f}, at the last step by "
+            f"{distance[-1]:.3f}."
         )
-    return (
-        f"Medians over {settings['replications']} runs after {settings['steps']} steps. "
-        + " ".join(sentences)
-        + divergences(panels)
-    )
+    return paragraph(settings, sentences, panels)
 
+
+#: What the paper's listing states.
+COMMON = {"n": 800, "d": 784, "snr": 30.0, "lr": 1.0, "reduction": "mean", "steps": 500}
 
 MNIST = Experiment(
     name="mnist",
     title="MNIST: zeros against eights",
     label="fig:lossGDvDD",
-    settings={
-        "n": 800,
-        "d": 784,
-        "snr": 30.0,
-        "widths": [3, 9, 27],
-        "lr": 1.0,
-        "reduction": "mean",
-        "steps": 500,
-        "replications": 20,
-    },
+    settings=COMMON | {"widths": [3, 9, 27], "replications": 20},
     quick={"replications": 3},
     replicate=replicate,
-    summarise=summarise_errors,
     draw=draw,
     findings=findings,
     prepare=prepare,

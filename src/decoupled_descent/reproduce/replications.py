@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,30 +14,24 @@ import joblib
 import numpy as np
 import torch
 
-import decoupled_descent
+import decoupled_descent as dd
+from decoupled_descent.files import written_whole
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.reproduce.experiment import Curves, Experiment, Settings
+from decoupled_descent.reproduce.experiment import Experiment, Settings
+from decoupled_descent.reproduce.summary import Curves
 
 FOLDER = "replications"
 
 
 def key(name: str, settings: Settings, seed: int) -> str:
-    """Write down everything a replication depends on.
-
-    Args:
-        name: The experiment's.
-        settings: Its settings; how many replications are wanted does not matter to any one of them.
-        seed: The replication's.
-
-    Returns:
-        One line of JSON, with the version of this package.
+    """Everything a replication depends on, as one line of JSON; not how many of them are wanted.
 
     Example:
         >>> key("xor", {"replications": 20, "n": 1000}, 3)
         '{"figure": "xor", "n": 1000, "seed": 3, "version": "..."}'
     """
     relevant = {k: v for k, v in settings.items() if k != "replications"}
-    identity = {"figure": name, "seed": seed, "version": decoupled_descent.__version__}
+    identity = {"figure": name, "seed": seed, "version": dd.__version__}
     return json.dumps(identity | relevant, sort_keys=True)
 
 
@@ -50,32 +43,14 @@ def saved_at(folder: Path, identity: str) -> Path:
 
 
 def save(path: Path, identity: str, curves: Curves) -> None:
-    """Write one replication to a temporary file and rename it, so that it is whole or not there.
-
-    Args:
-        path: Where.
-        identity: Its key, kept beside the curves.
-        curves: What was computed.
-    """
+    """Write one replication beside its key, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.{os.getpid()}.npz")
-    try:
+    with written_whole(path) as partial:
         np.savez_compressed(partial, key=np.array(identity), **curves)  # type: ignore[arg-type]
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def load(path: Path, identity: str) -> Curves | None:
-    """Read one replication back.
-
-    Args:
-        path: Where.
-        identity: Its key.
-
-    Returns:
-        The curves, or None when the file is missing, damaged or belongs to other settings.
-    """
+    """Read a replication; None if the file is missing, damaged or belongs to other settings."""
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             curves = {name: file[name] for name in file.files}
@@ -93,19 +68,10 @@ def run_all(
     jobs: int | None = None,
     progress: bool | None = None,
 ) -> Curves:
-    """Compute the replications that are not there yet, and put all of them together.
+    """Compute the replications that are not in the folder yet; return all, stacked, by name.
 
-    Args:
-        experiment: Which.
-        settings: Its settings.
-        seed: Of the first replication; the others count on from it.
-        folder: Where replications are kept.
-        data: The folder of data sets.
-        jobs: How many processes; as many as there are cores by default.
-        progress: Whether to draw a progress bar; by default, only on a terminal.
-
-    Returns:
-        Curves of shape (replications, …), by name.
+    ``seed`` is that of the first replication, the others count on from it. ``jobs`` is the number
+    of processes, by default one per core. ``progress`` is as in :func:`progress_bar`.
     """
     seeds = range(seed, seed + settings["replications"])
     identities = [key(experiment.name, settings, s) for s in seeds]
@@ -131,7 +97,7 @@ def _compute(
     jobs: int | None,
 ) -> Iterator[tuple[int, Curves]]:
     """Yield replications as they finish, from one process or several, one thread in each."""
-    jobs = min(jobs or available_cores(), len(seeds))
+    jobs = min(jobs or int(joblib.cpu_count()), len(seeds))
     if experiment.timed or jobs <= 1:
         with one_thread():
             for seed in seeds:
@@ -164,8 +130,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def available_cores() -> int:
-    """How many cores this process may use."""
-    return int(joblib.cpu_count())

@@ -10,24 +10,15 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-import decoupled_descent.rows.blocks as data_rows
-from decoupled_descent.descent import DecoupledDescent, GradientDescent
-from decoupled_descent.objective import Objective
-from decoupled_descent.objective.heads import TwoLayer
-from decoupled_descent.plotting import style as plotting
+import decoupled_descent as dd
+from decoupled_descent.plotting import style
 from decoupled_descent.reproduce import mnist
-from decoupled_descent.reproduce.experiment import (
-    Curves,
-    Experiment,
-    Settings,
-    default_theta,
-    streams,
-)
+from decoupled_descent.reproduce.drawing import title
+from decoupled_descent.reproduce.experiment import Experiment, Settings, default_theta, streams
 from decoupled_descent.reproduce.listing import Listing
-from decoupled_descent.reproduce.summary import quantiles
+from decoupled_descent.reproduce.summary import Curves, Panel, quantiles
 
 WARM_UP = 5
 CONTENDERS = {
@@ -42,15 +33,16 @@ def contenders(settings: Settings, seed: int, data: Path | None) -> dict[str, Ca
     (X, y), _ = mnist.noisy_digits(settings, seed, data)
     theta_seed, head_seed = streams(seed, 5)[3:]
     theta = default_theta(settings["width"], X.shape[1], theta_seed)
-    head = TwoLayer(settings["width"], seed=head_seed)
-    objective, rows, lr = Objective(head, "logistic"), data_rows.Rows(X, y), settings["lr"]
+    head = dd.heads.TwoLayer(settings["width"], seed=head_seed)
+    objective, rows, lr = dd.Objective(head, "logistic"), dd.Rows(X, y), settings["lr"]
 
     def ours(algorithm: Any) -> Callable[[], float]:
-        state = algorithm.init(rows, objective, theta=theta)
+        bound = algorithm.bind(rows, objective, theta)
+        state = algorithm.init(rows, bound, theta)
 
         def step() -> float:
             nonlocal state
-            state, info = algorithm.step(state, rows, objective)
+            state, info = algorithm.step(state, rows, bound)
             return float(info.train_error)
 
         return step
@@ -58,8 +50,8 @@ def contenders(settings: Settings, seed: int, data: Path | None) -> dict[str, Ca
     output = next(head.parameters()).detach()
     return {
         "listing": Listing(X, y, theta, output, lr).step,
-        "dd": ours(DecoupledDescent(lr, reduction="mean")),
-        "gd": ours(GradientDescent(lr, reduction="mean")),
+        "dd": ours(dd.DecoupledDescent(lr, reduction="mean")),
+        "gd": ours(dd.GradientDescent(lr, reduction="mean")),
     }
 
 
@@ -80,7 +72,7 @@ def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves
     return {f"{name}/seconds": curves[f"{name}/seconds"] for name in CONTENDERS}
 
 
-def summarise(curves: Curves) -> list[dict[str, Any]]:
+def summarise(curves: Curves) -> list[Panel]:
     """Quantiles of the time per step (ms) and of the time per replication (s)."""
     panels = []
     for panel, unit, times in (
@@ -97,7 +89,7 @@ def summarise(curves: Curves) -> list[dict[str, Any]]:
 
 def draw(settings: Settings, curves: Curves) -> Figure:
     """Densities of the time per step, left, and of the time per replication, right."""
-    figure, axes = plotting.new_figure(columns=2)
+    figure, axes = style.new_figure(columns=2)
     for name, (label, colour) in CONTENDERS.items():
         seconds = curves[f"{name}/seconds"]
         density(axes[0, 0], 1e3 * seconds.ravel(), label, colour)
@@ -106,18 +98,13 @@ def draw(settings: Settings, curves: Curves) -> Figure:
     axes[0, 1].set(title=f"{settings['steps']} steps", xlabel="seconds")
     for ax in axes[0]:
         ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        style.plain_log_ticks(ax.xaxis)
         ax.set_ylim(bottom=0)
-        ax.grid(alpha=0.25, lw=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
+        style.tidy(ax)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(
-        f"Time on MNIST: n = {settings['n']}, d = {settings['d']}, L = {settings['width']}, "
-        f"{settings['replications']} runs, one thread"
-    )
+    heading = title("Time on MNIST", settings, "n", "d", "width")
+    figure.suptitle(f"{heading}, one thread")
     return figure
 
 
@@ -133,7 +120,7 @@ def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> No
     ax.fill_between(np.exp(grid), 0, height, color=colour, alpha=0.25, lw=0)
 
 
-def findings(settings: Settings, panels: list[dict[str, Any]]) -> str:
+def findings(settings: Settings, panels: list[Panel]) -> str:
     """Say what a step costs, and how it compares."""
     step, total = (
         {c["algorithm"]: c[unit]["median"] for c in panel["curves"]}
@@ -154,17 +141,7 @@ RUNTIME = Experiment(
     name="runtime",
     title="Run time on MNIST",
     label="fig:timeGDvDD",
-    settings={
-        "n": 800,
-        "d": 784,
-        "snr": 30.0,
-        "width": 9,
-        "lr": 1.0,
-        "reduction": "mean",
-        "steps": 500,
-        "threads": 1,
-        "replications": 25,
-    },
+    settings=mnist.COMMON | {"width": 9, "threads": 1, "replications": 25},
     quick={"replications": 4},
     replicate=replicate,
     summarise=summarise,

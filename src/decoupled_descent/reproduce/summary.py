@@ -1,17 +1,24 @@
-"""From curves to ``summary.json``: quantiles over replications, gaps, and files that are whole."""
+"""From curves to ``summary.json``: quantiles over replications, gaps, and sentences about them."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from decoupled_descent.plotting import style as plotting
-from decoupled_descent.reproduce.experiment import Curves
+from decoupled_descent.files import write_text
+from decoupled_descent.plotting import style
+
+#: Numbers by ``"panel/algorithm/kind"``: of one replication (T,), of several (replications, T).
+Curves = dict[str, NDArray[np.float64]]
+
+#: One panel of ``summary.json``.
+Panel = dict[str, Any]
 
 NAMES = {
     "gd": "gradient descent",
@@ -21,44 +28,29 @@ NAMES = {
 
 
 def quantiles(values: ArrayLike) -> dict[str, Any]:
-    """Summarise replications entry by entry.
-
-    Args:
-        values: Shape (replications, …).
-
-    Returns:
-        Median, quartiles and extremes over the replications, as nested lists; None where they are
-        infinite.
+    """Median, quartiles and extremes over replications (axis 0), None where they are infinite.
 
     Example:
         >>> quantiles([[1.0], [2.0], [4.0]])["median"]
         [2.0]
     """
     levels = {"median": 0.5, "q25": 0.25, "q75": 0.75, "min": 0.0, "max": 1.0}
-    found = plotting.quantiles(values, list(levels.values()))
-    return {name: _plain(values) for name, values in zip(levels, found, strict=True)}
+    found = style.quantiles(values, list(levels.values()))
+    return {name: _plain(values) for name, values in zip(levels, found.tolist(), strict=True)}
 
 
 def _plain(values: Any) -> Any:
-    """Floats and nested lists of floats that JSON can hold: what is not finite becomes None."""
-    if isinstance(values, np.ndarray) and values.ndim:
+    """Numbers and nested lists of numbers that JSON can hold: None for what is not finite."""
+    if isinstance(values, list):
         return [_plain(value) for value in values]
-    number = float(values)
-    return number if math.isfinite(number) else None
+    return values if math.isfinite(values) else None
 
 
 def gap(train: ArrayLike, test: ArrayLike) -> float | None:
     """Mean over steps of the median over runs of |train error − test error|.
 
-    The median, since one run that explodes would be all that a mean shows; steps at which most runs
-    have diverged are left out.
-
-    Args:
-        train: Train errors, shape (replications, T), infinite where a run has diverged.
-        test: Test errors of the same shape.
-
-    Returns:
-        The gap, or None when there is no step to average over.
+    The errors have shape (replications, T). The median, because a single run that explodes would
+    decide the mean. Steps at which most runs have diverged are left out; None if that is all steps.
 
     Example:
         >>> gap([[1.0, 2.0], [1.0, 4.0], [9.0, np.inf]], [[1.0, 1.0], [2.0, 2.0], [0.0, np.inf]])
@@ -73,18 +65,13 @@ def gap(train: ArrayLike, test: ArrayLike) -> float | None:
     return float(medians.mean()) if len(medians) else None
 
 
-def summarise_errors(curves: Curves) -> list[dict[str, Any]]:
-    """Summarise error curves panel by panel.
+def summarise_errors(curves: Curves) -> list[Panel]:
+    """Summarise error curves, shape (replications, T), panel by panel.
 
-    Args:
-        curves: By ``"panel/algorithm/kind"``, kind being train, test or state_evolution, each of
-            shape (replications, T).
-
-    Returns:
-        The panels of ``summary.json``. ``state_evolution`` is the median of the predictions made
-        from every run's own start, and empty where there is none.
+    ``state_evolution`` is the median of the predictions made from every run's own start, and empty
+    where there are none.
     """
-    panels: dict[str, dict[str, Any]] = {}
+    panels: dict[str, Panel] = {}
     for name in curves:
         panel, algorithm, kind = name.split("/")
         if kind != "train":
@@ -105,56 +92,56 @@ def summarise_errors(curves: Curves) -> list[dict[str, Any]]:
     return list(panels.values())
 
 
-def curve(panel: dict[str, Any], algorithm: str) -> dict[str, Any]:
+def curve(panel: Panel, algorithm: str) -> dict[str, Any]:
     """The summary of one algorithm in one panel."""
     return next(c for c in panel["curves"] if c["algorithm"] == algorithm)
 
 
-def last(panel: dict[str, Any], algorithm: str, kind: str) -> float:
-    """The median error of the last iterate; infinite when most runs diverged."""
-    value = curve(panel, algorithm)[kind]["median"][-1]
-    return math.inf if value is None else float(value)
+def medians(panel: Panel, algorithm: str, kind: str) -> NDArray[np.float64]:
+    """The median error at every step; infinite where most runs have diverged."""
+    values = np.array(curve(panel, algorithm)[kind]["median"], dtype=float)
+    return np.where(np.isnan(values), np.inf, values)
 
 
-def measure(panel: dict[str, Any], algorithm: str, name: str) -> float:
-    """One number about an algorithm in a panel; infinite when its runs diverged from the start.
+def apart(panel: Panel, algorithm: str) -> NDArray[np.float64]:
+    """|Median train error − median test error| at every step; infinite where most runs diverged."""
+    train, test = (medians(panel, algorithm, kind) for kind in ("train", "test"))
+    finite = np.isfinite(train) & np.isfinite(test)
+    return np.abs(np.subtract(train, test, out=np.full_like(train, np.inf), where=finite))
 
-    Args:
-        panel: Of the summary.
-        algorithm: Which.
-        name: ``"mean_absolute_gap"`` or ``"distance_to_theory"``.
 
-    Returns:
-        The number.
-    """
+def last(panel: Panel, algorithm: str, kind: str) -> float:
+    """The median error of the last iterate; infinite if most runs diverged."""
+    return float(medians(panel, algorithm, kind)[-1])
+
+
+def lowest(panel: Panel, algorithm: str, kind: str) -> tuple[float, int]:
+    """The smallest median error over the steps, and its step."""
+    errors = medians(panel, algorithm, kind)
+    return float(errors.min()), int(errors.argmin())
+
+
+def measure(panel: Panel, algorithm: str, name: str = "mean_absolute_gap") -> float:
+    """``mean_absolute_gap`` or ``distance_to_theory``; infinite if all steps had to be left out."""
     value = curve(panel, algorithm)[name]
     return math.inf if value is None else float(value)
 
 
-def lowest(panel: dict[str, Any], algorithm: str, kind: str) -> tuple[float, int]:
-    """The smallest median error over the steps, and its step."""
-    medians = curve(panel, algorithm)[kind]["median"]
-    errors = [math.inf if value is None else value for value in medians]
-    step = int(np.argmin(errors))
-    return errors[step], step
-
-
-def divergences(panels: list[dict[str, Any]]) -> str:
-    """One sentence about runs that diverged, empty when none did."""
+def paragraph(
+    settings: Mapping[str, Any], sentences: Iterable[str], panels: list[Panel], runs: str = "runs"
+) -> str:
+    """The findings: what the medians are over, the sentences, and which runs diverged."""
     found = [
         f"{c['diverged']} of {NAMES.get(c['algorithm'], c['algorithm'])} in panel {p['name']}"
         for p in panels
         for c in p["curves"]
         if c["diverged"]
     ]
-    return f" Runs that diverged: {', '.join(found)}." if found else ""
+    diverged = [f"Runs that diverged: {', '.join(found)}."] if found else []
+    start = f"Medians over {settings['replications']} {runs} after {settings['steps']} steps."
+    return " ".join([start, *sentences, *diverged])
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON to a temporary file and rename it."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write JSON, whole or not at all."""
+    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

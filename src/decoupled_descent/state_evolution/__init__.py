@@ -1,5 +1,6 @@
-"""State evolution: decoupled descent in the limit of many samples and many features."""
+"""State evolution: training in the limit of many samples and many features."""
 
+from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.fixed_points import (
     CriticalPoint,
     FixedPoint,
@@ -7,8 +8,7 @@ from decoupled_descent.state_evolution.fixed_points import (
     fixed_point,
 )
 from decoupled_descent.state_evolution.laws import MixtureLimit
-from decoupled_descent.state_evolution.orthogonal import OrthogonalEvolution, OrthogonalLimit
-from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+from decoupled_descent.state_evolution.recursion import StateEvolution
 from decoupled_descent.state_evolution.risk import (
     Estimate,
     asymptotic_test_error,
@@ -27,8 +27,6 @@ __all__ = [
     "Evolution",
     "FixedPoint",
     "MixtureLimit",
-    "OrthogonalEvolution",
-    "OrthogonalLimit",
     "PureTaylorTerms",
     "StateEvolution",
     "TaylorTerms",

@@ -1,158 +1,151 @@
-r"""Weighted averages over rows (h, y) that stand for a mixture."""
+r"""Ψ, its derivatives and the direction of a step, averaged over rows (h, y) of a mixture."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import Direction, HeadDirection, Objective, autodiff
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.state_evolution.populations import Population
+from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.objective import BoundObjective, Objective, Parameters
+from decoupled_descent.objective.derivatives import Ask
+from decoupled_descent.state_evolution.gaussian import psd_root
+from decoupled_descent.state_evolution.laws import MixtureLaw, typical_responses
+from decoupled_descent.state_evolution.populations import Nodes, Population
 
 
 class Observed(NamedTuple):
-    r"""One-time averages at (m, Ω, a).
+    r"""Averages at one iterate (m, Ω, a)."""
 
-    Attributes:
-        loss: E Ψ, the test error.
-        direction: g(h, y, a) row by row, shape (N, L).
-        signal: l_j = p_j E g, shape (J, L).
-        head: E f, by parameter name.
-    """
-
-    loss: Tensor
-    direction: Tensor
-    signal: Tensor
-    head: Parameters
+    loss: Tensor  # E Ψ, the test error
+    direction: Tensor  # the direction of the step row by row, shape (N, L)
+    signal: Tensor  # l_j = p_j E[direction | j], shape (J, L)
+    head: Parameters  # E f, by parameter name; empty for a frozen head
 
 
-def observe(
-    objective: Objective,
-    algorithm: DecoupledDescent,
-    population: Population,
-    h: Tensor,
-    parameters: Parameters,
-) -> Observed:
-    """Average the loss, g and f over weighted rows.
+class Slopes(NamedTuple):
+    """Derivatives of the test error functional at one iterate."""
 
-    Args:
-        objective: Ψ.
-        algorithm: Gives g and f.
-        population: The rows.
-        h: Their pre-activations, shape (N, L).
-        parameters: a, by name.
-
-    Returns:
-        The averages.
-    """
-    y = population.responses
-    rows = objective.derivatives(h, y, parameters, g=algorithm.g, jacobian=False, head=False)
-    head: Parameters = {}
-    if algorithm.trains_head and parameters:
-        head = mean_head_direction(objective, population, h, parameters, algorithm.f)
-    loss = population.weights @ rows.loss
-    return Observed(loss, rows.direction, population.by_mode(rows.direction), head)
+    alignment: Tensor  # p_j E∇_hΨ, shape (J, L)
+    curvature: Tensor  # Σ_j p_j E∇²_hΨ, twice the derivative in Ω; shape (L, L)
+    head: Parameters  # Σ_j p_j E∇_aΨ, by name
+    head_direction: Parameters  # Σ_j p_j E f, by name
 
 
-def mean_head_direction(
-    objective: Objective,
-    population: Population,
-    h: Tensor,
-    parameters: Parameters,
-    f: HeadDirection | None = None,
-) -> Parameters:
-    """Weighted mean of f, by default of ∇_aΨ.
+class Model:
+    """An objective and a step on a mixture, for heads of L inputs."""
 
-    ``Objective.derivatives`` averages with equal weights, which nodes of a rule do not have.
+    def __init__(
+        self,
+        objective: Objective,
+        mixture: MixtureLaw,
+        width: int,
+        step: LimitStep | None = None,
+        trains_head: bool = False,
+    ) -> None:
+        self.objective, self.mixture, self.width = objective, mixture, width
+        self.step = LimitStep() if step is None else step
+        self.trains_head = trains_head and bool(objective.parameters())
+        self.responses = typical_responses(mixture)
+        self._like = torch.zeros((), dtype=torch.float64)
+        objective.check(self.responses, width, self._like)
 
-    Args:
-        objective: Ψ.
-        population: The rows.
-        h: Their pre-activations, shape (N, L).
-        parameters: a, by name.
-        f: Replaces ∇_aΨ.
+    @cached_property
+    def bound(self) -> BoundObjective:
+        """Ψ with the step's g and f."""
+        step, about = self.step, (self.responses, self.width, self._like)
+        return self.objective.bind(*about, g=step.g, f=step.f)
 
-    Returns:
-        The mean, by parameter name.
-    """
-    y, weights = population.responses, population.weights
-    if f is not None:
-        values = f(h, y, parameters)
-        return {k: torch.tensordot(weights, v.detach(), 1) for k, v in values.items()}
-    with torch.enable_grad():
-        leaves = {k: v.detach().requires_grad_() for k, v in parameters.items()}
-        mean = weights @ objective.losses(h, y, leaves)
-        gradients = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
-    return dict(zip(leaves, gradients, strict=True))
+    @cached_property
+    def plain(self) -> BoundObjective:
+        """Ψ with its own gradients."""
+        if self.step.g is None and self.step.f is None:
+            return self.bound
+        return self.objective.bind(self.responses, self.width, self._like, jacobian=False)
+
+    def losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        """Return Ψ row by row, shape (N,)."""
+        return self.objective.losses(h, y, parameters).detach().double()
+
+    def gradients(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        """Return ∇_hΨ row by row, shape (N, L)."""
+        ask = Ask(jacobian=False, head=False)
+        return self.objective.engine(h, y, parameters, ask).direction
+
+    def directions(
+        self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: Tensor | None = None
+    ) -> Tensor:
+        """Return g, or g − h J̄ᵀ where J̄ is given, shape (N, L)."""
+        rows = self.bound.derivatives(h, y, parameters, jacobian=False, head=False)
+        return rows.direction if jacobian is None else rows.direction - h @ jacobian.T
+
+    def observe(
+        self,
+        population: Population,
+        h: Tensor,
+        parameters: Parameters,
+        jacobian: Tensor | None = None,
+    ) -> Observed:
+        """Average the loss, the direction and f over rows with pre-activations h."""
+        weights = population.weights
+        rows = self.bound.derivatives(
+            h,
+            population.responses,
+            parameters,
+            jacobian=False,
+            head=self.trains_head,
+            weights=weights * len(h),
+        )
+        direction = rows.direction if jacobian is None else rows.direction - h @ jacobian.T
+        return Observed(weights @ rows.loss, direction, population.by_mode(direction), rows.head)
+
+    def correction(
+        self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
+    ) -> Tensor | None:
+        """Return J̄ at (m, Ω, a) where the direction is g − h J̄ᵀ; None where it is g."""
+        if not self.step.divergence_free:
+            return None
+        noise = nodes.normals @ psd_root(overlap)
+        return mean_jacobian(self.bound, nodes.population, alignment, noise, overlap, parameters)
+
+    def slopes(
+        self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
+    ) -> Slopes:
+        """Differentiate the test error functional in m, Ω and a ("gradA" to "gradOm")."""
+        population, noise = nodes.population, nodes.normals @ psd_root(overlap)
+        h, y = alignment[population.modes] + noise, population.responses
+        weights = population.weights * len(h)
+        rows = self.plain.derivatives(h, y, parameters, jacobian=False, weights=weights)
+        own = rows
+        if self.step.f is not None:
+            own = self.bound.derivatives(h, y, parameters, jacobian=False, weights=weights)
+        about = (population, alignment, noise, overlap, parameters)
+        curvature = mean_jacobian(self.plain, *about)
+        symmetric = (curvature + curvature.T) / 2
+        return Slopes(population.by_mode(rows.direction), symmetric, rows.head, own.head)
 
 
 def mean_jacobian(
-    objective: Objective,
+    bound: BoundObjective,
     population: Population,
-    h: Tensor,
+    alignment: Tensor,
+    noise: Tensor,
+    overlap: Tensor,
     parameters: Parameters,
-    g: Direction | None = None,
 ) -> Tensor:
-    """Weighted mean of ∇_h g, by default of ∇²_hΨ.
+    r"""Return E ∇_h g at h = m_j + noise, shape (L, L), for noise of covariance Ω.
 
-    Args:
-        objective: Ψ.
-        population: The rows.
-        h: Their pre-activations, shape (N, L).
-        parameters: a, by name.
-        g: Replaces ∇_hΨ.
-
-    Returns:
-        The mean, shape (L, L).
+    Across kinks by Stein's lemma, E[g noiseᵀ] Ω⁻¹.
     """
-    with torch.enable_grad():
-        h = h.detach().requires_grad_()
-        direction = _direction(objective, h, population.responses, parameters, g)
-        weighted = direction * population.weights.unsqueeze(1)
-        return autodiff.mean_jacobian(weighted, h).detach() * len(h)
-
-
-def row_jacobians(
-    objective: Objective,
-    h: Tensor,
-    y: Tensor,
-    parameters: Parameters,
-    g: Direction | None = None,
-) -> Tensor:
-    """∂g_i/∂h_j row by row, by default of ∇_hΨ.
-
-    Args:
-        objective: Ψ.
-        h: Pre-activations, shape (N, L).
-        y: Responses, shape (N,).
-        parameters: a, by name.
-        g: Replaces ∇_hΨ.
-
-    Returns:
-        The Jacobians, shape (N, L, L).
-    """
-    with torch.enable_grad():
-        h = h.detach().requires_grad_()
-        direction = _direction(objective, h, y, parameters, g)
-        if not direction.requires_grad:
-            return direction.new_zeros(len(h), h.shape[1], h.shape[1])
-        columns = [
-            torch.autograd.grad(part.sum(), h, retain_graph=True, materialize_grads=True)[0]
-            for part in direction.unbind(1)
-        ]
-    return torch.stack(columns, 1).detach()
-
-
-def _direction(
-    objective: Objective, h: Tensor, y: Tensor, parameters: Parameters, g: Direction | None
-) -> Tensor:
-    """Return g as a function of h that autograd can differentiate."""
-    if g is not None:
-        return g(h, y, parameters)
-    (direction,) = torch.autograd.grad(
-        objective.losses(h, y, parameters).sum(), h, create_graph=True
-    )
-    return direction
+    h, y = alignment[population.modes] + noise, population.responses
+    if bound.kinked:
+        rows = bound.derivatives(h, y, parameters, jacobian=False, head=False)
+        mixed = rows.direction.T @ (population.weights.unsqueeze(1) * noise)
+        stein: Tensor = mixed @ torch.linalg.pinv(overlap, hermitian=True)
+        return stein
+    weights = population.weights * len(h)
+    jacobian = bound.derivatives(h, y, parameters, head=False, weights=weights).jacobian
+    assert jacobian is not None
+    return jacobian

@@ -1,7 +1,7 @@
 r"""Two ways to take the expectations of the recursion: Hermite series (L = 1) and sampled paths.
 
-Both are told one block row of Ω per step and answer with the averages of that step and with the
-new block column of Σ.
+Both get one block row of Ω per step and return the averages of that step and the new block column
+of Σ.
 """
 
 from __future__ import annotations
@@ -11,68 +11,43 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import Objective
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.state_evolution.averages import observe
+from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Model, Observed
 from decoupled_descent.state_evolution.gaussian import (
     Normals,
     Paths,
     hermite_basis,
     hermite_rule,
 )
-from decoupled_descent.state_evolution.laws import RESPONSE_NODES, MixtureLaw
+from decoupled_descent.state_evolution.laws import RESPONSE_NODES
 from decoupled_descent.state_evolution.populations import (
     Nodes,
     quadrature_nodes,
+    sampled_nodes,
     sampled_population,
 )
 
 
-class Seen(NamedTuple):
-    r"""What one step of the recursion needs to know.
-
-    Attributes:
-        loss: The test error at (m_t, Ω[t,t], ā_t).
-        signal: l_{j,t}, shape (J, L).
-        head: E f, by parameter name.
-        correlation: Σ[1,t], …, Σ[t,t] on top of each other, shape (t L, L).
-    """
-
-    loss: Tensor
-    signal: Tensor
-    head: Parameters
-    correlation: Tensor
-
-
 class Request(NamedTuple):
-    r"""Where the expectations of step t are to be taken.
+    r"""Where the expectations of step t are taken."""
 
-    Attributes:
-        overlaps: Ω[t,1], …, Ω[t,t] side by side, shape (L, t L).
-        alignment: m_{j,t}, shape (J, L).
-        parameters: ā_t, by name.
-        own: θ_t in terms of θ_1, θ̃_1, …, θ̃_{t−1}, shape (L, t L).
-        gram: The last block row of their Gram matrix, shape (L, t L).
-    """
+    overlaps: Tensor  # Ω[t,1], …, Ω[t,t] side by side, shape (L, t L)
+    alignment: Tensor  # m_{j,t}, shape (J, L)
+    parameters: Parameters  # ā_t, by name
+    own: Tensor  # θ_t in terms of θ_1, θ̃_1, …, θ̃_{t−1}, shape (L, t L)
+    gram: Tensor  # the last block row of their Gram matrix, shape (L, t L)
 
-    overlaps: Tensor
-    alignment: Tensor
-    parameters: Parameters
-    own: Tensor
-    gram: Tensor
+    @property
+    def overlap(self) -> Tensor:
+        """Ω[t,t], shape (L, L)."""
+        return self.overlaps[:, -len(self.overlaps) :]
 
 
 class Engine(Protocol):
     """Takes the expectations of one trajectory, step by step."""
 
-    @property
-    def nodes(self) -> Nodes | None:
-        """Where the one-time averages are taken; None for the paths themselves."""
-        ...
-
-    def step(self, at: Request) -> Seen:
-        """Return the averages of step t."""
+    def step(self, at: Request) -> tuple[Observed, Tensor]:
+        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         ...
 
 
@@ -86,29 +61,16 @@ class HermiteEngine:
               = \sum_k c_k(r)\, c_k(s)\, \rho^k ,
 
     so a new column of Σ costs one weighted product of stored coefficients instead of a
-    two-dimensional quadrature for every pair.
-
-    Args:
-        mixture: With response laws that can be enumerated.
-        objective: Ψ.
-        algorithm: Gives g and f.
-        steps: T.
-        order: Nodes, and Hermite coefficients.
-        responses: Nodes for a Gaussian response.
+    two-dimensional quadrature for every pair. ``order`` is the number of nodes and coefficients,
+    ``responses`` that of nodes for a Gaussian response.
     """
 
     def __init__(
-        self,
-        mixture: MixtureLaw,
-        objective: Objective,
-        algorithm: DecoupledDescent,
-        steps: int,
-        order: int,
-        responses: int = RESPONSE_NODES,
+        self, model: Model, steps: int, order: int, responses: int = RESPONSE_NODES
     ) -> None:
-        nodes = quadrature_nodes(mixture, 1, order, responses)
+        nodes = quadrature_nodes(model.mixture, 1, order, responses)
         assert nodes is not None
-        self.objective, self.algorithm, self.nodes, self.order = objective, algorithm, nodes, order
+        self.model, self.nodes, self.order = model, nodes, order
         z, weights = hermite_rule(order)
         self.analysis = weights.unsqueeze(1) * hermite_basis(z, order)
         self.atoms = nodes.population.weights.reshape(-1, order).sum(1)
@@ -116,13 +78,14 @@ class HermiteEngine:
         self.deviations = torch.zeros(steps, dtype=torch.float64)
         self.time = 0
 
-    def step(self, at: Request) -> Seen:
-        """Return the averages of step t."""
-        t, variances, modes = self.time, at.overlaps[0], self.nodes.population.modes
+    def step(self, at: Request) -> tuple[Observed, Tensor]:
+        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
+        t, variances, population = self.time, at.overlaps[0], self.nodes.population
         deviation = variances[t].clamp(min=0).sqrt()
         self.deviations[t] = deviation
-        h = at.alignment[modes] + deviation * self.nodes.normals
-        seen = observe(self.objective, self.algorithm, self.nodes.population, h, at.parameters)
+        h = at.alignment[population.modes] + deviation * self.nodes.normals
+        jacobian = self.model.correction(self.nodes, at.alignment, at.overlap, at.parameters)
+        seen = self.model.observe(population, h, at.parameters, jacobian)
         found = seen.direction.reshape(-1, self.order) @ self.analysis
         self.coefficients[t] = found
         scales = deviation * self.deviations[: t + 1]
@@ -132,71 +95,49 @@ class HermiteEngine:
         products = torch.einsum("rsk,sk->rk", self.coefficients[: t + 1], weighted)
         powers = rho.unsqueeze(1) ** torch.arange(self.order, dtype=torch.float64)
         self.time += 1
-        return Seen(seen.loss, seen.signal, seen.head, (products * powers).sum(1, keepdim=True))
+        return seen, (products * powers).sum(1, keepdim=True)
 
 
 class PathEngine:
-    r"""Any L: M paths (G¹, …, Gᵗ) at once, extended by one block per step.
+    """Any L: M paths (G¹, …, Gᵗ) at once, extended by one block per step.
 
     θ_t is a combination of θ_1, θ̃_1, …, θ̃_{t−1}, so Gᵗ is the same combination of Gaussian blocks
-    with *their* Gram matrix, which is factored: far better conditioned than Ω, whose neighbouring
-    blocks differ by a learning rate only.
-
-    Every Σ[r,t], r ≤ t, comes from one product with the stored values of g. One-time averages come
-    from quadrature where L and g allow it, else from the same paths.
-
-    Args:
-        mixture: The mixture.
-        objective: Ψ.
-        algorithm: Gives g and f.
-        steps: T.
-        width: L.
-        paths: M, a power of two.
-        seed: Of this randomisation.
-        nodes: For the one-time averages, to be turned at random; None takes them from the paths.
+    with *their* Gram matrix, which is factored: it is far better conditioned than Ω, whose
+    neighbouring blocks differ only by a learning rate. Every Σ[r,t], r ≤ t, comes from one product
+    with the stored directions. Averages at one time are taken at ``nodes``, turned at random, or
+    else from the paths.
     """
 
     def __init__(
-        self,
-        mixture: MixtureLaw,
-        objective: Objective,
-        algorithm: DecoupledDescent,
-        steps: int,
-        width: int,
-        paths: int,
-        seed: int,
-        nodes: Nodes | None,
+        self, model: Model, steps: int, paths: int, seeds: tuple[int, int], nodes: Nodes | None
     ) -> None:
-        self.objective, self.algorithm = objective, algorithm
-        normals = Normals(paths, steps * width, seed, auxiliary=2)
-        self.population = sampled_population(mixture, normals)
+        self.model, width = model, model.width
+        normals = Normals(paths, steps * width, seeds[0], auxiliary=2)
+        self.population = sampled_population(model.mixture, normals)
         self.nodes = nodes and nodes.turned(normals.generator)
+        self.settling = self.nodes  # where J̄ is taken
+        if self.nodes is None and model.step.divergence_free:
+            self.settling = sampled_nodes(model.mixture, width, paths, seeds[1])
         self.paths = Paths(width, steps, normals)
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
         self.time = 0
 
-    def step(self, at: Request) -> Seen:
-        """Return the averages of step t."""
-        t, population = self.time, self.population
+    def step(self, at: Request) -> tuple[Observed, Tensor]:
+        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
+        t, population, model = self.time, self.population, self.model
         noise = self.paths.combine(at.own, at.gram)
         h = (noise + at.alignment.T[:, population.modes]).T
-        models = self.objective, self.algorithm
+        jacobian = None
+        if self.settling is not None:
+            jacobian = model.correction(self.settling, at.alignment, at.overlap, at.parameters)
         if self.nodes is None:
-            seen = observe(*models, population, h, at.parameters)
+            seen = model.observe(population, h, at.parameters, jacobian)
             direction = seen.direction
         else:
-            placed = self.nodes.place(at.alignment, at.overlaps[:, -len(at.own) :])
-            seen = observe(*models, self.nodes.population, placed, at.parameters)
-            direction = self.objective.derivatives(
-                h,
-                population.responses,
-                at.parameters,
-                g=self.algorithm.g,
-                jacobian=False,
-                head=False,
-            ).direction
+            placed = self.nodes.place(at.alignment, at.overlap)
+            seen = model.observe(self.nodes.population, placed, at.parameters, jacobian)
+            direction = model.directions(h, population.responses, at.parameters, jacobian)
         self.directions[t] = direction.T
         stored = self.directions[: t + 1].flatten(0, 1)
-        correlation = ((self.directions[t] * population.weights) @ stored.T).T
         self.time += 1
-        return Seen(seen.loss, seen.signal, seen.head, correlation)
+        return seen, ((self.directions[t] * population.weights) @ stored.T).T

@@ -1,12 +1,13 @@
-r"""The equations of a standing iterate, and what is needed to solve them.
+r"""The equations of a standing iterate, and a solver for them.
 
 On the subspace η₀ = 1 − η, η₁ = c η (equation "hpSubspace") an iterate that stands still has
-θ = −c θ̃, which gives Theorem "global" and, with V the limit of θ̃ᵀθ̃/d, the variance as well:
+θ = −c θ̃. This gives Theorem "global" and, with V the limit of θ̃ᵀCθ̃/d, the variance as well:
 
 .. math::
-   m_j = -c\,\alpha \textstyle\sum_k \chi_{jk} l_k, \qquad
-   \Omega = c^2\big(\alpha\,\Sigma + \alpha^2 \textstyle\sum_{jk}\chi_{jk} l_j l_k^\top\big), \qquad
-   0 = \textstyle\sum_j p_j E[f(m_j + G, Y_j, \bar a)] .
+   m = -c\,K\,l, \qquad \Omega = c^2\big(a\,\Sigma + l^\top H\,l\big), \qquad
+   0 = \textstyle\sum_j p_j E[f(m_j + G, Y_j, \bar a)] ,
+
+with K = αχ, a = α and H = α²χ for decoupled descent.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import torch
 from scipy.optimize import root
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.state_evolution.averages import mean_head_direction
+from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Observed, mean_jacobian
+from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.populations import Nodes
 from decoupled_descent.state_evolution.recursion import StateEvolution
 
@@ -34,58 +36,50 @@ class Point(NamedTuple):
 
 
 class Equations:
-    """What a standing iterate would have, given the expectations at (m, Ω, a).
-
-    Args:
-        theory: Gives Ψ, g, f, χ and α.
-        c: η₁/η.
-        nodes: Where to average.
-    """
+    """The right-hand sides at (m, Ω, a), averaged over nodes, for c = η₁/η."""
 
     def __init__(self, theory: StateEvolution, c: float, nodes: Nodes) -> None:
-        self.theory, self.c, self.nodes = theory, c, nodes
-        self.chi, self.ratio = theory.mixture.overlaps, theory.ratio
+        self.model, self.ridge = theory.model(nodes.normals.shape[1]), theory.ridge_step
+        self.c, self.nodes = c, nodes
 
-    @property
-    def trains_head(self) -> bool:
-        """Whether ā is an unknown."""
-        return self.theory.algorithm.trains_head and bool(self.theory.objective.parameters())
+    def unknowns(self, at: Point) -> list[str]:
+        """Return the names of the head's parameters that move."""
+        return list(at.head) if self.model.trains_head else []
 
-    def directions(self, h: Tensor, parameters: Parameters) -> Tensor:
-        """Return g row by row, shape (N, L)."""
-        responses, g = self.nodes.population.responses, self.theory.algorithm.g
-        return self.theory.objective.derivatives(
-            h, responses, parameters, g=g, jacobian=False, head=False
-        ).direction
-
-    def head_direction(self, h: Tensor, parameters: Parameters) -> Parameters:
-        """Return E f by name; empty for a frozen head."""
-        if not self.trains_head:
-            return {}
-        objective, f = self.theory.objective, self.theory.algorithm.f
-        return mean_head_direction(objective, self.nodes.population, h, parameters, f)
+    def observe(self, noise: Tensor, at: Point) -> Observed:
+        """Return the averages at h = m_j + noise, for noise of covariance Ω."""
+        population, jacobian = self.nodes.population, None
+        if self.model.step.divergence_free:
+            about = (population, at.alignment, noise, at.overlap, at.head)
+            jacobian = mean_jacobian(self.model.bound, *about)
+        h = at.alignment[population.modes] + noise
+        return self.model.observe(population, h, at.head, jacobian)
 
     def standing(self, directions: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-        """Return −c α χ l, and c² (α Σ + α² lᵀχ l) between two sets of directions."""
+        """Return −c K l, and c² (a Σ + lᵀH l) between two sets of directions."""
         population = self.nodes.population
         signal = population.by_mode(directions)
         sigma = directions.T @ (population.weights.unsqueeze(1) * others)
-        pulled = signal.T @ self.chi @ population.by_mode(others)
-        alignment = -self.c * self.ratio * self.chi @ signal
-        return alignment, self.c**2 * (self.ratio * sigma + self.ratio**2 * pulled)
+        pulled = signal.T @ self.ridge.signal @ population.by_mode(others)
+        overlap = self.c**2 * (self.ridge.noise * sigma + pulled)
+        return -self.c * self.ridge.align @ signal, overlap
 
     def image(self, point: Point) -> Point:
         """Map (m, Ω, a) to the right-hand sides, with E f in place of a."""
-        h = self.nodes.place(point.alignment, point.overlap)
-        directions = self.directions(h, point.head)
-        alignment, overlap = self.standing(directions, directions)
-        return Point(alignment, overlap, self.head_direction(h, point.head))
+        seen = self.observe(self.nodes.normals @ psd_root(point.overlap), point)
+        alignment, overlap = self.standing(seen.direction, seen.direction)
+        return Point(alignment, overlap, seen.head)
+
+    def residual(self, point: Point) -> Point:
+        """Return by how much the equations are violated."""
+        image = self.image(point)
+        return Point(image.alignment - point.alignment, image.overlap - point.overlap, image.head)
 
     def loss(self, point: Point) -> float:
         """Return the test error at a point."""
         h = self.nodes.place(point.alignment, point.overlap)
-        losses = self.theory.objective.losses(h, self.nodes.population.responses, point.head)
-        return float(self.nodes.population.weights @ losses.detach())
+        losses = self.model.losses(h, self.nodes.population.responses, point.head)
+        return float(self.nodes.population.weights @ losses)
 
 
 def pack(point: Point, names: list[str]) -> Tensor:
@@ -103,16 +97,7 @@ def unpack(values: Tensor, like: Point, names: list[str]) -> Point:
 
 
 def solve(residual: Callable[[Point], Point], start: Point, names: list[str]) -> Point:
-    """Solve residual = 0 by Powell's hybrid method.
-
-    Args:
-        residual: One equation per unknown, laid out like the unknowns.
-        start: Somewhere near.
-        names: The head's parameters that are unknowns.
-
-    Returns:
-        The best point found.
-    """
+    """Solve residual = 0 by Powell's hybrid method; only the head's ``names`` are unknowns."""
 
     def packed(values: np.ndarray) -> np.ndarray:
         found = residual(unpack(torch.from_numpy(values.copy()), start, names))

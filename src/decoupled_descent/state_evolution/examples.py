@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.datasets import mixtures
-from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.objective import Objective, heads
-from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+from decoupled_descent.state_evolution.evolution import Evolution
+from decoupled_descent.state_evolution.recursion import StateEvolution
 from decoupled_descent.training.run import fit
 
 NAMES = ("signalless", "flipped", "discrete", "xor")
 
 
 def example(name: str, dimension: int, snr: float) -> tuple[mixtures.GaussianMixture, Objective]:
-    """Return an example mixture (Example "data") and an objective that suits it.
-
-    Args:
-        name: ``"signalless"``, ``"flipped"``, ``"discrete"`` or ``"xor"``.
-        dimension: d.
-        snr: The signal-to-noise ratio, where there is a signal.
-
-    Returns:
-        The mixture and the objective.
-
-    Example:
-        >>> example("xor", dimension=10, snr=4.0)[1]
-        Objective(Product, 'logistic', structured)
-    """
+    """Return one of ``NAMES``, an example mixture (Example "data") with an objective for it."""
     if name == "signalless":
         return mixtures.signalless(dimension), Objective(heads.Linear(), "squared")
     if name == "flipped":
@@ -44,15 +31,8 @@ def example(name: str, dimension: int, snr: float) -> tuple[mixtures.GaussianMix
     raise ValueError(f"mixture {name!r} is unknown; use one of {', '.join(NAMES)}")
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A prediction and runs from the same start.
-
-    Attributes:
-        evolution: The prediction.
-        train: Train errors, shape (runs, T).
-        test: Test errors, shape (runs, T).
-    """
+class Comparison(NamedTuple):
+    """A prediction, and train and test errors of runs from the same start, shape (runs, T)."""
 
     evolution: Evolution
     train: Tensor
@@ -62,23 +42,14 @@ class Comparison:
 def compare(
     theory: StateEvolution, dimension: int, steps: int, runs: int, seed: int, signal: float = 0.0
 ) -> Comparison:
-    """Predict decoupled descent from a random start, and train from the same start.
+    """Predict a run from a random start, and train from the same start on n = ratio · d rows.
 
-    Args:
-        theory: On a mixture with means.
-        dimension: d; n is ratio · d.
-        steps: T.
-        runs: How often to train, on fresh data each time.
-        seed: Draws the start; for r = seed, seed + 1, … the data of a run are drawn with 2r + 1
-            and 2r + 2, never with the seed of the start.
-        signal: How much of the first means to add to the start, row by row.
-
-    Returns:
-        The prediction and the runs.
+    ``signal`` is the share of the first means that is added to the start, row by row. The seed
+    draws the start; for r = seed, seed + 1, … the data of a run are drawn with 2r + 1 and 2r + 2,
+    never with the seed of the start.
     """
     mixture, objective = theory.mixture, theory.objective
     assert isinstance(mixture, mixtures.GaussianMixture)
-    assert isinstance(theory.algorithm, DecoupledDescent)
     assert objective.width is not None
     generator = torch.Generator().manual_seed(seed)
     theta = torch.randn(objective.width, dimension, generator=generator, dtype=torch.float64)

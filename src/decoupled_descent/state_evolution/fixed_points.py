@@ -1,26 +1,25 @@
-r"""Fixed points of damped decoupled descent (Theorem "global"), and critical points."""
+r"""Fixed points of damped descent (Theorem "global"), and critical points of the test error."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.equations import Equations, Point, solve
 from decoupled_descent.state_evolution.inputs import head_parameters
+from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.recursion import StateEvolution
-from decoupled_descent.state_evolution.stability import jumps, replicon, spectral_radius
-from decoupled_descent.state_evolution.taylor import (
-    head_rates,
-    one_time_nodes,
-    slopes,
-    step_rates,
+from decoupled_descent.state_evolution.stability import (
+    direction_jumps,
+    replicon,
+    spectral_radius,
 )
+from decoupled_descent.state_evolution.taylor import head_rates, one_time_nodes, step_rates
 
 #: Relaxation steps before Newton's method takes over.
 RELAXATION_STEPS = 400
@@ -36,12 +35,12 @@ class FixedPoint:
         head: ā*, by name.
         test_error: At the fixed point.
         residual: Largest violation of the equations.
-        spectral_radius: By how much a small change of (m, Ω, ā) grows per step; NaN where g jumps,
-            for the recursion then has no derivative.
-        replicon: By how much the squared distance of two iterates at these overlaps grows; below
-            one, iterates become one and the same vector instead of wandering. Infinite where g
-            jumps (absolute or hinge loss, ReLU heads): they wander, and the recursion does not end
-            here. Kinks of a continuous g (Huber loss) do no harm.
+        spectral_radius: Growth per step of a small change of (m, Ω, ā); NaN where g jumps, because
+            the recursion then has no derivative.
+        replicon: Growth of the squared distance of two iterates at these overlaps; below one they
+            become one vector. Infinite where g jumps (absolute or hinge loss, ReLU heads): iterates
+            wander, and the recursion does not end here. Kinks of a continuous g (Huber loss) do not
+            matter.
         eta: η, one minus the damping.
     """
 
@@ -72,6 +71,7 @@ class FixedPoint:
         return self.spectral_radius < 1 and self.replicon < 1
 
 
+@on_cpu
 def fixed_point(
     theory: StateEvolution,
     theta: Tensor | None = None,
@@ -87,6 +87,8 @@ def fixed_point(
        m_j = -c\,\alpha \textstyle\sum_k \chi_{jk} l_k, \qquad
        \Omega = c^2\big(\alpha\Sigma + \alpha^2 \textstyle\sum_{jk}\chi_{jk} l_j l_k^\top\big),
        \qquad 0 = \textstyle\sum_j p_j E[f(m_j + G, Y_j, \bar a)]
+
+    for decoupled descent, and with the limits of its own step for any other algorithm.
 
     Args:
         theory: With damping η₀ = 1 − η below one and head damping one; then c = η₁/η.
@@ -109,14 +111,20 @@ def fixed_point(
         >>> point.stable, point.residual < 1e-10
         (True, True)
     """
-    eta, c = subspace(theory)
-    _, gamma = head_rates(theory)
-    m, omega = theory.start(theta, alignment, overlap)
+    (eta0, eta1), (gamma0, gamma) = step_rates(theory), head_rates(theory)
+    if not eta0 < 1:
+        raise ValueError(
+            f"damping={eta0:g} must be below 1: fixed points need η₀ = 1 − η and η₁ = c η"
+        )
+    if gamma0 != 1:
+        raise ValueError(f"head_damping={gamma0:g} must be 1, as in Theorem 'global'")
+    eta, c = 1 - eta0, eta1 / (1 - eta0)
+    m, omega, _ = theory.start(theta, alignment, overlap)
     equations = Equations(theory, c, one_time_nodes(theory, len(omega)))
     start = Point(m, omega, head_parameters(theory.objective, head))
     point = _polish(equations, _relax(equations, start, gamma))
-    residual = _largest(_residual(equations, point))
-    wandering = math.isfinite(residual) and jumps(equations, point)
+    residual = _largest(equations.residual(point))
+    wandering = math.isfinite(residual) and direction_jumps(equations, point)
     if not residual <= tolerance:
         raise ValueError(
             f"no fixed point was found: the equations are violated by {residual:.3g} > "
@@ -127,26 +135,6 @@ def fixed_point(
     radius = math.nan if wandering else spectral_radius(equations, point, eta, gamma)
     growth = math.inf if wandering else replicon(equations, point)
     return FixedPoint(*point, equations.loss(point), residual, radius, growth, eta)
-
-
-def subspace(theory: StateEvolution) -> tuple[float, float]:
-    """Read η and c off the algorithm: η₀ = 1 − η, η₁ = c η (equation "hpSubspace").
-
-    Args:
-        theory: Gives the algorithm.
-
-    Returns:
-        η and c.
-    """
-    eta0, eta1 = step_rates(theory)
-    gamma0, _ = head_rates(theory)
-    if not eta0 < 1:
-        raise ValueError(
-            f"damping={eta0:g} must be below 1: fixed points live on η₀ = 1 − η, η₁ = c η"
-        )
-    if gamma0 != 1:
-        raise ValueError(f"head_damping={gamma0:g} must be 1, as in Theorem 'global'")
-    return 1 - eta0, eta1 / (1 - eta0)
 
 
 def _relax(equations: Equations, point: Point, gamma: float) -> Point:
@@ -169,17 +157,10 @@ def _relax(equations: Equations, point: Point, gamma: float) -> Point:
 
 
 def _polish(equations: Equations, start: Point) -> Point:
-    """Finish with Newton's method, which also reaches fixed points that relaxation leaves."""
-    residual = partial(_residual, equations)
-    point = solve(residual, start, list(start.head) if equations.trains_head else [])
+    """Finish with Newton's method, which also finds fixed points that repel relaxation."""
+    point = solve(equations.residual, start, equations.unknowns(start))
     point = point._replace(overlap=(point.overlap + point.overlap.T) / 2)
-    return min(start, point, key=lambda p: _largest(residual(p)))
-
-
-def _residual(equations: Equations, at: Point) -> Point:
-    """By how much the equations of a fixed point are violated."""
-    image = equations.image(at)
-    return Point(image.alignment - at.alignment, image.overlap - at.overlap, image.head)
+    return min(start, point, key=lambda p: _largest(equations.residual(p)))
 
 
 def _largest(residual: Point) -> float:
@@ -221,14 +202,11 @@ class CriticalPoint:
         return float((self.hessian - isotropic).norm() / self.hessian.norm())
 
     def matching_c(self, ratio: float) -> float:
-        """Return c = 1/(α c*), with which equation "fixM" is that of this critical point.
-
-        Args:
-            ratio: α.
-        """
+        """Return c = 1/(α c*), with which equation "fixM" is that of this critical point."""
         return 1 / (ratio * self.scale)
 
 
+@on_cpu
 def critical_point(
     theory: StateEvolution,
     theta: Tensor | None = None,
@@ -266,14 +244,18 @@ def critical_point(
         >>> point.anisotropy, point.residual < 1e-9
         (0.0, True)
     """
-    m, omega = theory.start(theta, alignment, overlap)
+    if theory.covariance is not None:
+        raise ValueError(
+            "critical points are known for covariance=None only; leave the covariance out"
+        )
+    m, omega, _ = theory.start(theta, alignment, overlap)
     equations = Equations(theory, 1.0, one_time_nodes(theory, len(omega)))
     nodes, chi = equations.nodes, theory.mixture.overlaps
     start = Point(m, omega, head_parameters(theory.objective, head))
-    names = list(start.head) if equations.trains_head else []
+    names = equations.unknowns(start)
 
     def residual(at: Point) -> Point:
-        found = slopes(theory, nodes, at.alignment, at.overlap, at.head)
+        found = equations.model.slopes(nodes, at.alignment, at.overlap, at.head)
         H, u = found.curvature, found.alignment
         return Point(
             at.alignment @ H + chi @ u,
@@ -288,5 +270,5 @@ def critical_point(
             f"no critical point was found: the equations are violated by {violation:.3g} > "
             f"tolerance={tolerance:g}; start closer, for instance from a trained theta"
         )
-    hessian = slopes(theory, nodes, point.alignment, point.overlap, point.head).curvature
+    hessian = equations.model.slopes(nodes, *point).curvature
     return CriticalPoint(*point, equations.loss(point), hessian, violation)

@@ -10,8 +10,8 @@ import torch
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
-#: Added to the diagonal of a Gram matrix, as a share of each block's variance: enough to drown
-#: rounding, which regression on a smooth history multiplies, and too little to be seen otherwise.
+#: Added to the diagonal of a Gram matrix, as a share of each block's variance: above rounding,
+#: which regression on a smooth history multiplies, and too little to matter otherwise.
 JITTER = 1e-13
 #: The share of an iterate's variance below which a direction gets no normal of its own.
 NEGLIGIBLE_VARIANCE = 1e-10
@@ -23,20 +23,9 @@ SOBOL_DIRECTIONS = 128
 
 @functools.lru_cache(maxsize=32)
 def hermite_rule(order: int) -> tuple[Tensor, Tensor]:
-    r"""Gauss–Hermite rule for the standard normal law, exact up to degree 2·order − 1.
+    r"""Return nodes and weights of a Gauss–Hermite rule, exact up to degree 2·order − 1.
 
     .. math:: E[f(Z)] \approx \sum_q w_q f(z_q), \qquad Z \sim N(0, 1)
-
-    Args:
-        order: The number of nodes.
-
-    Returns:
-        Nodes and weights, shape (order,).
-
-    Example:
-        >>> nodes, weights = hermite_rule(5)
-        >>> round(float(weights @ nodes**4), 12)
-        3.0
     """
     if order < 1:
         raise ValueError(f"order={order} must be at least 1")
@@ -45,21 +34,9 @@ def hermite_rule(order: int) -> tuple[Tensor, Tensor]:
 
 
 def product_rule(width: int, order: int) -> tuple[Tensor, Tensor]:
-    """Tensor-product Gauss–Hermite rule for N(0, I_L), without the corners that weigh nothing.
+    """Return nodes (Q, L) and weights (Q,) of a product rule for N(0, I_L), Q at most order^L.
 
     For L > 1 nodes that together weigh less than 1e-13 are left out: most of them.
-
-    Args:
-        width: L.
-        order: Nodes per coordinate.
-
-    Returns:
-        Nodes of shape (Q, L) and weights of shape (Q,), Q at most order^L.
-
-    Example:
-        >>> nodes, weights = product_rule(2, 3)
-        >>> torch.allclose(nodes.T @ (weights.unsqueeze(1) * nodes), torch.eye(2).double())
-        True
     """
     nodes, weights = hermite_rule(order)
     grid = torch.cartesian_prod(*[nodes] * width).reshape(-1, width)
@@ -72,19 +49,7 @@ def product_rule(width: int, order: int) -> tuple[Tensor, Tensor]:
 
 
 def hermite_basis(nodes: Tensor, count: int) -> Tensor:
-    r"""Orthonormal Hermite polynomials He_k(z)/√(k!), k < count.
-
-    Args:
-        nodes: z, shape (Q,).
-        count: How many.
-
-    Returns:
-        Their values, shape (Q, count).
-
-    Example:
-        >>> hermite_basis(torch.tensor([2.0]), 3)
-        tensor([[1.0000, 2.0000, 2.1213]])
-    """
+    r"""Return orthonormal Hermite polynomials He_k(z)/√(k!) for k < count, shape (Q, count)."""
     columns = [torch.ones_like(nodes), nodes]
     for k in range(1, count - 1):
         columns.append((nodes * columns[k] - math.sqrt(k) * columns[k - 1]) / math.sqrt(k + 1))
@@ -92,19 +57,7 @@ def hermite_basis(nodes: Tensor, count: int) -> Tensor:
 
 
 def psd_root(matrix: Tensor) -> Tensor:
-    """Symmetric square root of a positive semi-definite matrix, which may be singular.
-
-    Args:
-        matrix: Ω, shape (L, L); negative eigenvalues are rounding and become zero.
-
-    Returns:
-        The root, shape (L, L).
-
-    Example:
-        >>> psd_root(torch.tensor([[4.0, 0.0], [0.0, 0.0]]))
-        tensor([[2., 0.],
-                [0., 0.]])
-    """
+    """Return the symmetric root of a positive semi-definite matrix, which may be singular."""
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
     root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
     return root
@@ -115,21 +68,9 @@ class BlockFactor:
 
     .. math:: B_t = \sum_{s \le t} A_{t,s} z_s, \qquad A A^\top = \Gamma + \text{jitter}
 
-    Smooth dynamics explain themselves almost entirely after a few steps (and repeated iterates do
-    so exactly): Γ is as good as singular. Every block therefore gets a share ``JITTER`` of its
-    variance on top, of its own, which keeps the triangle solvable and is all that A Aᵀ is off by.
-
-    Args:
-        width: L.
-        blocks: How many there will be.
-
-    Example:
-        >>> factor = BlockFactor(width=1, blocks=3)
-        >>> first = factor.extend(torch.tensor([[4.0]], dtype=torch.float64))
-        >>> factor.extend(torch.tensor([[2.0, 5.0]], dtype=torch.float64)).round(decimals=4)
-        tensor([[1., 2.]], dtype=torch.float64)
-        >>> factor.extend(torch.tensor([[2.0, 5.0, 5.0]], dtype=torch.float64)).round(decimals=4)
-        tensor([[1., 2., 0.]], dtype=torch.float64)
+    After a few steps of smooth dynamics a new block is almost a combination of the earlier ones
+    (and for repeated iterates it is): Γ is nearly singular. Every block therefore gets a share
+    ``JITTER`` of its variance on top, which keeps the triangle solvable.
     """
 
     def __init__(self, width: int, blocks: int) -> None:
@@ -142,19 +83,12 @@ class BlockFactor:
         return self._triangle[: self.size, : self.size]
 
     def extend(self, row: Tensor) -> Tensor:
-        """Add one block.
-
-        Args:
-            row: Cov(B_t, (B_1, …, B_t)), shape (L, t L).
-
-        Returns:
-            A_t, shape (L, t L).
-        """
+        """Add a block with Cov(B_t, (B_1, …, B_t)), shape (L, t L); return A_t, of that shape."""
         past, own = row[:, : self.size], row[:, self.size :]
         explained = torch.linalg.solve_triangular(self.triangle, past.T, upper=False).T
         jitter = JITTER * max(float(own.diagonal().max()), 1e-200)
         values, vectors = torch.linalg.eigh(own - explained @ explained.T)
-        # the eigenvalues are not negative, and the clamp does nothing, except for rounding
+        # only rounding makes eigenvalues negative
         innovation = (vectors * (values + jitter).clamp(min=0.1 * jitter)) @ vectors.T
         now = slice(self.size, self.size + self.width)
         self._triangle[now, : self.size] = explained
@@ -166,22 +100,9 @@ class BlockFactor:
 class Paths:
     """Samples of combinations of Gaussian blocks with a growing Gram matrix.
 
-    The combinations wanted, one per step, resemble each other; an orthonormal basis of their span
-    is kept, one normal per direction, and grows only by directions that are not in it yet: far
-    fewer than t·L of them for smooth dynamics.
-
-    Args:
-        width: L.
-        blocks: How many there will be.
-        normals: Where the normals come from.
-
-    Example:
-        >>> paths = Paths(1, 2, Normals(64, directions=1, seed=0))
-        >>> unit = torch.ones(1, 1, dtype=torch.float64)
-        >>> first = paths.combine(unit, gram=unit)
-        >>> second = paths.combine(torch.tensor([[0.0, 1.0]]).double(), gram=unit.expand(1, 2))
-        >>> torch.allclose(first, second, atol=1e-4), paths.rank
-        (True, 1)
+    The combinations wanted, one per step, are similar. An orthonormal basis of their span is kept,
+    one normal per direction, and grows only by new directions: for smooth dynamics far fewer than
+    t·L.
     """
 
     def __init__(self, width: int, blocks: int, normals: Normals) -> None:
@@ -194,21 +115,16 @@ class Paths:
         return len(self._basis)
 
     def combine(self, own: Tensor, gram: Tensor) -> Tensor:
-        """Add a block, and sample a linear combination of all blocks so far.
+        """Add a block, and sample a linear combination of all blocks so far, shape (L, M).
 
-        Args:
-            own: The combination, shape (L, t L).
-            gram: The last block row of the Gram matrix, shape (L, t L).
-
-        Returns:
-            Samples, shape (L, M).
+        The combination and the last block row of the Gram matrix have shape (L, t L).
         """
         self.factor.extend(gram)
         wanted = own @ self.factor.triangle
         basis = self._basis[:, : self.factor.size]
         known = wanted @ basis.T
         rest = wanted - known @ basis
-        rest -= (rest @ basis.T) @ basis  # once more: the first time leaves rounding behind
+        rest -= (rest @ basis.T) @ basis  # once more, against rounding
         values, vectors = torch.linalg.eigh(rest @ rest.T)
         fresh = values > NEGLIGIBLE_VARIANCE * float(wanted.square().sum(1).max())
         spread, axes = values[fresh].sqrt(), vectors[:, fresh]
@@ -219,30 +135,17 @@ class Paths:
 
 
 class Normals:
-    r"""Standard normals for M weighted paths, direction by direction.
+    """Standard normals for M weighted paths, direction by direction.
 
     Scrambled Sobol points and their mirror images, orthonormalised: all odd moments vanish and
     all second moments are those of N(0, I) exactly, so that expectations of affine and of
-    quadratic functions carry no sampling error. Every seed is an independent randomisation.
-
-    Args:
-        paths: M, a power of two, at least 4.
-        directions: How many directions get Sobol points.
-        seed: Of this randomisation.
-        auxiliary: Extra Sobol coordinates for other uses, not mirrored.
-
-    Attributes:
-        generator: The one stream of whatever else is drawn for this randomisation.
-
-    Example:
-        >>> normals = Normals(64, directions=2, seed=0)
-        >>> z = normals.columns(3)
-        >>> torch.allclose(z @ z.T / 64, torch.eye(3).double()), float(z.sum().abs()) < 1e-12
-        (True, True)
+    quadratic functions carry no sampling error. Every seed is an independent randomisation; M is a
+    power of two. ``auxiliary`` further Sobol coordinates are not mirrored, and ``generator`` is the
+    one stream of whatever else is drawn.
     """
 
     def __init__(self, paths: int, directions: int, seed: int, auxiliary: int = 0) -> None:
-        from scipy.stats import qmc  # half as slow to import as PyTorch, and seldom needed
+        from scipy.stats import qmc  # slow to import, and seldom needed
 
         if paths < 4 or paths & (paths - 1):
             raise ValueError(f"paths={paths} must be a power of two, at least 4")
@@ -267,8 +170,7 @@ class Normals:
     def sort(self, weights: Tensor) -> None:
         """Order the paths by the first auxiliary coordinate, before any column is made.
 
-        Args:
-            weights: Of the paths in their new order, the same for mirror images; shape (M,).
+        The weights, shape (M,), are those of the new order, the same for mirror images.
         """
         order = torch.argsort(self.auxiliary[0])
         self.auxiliary, self.weights = self.auxiliary[:, order], weights
@@ -283,7 +185,7 @@ class Normals:
             drawn = torch.randn(half, generator=self.generator, dtype=torch.float64)
         column = torch.cat([drawn, -drawn])
         earlier = self._columns[:k]
-        if k < half // 2:  # beyond, there are too few paths to orthogonalise without distortion
+        if k < half // 2:  # beyond, there are too few paths to orthogonalise well
             column -= (earlier @ (self.weights * column)) @ earlier
             column /= (self.weights @ column.square()).sqrt()
         if k == len(self._columns):

@@ -1,27 +1,20 @@
-r"""Where an evolution starts: overlaps, head and objective, checked."""
+r"""Where an evolution starts: overlaps and head, checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective import Direction, Objective
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.state_evolution.laws import MixtureLaw, atoms, require_psd
+from decoupled_descent.objective import Objective, Parameters
+from decoupled_descent.state_evolution.laws import MixtureLaw, require_psd
 
 
-def check_steps(steps: Any) -> None:
-    """Raise ``ValueError`` unless T is a whole number of at least 1.
-
-    Args:
-        steps: T.
-    """
-    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-        raise ValueError(f"steps={steps!r} must be a whole number of at least 1")
+def as_limit(values: Any) -> Tensor:
+    """Return a detached tensor in float64 on the CPU."""
+    return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach()
 
 
 def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> None:
@@ -29,12 +22,7 @@ def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> Non
 
     .. math:: \begin{bmatrix}\Omega & m^\top\\ m & \chi\end{bmatrix} \succeq 0
 
-    is the Gram matrix of (θ, μ_1, …, μ_J)/√d, so nothing else can occur.
-
-    Args:
-        mixture: Gives χ.
-        alignment: m_j, shape (J, L).
-        overlap: Ω, shape (L, L).
+    is the Gram matrix of (θ, μ_1, …, μ_J)/√d.
     """
     width, modes = overlap.shape[-1], len(mixture.overlaps)
     if overlap.shape != (width, width):
@@ -57,40 +45,26 @@ def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> Non
     )
 
 
-def theta_limits(mixture: MixtureLaw, theta: Any) -> tuple[Tensor, Tensor]:
-    """Overlaps of θ with the means and with itself: μ_jᵀθ/d and θᵀθ/d.
-
-    Args:
-        mixture: With means.
-        theta: θ, shape (L, d).
-
-    Returns:
-        Alignment of shape (J, L) and overlap of shape (L, L), in float64.
-    """
-    means = getattr(mixture, "means", None)
+def check_theta(mixture: MixtureLaw, theta: Any) -> tuple[Tensor, Tensor]:
+    """Return the means, shape (J, d), and θ, shape (L, d), in float64."""
+    means: Tensor | None = getattr(mixture, "means", None)
     if means is None:
-        raise ValueError("theta needs a mixture with means; pass alignment and overlap instead")
-    theta = torch.as_tensor(theta).detach().to("cpu", torch.float64)
+        raise ValueError(
+            "theta needs a mixture with means; leave it out, or pass alignment and overlap instead"
+        )
+    theta = as_limit(theta)
     if theta.ndim != 2 or theta.shape[1] != means.shape[1]:
         raise ValueError(
             f"theta has shape {tuple(theta.shape)}; for this mixture it must be "
             f"(L, {means.shape[1]}), laid out as nn.Linear.weight"
         )
-    return means @ theta.T / theta.shape[1], theta @ theta.T / theta.shape[1]
+    return means, theta
 
 
 def head_parameters(
     objective: Objective, head: nn.Module | Mapping[str, Tensor] | None = None
 ) -> Parameters:
-    """The head's trainable parameters in float64, from a module, a mapping or the objective.
-
-    Args:
-        objective: Knows the names and the defaults.
-        head: Replaces the objective's own values.
-
-    Returns:
-        a, by name.
-    """
+    """Return a in float64 from a module or a mapping; the objective's own values by default."""
     own = objective.parameters(torch.zeros((), dtype=torch.float64))
     if head is None:
         return own
@@ -101,47 +75,4 @@ def head_parameters(
                 f"head has no parameter {name!r} of shape {tuple(value.shape)}; its parameters "
                 f"must be those of the objective's head: {', '.join(own)}"
             )
-    return {name: given[name].detach().to("cpu", torch.float64) for name in own}
-
-
-def typical_responses(mixture: MixtureLaw) -> Tensor:
-    """Responses to try things with: all there are where they can be enumerated, else a few each.
-
-    Args:
-        mixture: The mixture.
-
-    Returns:
-        Responses, a vector.
-    """
-    support = atoms(mixture)
-    if support is not None:
-        return torch.tensor(sorted({atom.response for atom in support}), dtype=torch.float64)
-    generator = torch.Generator().manual_seed(0)
-    return torch.cat([law(4, generator).double() for law in mixture.responses])
-
-
-def check_objective(objective: Objective, mixture: MixtureLaw, width: int) -> None:
-    """Raise ``ValueError`` unless the head takes L pre-activations and the responses fit the loss.
-
-    Args:
-        objective: Ψ.
-        mixture: Gives responses.
-        width: L.
-    """
-    responses = typical_responses(mixture)
-    objective.check(responses, width, torch.zeros((), dtype=torch.float64))
-
-
-def announce_kinks(
-    objective: Objective, mixture: MixtureLaw, width: int, g: Direction | None = None
-) -> None:
-    """Look g over for kinks before any step and warn of them, like training.
-
-    Args:
-        objective: Ψ.
-        mixture: Gives responses.
-        width: L.
-        g: Replaces ∇_hΨ.
-    """
-    y = typical_responses(mixture)
-    objective.bind(y, width, y, g=g)
+    return {name: as_limit(given[name]) for name in own}

@@ -2,9 +2,10 @@ r"""What state evolution needs to know of a mixture: χ, the weights p_j and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from decoupled_descent.state_evolution.gaussian import hermite_rule
 RESPONSE_NODES = 8
 #: Nodes for a response that weigh less are left out: all beyond 8.5 standard deviations.
 NEGLIGIBLE_WEIGHT = 1e-17
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class MixtureLaw(Protocol):
@@ -62,8 +66,8 @@ class MixtureLimit:
         weights: Tensor | Sequence[float],
         responses: Sequence[float | Sampler],
     ) -> None:
-        chi = torch.as_tensor(overlaps, dtype=torch.float64)
-        p = torch.as_tensor(weights, dtype=torch.float64)
+        chi = torch.as_tensor(overlaps, dtype=torch.float64, device="cpu")
+        p = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
         if chi.ndim != 2 or chi.shape[0] != chi.shape[1]:
             raise ValueError(f"overlaps has shape {tuple(chi.shape)}; it must be (J, J)")
         if p.shape != (len(chi),) or p.min() < 0 or abs(float(p.sum()) - 1) > 1e-9:
@@ -86,85 +90,50 @@ class Atom(NamedTuple):
 
 
 def atoms(mixture: MixtureLaw, order: int = RESPONSE_NODES) -> list[Atom] | None:
-    """Enumerate modes and responses, when every response law can be enumerated.
+    """Enumerate modes and responses; None when a response law is an arbitrary sampler.
 
-    Dirac and discrete laws are exact; a Gaussian response becomes its Gauss–Hermite rule.
-
-    Args:
-        mixture: The mixture.
-        order: Of the rule for Gaussian responses.
-
-    Returns:
-        The atoms, or None when a law is an arbitrary sampler.
-
-    Example:
-        >>> atoms(MixtureLimit([[0.0]], [1.0], [2.0]))
-        [Atom(mode=0, response=2.0, weight=1.0)]
+    Discrete laws are exact; a Gaussian response becomes a Gauss–Hermite rule of this order.
     """
     found: list[Atom] = []
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
-        support = _support(law, order)
-        if support is None:
+        if isinstance(law, Discrete):
+            support = list(zip(law.values, law.probabilities, strict=True))
+        elif is_gaussian(law):
+            nodes, weights = response_rule(order)
+            values = (law.mean + law.scale * nodes).tolist()
+            support = list(zip(values, weights.tolist(), strict=True))
+        else:
             return None
         found += [Atom(mode, y, p * q) for y, q in support if p * q > 0]
     return found
 
 
-def _support(law: Sampler, order: int) -> list[tuple[float, float]] | None:
-    if isinstance(law, Discrete):
-        return list(zip(law.values, law.probabilities, strict=True))
-    if isinstance(law, Noisy) and law.sampler is None:
-        nodes, weights = response_rule(order)
-        return list(zip((law.mean + law.scale * nodes).tolist(), weights.tolist(), strict=True))
-    return None
-
-
-def gaussian_laws(mixture: MixtureLaw) -> list[Noisy]:
-    """Return the Gaussian response laws of modes that occur.
-
-    Args:
-        mixture: The mixture.
-
-    Returns:
-        One law per such mode.
-
-    Example:
-        >>> gaussian_laws(MixtureLimit([[0.0]], [1.0], [Noisy(1.0, 0.5)]))
-        [Noisy(mean=1.0, scale=0.5, sampler=None)]
-    """
-    laws = zip(mixture.weights.tolist(), mixture.responses, strict=True)
-    return [law for p, law in laws if p > 0 and isinstance(law, Noisy) and law.sampler is None]
+def is_gaussian(law: Sampler) -> TypeGuard[Noisy]:
+    """Whether a response law is N(mean, scale²)."""
+    return isinstance(law, Noisy) and law.sampler is None
 
 
 def response_rule(order: int) -> tuple[Tensor, Tensor]:
-    """Gauss–Hermite rule for a Gaussian response, without the far nodes that weigh nothing.
+    """Gauss–Hermite nodes and weights for a Gaussian response, without those that weigh nothing.
 
     Of N nodes about 5 √N are left, so that high orders are cheap.
-
-    Args:
-        order: N.
-
-    Returns:
-        Nodes and weights, vectors.
-
-    Example:
-        >>> nodes, weights = response_rule(256)
-        >>> len(nodes), round(float(weights @ nodes**4), 9)
-        (86, 3.0)
     """
     nodes, weights = hermite_rule(order)
     kept = weights > NEGLIGIBLE_WEIGHT
     return nodes[kept], weights[kept] / weights[kept].sum()
 
 
-def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
-    """Raise ``ValueError`` unless a matrix is finite, symmetric and positive semi-definite.
+def typical_responses(mixture: MixtureLaw) -> Tensor:
+    """Return all responses where they can be enumerated, else a few of every mode."""
+    support = atoms(mixture)
+    if support is not None:
+        return torch.tensor(sorted({atom.response for atom in support}), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    return torch.cat([law(4, generator).double() for law in mixture.responses])
 
-    Args:
-        name: What it is called in the message.
-        matrix: The matrix.
-        remedy: What to do about it.
-    """
+
+def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
+    """Raise ``ValueError`` unless a matrix is finite, symmetric and positive semi-definite."""
     if not bool(matrix.isfinite().all()):
         raise ValueError(f"{name} contains NaN or infinite entries")
     scale = max(float(matrix.abs().max()), 1e-300)
@@ -176,3 +145,16 @@ def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
             f"{name} is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}"
             + (f"; {remedy}" if remedy else "")
         )
+
+
+def on_cpu(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Make tensors on the CPU within a function, whatever PyTorch's default device is."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        if torch.get_default_device().type == "cpu":
+            return function(*arguments, **options)
+        with torch.device("cpu"):
+            return function(*arguments, **options)
+
+    return wrapped

@@ -1,144 +1,86 @@
 r"""Which quadrature rules to average with, if any, and how fine they must be in the response.
 
 The nodes of a Gauss–Hermite rule of order N are π/√N standard deviations apart. Squared losses need
-a few nodes for a Gaussian response, robust losses with a scale below that of the noise a hundred,
-so it is tried how many.
+a few nodes for a Gaussian response; robust losses with a scale below that of the noise need a
+hundred. So several orders are tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.datasets.responses import Noisy
-from decoupled_descent.objective import Direction, Objective
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters, kinks
+from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
-from decoupled_descent.state_evolution.kinks import (
-    Values,
-    has_kinks,
-    loss_has_kinks,
-    probed_heads,
-)
-from decoupled_descent.state_evolution.laws import (
-    MixtureLaw,
-    atoms,
-    gaussian_laws,
-    response_rule,
-)
+from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
+from decoupled_descent.state_evolution.laws import atoms, is_gaussian, response_rule
 from decoupled_descent.state_evolution.populations import ORDERS, Orders
 
 #: Orders to try for a Gaussian response: each halves the distance between nodes.
 RESPONSE_ORDERS = (4, 16, 64, 256, 1024)
-#: Neighbouring orders that agree this well, as a share of the mean, need not be refined.
+#: Neighbouring orders that agree this well, as a share of the mean, are fine enough.
 AGREEMENT = 1e-8
-#: The finest order affordable must agree this well with its neighbour, else one samples.
+#: The finest order affordable must agree this well with its neighbour, else averages are sampled.
 LEAST_AGREEMENT = 1e-4
-#: How many rows a rule may have once it takes more than the fewest responses.
+#: How many rows a rule may have once it needs more than the fewest responses.
 POINTS = 300_000
 #: Response laws, and places per law, to try orders at.
 LAWS, PLACES = 8, 16
 
 
 def loss_orders(
-    objective: Objective,
-    mixture: MixtureLaw,
-    width: int,
-    order: int | None = None,
-    parameters: Parameters | None = None,
+    model: Model, order: int | None = None, parameters: Parameters | None = None
 ) -> tuple[Orders, ...]:
-    """Orders of two neighbouring Gauss–Hermite rules for E Ψ, or none where they are no good.
+    """Return the orders of two neighbouring Gauss–Hermite rules for E Ψ, or none.
 
-    The nodes of neighbouring rules interlace: where the two err, by jumps or by steep slopes, they
-    err in opposite directions. Their mean is better than either, and half their difference says by
-    how much it may still be off.
+    The nodes of neighbouring rules interlace: where both are off, because of jumps or steep slopes,
+    they are off in opposite directions. Their mean is better than either, and half their difference
+    says by how much it may still be off.
 
-    Args:
-        objective: Ψ, which needs no gradient.
-        mixture: The mixture.
-        width: L.
-        order: Nodes per coordinate of h; chosen by L when not given.
-        parameters: a; by default the objective's own, and larger.
-
-    Returns:
-        Two orders; none when a response law cannot be enumerated or takes too many nodes, when L is
-        too large and no order was given, or across kinks.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> loss_orders(objective, dd.mixtures.xor(dimension=2), width=2)
-        (Orders(normals=64, responses=4), Orders(normals=65, responses=5))
+    There are none when a response law cannot be enumerated or needs too many nodes, when L is too
+    large and no order (nodes per coordinate of h) is given, and across kinks. Orders are tried at
+    the given a; by default at the objective's own, and at larger weights.
     """
-
-    def losses(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        return objective.losses(h, y, parameters).detach().double().unsqueeze(1)
-
-    heads = probed_heads(objective) if parameters is None else [parameters]
-    kinked = partial(loss_has_kinks, objective, mixture, width)
-    return _orders(mixture, width, order, kinked, [partial(_at, losses, a) for a in heads])
+    heads = _heads(model) if parameters is None else [parameters]
+    return _orders(model, order, loss_has_kinks, model.losses, heads)
 
 
-def step_orders(
-    objective: Objective,
-    mixture: MixtureLaw,
-    width: int,
-    order: int | None = None,
-    g: Direction | None = None,
-) -> tuple[Orders, ...]:
-    """Orders of two neighbouring rules, or none, for the expectations of the recursion.
-
-    Args:
-        objective: Ψ.
-        mixture: The mixture.
-        width: L.
-        order: Nodes per coordinate of h; chosen by L when not given.
-        g: Replaces ∇_hΨ.
-
-    Returns:
-        As :func:`loss_orders`, for Ψ, g and its square.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> linear, mixture = dd.heads.Linear(), dd.MixtureLimit([[0.0]], [1.0], [Noisy(0.0, 3.0)])
-        >>> squared = dd.Objective(linear, "squared")
-        >>> cauchy = dd.Objective(linear, lambda u, y: torch.log1p((u[:, 0] - y) ** 2))
-        >>> [step_orders(objective, mixture, 1)[0].responses for objective in (squared, cauchy)]
-        [4, 1024]
-    """
+def step_orders(model: Model, order: int | None = None) -> tuple[Orders, ...]:
+    """Return the orders of two neighbouring rules for Ψ, g and its square, or none."""
 
     def values(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        found = objective.derivatives(h, y, parameters, g=g, jacobian=False, head=False)
-        direction = found.direction.double()
-        return torch.cat([found.loss.double().unsqueeze(1), direction, direction.square()], 1)
+        direction = model.directions(h, y, parameters).double()
+        loss = model.losses(h, y, parameters).unsqueeze(1)
+        return torch.cat([loss, direction, direction.square()], 1)
 
-    kinked = partial(has_kinks, objective, mixture, width, g)
-    heads = probed_heads(objective)
-    return _orders(mixture, width, order, kinked, [partial(_at, values, a) for a in heads])
+    return _orders(model, order, has_kinks, values, _heads(model))
 
 
-def _at(values: Values, parameters: Parameters, h: Tensor, y: Tensor) -> Tensor:
-    return values(h, y, parameters)
+def _heads(model: Model) -> list[Parameters]:
+    """Return the head as it is, and with weights grown fivefold; zeros are replaced."""
+    own = model.objective.parameters(torch.zeros((), dtype=torch.float64))
+    return [kinks.grown(own, scale) for scale in (1.0, 5.0)[: 1 + bool(own)]]
 
 
 def _orders(
-    mixture: MixtureLaw,
-    width: int,
+    model: Model,
     order: int | None,
-    kinked: Callable[[], bool],
-    values: list[Callable[[Tensor, Tensor], Tensor]],
+    kinked: Callable[[Model], bool],
+    values: kinks.Values,
+    heads: list[Parameters],
 ) -> tuple[Orders, ...]:
-    nodes = ORDERS.get(width) if order is None else order
-    if nodes is None or atoms(mixture) is None:
+    nodes = ORDERS.get(model.width) if order is None else order
+    if nodes is None or atoms(model.mixture) is None:
         return ()
     reason = "across the kinks of this objective or g"
     responses = None
-    if not kinked():
+    if not kinked(model):
         reason = "for Gaussian responses, whose noise is wide for the slopes of this objective or g"
-        responses = _response_order(mixture, width, nodes, values)
+        responses = _response_order(model, nodes, values, heads)
     if responses is not None:
         return Orders(nodes, responses), Orders(nodes + 1, responses + 1)
     if order is None:
@@ -150,13 +92,12 @@ def _orders(
 
 
 def _response_order(
-    mixture: MixtureLaw,
-    width: int,
-    nodes: int,
-    values: list[Callable[[Tensor, Tensor], Tensor]],
+    model: Model, nodes: int, values: kinks.Values, heads: list[Parameters]
 ) -> int | None:
-    """The first order that agrees with the next, or nearly; None where none comes close."""
-    laws = gaussian_laws(mixture)
+    """Return the first order that agrees with the next, or nearly; None where none comes close."""
+    width = model.width
+    weighted = zip(model.mixture.weights.tolist(), model.mixture.responses, strict=True)
+    laws = [law for p, law in weighted if p > 0 and is_gaussian(law)]
     least, *finer = RESPONSE_ORDERS
     if not laws:
         return least
@@ -166,27 +107,28 @@ def _response_order(
     laws = [laws[k] for k in sorted({round(k * (len(laws) - 1) / (LAWS - 1)) for k in range(LAWS)})]
     gaps: dict[int, float] = {}
     for order in (least, *affordable):
-        gap = max(_disagreement(value, law, width, order) for value in values for law in laws)
+        pairs = ((head, law) for head in heads for law in laws)
+        gap = max(_disagreement(values, head, law, width, order) for head, law in pairs)
         gaps[order] = gap
         if gap <= AGREEMENT:
             return order
     if min(gaps.values()) > LEAST_AGREEMENT:
         return None
-    # refining does nothing against rounding, which a loss in float32 brings with it
+    # finer rules do not help against rounding, such as that of a loss in float32
     return next(order for order, gap in gaps.items() if gap <= 10 * min(gaps.values()))
 
 
 def _disagreement(
-    values: Callable[[Tensor, Tensor], Tensor], law: Noisy, width: int, order: int
+    values: kinks.Values, head: Parameters, law: Noisy, width: int, order: int
 ) -> float:
-    """By how much means over y given h differ between two orders; infinite if not finite."""
+    """Return by how much means over y given h differ between two orders; infinite if not finite."""
     z = torch.randn(PLACES, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     z[0] = 0
     h = torch.cat([2 * z, law.mean + law.scale * z])  # of order one, and where responses are
     means, sizes = [], torch.zeros(())
     for nodes, weights in (response_rule(order), response_rule(order + 1)):
         y = (law.mean + law.scale * nodes).repeat(len(h))
-        found = values(h.repeat_interleave(len(nodes), 0), y)
+        found = values(h.repeat_interleave(len(nodes), 0), y, head)
         found = found.reshape(len(h), len(nodes), -1)
         means.append(torch.einsum("q,hqk->hk", weights, found))
         sizes = torch.einsum("q,hqk->k", weights, found.abs()) / len(h)

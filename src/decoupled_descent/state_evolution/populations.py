@@ -8,9 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.datasets.responses import Discrete, Noisy
+from decoupled_descent.datasets.responses import Discrete
 from decoupled_descent.state_evolution.gaussian import Normals, product_rule, psd_root
-from decoupled_descent.state_evolution.laws import RESPONSE_NODES, Atom, MixtureLaw, atoms
+from decoupled_descent.state_evolution.laws import (
+    RESPONSE_NODES,
+    Atom,
+    MixtureLaw,
+    atoms,
+    is_gaussian,
+)
 
 #: Gauss–Hermite nodes per coordinate, by L; wider heads are sampled.
 ORDERS = {1: 64, 2: 64}
@@ -19,31 +25,19 @@ REACH = 9.0
 
 
 class Orders(NamedTuple):
-    """How fine a quadrature rule is.
-
-    Attributes:
-        normals: Gauss–Hermite nodes per coordinate of h.
-        responses: Gauss–Hermite nodes for a Gaussian response.
-    """
+    """Gauss–Hermite nodes of a rule per coordinate of h, and for a Gaussian response."""
 
     normals: int
     responses: int
 
 
 class Population(NamedTuple):
-    """Rows that stand for a mixture: whose mode, which response, how much weight.
+    """Rows that stand for a mixture: whose mode, which response, how much weight."""
 
-    Attributes:
-        responses: y, shape (N,).
-        modes: j, shape (N,).
-        weights: Sum to one, and to p_j over the rows of mode j; shape (N,).
-        total: J.
-    """
-
-    responses: Tensor
-    modes: Tensor
-    weights: Tensor
-    total: int
+    responses: Tensor  # y, shape (N,)
+    modes: Tensor  # j, shape (N,)
+    weights: Tensor  # sum to one, and to p_j over the rows of mode j; shape (N,)
+    total: int  # J
 
     def by_mode(self, values: Tensor) -> Tensor:
         """Return p_j E[values | mode j], shape (J, …)."""
@@ -52,12 +46,7 @@ class Population(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """A population with standard normals, ready to be placed at any (m, Ω).
-
-    Attributes:
-        population: Modes, responses and weights.
-        normals: z, shape (N, L).
-    """
+    """A population with standard normals z, shape (N, L), to be placed at any (m, Ω)."""
 
     population: Population
     normals: Tensor
@@ -76,7 +65,7 @@ class Nodes(NamedTuple):
         return Nodes(population, torch.cat([self.normals, other.normals]))
 
     def turned(self, generator: torch.Generator) -> Nodes:
-        """Turn the normals at random, which N(0, I) does not notice but the errors of a rule do."""
+        """Rotate the normals at random: the law N(0, I) stays, the errors of a rule change."""
         width = self.normals.shape[1]
         drawn = torch.randn(width, width, generator=generator, dtype=torch.float64)
         return self._replace(normals=self.normals @ torch.linalg.qr(drawn).Q)
@@ -85,22 +74,11 @@ class Nodes(NamedTuple):
 def quadrature_nodes(
     mixture: MixtureLaw, width: int, order: int | None = None, responses: int = RESPONSE_NODES
 ) -> Nodes | None:
-    """Gauss–Hermite nodes for every mode and response.
+    """Return Gauss–Hermite nodes for every mode and response, atom by atom.
 
-    Args:
-        mixture: The mixture.
-        width: L.
-        order: Nodes per coordinate; chosen by L when not given.
-        responses: Nodes for a Gaussian response.
-
-    Returns:
-        The nodes, atom by atom; None when a response law cannot be enumerated, or when L is too
-        large and no order was given.
-
-    Example:
-        >>> from decoupled_descent.datasets.mixtures import xor
-        >>> len(quadrature_nodes(xor(dimension=2), width=2, order=10).normals)
-        400
+    ``order`` is the number of nodes per coordinate, chosen by L when not given; ``responses`` that
+    for a Gaussian response. None when a response law cannot be enumerated, or when L is too large
+    and no order was given.
     """
     support = atoms(mixture, responses)
     order = ORDERS.get(width) if order is None else order
@@ -112,16 +90,7 @@ def quadrature_nodes(
 
 
 def quadrature_rules(mixture: MixtureLaw, width: int, orders: Sequence[Orders]) -> list[Nodes]:
-    """Nodes of rules of given orders.
-
-    Args:
-        mixture: With response laws that can be enumerated.
-        width: L.
-        orders: One per rule.
-
-    Returns:
-        One set of nodes per rule.
-    """
+    """Return one set of nodes per order, for response laws that can be enumerated."""
     rules = [quadrature_nodes(mixture, width, *order) for order in orders]
     return [nodes for nodes in rules if nodes is not None]
 
@@ -138,21 +107,20 @@ def _spread(support: list[Atom], weights: Tensor, modes: int) -> Population:
 
 
 def sampled_population(mixture: MixtureLaw, normals: Normals) -> Population:
-    r"""Give every path a mode and a response, stratified.
+    r"""Give each of M paths a mode and a response, stratified; the paths are reordered.
 
     The first auxiliary Sobol coordinate sorts the paths into modes (and the values of discrete
-    responses), so that each holds its share of paths to within one, each again well spread; weights
-    make the probabilities exact. The second one makes Gaussian responses.
-
-    Args:
-        mixture: The mixture.
-        normals: Paths with two auxiliary coordinates; they are reordered. Responses from arbitrary
-            samplers are drawn with their generator.
-
-    Returns:
-        The population, M rows.
+    responses), so that each has its share of paths to within one, each again well spread; weights
+    make the probabilities exact. The second one makes Gaussian responses. Arbitrary samplers draw
+    with the generator of the normals.
     """
-    strata = _strata(mixture)
+    strata: list[tuple[int, float | None, float]] = []  # mode, response if discrete, probability
+    for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
+        if isinstance(law, Discrete):
+            pairs = zip(law.values, law.probabilities, strict=True)
+            strata += [(mode, y, p * q) for y, q in pairs if p * q > 0]
+        elif p > 0:
+            strata.append((mode, None, p))
     half = normals.auxiliary.shape[1]
     if len(strata) > half:
         raise ValueError(
@@ -170,33 +138,20 @@ def sampled_population(mixture: MixtureLaw, normals: Normals) -> Population:
         law = mixture.responses[mode]
         if value is not None:
             drawn = torch.full((2 * len(z),), value, dtype=torch.float64)
-        elif isinstance(law, Noisy) and law.sampler is None:
+        elif is_gaussian(law):
             drawn = (law.mean + law.scale * z).repeat(2)
         else:
             drawn = law(2 * len(z), normals.generator).double()
         responses.append(drawn.reshape(2, -1))
-    modes = torch.tensor([mode for mode, _, _ in strata]).repeat_interleave(repeats)
-    return Population(
-        torch.cat(responses, 1).flatten(),
-        modes.repeat(2),
-        weights,
-        len(mixture.weights),
-    )
+    modes = torch.tensor([mode for mode, _, _ in strata]).repeat_interleave(repeats).repeat(2)
+    return Population(torch.cat(responses, 1).flatten(), modes, weights, len(mixture.weights))
 
 
 def sampled_nodes(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nodes:
-    r"""Random points for every mode, for heads too wide for quadrature and for kinks.
+    r"""Return random points for every mode, for heads too wide for quadrature and for kinks.
 
-    Grids at random offsets where possible, else stratified Sobol points.
-
-    Args:
-        mixture: The mixture.
-        width: L.
-        count: How many points, a power of two.
-        seed: Of this randomisation.
-
-    Returns:
-        The nodes.
+    Grids at random offsets where possible, else stratified Sobol points. ``count`` is a power of
+    two.
     """
     grids = offset_grids(mixture, width, count, seed)
     if grids is not None:
@@ -207,25 +162,11 @@ def sampled_nodes(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nod
 
 
 def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nodes | None:
-    """Grids of normals at random offsets, weighted by the density: for L = 1, discrete responses.
+    """Return grids of normals at random offsets, weighted by the density, for L = 1.
 
     With spacing δ they are off by O(δ) across jumps, by O(δ²) across kinks, and by nothing where
-    things are smooth or far out, where a Sobol point among thousands has to stand for a whole tail.
-
-    Args:
-        mixture: The mixture.
-        width: L.
-        count: How many points; every mode and response gets its share.
-        seed: Of this randomisation.
-
-    Returns:
-        The nodes; None for wider heads and for continuous responses.
-
-    Example:
-        >>> from decoupled_descent.datasets.mixtures import flipped_classes
-        >>> nodes = offset_grids(flipped_classes(dimension=2), width=1, count=512, seed=0)
-        >>> round(float(nodes.population.weights @ nodes.normals[:, 0] ** 4), 12)
-        3.0
+    things are smooth or in the tails, for which thousands of Sobol points have hardly one. Every
+    mode and response gets its share of the points. None for wider heads and continuous responses.
     """
     support = atoms(mixture)
     discrete = all(isinstance(law, Discrete) for law in mixture.responses)
@@ -241,33 +182,13 @@ def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Node
 
 
 def independent_seeds(seed: int, count: int) -> list[int]:
-    """Draw a seed for every randomisation.
-
-    Args:
-        seed: Of all of them.
-        count: How many.
-
-    Returns:
-        The seeds.
-    """
+    """Draw a seed for every randomisation."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(2**31, (count,), generator=generator).tolist()
 
 
 def _column(values: list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
-
-
-def _strata(mixture: MixtureLaw) -> list[tuple[int, float | None, float]]:
-    """(mode, response, probability), with None for a response to be drawn path by path."""
-    found: list[tuple[int, float | None, float]] = []
-    for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
-        if isinstance(law, Discrete):
-            pairs = zip(law.values, law.probabilities, strict=True)
-            found += [(mode, y, p * q) for y, q in pairs if p * q > 0]
-        elif p > 0:
-            found.append((mode, None, p))
-    return found
 
 
 def _shares(weights: list[float], total: int) -> list[int]:

@@ -1,70 +1,41 @@
-r"""State evolution: what decoupled descent does in the limit n, d → ∞ (Definition "ddState")."""
+r"""State evolution: what training does in the limit n, d → ∞ (Definition "ddState")."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.objective import Direction, Objective
+from decoupled_descent.checks import whole_number
+from decoupled_descent.descent.common import Descent, LimitStep, check_algorithm
+from decoupled_descent.objective import Objective
+from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
-from decoupled_descent.state_evolution.inputs import (
-    announce_kinks,
-    check_limits,
-    check_objective,
-    check_steps,
-    head_parameters,
-    theta_limits,
-)
-from decoupled_descent.state_evolution.laws import MixtureLaw
-from decoupled_descent.state_evolution.limits import Limits, follow
+from decoupled_descent.state_evolution.evolution import Evolution, follow
+from decoupled_descent.state_evolution.inputs import as_limit, check_limits, head_parameters
+from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
 from decoupled_descent.state_evolution.orders import step_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
-    Orders,
     independent_seeds,
     offset_grids,
     quadrature_rules,
 )
+from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 
 METHODS = ("auto", "quadrature", "paths")
-#: Points of the grids on which one-time averages are taken beside sampled paths, for L = 1.
+#: Points of the grids on which averages at one time are taken beside sampled paths, for L = 1.
 GRID = 2**14
 
 
-@dataclass(frozen=True)
-class Evolution(Limits):
-    r"""The limit of a run of decoupled descent: :class:`Limits` with C = I, and Ξ.
-
-    Attributes:
-        xi: Ξ[r,s] = lim θ_rᵀθ̃_s/d, shape (T, T, L, L).
-        theory: What was run.
-    """
-
-    xi: Tensor = field(repr=False)
-    theory: StateEvolution = field(repr=False)
-
-    @property
-    def gradient_overlap(self) -> Tensor:
-        r"""Limit of θ̃_rᵀθ̃_s/d, shape (T, T, L, L).
-
-        .. math:: \alpha\Sigma[r,s] + \alpha^2\textstyle\sum_{jk}\chi_{jk}\,l_{j,r} l_{k,s}^\top
-
-        (Lemma "ddState" states its first term only.)
-        """
-        ratio, chi = self.theory.ratio, self.theory.mixture.overlaps
-        pulled = torch.einsum("jk,rjl,skm->rslm", chi, self.signal, self.signal)
-        return ratio * self.sigma + ratio**2 * pulled
-
-
 class StateEvolution:
-    r"""Predicts decoupled descent on a mixture in the limit n, d → ∞ with n/d → ratio.
+    r"""Predicts training on a mixture in the limit n, d → ∞ with n/d → ratio.
+
+    For decoupled descent on rows with noise of covariance I/d (Definition "ddState"):
 
     .. math::
        \Sigma[r,s] &= \textstyle\sum_j p_j E[g(G^r + m_{j,r}, Y_j, \bar a_r)\,
@@ -77,14 +48,22 @@ class StateEvolution:
        m_{j,t+1} &= \eta_0 m_{j,t} - \eta_1\alpha\textstyle\sum_k\chi_{jk} l_{k,t}, \qquad
        \bar a_{t+1} = \gamma_0\bar a_t - \gamma_1\textstyle\sum_j p_j E[f(G^t+m_{j,t},Y_j,\bar a_t)]
 
-    from the same objective and algorithm that train. Any linear update rule is covered.
+    In general rows have noise of covariance C/d, and V[r,s] = aΣ[r,s] + l_rᵀHl_s and Kl_t replace
+    V and αχl_t, with K, a and H of :func:`~decoupled_descent.state_evolution.ridge.ridge_step`; Ω
+    and Ξ are then the overlaps θᵀCθ/d and θᵀCθ̃/d. Decoupled descent is the case λ = ∞; orthogonal
+    decoupled descent has any λ, and g − hJ̄ᵀ in place of g. Any linear update rule is covered.
 
     Args:
-        mixture: A :class:`~decoupled_descent.GaussianMixture`, or a ``MixtureLimit``.
+        mixture: A :class:`~decoupled_descent.GaussianMixture`, its means in the coordinates of C;
+            or a ``MixtureLimit``, for means in general position relative to the eigenvectors of C.
         objective: Ψ.
-        algorithm: Decoupled descent: pure, damped, or with g and f of its own. With
-            ``reduction="mean"`` its step depends on n, taken as ratio · mixture.dimension.
+        algorithm: :class:`~decoupled_descent.DecoupledDescent` or
+            :class:`~decoupled_descent.OrthogonalDecoupledDescent`. With ``reduction="mean"`` its
+            step depends on n, taken as ratio · mixture.dimension.
         ratio: α = n/d.
+        covariance: C, shape (d, d), or its diagonal, shape (d,). By default the one that the
+            algorithm corrects for (``noise=Covariance(C)`` of decoupled descent), else the
+            identity. With a ``MixtureLimit``, any number of eigenvalues that stand for their law.
         method: ``"quadrature"`` (L = 1, no kinks), ``"paths"`` (anything, sampled), or ``"auto"``.
         order: Gauss–Hermite nodes per coordinate, where there are no kinks.
         paths: M, sampled paths per randomisation, a power of two.
@@ -93,20 +72,31 @@ class StateEvolution:
         seed: Of the sampling.
 
     Example:
-        >>> import decoupled_descent as dd
+        >>> import torch, decoupled_descent as dd
         >>> objective = dd.Objective(dd.heads.Linear(), "squared")
         >>> algorithm = dd.DecoupledDescent(lr=0.05, damping=0.95)
         >>> theory = dd.StateEvolution(dd.mixtures.signalless(10), objective, algorithm)
         >>> theory.run(steps=3).test_error
         tensor([0.5000, 0.4525, 0.4118], dtype=torch.float64)
+
+        Rows of another covariance, with the algorithm that needs no correction for it:
+
+        >>> mixture = dd.mixtures.flipped_classes(100, snr=1.5, labels=(0.0, 1.0))
+        >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
+        >>> algorithm = dd.OrthogonalDecoupledDescent(0.1, 0.95, ridge=1.0)
+        >>> spectrum = torch.linspace(0.2, 1.8, 100)
+        >>> dd.StateEvolution(mixture, objective, algorithm, 2.0, spectrum).run(steps=3).test_error
+        tensor([0.8061, 0.7585, 0.7169], dtype=torch.float64)
     """
 
+    @on_cpu
     def __init__(
         self,
         mixture: MixtureLaw,
         objective: Objective,
-        algorithm: DecoupledDescent,
+        algorithm: Descent,
         ratio: float = 1.0,
+        covariance: Tensor | None = None,
         *,
         method: str = "auto",
         order: int | None = None,
@@ -114,26 +104,28 @@ class StateEvolution:
         randomisations: int = 8,
         seed: int = 0,
     ) -> None:
-        if not isinstance(algorithm, DecoupledDescent):
-            raise ValueError(
-                f"algorithm={algorithm!r} must be a DecoupledDescent: state evolution describes no "
-                "other algorithm (for trained parameters of any run see population_test_error)"
-            )
-        if algorithm.noise is not None:
-            raise ValueError(
-                f"algorithm has noise={algorithm.noise!r}, but state evolution describes i.i.d. "
-                "noise only: leave noise out"
-            )
         if not 0 < ratio < math.inf:
             raise ValueError(f"ratio={ratio!r} must be a positive number, n/d")
         if method not in METHODS:
             raise ValueError(f"method={method!r} must be one of {', '.join(METHODS)}")
-        if randomisations < 2:
-            raise ValueError(f"randomisations={randomisations} must be at least 2")
+        check_algorithm(algorithm)
+        self.step = algorithm.limit()
+        self._models: dict[int, Model] = {}
         self.mixture, self.objective, self.algorithm = mixture, objective, algorithm
         self.ratio, self.method, self.order = float(ratio), method, order
-        self.paths, self.randomisations, self.seed = paths, randomisations, seed
+        self.randomisations = whole_number("randomisations", randomisations, 2)
+        self.paths, self.seed = paths, seed
+        self.covariance = _agreed(self.step, covariance)
+        self.geometry = Geometry.of(mixture, self.covariance)
+        self.ridge_step = ridge_step(
+            self.geometry.spectrum,
+            self.geometry.project,
+            mixture.weights,
+            self.ratio,
+            self.step.ridge,
+        )
 
+    @on_cpu
     def run(
         self,
         steps: int,
@@ -150,74 +142,69 @@ class StateEvolution:
             steps: T.
             theta: θ_1, shape (L, d), whose own overlaps are taken for the limits.
             alignment: m_{j,1}, shape (J, L), instead of θ_1; zero when only ``overlap`` is given.
-            overlap: Ω[1,1], shape (L, L). Without θ_1 and limits, θ_1 has independent N(0, 1)
-                entries: alignment zero, overlap one.
+            overlap: Ω[1,1], shape (L, L). Without any of these, θ_1 has independent N(0, 1)
+                entries: alignment zero, overlap tr C/d.
             head: ā_1, a module or its parameters by name; the objective's own by default.
             progress: Whether to draw a progress bar; by default, only on a terminal.
 
         Returns:
-            The evolution; Ctrl-C returns the randomisations completed (or the steps of the first
-            one), and an error that is no longer finite ends it there, with a
+            The evolution. Ctrl-C returns the randomisations completed, or the steps of the first
+            one. A test error that is no longer finite ends it with a
             :class:`~decoupled_descent.DivergenceWarning`.
         """
-        check_steps(steps)
-        alignment, overlap = self.start(theta, alignment, overlap)
+        steps = whole_number("steps", steps)
+        start = self.start(theta, alignment, overlap)
+        width = len(start.overlap)
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
-        coefficients = rule_coefficients(self.algorithm.update, steps, len(overlap), scale)
-        common = (self.mixture, self.algorithm, coefficients, self.ratio)
-        engines = self.engines(steps, len(overlap))
-        trajectories = (
-            Trajectory(*common, alignment, overlap, parameters, make()) for make in engines
-        )
+        coefficients = rule_coefficients(self.algorithm.update, steps, width, scale)
+        engines = self.engines(steps, self.model(width))
+        common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
+        trajectories = (Trajectory(*common, make()) for make in engines)
         return Evolution(theory=self, **follow(trajectories, len(engines), steps, progress))
 
     def start(
         self, theta: Tensor | None, alignment: Tensor | None = None, overlap: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Turn θ_1, or limits given directly, into checked (m_1, Ω_1).
-
-        Args:
-            theta: θ_1, shape (L, d), or None.
-            alignment: m_{j,1}, shape (J, L), or None.
-            overlap: Ω_1, shape (L, L), or None.
-
-        Returns:
-            Alignment and overlap.
-        """
+    ) -> Start:
+        """Turn θ_1, or limits given directly, into checked overlaps of the start."""
+        tau, mixture = self.geometry.spectrum, self.mixture
+        modes = len(mixture.weights)
         if theta is not None:
             if alignment is not None or overlap is not None:
                 raise ValueError("give either theta or alignment and overlap, not both")
-            alignment, overlap = theta_limits(self.mixture, theta)
-        elif overlap is None:
-            if alignment is not None:
-                raise ValueError("alignment was given without overlap; give both, or theta")
-            if self.objective.width is None:
+            start = self.geometry.start(theta, self.ridge_step.weights)
+        elif overlap is not None:
+            if self.covariance is not None:
+                raise ValueError(
+                    "alignment and overlap do not say how theta lies to the covariance; pass theta"
+                )
+            overlap = as_limit(overlap)
+            zero = overlap.new_zeros(modes, overlap.shape[-1])
+            alignment = zero if alignment is None else as_limit(alignment)
+            start = Start(alignment, overlap, self.ridge_step.weights * alignment)
+        elif alignment is not None:
+            raise ValueError("alignment was given without overlap; give both, or theta")
+        else:
+            width = self.objective.width
+            if width is None:
                 raise ValueError("L cannot be read off the head; pass overlap of shape (L, L)")
-            overlap = torch.eye(self.objective.width, dtype=torch.float64)
-        overlap = torch.as_tensor(overlap, dtype=torch.float64)
-        if alignment is None:
-            alignment = overlap.new_zeros(len(self.mixture.weights), overlap.shape[-1])
-        alignment = torch.as_tensor(alignment, dtype=torch.float64)
-        check_limits(self.mixture, alignment, overlap)
-        check_objective(self.objective, self.mixture, len(overlap))
-        announce_kinks(self.objective, self.mixture, len(overlap), self.algorithm.g)
-        return alignment, overlap
+            zero = tau.new_zeros(modes, width)
+            start = Start(zero, tau.mean() * torch.eye(width, dtype=tau.dtype), zero)
+        if self.covariance is None:
+            check_limits(mixture, start.alignment, start.overlap)
+        self.model(len(start.overlap))
+        return start
 
-    def orders(self, width: int, g: Direction | None) -> tuple[Orders, ...]:
-        """Orders of two quadrature rules for one-time averages; none where they are no good.
-
-        Args:
-            width: L.
-            g: What to look over for kinks and steep slopes; None for ∇_hΨ.
-
-        Returns:
-            Two orders, or none.
-        """
-        return step_orders(self.objective, self.mixture, width, self.order, g)
+    def model(self, width: int) -> Model:
+        """Return Ψ and the step for L pre-activations, bound once."""
+        if width not in self._models:
+            trains_head = self.algorithm.trains_head
+            model = Model(self.objective, self.mixture, width, self.step, trains_head)
+            self._models[width] = model
+        return self._models[width]
 
     def sample_size(self) -> int:
-        """N as the algorithm's reduction sees it: ratio · d, or 1 when it does not matter."""
+        """Return n as the algorithm's reduction sees it: ratio · d, or 1 if it does not matter."""
         if self.algorithm.reduction == "sum":
             return 1
         dimension = getattr(self.mixture, "dimension", None)
@@ -228,33 +215,9 @@ class StateEvolution:
             )
         return max(1, round(self.ratio * int(dimension)))
 
-    def engines(
-        self, steps: int, width: int, orders: Sequence[Orders] | None = None
-    ) -> list[Callable[[], Engine]]:
-        """Makers of engines, one per randomisation: their memory is needed one at a time.
-
-        Args:
-            steps: T.
-            width: L.
-            orders: Of quadrature rules, or none; found out by default.
-
-        Returns:
-            One maker per order under quadrature, else one per seed.
-
-        Example:
-            >>> import decoupled_descent as dd
-            >>> objective = dd.Objective(dd.heads.Linear(), "squared")
-            >>> theory = dd.StateEvolution(
-            ...     dd.mixtures.signalless(10),
-            ...     objective,
-            ...     dd.DecoupledDescent(lr=0.05),
-            ...     method="paths",
-            ...     paths=64,
-            ... )
-            >>> len(theory.engines(steps=3, width=1))
-            8
-        """
-        orders = self.orders(width, self.algorithm.g) if orders is None else orders
+    def engines(self, steps: int, model: Model) -> list[Callable[[], Engine]]:
+        """Return makers of engines, one per randomisation: only one is in memory at a time."""
+        width, orders = model.width, step_orders(model, self.order)
         exact = width == 1 and bool(orders)
         if self.method == "quadrature" and not exact:
             raise ValueError(
@@ -262,18 +225,33 @@ class StateEvolution:
                 "and an objective and g without kinks or slopes too steep for the response noise; "
                 "use method='paths'"
             )
-        common = (self.mixture, self.objective, self.algorithm, steps)
         if exact and self.method != "paths":
-            return [partial(HermiteEngine, *common, *order) for order in orders]
+            return [partial(HermiteEngine, model, steps, *order) for order in orders]
         seeds = independent_seeds(self.seed, 2 * self.randomisations)
+        pairs = list(zip(seeds, seeds[self.randomisations :], strict=False))
         nodes: list[Nodes | None]
         if orders and width > 1:
             rules = quadrature_rules(self.mixture, width, orders)
             nodes = [rules[k % 2] for k in range(self.randomisations)]
         else:
-            fresh = seeds[self.randomisations :]
-            nodes = [offset_grids(self.mixture, width, GRID, seed) for seed in fresh]
+            nodes = [offset_grids(self.mixture, width, GRID, fresh) for _, fresh in pairs]
         return [
-            partial(PathEngine, *common, width, self.paths, seed, own)
-            for seed, own in zip(seeds, nodes, strict=False)
+            partial(PathEngine, model, steps, self.paths, pair, own)
+            for pair, own in zip(pairs, nodes, strict=True)
         ]
+
+
+def _agreed(step: LimitStep, covariance: Tensor | None) -> Tensor | None:
+    """Return C, or raise ``ValueError`` when the algorithm corrects for another one."""
+    assumed = step.covariance
+    if covariance is None or step.divergence_free:
+        return assumed if covariance is None else covariance
+    given = as_limit(covariance)
+    expected = as_limit([1.0] * len(given) if assumed is None else assumed)
+    expected = torch.diag(expected) if given.ndim > expected.ndim else expected
+    if given.shape != expected.shape or not torch.allclose(given, expected):
+        raise ValueError(
+            "covariance is not the one that the algorithm corrects for: pass it to the algorithm, "
+            "as noise=Covariance(…), or use OrthogonalDecoupledDescent"
+        )
+    return covariance

@@ -1,10 +1,18 @@
-r"""What a ridge-regression step does to overlaps in the limit, for rows of any covariance."""
+r"""What a step does to overlaps in the limit, for rows of any covariance C/d and any ridge λ.
+
+Rows are x = μ_j/d + z with z ~ N(0, C/d). A step c A⁻¹Xᵀq is a ridge regression of q on X. A
+direction q free of divergence is uncorrelated with the noise of the rows (Stein's lemma), so the
+regression treats it as a response that depends on the modes alone; deterministic equivalents of the
+ridge resolvent give the limit. Without a ridge, the corrections of decoupled descent do for any
+direction what freedom of divergence does: θ̃ has the limits below at λ = ∞.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +22,8 @@ from torch import Tensor
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.responses import Sampler
 from decoupled_descent.state_evolution.gaussian import hermite_rule
-from decoupled_descent.state_evolution.laws import require_psd
+from decoupled_descent.state_evolution.inputs import as_limit, check_theta
+from decoupled_descent.state_evolution.laws import MixtureLaw, require_psd
 
 
 class RidgeStep(NamedTuple):
@@ -61,7 +70,8 @@ def ridge_step(
        a &= \frac{g}{1 - u^2 g}, \qquad
        H = \frac{u^2 g\,K\Pi K - 2 u g K + D^\top \chi_{WCW} D}{1 - u^2 g} .
 
-    λ = ∞ has e = u = 0 and W = I: K = αχ, a = α tr C²/d, H = α² χ_C.
+    λ = ∞ has e = u = 0 and W = I: K = αχ, a = α tr C²/d, H = α² χ_C, D = αI. With C = I as well,
+    these are the limits of Definition "ddState".
 
     Args:
         spectrum: The eigenvalues of C, or a sample of their law.
@@ -69,9 +79,6 @@ def ridge_step(
         probabilities: p, shape (J,).
         ratio: α.
         ridge: λ, positive.
-
-    Returns:
-        The limits.
 
     Example:
         >>> white, unit = torch.ones(1).double(), torch.eye(1).double()
@@ -102,6 +109,54 @@ def ridge_step(
     return RidgeStep(align, g / rest, signal / rest, start, weights, e / (1 + e))
 
 
+class Start(NamedTuple):
+    """Overlaps of θ_1."""
+
+    alignment: Tensor  # m_1 = Mθ_1/d, shape (J, L)
+    overlap: Tensor  # Ω[1,1] = θ_1ᵀCθ_1/d, shape (L, L)
+    pull: Tensor  # M W C θ_1/d, shape (J, L)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How means and parameters lie relative to the eigenvectors of C.
+
+    Attributes:
+        mixture: Gives χ.
+        spectrum: Eigenvalues of C; a single one for C = I.
+        axes: Eigenvectors of C as columns; None where they are the coordinates.
+        means: M in the coordinates of C; None for C = I and for means in general position.
+    """
+
+    mixture: MixtureLaw
+    spectrum: Tensor
+    axes: Tensor | None = None
+    means: Tensor | None = None
+
+    @classmethod
+    def of(cls, mixture: MixtureLaw, covariance: Tensor | None) -> Geometry:
+        """Decompose C, the identity by default."""
+        if covariance is None:
+            return cls(mixture, torch.ones(1, dtype=torch.float64))
+        means: Tensor | None = getattr(mixture, "means", None)
+        spectrum, axes = decompose(covariance, None if means is None else means.shape[1])
+        return cls(mixture, spectrum, axes, None if means is None else rotated(means, axes))
+
+    def project(self, values: Tensor) -> Tensor:
+        """Return χ_F for F with these eigenvalues on the eigenvectors of C, shape (J, J)."""
+        if self.means is None:
+            return self.mixture.overlaps * values.mean()
+        return (self.means * values) @ self.means.T / len(values)
+
+    def start(self, theta: Any, weights: Tensor) -> Start:
+        """Return the overlaps of an actual θ_1, given the eigenvalues of W."""
+        means, theta = check_theta(self.mixture, theta)
+        means, theta = rotated(means, self.axes), rotated(theta, self.axes)
+        coloured = self.spectrum * theta / theta.shape[1]
+        pull = (means * weights) @ coloured.T
+        return Start(means @ theta.T / theta.shape[1], theta @ coloured.T, pull)
+
+
 def teacher(
     beta: Tensor,
     law: Callable[[float], Sampler],
@@ -120,7 +175,7 @@ def teacher(
         order: Nodes for s.
 
     Returns:
-        The mixture and C̃, both for :class:`~decoupled_descent.state_evolution.OrthogonalLimit`.
+        The mixture and C̃, both for :class:`~decoupled_descent.StateEvolution`.
 
     Example:
         >>> from decoupled_descent.datasets.responses import Noisy
@@ -129,7 +184,7 @@ def teacher(
         (tensor([-1.,  1.], dtype=torch.float64),
          tensor([ 0.7500, -0.2500, -0.2500, -0.2500], dtype=torch.float64))
     """
-    beta = torch.as_tensor(beta).detach().to("cpu", torch.float64)
+    beta = as_limit(beta)
     if beta.ndim != 1:
         raise ValueError(f"beta has shape {tuple(beta.shape)}; it must be (d,)")
     spectrum, axes = decompose(covariance, len(beta))
@@ -146,21 +201,13 @@ def teacher(
 
 
 def decompose(covariance: Tensor | None, d: int | None) -> tuple[Tensor, Tensor | None]:
-    """Eigenvalues of C, and its eigenvectors unless C is diagonal.
+    """Return the eigenvalues of C, and its eigenvectors as columns unless C is diagonal.
 
-    Args:
-        covariance: C, shape (d, d), or its diagonal, shape (d,); None is the identity.
-        d: What d must be; None takes any.
-
-    Returns:
-        Eigenvalues, shape (d,), and eigenvectors as columns or None, in float64.
-
-    Example:
-        >>> decompose(torch.tensor([1.0, 3.0]), 2)
-        (tensor([1., 3.], dtype=torch.float64), None)
+    C has shape (d, d), or (d,) for a diagonal; None is the identity. Without d, any size is right.
     """
-    matrix = torch.ones(d or 1) if covariance is None else torch.as_tensor(covariance).detach()
-    matrix, axes, wanted = matrix.to("cpu", torch.float64), None, d or "d"
+    matrix, axes, wanted = as_limit([1.0] * (d or 1)), None, d or "d"
+    if covariance is not None:
+        matrix = as_limit(covariance)
     if matrix.ndim not in (1, 2) or {*matrix.shape} != {d or len(matrix)}:
         raise ValueError(
             f"covariance has shape {tuple(matrix.shape)}; it must be ({wanted}, {wanted}), or "
@@ -179,17 +226,5 @@ def decompose(covariance: Tensor | None, d: int | None) -> tuple[Tensor, Tensor 
 
 
 def rotated(rows: Tensor, axes: Tensor | None) -> Tensor:
-    """Rows in the coordinates of the eigenvectors of C.
-
-    Args:
-        rows: Shape (N, d).
-        axes: From :func:`decompose`.
-
-    Returns:
-        Shape (N, d).
-
-    Example:
-        >>> rotated(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-        tensor([[2., 1.]])
-    """
+    """Return rows of shape (N, d) in the coordinates of the eigenvectors of C."""
     return rows if axes is None else rows @ axes

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.objective import Objective
+from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.inputs import (
+    as_limit,
     check_limits,
-    check_objective,
+    check_theta,
     head_parameters,
-    theta_limits,
 )
-from decoupled_descent.state_evolution.laws import MixtureLaw
+from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
 from decoupled_descent.state_evolution.orders import loss_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
@@ -39,6 +40,7 @@ class Estimate(NamedTuple):
         return self.value
 
 
+@on_cpu
 def asymptotic_test_error(
     mixture: MixtureLaw,
     objective: Objective,
@@ -79,24 +81,23 @@ def asymptotic_test_error(
         >>> import decoupled_descent as dd
         >>> mixture = dd.mixtures.signalless(dimension=10)
         >>> objective = dd.Objective(dd.heads.Linear(), "squared")
-        >>> error = dd.asymptotic_test_error(mixture, objective, [[0.0]], [[3.0]])
+        >>> error = dd.theory.asymptotic_test_error(mixture, objective, [[0.0]], [[3.0]])
         >>> round(float(error), 12)
         1.5
     """
-    alignment = torch.as_tensor(alignment, dtype=torch.float64)
-    overlap = torch.as_tensor(overlap, dtype=torch.float64)
+    alignment, overlap = as_limit(alignment), as_limit(overlap)
     check_limits(mixture, alignment, overlap)
-    check_objective(objective, mixture, len(overlap))
+    width = len(overlap)
+    model = Model(objective, mixture, width)
     parameters = head_parameters(objective, head)
 
     def mean_loss(nodes: Nodes) -> Tensor:
         h = nodes.place(alignment, overlap)
         with torch.no_grad():
-            losses = objective.losses(h, nodes.population.responses, parameters)
-        return nodes.population.weights @ losses.double()
+            losses = model.losses(h, nodes.population.responses, parameters)
+        return nodes.population.weights @ losses
 
-    width = len(overlap)
-    orders = loss_orders(objective, mixture, width, order, parameters)
+    orders = loss_orders(model, order, parameters)
     if orders:
         return _estimate([mean_loss(n) for n in quadrature_rules(mixture, width, orders)])
     if randomisations < 2 or samples // randomisations < 4:
@@ -113,6 +114,7 @@ def _estimate(found: list[Tensor]) -> Estimate:
     return Estimate(float(values.mean()), float(values.std()) / len(values) ** 0.5)
 
 
+@on_cpu
 def population_test_error(
     mixture: MixtureLaw,
     objective: Objective,
@@ -142,9 +144,10 @@ def population_test_error(
         >>> X, y = mixture.sample(100, seed=0)
         >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
         >>> run = dd.fit(X, y, objective, dd.GradientDescent(lr=0.05), steps=20)
-        >>> error = dd.population_test_error(mixture, objective, run.theta, run.head)
+        >>> error = dd.theory.population_test_error(mixture, objective, run.theta, run.head)
         >>> error.stderr < 1e-6
         True
     """
-    alignment, overlap = theta_limits(mixture, theta)
+    means, theta = check_theta(mixture, theta)
+    alignment, overlap = (rows @ theta.T / theta.shape[1] for rows in (means, theta))
     return asymptotic_test_error(mixture, objective, alignment, overlap, head, **options)

@@ -2,20 +2,24 @@ r"""What drives the test error from one step to the next (Theorems "ddLearn" and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.descent.common import LimitStep
 from decoupled_descent.descent.rules import Damped
-from decoupled_descent.objective.derivatives import Parameters
-from decoupled_descent.state_evolution.averages import mean_head_direction, mean_jacobian
-from decoupled_descent.state_evolution.gaussian import psd_root
+from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Slopes
+from decoupled_descent.state_evolution.evolution import Evolution
+from decoupled_descent.state_evolution.laws import on_cpu
+from decoupled_descent.state_evolution.orders import step_orders
 from decoupled_descent.state_evolution.populations import Nodes, quadrature_rules, sampled_nodes
-from decoupled_descent.state_evolution.recursion import Evolution, StateEvolution
+from decoupled_descent.state_evolution.recursion import StateEvolution
 
-#: Points for the one-time averages when the head is too wide for quadrature, or has kinks.
+#: Points for averages at one time when the head is too wide for quadrature, or has kinks.
 SAMPLES = 2**15
 
 
@@ -30,7 +34,8 @@ class TaylorTerms:
         head_damping: −(1−γ₀) Σ_j p_j ⟨E∇_aΨ, ā_t⟩ (equation "aDamp").
         head_descent: −γ₁ ⟨Σ_j p_j E∇_aΨ, Σ_j p_j E f⟩ ("aDescent").
         theta_damping: −(1−η₀) Σ_j p_j ⟨E∇_hΨ, m_{j,t}⟩ ("ThDamp").
-        signal: −η₁ α Σ_jk p_j χ_jk p_k ⟨E∇_hΨ, E g⟩: signal acquisition ("ThSignal").
+        signal: −η₁ Σ_jk K_jk p_j p_k ⟨E∇_hΨ, E g⟩: signal acquisition ("ThSignal"), K = αχ for
+            decoupled descent.
         variance_damping: −η₀(1−η₀) Σ_j p_j ⟨E∇²_hΨ, Ω[t,t]⟩ ("omDamp").
         cross: −½ η₀η₁ Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩: what past gradients do to the variance
             ("omCross").
@@ -61,79 +66,30 @@ class TaylorTerms:
         return self.test_error[1:] - self.expansion[:-1]
 
 
-class Slopes(NamedTuple):
-    """Derivatives of the test error functional at one iterate.
-
-    Attributes:
-        alignment: p_j E∇_hΨ, shape (J, L).
-        curvature: Σ_j p_j E∇²_hΨ, twice the derivative in Ω; shape (L, L).
-        head: Σ_j p_j E∇_aΨ, by name.
-        head_direction: Σ_j p_j E f, by name.
-    """
-
-    alignment: Tensor
-    curvature: Tensor
-    head: Parameters
-    head_direction: Parameters
-
-
 def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
-    """Nodes for one-time averages: two rules where there are any, else random points.
-
-    Args:
-        theory: Gives the mixture, the order and the seed.
-        width: L.
-
-    Returns:
-        The nodes.
-    """
-    orders = theory.orders(width, theory.algorithm.g)
+    """Return nodes for averages at one time: of two rules where there are any, else random."""
+    orders = step_orders(theory.model(width), theory.order)
     if orders:
         first, second = quadrature_rules(theory.mixture, width, orders)
         return first.joined(second)
     return sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
 
 
-def slopes(
-    theory: StateEvolution,
-    nodes: Nodes,
-    alignment: Tensor,
-    overlap: Tensor,
-    parameters: Parameters,
-) -> Slopes:
-    """Differentiate the test error functional in m, Ω and a (equations "gradA" to "gradOm").
-
-    Args:
-        theory: Gives Ψ and f.
-        nodes: Where to average.
-        alignment: m_j, shape (J, L).
-        overlap: Ω, shape (L, L).
-        parameters: a, by name.
-
-    Returns:
-        The derivatives.
-    """
-    objective, f = theory.objective, theory.algorithm.f
-    h, population = nodes.place(alignment, overlap), nodes.population
-    rows = objective.derivatives(h, population.responses, parameters, jacobian=False, head=False)
-    head: Parameters = {}
-    direction: Parameters = {}
-    if parameters:
-        head = direction = mean_head_direction(objective, population, h, parameters)
-        if f is not None:
-            direction = mean_head_direction(objective, population, h, parameters, f)
-    if objective.bind(population.responses, h.shape[1], h).curvature == "smoothed":
-        # integrate by parts, which sees the kinks
-        mixed = rows.direction.T @ (population.weights.unsqueeze(1) * nodes.normals)
-        curvature = mixed @ torch.linalg.pinv(psd_root(overlap), hermitian=True)
-        curvature = (curvature + curvature.T) / 2
-    else:
-        curvature = mean_jacobian(objective, population, h, parameters)
-    return Slopes(population.by_mode(rows.direction), curvature, head, direction)
+def _slopes(evolution: Evolution) -> Iterator[Slopes]:
+    """Return the slopes of the test error at every iterate."""
+    theory, width = evolution.theory, evolution.overlap.shape[-1]
+    nodes, model = one_time_nodes(theory, width), theory.model(width)
+    for t in range(len(evolution.test_error)):
+        overlaps = evolution.alignment[t], evolution.overlap[t]
+        yield model.slopes(nodes, *overlaps, evolution.parameters(t))
 
 
+@on_cpu
 def taylor_terms(evolution: Evolution) -> TaylorTerms:
     r"""Expand the test error at every iterate of an evolution (Theorem "ddLearn").
+
+    The theorem is about decoupled descent; the same expansion holds for every step that state
+    evolution knows, with the overlaps Ω and Ξ of its rows.
 
     .. math:: \mathrm{test}_{t+1} = \mathrm{test}_t + \text{six terms} + \delta_t, \qquad
               \delta_t = O(\epsilon^2), \quad
@@ -157,21 +113,16 @@ def taylor_terms(evolution: Evolution) -> TaylorTerms:
     theory = evolution.theory
     eta0, eta1 = step_rates(theory)
     gamma0, gamma1 = head_rates(theory)
-    chi, ratio = theory.mixture.overlaps, theory.ratio
-    nodes = one_time_nodes(theory, evolution.overlap.shape[-1])
     rows = []
-    for t in range(len(evolution.test_error)):
-        alignment, overlap = evolution.alignment[t], evolution.overlap[t]
-        parameters = evolution.parameters(t)
-        at = slopes(theory, nodes, alignment, overlap, parameters)
-        xi = evolution.xi[t, t]
+    for t, at in enumerate(_slopes(evolution)):
+        pulled, xi = theory.ridge_step.align @ evolution.signal[t], evolution.xi[t, t]
         rows.append(
             [
-                -(1 - gamma0) * inner(at.head, parameters),
+                -(1 - gamma0) * inner(at.head, evolution.parameters(t)),
                 -gamma1 * inner(at.head, at.head_direction),
-                -(1 - eta0) * (at.alignment * alignment).sum(),
-                -eta1 * ratio * (at.alignment * (chi @ evolution.signal[t])).sum(),
-                -eta0 * (1 - eta0) * (at.curvature * overlap).sum(),
+                -(1 - eta0) * (at.alignment * evolution.alignment[t]).sum(),
+                -eta1 * (at.alignment * pulled).sum(),
+                -eta0 * (1 - eta0) * (at.curvature * evolution.overlap[t]).sum(),
                 -0.5 * eta0 * eta1 * (at.curvature * (xi + xi.T)).sum(),
             ]
         )
@@ -193,6 +144,7 @@ class PureTaylorTerms(NamedTuple):
     cross: Tensor
 
 
+@on_cpu
 def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
     r"""Expand the test error of pure decoupled descent in the norms of Theorem "pureTaylor".
 
@@ -204,21 +156,16 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
     """
     theory = evolution.theory
     (eta0, eta), (gamma0, gamma) = step_rates(theory), head_rates(theory)
-    algorithm = theory.algorithm
-    own = algorithm.g is not None or algorithm.f is not None
-    if own or eta0 != 1 or gamma0 != 1 or (evolution.head and gamma != eta):
+    damped = eta0 != 1 or gamma0 != 1 or (evolution.head and gamma != eta)
+    if damped or theory.step != LimitStep() or theory.covariance is not None:
         raise ValueError(
-            f"algorithm={algorithm!r} is not pure decoupled descent (no damping, no g and f, "
-            "head_lr equal to the effective lr); use taylor_terms"
+            f"algorithm={theory.algorithm!r} is not pure decoupled descent (no damping, no g and "
+            "f, head_lr equal to the effective lr, no covariance); use taylor_terms"
         )
     values, vectors = torch.linalg.eigh(theory.mixture.overlaps)
     root = vectors * values.clamp(min=0).sqrt()  # any root of χ gives the same norm
-    nodes = one_time_nodes(theory, evolution.overlap.shape[-1])
     rows = []
-    for t in range(len(evolution.test_error)):
-        at = slopes(
-            theory, nodes, evolution.alignment[t], evolution.overlap[t], evolution.parameters(t)
-        )
+    for t, at in enumerate(_slopes(evolution)):
         xi = evolution.xi[t, t]
         rows.append(
             [
@@ -231,11 +178,7 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
 
 
 def step_rates(theory: StateEvolution) -> tuple[float, float]:
-    """Return η₀ and the effective η₁, or raise when the update rule is not the paper's.
-
-    Args:
-        theory: Gives the algorithm, and n for ``reduction="mean"``.
-    """
+    """Return η₀ and the effective η₁, or raise when the update rule is not the paper's."""
     rule = theory.algorithm.update
     if not isinstance(rule, Damped):
         raise ValueError(f"rule={rule!r} is not the paper's η₀ v − η₁ w; leave rule unset")

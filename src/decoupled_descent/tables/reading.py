@@ -1,19 +1,16 @@
-"""A table of one's own, read from a file.
+"""Read a table from a file.
 
-What was done to the table on the way (an index column left out, a decimal comma understood) is kept
-in sentences, in ``frame.attrs["notes"]``.
+``frame.attrs["notes"]`` says in sentences what was done: an index column left out, a decimal comma.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
 import gzip
 import io
-import itertools
+import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +19,35 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.tables.text import Notes, read_text
 from decoupled_descent.tables.values import listed, plain
 
-Notes = list[str]
-
-SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}  # the comma last: it may be decimal
-#: What is a missing value in any column; MARKERS adds those that might be somebody's class.
-MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
-SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")  # Excel's first line
-CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 UNNAMED = re.compile(r"Unnamed: \d+|")
-COMMA, POINT = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-LOOK = 1000  # rows looked at to recognise how a file is written
+KINDS = "biufU"  # of NumPy's types: truth values, numbers, text
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Read a table with named columns.
 
-    - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz`` behind: a line of names, then a line per row,
-      separated by commas, semicolons or tabs (whatever the suffix says). Where semicolons or tabs
-      separate, 1,5 may stand for 1.5. The text is UTF-8, or else taken as Windows-1252. Empty lines
-      are passed over; within a table of one column they are missing values.
+    - ``.csv``, ``.tsv``, ``.txt``, also followed by ``.gz``: a line of names, then a line per row,
+      separated by commas, semicolons or tabs (whatever the suffix). With semicolons or tabs, 1,5
+      may stand for 1.5. The text is UTF-8, or else Windows-1252. Empty lines are skipped; in a
+      table of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
-      called x0, x1, … and y. Nothing is unpickled.
+      called x0, x1, … and y. Pickled objects are refused.
 
-    A first column without a name that differs in every row is taken for an index and left out.
+    A first column without a name that differs in every row is an index and is left out.
 
     Args:
-        path: Of the file.
+        path: The file.
 
     Returns:
-        The table, its rows numbered from 1, with ``attrs["notes"]``.
+        The table, with rows numbered from 1. ``attrs["notes"]`` says in sentences what was done.
 
     Raises:
-        OSError: If the file cannot be read at all, or pyarrow is not installed.
-        ValueError: If its content is no table.
+        OSError: If the file cannot be read, or pyarrow is needed and not installed.
+        ValueError: If its content is not a table.
 
     Example:
         >>> import tempfile
@@ -76,7 +66,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     packed = len(suffixes) > 1 and suffixes[-1] == ".gz"
     suffix = suffixes[-2] if packed else "".join(suffixes[-1:])
     content = _content(path)
-    if suffix not in READERS or (packed and READERS[suffix] is not _read_text):
+    if suffix not in READERS or (packed and READERS[suffix] is not read_text):
         raise ValueError(
             f"{path}: the extension {''.join(suffixes[-2:] if packed else suffixes[-1:])!r} is not "
             f"known; use one of {', '.join(READERS)}"
@@ -92,14 +82,12 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _content(path: Path) -> bytes:
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder; name a file in it")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{path} does not exist; check the name and the folder") from error
-    except IsADirectoryError:
-        raise
     except OSError as error:
         raise OSError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
 
@@ -112,7 +100,7 @@ def _unpacked(content: bytes) -> bytes:
 
 
 def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Check names and size; leave unnamed columns out where that is safe."""
+    """Check names and size, and leave out an index column and empty columns without a name."""
     names = [str(name).strip() for name in frame.columns]
     unnamed = [k for k, name in enumerate(names) if UNNAMED.fullmatch(name)]
     twice = [n for n, count in Counter(names).items() if count > 1 and not UNNAMED.fullmatch(n)]
@@ -139,132 +127,6 @@ def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     return frame
 
 
-def _records(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row's fields, with the line on which it begins; blank lines are passed over."""
-    stream = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
-    reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
-    line = 1
-    try:
-        for record in reader:
-            if record:
-                yield line, record
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"line {line}: {error}; is a quotation mark left open?") from error
-
-
-def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
-    """The number of fields of each row, with its line; faster where nothing is quoted."""
-    if b'"' in content:
-        return ((line, len(record)) for line, record in _records(content, encoding, separator))
-    lines = enumerate(content.splitlines(), start=1)
-    return ((k, line.count(separator.encode()) + 1) for k, line in lines if line)
-
-
-def _encoding(content: bytes) -> tuple[str, Notes]:
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError("the text is UTF-16; save it as UTF-8")
-    control = CONTROL.search(content, 0, 1 << 20)
-    place = control.start() if control else content.find(b"\0")
-    if place >= 0:
-        raise ValueError(
-            f"byte {place} is 0x{content[place]:02x}, which no text contains; is the file of "
-            "another kind than its extension says?"
-        )
-    for encoding in ("utf-8-sig", "cp1252"):
-        try:
-            content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        known = encoding == "utf-8-sig"
-        return encoding, [] if known else ["the text is not UTF-8: read as Windows-1252 (Latin-1)"]
-    raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
-
-
-def _separator(content: bytes, encoding: str) -> str:
-    """The separator that gives the first rows most consistently more than one field."""
-    scores = {}
-    for separator in SEPARATORS:
-        try:
-            found = list(itertools.islice(_records(content, encoding, separator), LOOK))
-        except ValueError:  # the wrong separator can make fields too long
-            continue
-        widths = [len(record) for _, record in found]
-        if widths and widths[0] > 1:
-            scores[separator] = (widths.count(widths[0]) / len(widths), widths[0])
-    return max(scores, key=lambda separator: scores[separator], default=",")
-
-
-def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
-    """The decimal mark: a comma if some number has one, and none has a point."""
-    values = [value.strip() for row in rows for value in row]
-    commas = [value for value in values if COMMA.fullmatch(value)]
-    if separator == "," or not commas or any(POINT.fullmatch(value) for value in values):
-        return ".", []
-    value = commas[0]
-    read = float(value.replace(",", "."))
-    return ",", [f"the comma is the decimal mark: {value!r} was read as {read!r}"]
-
-
-def _read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    encoding, notes = _encoding(content)
-    told = SEP_LINE.match(content)
-    content = content[told.end() :] if told else content
-    separator = told[1].decode() if told else _separator(content, encoding)
-    records = _records(content, encoding, separator)
-    names = next(records, (0, [""]))[1]
-    if not any(name.strip() for name in names):
-        raise ValueError("the file is empty, or begins with an empty row; write the table again")
-    for line, width in _widths(content, encoding, separator):
-        if width != len(names):
-            raise ValueError(
-                f"line {line} has {width} fields, but there are {len(names)} names in the first "
-                f"row (separated by a {SEPARATORS[separator]}); correct the line, or put quotation "
-                "marks around fields that contain the separator"
-            )
-    first = [record for _, record in itertools.islice(records, LOOK)]
-    single = len(names) == 1
-    if single:
-        _check_single([names, *first])
-        content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines in between are rows
-    decimal, more = _decimal(first, separator)
-    try:
-        frame = pd.read_csv(
-            io.BytesIO(content),
-            sep=separator,
-            encoding=encoding,
-            header=0,
-            names=range(len(names)),
-            index_col=False,
-            skipinitialspace=True,
-            skip_blank_lines=not single,
-            keep_default_na=False,
-            na_values=MISSING,
-            low_memory=False,
-            decimal=decimal,
-        )
-    except pd.errors.ParserError as error:
-        raise ValueError(f"{error}; is a quotation mark left open?") from error
-    frame.columns = names
-    return frame, notes + more
-
-
-def _check_single(rows: list[list[str]]) -> None:
-    """Find separators that are not understood in what looks like one column.
-
-    Two words in every row may be one value each, unless there are numbers among them.
-    """
-    for pattern, name in ((r"\s+", "spaces"), (r"\|", "vertical bars")):
-        parts = [re.split(pattern, row[0].strip()) for row in rows]
-        widths = {len(part) for part in parts}
-        words = name == "spaces" and not any(re.search(r"\d", part[0]) for part in rows[1:])
-        if len(widths) == 1 and widths != {1} and not words:
-            raise ValueError(
-                f"the columns seem to be separated by {name}; separate them by commas, semicolons "
-                "or tabs"
-            )
-
-
 def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
     try:
         import pyarrow  # noqa: F401
@@ -285,45 +147,37 @@ def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
 def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        arrays = {"the array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except Exception as error:  # of many kinds, depending on where the damage is
         reason = f"damaged, not a NumPy file, or one with Python objects ({error})"
         raise ValueError(f"{reason}; save arrays of numbers or text") from error
-    if set(arrays) == {"X", "y"}:
-        X, y = _matrix(arrays["X"], "X"), arrays["y"]
-        if y.shape not in ((len(X),), (len(X), 1)) or y.dtype.kind not in "biufU":
-            raise ValueError(
-                f"y has shape {y.shape} and dtype {y.dtype}; it must hold one number or text for "
-                f"each of the {len(X)} rows of X"
-            )
-        frame = pd.DataFrame(X).assign(y=_native(y.reshape(-1)))
-        return frame.set_axis([*(f"x{k}" for k in range(X.shape[1])), "y"], axis=1), []
+    y = arrays.pop("y") if set(arrays) == {"X", "y"} else None
     if len(arrays) != 1:
         raise ValueError(f"it holds {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
-    ((name, only),) = arrays.items()
-    frame = pd.DataFrame(_matrix(only, name or "the array"))
-    return frame.set_axis([f"x{k}" for k in range(frame.shape[1])], axis=1), []
-
-
-def _matrix(array: NDArray[Any], name: str) -> NDArray[Any]:
-    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biufU":
+    ((name, X),) = arrays.items()
+    if X.ndim != 2 or not X.shape[1] or X.dtype.kind not in KINDS:
         raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; it must be a matrix of "
-            "numbers or text with one row per sample"
+            f"{name} has shape {X.shape} and dtype {X.dtype}; it must be a matrix of numbers or "
+            "text with one row per sample"
         )
-    return _native(array)
+    frame = pd.DataFrame(_native(X)).rename(columns=lambda k: f"x{k}")
+    if y is None:
+        return frame, []
+    if y.shape not in ((len(X),), (len(X), 1)) or y.dtype.kind not in KINDS:
+        raise ValueError(
+            f"y has shape {y.shape} and dtype {y.dtype}; it must hold one number or text for each "
+            f"of the {len(X)} rows of X"
+        )
+    return frame.assign(y=_native(y.reshape(-1))), []
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """In this machine's byte order, which pandas insists on, and text as Python has it."""
+    """Return the array in this machine's byte order, as pandas needs it, and text as objects."""
     return array.astype(object if array.dtype.kind == "U" else array.dtype.newbyteorder("="))
 
 
 READERS: dict[str, Callable[[bytes], tuple[pd.DataFrame, Notes]]] = {
-    ".csv": _read_text,
-    ".tsv": _read_text,
-    ".txt": _read_text,
+    **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
     ".parquet": _read_parquet,
-    ".npz": _read_numpy,
-    ".npy": _read_numpy,
+    **dict.fromkeys((".npz", ".npy"), _read_numpy),
 }

@@ -17,36 +17,29 @@ from decoupled_descent.tables.values import (
     TRUTHS,
     is_number,
     listed,
+    matches,
     meant_as,
     numbers_of,
     parse_numbers,
+    share,
     texts_of,
 )
 
 TASKS = ("classification", "regression")
 LARGEST = 1e150  # its square is still finite
-CLASSES, LIKELY_CLASSES = 100, 20  # at most, and at most for numbers that nobody called classes
-ROWS = 10  # per class, at least, for the same
+CLASSES = 100  # at most
+LIKELY_CLASSES, ROWS = 20, 10  # whole numbers are classes if there are at most 20, of 10 rows each
+DATES = "{!r} holds dates; turn them into numbers to predict them"
 
 
 def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
     """Take the column to be predicted out of a table.
 
-    Rows without a label are dropped, which ``features.attrs["notes"]`` says. Whole numbers come as
-    int64, other numbers as float64, true and false as bool, all else as text. In a column of
-    numbers, "?", "none" and the like (:data:`~decoupled_descent.tables.values.MARKERS`) are missing
-    labels; among text they may be classes, and stay.
-
-    Args:
-        frame: The table.
-        target: Name of the column.
-
-    Returns:
-        The other columns, and the labels; both keep the numbers of their rows.
-
-    Raises:
-        ValueError: If there is no such column, or no other, or no label in it, or if it has text
-            among many different numbers.
+    Returns the other columns and the labels; both keep the numbers of their rows. Rows without a
+    label are dropped, and ``features.attrs["notes"]`` says so. Whole numbers become int64, other
+    numbers float64, true and false bool, all else text. In a column of numbers, "?", "none" and the
+    like (:data:`~decoupled_descent.tables.values.MARKERS`) are missing labels; among text they may
+    be classes and are kept.
 
     Example:
         >>> table = pd.DataFrame({"size": [1.5, 2.5, 3.5], "price": ["20", "?", "30"]})
@@ -78,9 +71,9 @@ def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Ser
 
 
 def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The labels in a plain type, and which rows have one."""
+    """Return the labels in a plain type, and which rows have one."""
     if types.is_datetime64_any_dtype(column.dtype):
-        raise ValueError(f"{column.name!r} holds dates; turn them into numbers to predict them")
+        raise ValueError(DATES.format(column.name))
     truths = types.is_bool_dtype(column.dtype)
     if truths or is_number(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -89,7 +82,10 @@ def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         numbers = parse_numbers(texts)
         if not texts or np.isnan(numbers).any():
             if len(texts) > LIKELY_CLASSES:
-                _check_text(column, codes, texts, numbers)
+                if share(~np.isnan(numbers) | matches(LIKELY, texts), codes) >= MOSTLY:
+                    numbers_of(column)  # names the value that is not a number
+                if share(matches(MEANT_DATE, texts), codes) >= MOSTLY:
+                    raise ValueError(DATES.format(column.name))
             codes, texts = texts_of(column, frozenset({""}))
             return np.array([*texts, ""], dtype=object)[codes], codes >= 0
         truths = all(text.casefold() in TRUTHS for text in texts)
@@ -101,42 +97,12 @@ def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     return (np.where(known, values, 0).astype(np.int64) if whole else values), known
 
 
-def _check_text(
-    column: pd.Series, codes: NDArray[np.intp], texts: list[str], numbers: NDArray[np.float64]
-) -> None:
-    """Refuse many different texts that are mostly numbers or dates."""
-    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-    good = ~np.isnan(numbers) | [LIKELY.fullmatch(text) is not None for text in texts]
-    if counts[good].sum() >= MOSTLY * counts.sum():
-        numbers_of(column)  # says which is not a number
-    dates = np.array([MEANT_DATE.fullmatch(text) is not None for text in texts])
-    if counts[dates].sum() >= MOSTLY * counts.sum():
-        raise ValueError(f"{column.name!r} holds dates; turn them into numbers to predict them")
-
-
 def recognise_task(labels: pd.Series, task: str | None = None) -> str:
-    """Say whether labels are classes or quantities, and check that they can be learnt.
+    """Return the task of these labels, or the one given, after checking that they can be learnt.
 
-    Text and truth values are classes. Numbers are classes if there are only two different ones, or
-    if they are whole, at most 20 different ones, and each occurs in 10 rows on average, and in
-    either case each in 2 at least; otherwise they are quantities.
-
-    Args:
-        labels: Without missing values, as :func:`split_target` returns them.
-        task: ``"classification"`` or ``"regression"`` to overrule that.
-
-    Returns:
-        The task.
-
-    Raises:
-        ValueError: If the task does not fit the labels: quantities that are text, infinite or huge,
-            or all the same; one class only, a class with a single row, or more than 100 classes.
-
-    Example:
-        >>> recognise_task(pd.Series(["cat", "dog", "dog", "cat"]))
-        'classification'
-        >>> recognise_task(pd.Series([0.5, 1.5, 4.0]))
-        'regression'
+    Text and truth values are classes. Numbers are classes if only two different ones occur, or if
+    they are whole, at most 20 different ones occur, and each has 10 rows on average; in both cases
+    each must have at least 2 rows. Other numbers are quantities.
     """
     if task not in (None, *TASKS):
         raise ValueError(f"task={task!r} must be one of {', '.join(TASKS)}")
@@ -165,22 +131,24 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
                 "turn it into numbers"
             )
         return task
-    _check_classes(name, counts, numeric)
+    _check_classes(name, labels, counts, numeric)
     return task
 
 
 def _few(labels: pd.Series, counts: pd.Series) -> bool:
+    """Say whether so few different numbers occur that they are probably classes."""
     different, whole = len(counts), bool((labels % 1 == 0).all())
     few = different <= LIKELY_CLASSES and different * ROWS <= len(labels)
     return bool(counts.min() > 1) and (different == 2 or (whole and few))
 
 
-def _check_classes(name: str, counts: pd.Series, numeric: bool) -> None:
-    rows = int(counts.sum())
+def _check_classes(name: str, labels: pd.Series, counts: pd.Series, numeric: bool) -> None:
+    rows = len(labels)
     if len(counts) > CLASSES or len(counts) > max(LIKELY_CLASSES, rows / 2):
-        remedy = "use task='regression'" if numeric else "choose another target, or join classes"
-        hint = "" if numeric else meant_as([str(one) for one in counts.index], counts.to_numpy())
-        remedy = hint or remedy
+        remedy = "use task='regression'"
+        if not numeric:
+            codes, texts = texts_of(labels)
+            remedy = meant_as(texts, codes) or "choose another target, or join classes"
         raise ValueError(
             f"{name} has {len(counts)} different values in {rows} rows, too many for classes (at "
             f"most {CLASSES}, and half as many as rows); {remedy}"

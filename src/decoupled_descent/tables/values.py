@@ -1,6 +1,6 @@
 """The values of one column: recognise whether they are numbers, dates or text, and read them.
 
-Errors name the column and the row, by the table's index.
+Errors name the column and the row, by the label of the row in the table's index.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pandas.api import types
 MARKERS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-", "missing"})
 TRUTHS = {"true": 1.0, "false": 0.0}
 LARGEST = 1e100  # squares and sums of such numbers are still finite
-MOSTLY = 0.8  # from this share on, text that is not a number is a mistake rather than a category
+MOSTLY = 0.8  # if this share of the rows are numbers, other text is a mistake and not a category
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
-#: Numbers, with commas and units: nobody means these as text.
+#: Numbers with commas and units, which are never meant as text.
 LIKELY = re.compile(r"[+-]?[$€£]? ?(\d+(,\d+)*(\.\d+)?|\d{1,3}(\.\d{3})*,\d+) ?[%$€£]?")
-#: What is no number or date here, but seems to be meant as one: <0.5, 85 kg, 1'005; 31.05.2020.
+#: Not read as a number or a date, but probably meant as one: <0.5, 85 kg, 1'005; 31.05.2020.
 MEANT_NUMBER = re.compile(
     r"[<>≤≥~±+-]{0,2} ?[$€£]? ?(\d{1,3}([.,' ]\d{3})+|\d+)([.,]\d+)? ?([^\W\d_]{2,5}|[%$€£])?"
 )
@@ -35,13 +35,13 @@ Floats = NDArray[np.float64]
 
 
 def listed(names: Iterable[str], most: int = 10) -> str:
-    """Names in quotes, the first few if there are many."""
+    """Write names in quotes, separated by commas; the first few if there are many."""
     names = [repr(name) for name in names]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" * (len(names) > most))
 
 
 def parse_numbers(texts: list[str]) -> Floats:
-    """Numbers written as text, nan for anything else; true and false count if there is no other."""
+    """Read numbers written as text, nan for other text; 1 and 0 if all are true or false."""
     if all(text.casefold() in TRUTHS for text in texts):
         return np.array([TRUTHS[text.casefold()] for text in texts], dtype=np.float64)
     return _parse_plain(texts)
@@ -53,7 +53,7 @@ def _parse_plain(texts: list[str]) -> Floats:
 
 
 def parse_dates(texts: list[str]) -> NDArray[np.datetime64]:
-    """Dates written as text, NaT for anything else; times without a zone are taken as UTC."""
+    """Read dates written as text, NaT for other text; times without a zone are taken as UTC."""
     likely = pd.Series([text if DATE.fullmatch(text) else None for text in texts], dtype=object)
     return _utc(pd.to_datetime(likely, format="ISO8601", utc=True, errors="coerce"))
 
@@ -64,10 +64,21 @@ def _utc(dates: pd.Series) -> NDArray[np.datetime64]:
     return cast(NDArray[np.datetime64], dates.to_numpy().astype("datetime64[us]"))
 
 
+def matches(pattern: re.Pattern[str], texts: list[str]) -> NDArray[np.bool_]:
+    """Return which texts match a pattern as a whole."""
+    return np.array([pattern.fullmatch(text) is not None for text in texts], dtype=bool)
+
+
+def share(found: NDArray[np.bool_], codes: NDArray[np.intp]) -> float:
+    """Return the share of the rows with a value whose text is among those found; 1 for no rows."""
+    present = found[codes[codes >= 0]]
+    return float(present.mean()) if present.size else 1.0
+
+
 def texts_of(
     column: pd.Series, markers: frozenset[str] = MARKERS
 ) -> tuple[NDArray[np.intp], list[str]]:
-    """The different values as stripped texts, and which of them each row has, −1 if missing."""
+    """Return for each row the number of its text, −1 if missing, and the different texts."""
     if types.is_object_dtype(column.dtype):
         column = column.map(lambda value: _text(column, value), na_action="ignore")
     codes, values = pd.factorize(column)
@@ -91,7 +102,7 @@ def _merge(codes: NDArray[np.intp], texts: list[Any]) -> tuple[NDArray[np.intp],
 
 
 def levels(texts: list[str]) -> list[str]:
-    """The texts, with one spelling for 1, 1.0 and 01, and one for TRUE and true."""
+    """Return the texts with one spelling for 1, 1.0 and 01, and one for TRUE and true."""
     found = []
     for text, number in zip(texts, _parse_plain(texts), strict=True):
         if math.isfinite(number):
@@ -101,13 +112,13 @@ def levels(texts: list[str]) -> list[str]:
 
 
 def levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
-    """As :func:`texts_of`, but 1, 1.0 and 01 are one value, and TRUE and true are another."""
+    """Like :func:`texts_of`, but 1, 1.0 and 01 are one value, and so are TRUE and true."""
     codes, texts = texts_of(column)
     return _merge(codes, levels(texts))
 
 
 def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> Any:
-    """Parse every value, nan or NaT where it is missing, or say which is wrong."""
+    """Parse every value, nan or NaT where it is missing, or name the first that is wrong."""
     codes, texts = texts_of(column)
     values = parse(texts)
     wrong = np.flatnonzero(np.isin(codes, np.flatnonzero(pd.isna(values))))
@@ -120,12 +131,12 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> 
 
 
 def is_number(dtype: Any) -> bool:
-    """Whether a column of this type holds real numbers or truth values."""
+    """Say whether a column of this type holds real numbers or truth values."""
     return bool(types.is_numeric_dtype(dtype)) and not types.is_complex_dtype(dtype)
 
 
 def numbers_of(column: pd.Series) -> Floats:
-    """The values as numbers, nan where they are missing."""
+    """Read the values as numbers, nan where they are missing."""
     if is_number(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
@@ -140,29 +151,26 @@ def numbers_of(column: pd.Series) -> Floats:
 
 
 def dates_of(column: pd.Series) -> NDArray[np.datetime64]:
-    """The values as dates, NaT where they are missing."""
+    """Read the values as dates, NaT where they are missing."""
     if types.is_datetime64_any_dtype(column.dtype):
         return _utc(column)
     return cast(NDArray[np.datetime64], _parsed(column, parse_dates, "date such as 2024-05-31"))
 
 
-def meant_as(texts: list[str], counts: NDArray[np.intp]) -> str:
-    """Say how to write what at least half of the rows seem to be meant as; nothing for words."""
-    numbers = ~np.isnan(_parse_plain(texts))
-    for found, pattern, what in (
-        (False, MEANT_DATE, "dates: write all as 2024-05-31"),
-        (numbers, MEANT_NUMBER, "numbers: write all as 1234.5"),
+def meant_as(texts: list[str], codes: NDArray[np.intp]) -> str:
+    """Say how to write text that is probably meant as dates or numbers; nothing for words."""
+    numbers = ~np.isnan(_parse_plain(texts)) | matches(MEANT_NUMBER, texts)
+    for found, what in (
+        (matches(MEANT_DATE, texts), "dates: write all as 2024-05-31"),
+        (numbers, "numbers: write all as 1234.5"),
     ):
-        found = found | np.array(
-            [pattern.fullmatch(text) is not None for text in texts], dtype=bool
-        )
-        if 2 * counts[found].sum() >= max(1, counts.sum()):
+        if texts and share(found, codes) >= 0.5:
             return f"most look like {what}, or leave them empty, to use them as such"
     return ""
 
 
 def plain(column: pd.Series) -> pd.Series:
-    """The column in a type of NumPy or of pandas itself, if it is one of Arrow."""
+    """Return a column of an Arrow type in a type of NumPy or pandas, others as they are."""
     if not isinstance(column.dtype, pd.ArrowDtype):
         return column
     import pyarrow  # is there, or there would be no such column
@@ -186,12 +194,7 @@ def kind_of(column: pd.Series) -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
-    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-    good = ~np.isnan(parse_numbers(texts))
-    if not good.all():
-        good |= [LIKELY.fullmatch(text) is not None for text in texts]
-    if counts[good].sum() >= MOSTLY * counts.sum():
+    numbers = ~np.isnan(parse_numbers(texts)) | matches(LIKELY, texts)
+    if share(numbers, codes) >= MOSTLY:
         return "number"
-    if counts[~np.isnat(parse_dates(texts))].sum() >= MOSTLY * counts.sum():
-        return "date"
-    return "category"
+    return "date" if share(~np.isnat(parse_dates(texts)), codes) >= MOSTLY else "category"

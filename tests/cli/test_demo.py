@@ -1,15 +1,13 @@
-"""The command line: results, machine-readable output, and one clear line for bad input."""
+"""``decoupled demo``: its table, figure and JSON, independent replications, bad settings."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent import cli
+from decoupled_descent.cli.demo import train_replications
 
 TINY = ["demo", "--n", "30", "--dimension", "20", "--steps", "5", "--replications", "2"]
 
@@ -30,7 +28,7 @@ def test_demo_in_json(run, tmp_path):
     result = json.loads(out)
     assert status == 0
     assert Path(result["figure"]).exists()
-    curves = cli.train_replications(30, 20, 4.0, 0.05, 5, 2, 0)
+    curves = train_replications(30, 20, 4.0, 0.05, 5, 2, 0)
     for name, errors in curves.items():
         train, test = errors["train"][:, -1], errors["test"][:, -1]
         middle = {"train": train, "test": test, "gap": (train - test).abs()}
@@ -43,8 +41,8 @@ def test_one_step_will_do(run, tmp_path):
 
 
 def test_replications_are_independent_of_their_number():
-    whole = cli.train_replications(20, 10, 4.0, 0.05, 4, 3, 5)
-    last = cli.train_replications(20, 10, 4.0, 0.05, 4, 1, 7)
+    whole = train_replications(20, 10, 4.0, 0.05, 4, 3, 5)
+    last = train_replications(20, 10, 4.0, 0.05, 4, 1, 7)
     for name in ("gd", "dd"):
         assert whole[name]["train"].shape == whole[name]["test"].shape == (3, 4)
         assert torch.equal(whole[name]["test"][2], last[name]["test"][0])
@@ -52,7 +50,7 @@ def test_replications_are_independent_of_their_number():
 
 
 def test_both_algorithms_start_from_the_same_point():
-    curves = cli.train_replications(20, 10, 4.0, 0.05, 2, 2, 0)
+    curves = train_replications(20, 10, 4.0, 0.05, 2, 2, 0)
     torch.testing.assert_close(curves["gd"]["test"][:, 0], curves["dd"]["test"][:, 0])
     torch.testing.assert_close(curves["gd"]["train"][:, 0], curves["dd"]["train"][:, 0])
 
@@ -105,17 +103,3 @@ def test_interruption_ends_the_command(run, tmp_path, monkeypatch):
     assert (status, out) == (130, "")
     assert calls == [0, 1, 2]
     assert not list(tmp_path.iterdir())
-
-
-def test_version_of_the_installed_command():
-    command = Path(sys.executable).with_name("decoupled")
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{dd.__version__}\n", "")
-    assert dd.__version__.count(".") == 2
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"]])
-def test_help(run, arguments):
-    status, out, _ = run(*arguments)
-    assert status == 0
-    assert "demo" in out

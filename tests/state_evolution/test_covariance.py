@@ -7,8 +7,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.datasets.responses import Discrete, Noisy, flipped
-from decoupled_descent.state_evolution import OrthogonalLimit
-from decoupled_descent.state_evolution.orthogonal import DivergenceFree
+from decoupled_descent.descent.noise import Covariance
 from decoupled_descent.state_evolution.populations import quadrature_nodes
 from decoupled_descent.state_evolution.ridge import teacher
 from tests.state_evolution.ridge_oracle import ridge_limits
@@ -47,7 +46,7 @@ def test_squared_loss_is_ridge_regression(ridge):
     eta0, eta1, ratio, steps = 0.9, 0.2, 1.3, 12
     objective = dd.Objective(dd.heads.Linear(), "squared")
     algorithm = dd.OrthogonalDecoupledDescent(eta1, eta0, ridge=ridge, head_lr=0.0)
-    evolution = OrthogonalLimit(mixture, objective, algorithm, ratio, tau).run(steps, theta)
+    evolution = dd.StateEvolution(mixture, objective, algorithm, ratio, tau).run(steps, theta)
     p, y, squares = mixture.weights.numpy(), np.array([1.0, -0.5, 2.0]), 0.3 * 0.3**2
     t, M, v = tau.numpy(), mixture.means.numpy(), theta[0].numpy()
     moments = np.array([[p @ y**2 + squares]]), (p * y)[:, None]
@@ -77,7 +76,7 @@ def test_white_rows_without_ridge_are_the_paper_s_general_family():
     known = dd.StateEvolution(mixture, LINEAR, dd.DecoupledDescent(0.1, 0.95, g=g), 1.6)
     expected = known.run(30, theta)
     algorithm = dd.OrthogonalDecoupledDescent(0.1, 0.95, ridge=math.inf)
-    evolution = OrthogonalLimit(mixture, LINEAR, algorithm, 1.6).run(30, theta)
+    evolution = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6).run(30, theta)
     for name in ("test_error", "alignment", "overlap", "omega", "sigma", "signal"):
         found = getattr(evolution, name)
         np.testing.assert_allclose(found, getattr(expected, name), rtol=1e-9, atol=1e-11)
@@ -139,6 +138,15 @@ def z_scores(runs, predicted):
     return (runs.mean(0) - predicted)[random] / stderr
 
 
+def runs_of(drawn, mixture, tau, objective, algorithm, theta):
+    """Train errors, test errors, alignments and overlaps of all runs."""
+    columns = []
+    for rows in drawn:
+        errors, states = follow(rows, objective, algorithm, theta)
+        columns.append((errors, *population(mixture, tau, objective, states)))
+    return [list(column) for column in zip(*columns, strict=True)]
+
+
 def assert_standard(z, name):
     assert np.sqrt((z**2).mean()) < 3, name
     assert np.abs(z).max() < 5, name
@@ -153,14 +161,12 @@ def test_runs_follow_the_limit(name, ridge):
     width = 1 if name == "linear" else 2
     theta = spare[:width] + 0.1 * mixture.means[:width]
     options = {"paths": 2048, "randomisations": 2}
-    theory = OrthogonalLimit(mixture, objective, algorithm, N / D, tau, **options)
+    theory = dd.StateEvolution(mixture, objective, algorithm, N / D, tau, **options)
     evolution = theory.run(STEPS, theta)
-    train, test, alignment, overlap = [], [], [], []
-    for rows in drawn:
-        errors, states = follow(rows, objective, algorithm, theta)
-        found = population(mixture, tau, objective, states)
-        for values, value in zip((train, test, alignment, overlap), (errors, *found), strict=True):
-            values.append(value)
+    compare(evolution, *runs_of(drawn, mixture, tau, objective, algorithm, theta))
+
+
+def compare(evolution, train, test, alignment, overlap):
     assert evolution.test_error[0] - evolution.test_error[-1] > 0.1  # there is something to follow
     gaps = {
         "train": z_scores(train, evolution.test_error),
@@ -171,6 +177,35 @@ def test_runs_follow_the_limit(name, ridge):
     }
     for quantity, z in gaps.items():
         assert_standard(z, quantity)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_runs_of_decoupled_descent_that_knows_the_covariance(name):
+    """Its two corrections do for ∇Ψ what freedom of divergence does for q, at λ = ∞."""
+    tau, mixture, spare, drawn = problem()
+    objective, rates = HEADS[name]
+    algorithm = dd.DecoupledDescent(**rates, noise=Covariance(tau))
+    width = 1 if name == "linear" else 2
+    theta = spare[:width] + 0.1 * mixture.means[:width]
+    options = {"paths": 2048, "randomisations": 2}
+    evolution = dd.StateEvolution(mixture, objective, algorithm, N / D, **options).run(STEPS, theta)
+    found = runs_of(drawn, mixture, tau, objective, algorithm, theta)
+    compare(evolution, *found)
+    white = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(**rates), N / D, **options)
+    off = z_scores(found[3], white.run(STEPS, theta).overlap)
+    assert np.abs(off).max() > 10  # rows of another covariance have another limit
+
+
+def test_the_identity_may_be_said_or_left_out():
+    mixture, spare = three_modes(torch.ones(50).double())
+    theta = spare[:1] + 0.2 * mixture.means[:1]
+    for algorithm in (dd.DecoupledDescent(0.1, 0.95), dd.OrthogonalDecoupledDescent(0.1, 0.95)):
+        expected = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6).run(10, theta)
+        for identity in (torch.ones(50), torch.eye(50)):
+            found = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6, identity).run(10, theta)
+            for quantity in ("test_error", "alignment", "omega", "xi"):
+                ours, theirs = getattr(found, quantity), getattr(expected, quantity)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_a_teacher_is_a_mixture():
@@ -194,7 +229,7 @@ def test_a_teacher_is_a_mixture():
     algorithm = dd.OrthogonalDecoupledDescent(0.3, 0.9, ridge=0.5)
     theta = torch.randn(2, d, generator=generator).double() + 0.1 * beta
     options = {"paths": 2048, "randomisations": 2}
-    theory = OrthogonalLimit(mixture, objective, algorithm, n / d, rest, **options)
+    theory = dd.StateEvolution(mixture, objective, algorithm, n / d, rest, **options)
     evolution = theory.run(steps, theta)
     train, test, variance = [], [], []
     for seed in range(seeds):
@@ -237,8 +272,8 @@ def test_paths_agree_with_quadrature_under_momentum():
     algorithm = dd.OrthogonalDecoupledDescent(0.1, ridge=0.5, rule=Momentum())
     common = (mixture, LINEAR, algorithm, 0.8, tau)
     theta = spare[:1] + 0.1 * mixture.means[:1]
-    exact = OrthogonalLimit(*common).run(25, theta)
-    sampled = OrthogonalLimit(*common, method="paths", paths=4096).run(25, theta)
+    exact = dd.StateEvolution(*common).run(25, theta)
+    sampled = dd.StateEvolution(*common, method="paths", paths=4096).run(25, theta)
     for name in ("test_error", "alignment", "omega", "sigma"):
         found, expected = getattr(sampled, name), getattr(exact, name)
         allowed = 6 * sampled.stderr[name] + 1e-4 * expected.abs().max()
@@ -251,22 +286,22 @@ def test_equal_problems_have_equal_limits():
     tau, d = spectrum("two-point", 40), 40
     flat = dd.mixtures.flipped_classes(d, snr=1.5, labels=(0.0, 1.0))  # χ_F = χ tr F/d exactly
     damped = functools.partial(dd.OrthogonalDecoupledDescent, damping=0.9, ridge=0.7)
-    expected = OrthogonalLimit(flat, LINEAR, damped(0.2), 1.5, tau).run(10)
-    limit = dd.MixtureLimit(flat.overlaps, flat.weights, flat.responses)
+    expected = dd.StateEvolution(flat, LINEAR, damped(0.2), 1.5, tau).run(10)
+    limit = dd.theory.MixtureLimit(flat.overlaps, flat.weights, flat.responses)
     axes = torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(0)).double()).Q
     turned = dd.GaussianMixture(flat.means @ axes.T, flat.weights, flat.responses)
     mean = damped(0.2 * 1.5 * d, head_lr=0.2, reduction="mean")
     for theory in (
-        OrthogonalLimit(limit, LINEAR, damped(0.2), 1.5, tau.unique()),
-        OrthogonalLimit(turned, LINEAR, damped(0.2), 1.5, (axes * tau) @ axes.T),
-        OrthogonalLimit(flat, LINEAR, mean, 1.5, tau),
+        dd.StateEvolution(limit, LINEAR, damped(0.2), 1.5, tau.unique()),
+        dd.StateEvolution(turned, LINEAR, damped(0.2), 1.5, (axes * tau) @ axes.T),
+        dd.StateEvolution(flat, LINEAR, mean, 1.5, tau),
     ):
         found = theory.run(10)
         np.testing.assert_allclose(found.test_error, expected.test_error, rtol=1e-9)
         np.testing.assert_allclose(found.omega, expected.omega, rtol=1e-9, atol=1e-12)
     start = torch.randn(1, d, generator=torch.Generator().manual_seed(1)).double()
-    one = OrthogonalLimit(flat, LINEAR, damped(0.2), 1.5, tau).run(10, start)
-    other = OrthogonalLimit(turned, LINEAR, damped(0.2), 1.5, (axes * tau) @ axes.T)
+    one = dd.StateEvolution(flat, LINEAR, damped(0.2), 1.5, tau).run(10, start)
+    other = dd.StateEvolution(turned, LINEAR, damped(0.2), 1.5, (axes * tau) @ axes.T)
     np.testing.assert_allclose(other.run(10, start @ axes.T).omega, one.omega, rtol=1e-7, atol=1e-7)
 
 
@@ -280,7 +315,7 @@ def test_directions_need_not_be_gradients(rotation):
     )
     objective, _ = HEADS["two-layer"]
     options = {"paths": 256, "randomisations": 2}
-    theory = OrthogonalLimit(mixture, objective, algorithm, 1.2, tau, **options)
+    theory = dd.StateEvolution(mixture, objective, algorithm, 1.2, tau, **options)
     evolution = theory.run(6, spare[:2] + 0.1 * mixture.means[:2])
     squares = 0.3 * 0.9 + 0.4 * 0.1 + 0.3  # E y²
     assert torch.allclose(evolution.sigma, torch.full_like(evolution.sigma, squares), rtol=1e-9)
@@ -288,20 +323,31 @@ def test_directions_need_not_be_gradients(rotation):
 
 ODD = dd.OrthogonalDecoupledDescent(0.1)
 MIXTURE = dd.mixtures.flipped_classes(6, labels=(0.0, 1.0))
-LIMIT = dd.MixtureLimit([[0.0]], [1.0], [0.0])
+LIMIT = dd.theory.MixtureLimit([[0.0]], [1.0], [0.0])
 
 
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: OrthogonalLimit(MIXTURE, LINEAR, dd.DecoupledDescent(0.1)), "OrthogonalDecoupled"),
-        (lambda: OrthogonalLimit(MIXTURE, LINEAR, ODD, -1.0), "ratio=-1.0"),
-        (lambda: OrthogonalLimit(MIXTURE, LINEAR, ODD, 1.0, torch.ones(5)), r"\(5,\).*\(6, 6\)"),
-        (lambda: OrthogonalLimit(MIXTURE, LINEAR, ODD).run(0), "steps=0"),
-        (lambda: OrthogonalLimit(MIXTURE, LINEAR, ODD).run(2, torch.ones(1, 5)), r"\(L, 6\)"),
+        (lambda: dd.StateEvolution(MIXTURE, LINEAR, ODD, -1.0), "ratio=-1.0"),
+        (lambda: dd.StateEvolution(MIXTURE, LINEAR, ODD, 1.0, torch.ones(5)), r"\(5,\).*\(6, 6\)"),
+        (lambda: dd.StateEvolution(MIXTURE, LINEAR, ODD).run(0), "steps=0"),
+        (lambda: dd.StateEvolution(MIXTURE, LINEAR, ODD).run(2, torch.ones(1, 5)), r"\(L, 6\)"),
         (
-            lambda: OrthogonalLimit(LIMIT, LINEAR, ODD).run(2, torch.ones(1, 5)),
+            lambda: dd.StateEvolution(LIMIT, LINEAR, ODD).run(2, torch.ones(1, 5)),
             "with means; leave it out",
+        ),
+        (
+            lambda: dd.StateEvolution(MIXTURE, LINEAR, ODD, 1.0, torch.ones(6)).run(
+                2, overlap=[[1.0]]
+            ),
+            "pass theta",
+        ),
+        (
+            lambda: dd.StateEvolution(
+                MIXTURE, LINEAR, dd.DecoupledDescent(0.1), 1.0, 2 * torch.ones(6)
+            ),
+            r"pass it to the algorithm, as noise=Covariance",
         ),
     ],
 )
@@ -309,41 +355,3 @@ def test_what_does_not_fit_is_refused_in_one_line(attempt, message):
     with pytest.raises(ValueError, match=message) as refusal:
         attempt()
     assert "\n" not in str(refusal.value)
-
-
-def test_divergence_ends_the_evolution():
-    objective = dd.Objective(dd.heads.Product(a=1.0), "squared")
-    mixture = dd.mixtures.xor(20, snr=4.0)
-    algorithm = dd.OrthogonalDecoupledDescent(5.0)
-    theory = OrthogonalLimit(mixture, objective, algorithm, paths=64, randomisations=2)
-    with pytest.warns(dd.DivergenceWarning, match="no longer finite") as caught:
-        evolution = theory.run(200, torch.ones(2, 20).double())
-    assert 1 <= len(evolution.test_error) < 200
-    assert evolution.test_error.isfinite().all()
-    assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize(("settled", "steps", "spread"), [(3, 3, False), (25, 10, True)])
-def test_interruption_keeps_what_was_reached(monkeypatch, settled, steps, spread):
-    interrupt_after(settled, monkeypatch)
-    theory = OrthogonalLimit(MIXTURE, LINEAR, ODD, method="paths", paths=64)
-    evolution = theory.run(10)
-    assert len(evolution.test_error) == steps
-    assert bool(evolution.test_error_stderr.max() > 0) is spread
-
-
-def test_interruption_of_the_first_step_is_passed_on(monkeypatch):
-    interrupt_after(0, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        OrthogonalLimit(MIXTURE, LINEAR, ODD).run(10)
-
-
-def interrupt_after(count, monkeypatch):
-    left, settle = iter(range(count)), DivergenceFree.settle
-
-    def settle_or_stop(*arguments):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        settle(*arguments)
-
-    monkeypatch.setattr(DivergenceFree, "settle", settle_or_stop)

@@ -1,4 +1,4 @@
-r"""What every evolution returns, and how it is averaged over randomisations."""
+r"""What an evolution returns, and how it is averaged over randomisations."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective import Parameters
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.state_evolution.trajectory import Trajectory
 from decoupled_descent.training.run import DivergenceWarning
 
+if TYPE_CHECKING:
+    from decoupled_descent.state_evolution.recursion import StateEvolution
+
 
 @dataclass(frozen=True)
-class Limits:
-    r"""What all evolutions have: limits by iterate; entry 0 of everything is the starting point.
+class Evolution:
+    r"""The limit of a run, by iterate; entry 0 of everything is the starting point.
+
+    Rows have covariance C/d, and θ̃_t is the step of the algorithm before the learning rate.
 
     Attributes:
         test_error: Σ_j p_j E Ψ(m_{j,t} + N(0, Ω[t,t]), Y_j, ā_t), shape (T,); the limit of the
@@ -28,10 +33,12 @@ class Limits:
         overlap: Ω[t,t], shape (T, L, L).
         head: ā_t by parameter name, shapes (T, …).
         signal: l_{j,t} = p_j E[g | j] along the direction g of the step, shape (T, J, L).
-        omega: Ω[r,s] = lim θ_rᵀCθ_s/d for rows of covariance C/d, shape (T, T, L, L).
+        omega: Ω[r,s] = lim θ_rᵀCθ_s/d, shape (T, T, L, L).
         sigma: Σ[r,s] = lim g_rᵀg_s/n, shape (T, T, L, L).
+        xi: Ξ[r,s] = lim θ_rᵀCθ̃_s/d, shape (T, T, L, L).
         stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
             for the head); under quadrature, half the difference between two neighbouring orders.
+        theory: What was run.
     """
 
     test_error: Tensor
@@ -41,15 +48,31 @@ class Limits:
     signal: Tensor = field(repr=False)
     omega: Tensor = field(repr=False)
     sigma: Tensor = field(repr=False)
+    xi: Tensor = field(repr=False)
     stderr: dict[str, Tensor] = field(repr=False)
+    theory: StateEvolution = field(repr=False)
 
     @property
     def test_error_stderr(self) -> Tensor:
         """Standard error of the test error, shape (T,)."""
         return self.stderr["test_error"]
 
+    @property
+    def gradient_overlap(self) -> Tensor:
+        r"""Limit of θ̃_rᵀCθ̃_s/d, shape (T, T, L, L).
+
+        For decoupled descent and C = I it is
+
+        .. math:: \alpha\Sigma[r,s] + \alpha^2\textstyle\sum_{jk}\chi_{jk}\,l_{j,r} l_{k,s}^\top
+
+        (Lemma "ddState" states its first term only).
+        """
+        ridge = self.theory.ridge_step
+        pulled = torch.einsum("jk,rjl,skm->rslm", ridge.signal, self.signal, self.signal)
+        return ridge.noise * self.sigma + pulled
+
     def parameters(self, step: int) -> Parameters:
-        """ā at one iterate, by name."""
+        """Return ā at one iterate, by name."""
         return {name: path[step] for name, path in self.head.items()}
 
 
@@ -58,15 +81,7 @@ def follow(
 ) -> dict[str, Any]:
     """Make all steps of every trajectory, and average over them.
 
-    Args:
-        trajectories: One per randomisation, made as they are asked for.
-        count: How many there are.
-        steps: T.
-        progress: Whether to draw a progress bar; by default, only on a terminal.
-
-    Returns:
-        What :func:`average` returns. Ctrl-C ends with the randomisations completed, or with the
-        steps of the first one.
+    Ctrl-C keeps the randomisations completed, or the steps of the first one.
     """
     found: list[dict[str, Tensor]] = []
     latest: Trajectory | None = None
@@ -94,7 +109,7 @@ def _finish(trajectory: Trajectory, before: int, advance: Callable[[int, str], N
                 f"the test error is no longer finite at step {step}; the evolution ends before "
                 "it: lower lr or damping",
                 DivergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
             return step
         advance(before + step + 1, f"test error {error:.4f}")
@@ -104,18 +119,7 @@ def _finish(trajectory: Trajectory, before: int, advance: Callable[[int, str], N
 def average(found: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
     """Average over the randomisations, up to the last iterate that is finite in all.
 
-    Args:
-        found: The quantities of one trajectory each, by name.
-
-    Returns:
-        Means by name, those of the head as ``head``, and all standard errors as ``stderr``.
-
-    Example:
-        >>> found = average(
-        ...     [{"test_error": torch.tensor([1.0, 2.0])}, {"test_error": torch.tensor([3.0])}]
-        ... )
-        >>> found["test_error"], found["stderr"]
-        (tensor([2.]), {'test_error': tensor([1.])})
+    Returns means by name, those of the head as ``head``, and all standard errors as ``stderr``.
     """
     reached = min(len(quantities["test_error"]) for quantities in found)
     mean: dict[str, Any] = {}

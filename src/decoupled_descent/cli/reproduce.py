@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from decoupled_descent.cli.output import Json, output_folder
+from decoupled_descent.cli.options import Json, output_folder
 
 
 def reproduce(
@@ -38,18 +36,19 @@ def reproduce(
     """Compute a figure of the paper, or all of them, with the paper's settings.
 
     Writes a PNG, an SVG and summary.json per figure, and index.html for all. Replications are kept:
-    the same command picks up where it was interrupted.
+    the same command continues where it was interrupted.
     """
-    from decoupled_descent import reproduce as figures  # slow to import, and only needed here
+    from decoupled_descent import reproduce as figures
+    from decoupled_descent.cli.output import console, echo_json
 
     figures.find_data(figure, data)  # before making a folder
     folder = output_folder(out)
 
     def report(done: figures.Reproduced) -> None:
         if not as_json:
-            console = Console(highlight=False, markup=False)
-            console.print(f"{done.experiment.name}: {done.summary['findings']}")
-            console.print(*done.files, sep="\n", end="\n\n", soft_wrap=True)
+            screen = console()
+            screen.print(f"{done.experiment.name}: {done.summary['findings']}")
+            screen.print(*done.files, sep="\n", end="\n\n", soft_wrap=True)
 
     options: dict[str, Any] = {"quick": quick, "replications": replications, "seed": seed}
     options |= {"data": data, "jobs": jobs}
@@ -64,5 +63,5 @@ def reproduce(
     if figure == "all" and not as_json:
         typer.echo(f"gallery: {folder / 'index.html'}")
     if as_json:
-        results = [one.summary | {"files": [str(file) for file in one.files]} for one in done]
-        typer.echo(json.dumps({"figures": results, "skipped": skipped}))
+        results = [one.summary | {"files": one.files} for one in done]
+        echo_json({"figures": results, "skipped": skipped})

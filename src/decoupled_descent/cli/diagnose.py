@@ -1,0 +1,51 @@
+"""``decoupled diagnose``: check a table before training on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import decoupled_descent as dd
+from decoupled_descent.cli.options import Data, Json, Target, Task
+
+if TYPE_CHECKING:
+    from decoupled_descent.cli.tables import Prepared
+
+
+def diagnose(data: Data, target: Target, task: Task = None, as_json: Json = False) -> None:
+    """Say before training whether the train error can be trusted as an estimate of the test error.
+
+    The columns are prepared as `train` does it. After training, `train` knows more and says it.
+    """
+    from decoupled_descent.cli.output import console, echo_json, few, heading, points, verdict
+    from decoupled_descent.cli.tables import prepare
+
+    prepared = prepare(data, target, task)
+    found = before_training(prepared).to_dict()
+    n, d = prepared.X.shape
+    if as_json:
+        about = {"data": data, "target": target, "task": prepared.task, "rows": n, "features": d}
+        echo_json(about | found | {"notes": prepared.notes})
+        return
+    screen = console()
+    screen.print(f"{data.name}: {prepared.task} of {target!r}, {n:,} rows, {d:,} features")
+    if prepared.notes:
+        heading(screen, "What was done to the columns")
+        points(screen, few(prepared.notes, "--json"))
+    verdict(screen, found, everything=True)
+
+
+def before_training(prepared: Prepared) -> dd.Diagnosis:
+    """Diagnose a table as the estimators see it: with centred and scaled columns."""
+    import numpy as np
+    import torch
+
+    classes = prepared.task == "classification"
+    estimator = dd.DecoupledClassifier() if classes else dd.DecoupledRegressor()
+    estimator.learn_scale(prepared.X)
+    rows = torch.from_numpy(estimator.scaled(prepared.X)).float()
+    if classes:
+        labels = torch.from_numpy(np.unique(prepared.y, return_inverse=True)[1].reshape(-1))
+    else:
+        standard = (prepared.y - prepared.y.mean()) / (prepared.y.std() or 1.0)
+        labels = torch.from_numpy(standard).float()
+    return dd.diagnose(rows, labels, task=prepared.task)

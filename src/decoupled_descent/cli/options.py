@@ -1,0 +1,46 @@
+"""What several commands share before they run: options, and the folder to write to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+Data = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATA",
+        help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy.",
+        show_default=False,
+    ),
+]
+Target = Annotated[
+    str, typer.Option(metavar="COLUMN", help="The column to predict.", show_default=False)
+]
+Task = Annotated[
+    Literal["classification", "regression"] | None,
+    typer.Option(
+        metavar="TASK",
+        help="classification or regression; recognised by default.",
+        show_default=False,
+    ),
+]
+
+
+def output_folder(path: Path) -> Path:
+    """Make a folder to write to, or raise ``OSError`` before any work is done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".decoupled-write-test"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return path
+
+
+def cannot_write(path: Path, error: OSError, remedy: str = "") -> OSError:
+    """Return the error to raise when ``--out`` cannot be written to."""
+    return OSError(f"--out {path}: cannot write there ({error.strerror or error}){remedy}")

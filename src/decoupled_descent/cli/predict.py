@@ -1,0 +1,95 @@
+"""``decoupled predict``: apply a saved model to a table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from decoupled_descent.cli.options import Data, Json, cannot_write
+from decoupled_descent.files import write_text
+
+#: What a file of predictions may be called: it is CSV in any case.
+SUFFIXES = (".csv", ".txt", "")
+
+
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder that train wrote, or the model file in it.",
+            show_default=False,
+        ),
+    ],
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV file to write or overwrite; by default, print."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict the rows of a table with a saved model.
+
+    Columns may come in any order; those that the model does not know are ignored. If the target is
+    among them, the actual error is compared with the estimate made at training.
+    """
+    from decoupled_descent.cli import predictions
+    from decoupled_descent.cli.output import console, echo_json, few
+    from decoupled_descent.estimators.saving import MODEL_FILE, load_model
+    from decoupled_descent.tables.reading import read_table
+
+    if out is not None:
+        check_file(out, (data, model, model / MODEL_FILE))
+    saved, frame = load_model(model), read_table(data)
+    try:
+        found = predictions.predict(saved, frame)
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from error
+    text = found.table.to_csv(index=False, lineterminator="\n")
+    if out is not None:
+        try:
+            write_text(out, text)
+        except OSError as error:
+            raise cannot_write(out, error) from error
+    if as_json:
+        echo_json(predictions.to_dict(saved, found) | {"file": out})
+        return
+    if out is None:
+        _check_printable(text)
+    screen = console(stderr=True)
+    for note in few(found.notes, "--json"):
+        screen.print(f"note: {note}", soft_wrap=True)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        screen = console()
+        screen.print(f"{len(found.table):,} predictions: {out}", soft_wrap=True)
+    if found.actual is not None:
+        predictions.show(screen, saved, found.actual)
+
+
+def check_file(out: Path, inputs: tuple[Path, ...]) -> None:
+    """Raise ``OSError`` if a file cannot be written, or is one of those that are read."""
+    if out.is_dir():
+        raise OSError(f"--out {out}: is a folder; name a file")
+    if out.exists() and any(one.exists() and out.samefile(one) for one in inputs):
+        raise OSError(f"--out {out}: is read by this command; name another file")
+    if out.suffix.lower() not in SUFFIXES:
+        raise OSError(f"--out {out}: predictions are written as CSV; name a file ending in .csv")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise OSError(f"--out {out}: cannot write there; name a file in a folder that exists")
+
+
+def _check_printable(text: str) -> None:
+    """Raise ``ValueError`` if the encoding of standard output lacks a character of the text."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"standard output has the encoding {error.encoding}, which lacks "
+            f"{text[error.start]!r}; use --out FILE"
+        ) from error

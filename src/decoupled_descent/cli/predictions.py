@@ -1,0 +1,205 @@
+"""The predictions of a saved model, and its actual error where the labels are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.console import Console
+from scipy.special import stdtr, stdtrit
+
+from decoupled_descent.checks import Z95
+from decoupled_descent.cli.output import intervals
+from decoupled_descent.estimators.parts import SCORES
+from decoupled_descent.estimators.saving import SavedModel
+from decoupled_descent.report.text import interval, together
+from decoupled_descent.tables.targets import split_target
+from decoupled_descent.tables.values import levels, listed, numbers_of
+
+#: A difference is called more than chance if chance exceeds it with less than this probability.
+UNLIKELY = 0.003
+#: Losses are skewed: fewer than ENOUGH do not show their spread, and fewer than MANY may have a low
+#: mean only because the rare large ones are missing.
+ENOUGH, MANY = 30, 200
+
+
+class Actual(NamedTuple):
+    """The error on rows whose labels are known."""
+
+    rows: int  # how many have a label, and count in the score
+    judged: int  # how many of them count in the error: those of a class that the model knows
+    error: float  # mean log loss or squared error
+    stderr: float  # its standard error
+    score: float  # accuracy or R²
+    remark: str = ""  # how many labels are unknown classes, or nothing
+
+
+class Predictions(NamedTuple):
+    """Predictions as a table, the actual error if it is known, and what was noticed."""
+
+    table: pd.DataFrame
+    actual: Actual | None
+    notes: list[str]
+
+
+def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
+    """Predict the rows of a table; for classes, with a column of probabilities for each.
+
+    Raises ``ValueError`` if columns are missing, or values are not of the kind they were.
+    """
+    estimator: Any = saved.estimator
+    notes, rows = list(frame.attrs["notes"]), matrix(saved, frame)
+    if saved.columns is not None:
+        extra = [name for name in saved.columns.extra(frame) if name != saved.target]
+        notes += [f"ignored, as the model does not know them: {listed(extra)}"] if extra else []
+        notes += saved.columns.remarks(frame)
+    table = pd.DataFrame({"prediction": estimator.predict(rows)})
+    if saved.task == "classification":
+        shares = estimator.predict_proba(rows)
+        for k, label in enumerate(estimator.classes_.tolist()):
+            table[f"probability_{label}"] = shares[:, k]
+    actual = None
+    if saved.target in frame.columns:
+        try:
+            actual = compare(saved, frame, rows)
+            notes += [actual.remark] if actual.remark else []
+        except ValueError as error:
+            notes.append(f"no actual error: {error}")
+    return Predictions(table, actual, notes)
+
+
+def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
+    """Turn a table into the estimator's input, also if the model was trained in Python."""
+    if saved.columns is not None:
+        return saved.columns.apply(frame)
+    names = getattr(saved.estimator, "feature_names_in_", None)
+    known = [name for name in frame.columns if name != saved.target] if names is None else names
+    absent = [name for name in known if name not in frame.columns]
+    if absent:
+        raise ValueError(f"the table lacks {listed(absent)}, which the model was trained with")
+    if len(known) != saved.estimator.n_features_in_:
+        raise ValueError(
+            f"the table has {len(known)} columns, and the model was trained with "
+            f"{saved.estimator.n_features_in_}"
+        )
+    rows = np.stack([numbers_of(frame[name]) for name in known], 1)
+    if np.isnan(rows).any():
+        column = known[int(np.isnan(rows).any(0).argmax())]
+        raise ValueError(f"column {column!r} has missing values; the model was trained without any")
+    return rows if names is None else pd.DataFrame(rows, columns=list(known))
+
+
+def compare(saved: SavedModel, frame: pd.DataFrame, rows: Any) -> Actual:
+    """Compute the error on the rows that have a label.
+
+    Raises ``ValueError`` if no row has a label that can be used.
+    """
+    labels = split_target(frame, str(saved.target))[1]
+    chosen = rows[frame.index.isin(labels.index)]
+    estimator: Any = saved.estimator
+    if saved.task == "regression":
+        if labels.dtype.kind not in "biuf":
+            raise ValueError(f"{saved.target!r} holds text such as {labels.iloc[0]!r:.60}")
+        truth = labels.to_numpy(dtype=np.float64)
+        losses = (estimator.predict(chosen) - truth) ** 2
+        spread = float(truth.var())
+        score = 1 - float(losses.mean()) / spread if spread > 0 else math.nan
+        return Actual(len(losses), len(losses), *_mean(losses), score)
+    codes = class_codes(estimator.classes_.tolist(), labels.tolist())
+    known = codes >= 0
+    if not known.any():
+        raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
+    shares = estimator.predict_proba(chosen)
+    right = float((shares.argmax(1) == codes).mean())
+    losses = -np.log(np.maximum(shares[known, codes[known]], np.finfo(float).tiny))
+    unknown = int((~known).sum())
+    are = "are classes" if unknown > 1 else "is a class"
+    remark = (
+        f"{unknown} of the labels {are} that the model does not know: wrong in the accuracy, left "
+        "out of the log loss"
+    )
+    return Actual(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
+
+
+def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
+    """Return each label's place among the classes, −1 if it has none.
+
+    Whether True, 01 and 1 are read as text depends on the other labels in a file. They are the same
+    class in any case, unless the model has a class of exactly this text.
+    """
+    texts, known = [str(label) for label in labels], [str(label) for label in classes]
+    places = {name: k for names in (levels(known), known) for k, name in enumerate(names)}
+    found = zip(texts, levels(texts), strict=True)
+    return np.array([places.get(text, places.get(level, -1)) for text, level in found])
+
+
+def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard error."""
+    stderr = float(losses.std(ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else math.nan
+    return float(losses.mean()), stderr
+
+
+def estimate(saved: SavedModel) -> tuple[float, float]:
+    """Return the error that was estimated at training, and its standard error."""
+    estimator = saved.estimator
+    return float(estimator.estimated_test_error_), float(estimator.estimated_test_error_stderr_)
+
+
+def chance(saved: SavedModel, actual: Actual) -> float:
+    """Return the probability that chance alone makes the two errors differ at least so much."""
+    error, stderr = estimate(saved)
+    width = math.hypot(stderr, actual.stderr)
+    if actual.judged < (MANY if actual.error < error else ENOUGH) or not 0 < width < math.inf:
+        return 1.0
+    return float(2 * stdtr(actual.judged - 1, -abs(actual.error - error) / width))
+
+
+def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
+    """Print the actual error beside the estimate."""
+    enough = actual.judged >= ENOUGH
+    student = float(stdtrit(actual.judged - 1, 0.975)) / Z95 if enough else math.nan
+    these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
+    found = {
+        f"{saved.estimator._error_name} on {these}": interval(
+            actual.error, student * actual.stderr
+        ),
+        "estimated at training": interval(*estimate(saved)),
+    }
+    intervals(screen, found)
+    classes = saved.task == "classification"
+    scores = [actual.score, float(getattr(saved.estimator, SCORES[saved.task]))]
+    now, before = together(scores, 0.01, percent=classes)
+    name = "accuracy" if classes else "R²"
+    screen.print(f"  {name} {now}, estimated at training {before}", soft_wrap=True)
+    if not enough:
+        count = f"{actual.judged} rows are" if actual.judged > 1 else "1 row is"
+        screen.print(f"{count} too few to tell whether they differ by more than chance explains.")
+    elif chance(saved, actual) < UNLIKELY:
+        reason = (
+            "the estimate was not to be trusted, as train said"
+            if saved.metadata["verdict"] == "do not trust"
+            else "these rows may be of another kind than those trained on"
+        )
+        screen.print(f"They differ by more than chance explains: {reason}.", soft_wrap=True)
+
+
+def to_dict(saved: SavedModel, found: Predictions) -> dict[str, Any]:
+    """Return the result for machines."""
+    table = found.table
+    shares = {name.removeprefix("probability_"): table[name].tolist() for name in table.columns[1:]}
+    error, stderr = estimate(saved)
+    return {
+        "task": saved.task,
+        "target": saved.target,
+        "rows": len(table),
+        "predictions": table["prediction"].tolist(),
+        "probabilities": shares or None,
+        "estimated_test_error": error,
+        "estimated_test_error_stderr": stderr,
+        "verdict": saved.metadata["verdict"],
+        "actual": None if found.actual is None else found.actual._asdict(),
+        "notes": found.notes,
+    }

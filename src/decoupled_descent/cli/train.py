@@ -1,0 +1,161 @@
+"""``decoupled train``: a model and an honest estimate of its test error from one table."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+import decoupled_descent as dd
+from decoupled_descent.cli.options import Data, Json, Target, Task
+
+if TYPE_CHECKING:
+    from decoupled_descent.cli.tables import Prepared
+
+Activation = Literal["tanh", "sigmoid", "softplus", "gelu", "silu", "relu"]
+
+#: The widest hidden layer: time and memory grow with the square of the width.
+WIDEST = 1000
+
+
+class TrainCommand(TyperCommand):
+    """The command, whose help on ``--method`` is read from the table of methods."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        from decoupled_descent.descent import METHODS
+
+        lines = [f"{name}: {method.summary}." for name, method in METHODS.items()]
+        for option in self.params:
+            if isinstance(option, TyperOption) and option.name == "method":
+                option.help = " ".join(lines)
+        super().format_help(ctx, formatter)
+
+
+def train(
+    data: Data,
+    target: Target,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the model and the report.")
+    ] = Path("decoupled-model"),
+    task: Task = None,
+    hidden: Annotated[
+        str,
+        typer.Option(metavar="N[,N…]", help="Width of the hidden layer, or several: 32,16."),
+    ] = "auto",
+    activation: Annotated[
+        Activation,
+        typer.Option(metavar="NAME", help="tanh, sigmoid, softplus, gelu, silu or relu."),
+    ] = "tanh",
+    method: Annotated[str, typer.Option(metavar="NAME")] = "orthogonal",
+    lr: Annotated[str, typer.Option(metavar="NUMBER", help="Learning rate.")] = "auto",
+    damping: Annotated[
+        str, typer.Option(metavar="NUMBER", help="Factor on the weights at every step, up to 1.")
+    ] = "auto",
+    ridge: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER", help="The larger, the slower directions of small variance are learnt."
+        ),
+    ] = "auto",
+    max_iter: Annotated[
+        int, typer.Option(metavar="N", help="The most steps per candidate.", min=1)
+    ] = 500,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Draws the starting point.", min=0, max=2**32 - 1)
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train on all rows of a table, and estimate the error on new rows without a test set.
+
+    Text, dates and missing values become numbers. Settings left at "auto" are chosen by the
+    estimated error. DIR gets model.safetensors, report.html, history.csv and figure.png.
+    """
+    options = check_options(hidden, method, {"lr": lr, "damping": damping, "ridge": ridge})
+    options |= {"activation": activation, "max_iter": max_iter, "random_state": seed}
+    from decoupled_descent.cli import results
+    from decoupled_descent.cli.output import console, echo_json
+    from decoupled_descent.cli.tables import prepare
+
+    replaced = results.check_folder(out)
+    prepared = prepare(data, target, task)
+    estimator, warned = fit(prepared, options)
+    report = results.report_data(data, target, out, prepared, estimator, warned)
+    files = results.write(out, estimator, prepared.columns, target, report)
+    if as_json:
+        echo_json(results.to_dict(report, target, files))
+    else:
+        results.show(console(), report, out, replaced)
+    if any(one["stop_reason"] == "interrupted" for one in estimator.candidates_):
+        raise KeyboardInterrupt  # what was reached is saved
+
+
+def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str, Any]:
+    """Turn what was typed into keyword arguments of an estimator.
+
+    ``numbers`` has ``"lr"``, ``"damping"`` and ``"ridge"``, each a number as text or ``"auto"``.
+    Raises ``ValueError`` if a text is not allowed, or an option has no effect with the method.
+    """
+    from decoupled_descent.descent import METHODS
+
+    if method not in METHODS:
+        raise ValueError(f"--method {method!r:.40} is unknown; use one of {', '.join(METHODS)}")
+    options: dict[str, Any] = {"method": method}
+    for name, text in numbers.items():
+        if text != "auto" and name not in METHODS[method].settings:
+            raise ValueError(f"--{name} has no effect with --method {method}; leave it out")
+        options[name] = _number(name, text)
+    options["hidden"] = "auto" if hidden == "auto" else _widths(hidden)
+    return options
+
+
+def _number(name: str, text: str) -> float | str:
+    from decoupled_descent.descent.common import LARGEST_RATE
+
+    if text == "auto":
+        return "auto"
+    highest = {"damping": 1.0, "ridge": math.inf}.get(name, LARGEST_RATE)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= highest:
+        what = "a number above 0 and up to 1" if name == "damping" else "a positive number"
+        what += f" up to {highest:.3g}" * (name == "lr" and value > highest)
+        raise ValueError(f"--{name} {text!r:.40} must be {what}, or auto")
+    return value
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    parts = text.replace(",", " ").split()
+    widths = tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0 for part in parts)
+    if not widths or not all(1 <= width <= WIDEST for width in widths):
+        raise ValueError(
+            f"--hidden {text!r:.40} must be a width from 1 to {WIDEST}, several such as 32,16, or "
+            "auto"
+        )
+    return widths
+
+
+def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Train an estimator; return it with the warnings that concern the user."""
+    classes = prepared.task == "classification"
+    kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
+    estimator = kind(**options, verbose=sys.stderr.isatty())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.fit(prepared.X, prepared.y)
+    lines = [" ".join(str(one.message).split()) for one in caught if _for_users(one.category)]
+    return estimator, list(dict.fromkeys(lines))
+
+
+def _for_users(category: type[Warning]) -> bool:
+    """Leave out warnings for programmers, and what the diagnosis says or takes care of."""
+    said = (dd.KinkWarning, dd.DivergenceWarning)
+    return issubclass(category, UserWarning | RuntimeWarning) and not issubclass(category, said)

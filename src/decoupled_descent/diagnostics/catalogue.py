@@ -1,0 +1,212 @@
+r"""All checks. To add one, add an object to :data:`CHECKS` and a test.
+
+The common unit is the standard error of the train error. A corrected run has moved its train error
+by Δ standard errors away from the loss of the uncorrected outputs. If an assumption is wrong by a
+fraction r, a bias of about r Δ standard errors is to be expected: small where Δ is small, large
+where it is large. Copied rows deceive the correction, and Δ with it; their effect is taken to be
+½√min(n, d), the order of magnitude of Δ. docs/diagnostics.md shows how the verdicts fare, and why
+some checks are notes only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.special import stdtrit
+
+from decoupled_descent.diagnostics import measures
+from decoupled_descent.diagnostics.checks import Check, Evidence, Reading
+from decoupled_descent.training.callbacks import StopReason
+
+#: The spread of (train − test)/stderr is about √(1 + (WIDENING δ)²), δ being the correction in
+#: standard deviations of a row's loss: measured, see docs/diagnostics.md.
+WIDENING = 2.0
+#: What to report when a few rows carry the error, for classes and for numbers.
+REMEDIES = (
+    "report the accuracy, or a bounded loss, beside this one",
+    "report the median absolute error beside this one, or predict the logarithm of a skewed target",
+)
+ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
+CORRECTED, UNCORRECTED = frozenset({"corrected"}), frozenset({"uncorrected"})
+
+
+def _duplicates(e: Evidence) -> Reading:
+    share = measures.duplicate_share(e.rows.X)
+    return Reading(share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d)), {"share": share})
+
+
+def _leverage(e: Evidence) -> Reading | None:
+    leverages = e.algorithm.leverages(e.rows)
+    if leverages is None:
+        return None
+    small = e.run is not None and abs(e.seen.correction) < 1  # then nothing depends on leverage
+    return Reading(float(leverages.max()), most="note" if small else "caution")
+
+
+def _correction(e: Evidence) -> Reading:
+    share = abs(e.seen.correction) / math.sqrt(e.rows.n)
+    return Reading(share, {"factor": _spread(share)})
+
+
+def _spread(share: float) -> float:
+    return math.hypot(1, WIDENING * share)
+
+
+def _stein(e: Evidence) -> Reading:
+    residual = measures.stein_residual(e.seen, e.groups)
+    most = "caution" if "leverage" in e.traits else "alarm"
+    return Reading(residual * abs(e.seen.correction), {"share": residual}, most)
+
+
+def _rows_behind(e: Evidence) -> Reading:
+    assert e.run is not None
+    remedy = REMEDIES[e.run.objective.loss.name in ("squared", "absolute")]
+    return Reading(measures.rows_behind(e.seen.losses), {"remedy": remedy})
+
+
+def _student(rows: float) -> float:
+    """t_{2m}/t_∞: m rows tell a variance as well as 2m degrees of freedom do (Satterthwaite)."""
+    quantiles = stdtrit([max(1.0, 2 * rows), math.inf], 0.975)
+    return float(quantiles[0] / quantiles[1])
+
+
+def _head(e: Evidence) -> float:
+    assert e.run is not None
+    trained = e.run.best_state.head.values() if e.algorithm.trains_head else ()
+    parameters: int = sum(value.numel() for value in trained)
+    return parameters / e.rows.n / e.seen.stderr
+
+
+def _curse(e: Evidence) -> float | None:
+    several = e.sweep is not None and len(e.sweep.runs) > 1
+    return e.sweep.corrected_error.optimism / e.seen.stderr if e.sweep and several else None
+
+
+CHECKS = (
+    Check(
+        name="uncorrected error", measure=lambda _: 1.0, alarm=0.5, concerns=UNCORRECTED,
+        meaning="This method judges each row by a model that was fitted to it: the error is too "
+        "low for new rows.",
+        advice=f"{ORTHOGONAL}, or keep rows apart for validation",
+    ),
+    Check(
+        name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
+        meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
+        advice="get more rows, or compare with leave-one-out cross-validation",
+    ),
+    Check(
+        name="rows per column", caution=2, below=True,
+        measure=lambda e: e.rows.n / e.rows.d if e.run is None else None,
+        meaning="With few rows per column most of the fit is noise, and its correction is large.",
+        advice="use a strong ridge (10) and look again after training",
+    ),
+    Check(
+        name="smallest class", caution=20, alarm=5, below=True,
+        measure=lambda e: int(torch.bincount(e.groups).min()) if e.classes else None,
+        meaning="So few rows say little about their class and its error.",
+        definition="the rows m of the smallest class, known to a relative error of 1/√m",
+        advice="get more rows of that class, or merge it with another",
+    ),
+    Check(
+        name="duplicate rows", measure=_duplicates, caution=0.25, alarm=1,
+        meaning="{share:.1%} of the rows have a copy, or nearly one. Through its copy a row trains "
+        "the model that judges it, which makes the estimate too low.",
+        definition="the share of copies × ½√min(n, d): the bias to expect, in standard errors",
+        advice="drop the copies, or keep one row of each group",
+    ),
+    Check(
+        name="row norms", note=0.5, concerns=frozenset({"equal norms", "leverage"}),
+        measure=lambda e: measures.norm_spread(e.rows.X, e.rows.gram),
+        meaning="Some rows have much larger values than others and pull harder on the model.",
+        definition="coefficient of variation of ‖x_i‖² beyond that of Gaussian rows",
+        advice="clip or transform columns with long tails, or scale the rows to equal length",
+    ),
+    Check(
+        name="leverage", measure=_leverage, note=0.5, caution=0.9, concerns=frozenset({"leverage"}),
+        meaning="At least one row decides most of its own prediction: leaving it out is uncertain.",
+        definition="the largest leverage p_i. Above ½ a row outweighs all others in its own fit "
+        "(Huber); at 0.9 the factor 1/(1 − p_i) is 10",
+        advice="use a larger ridge, or drop columns that are zero in almost all rows",
+    ),
+    Check(
+        name="spectrum", caution=0.1, alarm=0.4, concerns=frozenset({"white noise"}),
+        measure=lambda e: measures.spectrum_share(e.rows.gram, e.rows.n, e.rows.d),
+        meaning="The columns are correlated or unequally spread, which this method does not allow.",
+        definition="share of the variance above the Marchenko–Pastur edge; white noise has none",
+        advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known",
+    ),
+    Check(
+        name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
+        measure=lambda e: abs(float(e.rows.X.double().square().sum()) / e.rows.n - 1),
+        meaning="The rows are not of the length that this method assumes.",
+        definition="distance of the mean ‖x_i‖² from 1; the memory term is wrong by as much",
+        advice="drop constant columns, standardise the others and divide by √d",
+    ),
+    Check(
+        name="correction", measure=_correction, needs_run=True, caution=0.3, concerns=CORRECTED,
+        meaning="Much of the fit was noise and had to be corrected for. The test error of the "
+        "model then varies more than the standard error says.",
+        definition="the correction in standard deviations of a row's loss",
+        advice="widen the interval by {factor:.1f} (estimators have done so); a larger ridge, more "
+        "damping or fewer steps make the correction smaller",
+        widening=_spread,
+    ),
+    Check(
+        name="Stein's identity", measure=_stein, needs_run=True, caution=0.5, alarm=2,
+        concerns=frozenset({"gaussian rows"}),
+        meaning="The correction assumes a relation between inputs and gradients that these rows "
+        "violate by {share:.0%}.",
+        definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
+        "bias to expect, in standard errors",
+        advice="look for outliers and long tails; use a larger ridge",
+    ),
+    Check(
+        name="memorised rows", needs_run=True, caution=0.1, alarm=0.2, concerns=UNCORRECTED,
+        measure=lambda e: measures.stein_residual(e.seen, e.groups),
+        meaning="The outputs have moved towards the labels of the very rows that judge them.",
+        definition="the relative violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes",
+        advice=f"{ORTHOGONAL}: this train error is no estimate of the test error",
+    ),
+    Check(
+        name="long tails", needs_run=True, note=1, concerns=frozenset({"gaussian rows"}),
+        measure=lambda e: measures.excess_kurtosis(e.seen.h, e.groups),
+        meaning="Some rows lie far from the others in the directions that the model uses.",
+        definition="excess kurtosis of the pre-activations within classes; Gaussian ones have 0",
+        advice="clip or transform columns with long tails",
+    ),
+    Check(
+        name="rows behind the error", measure=_rows_behind, needs_run=True, note=20, below=True,
+        meaning="The estimate depends on few rows with large losses, so its standard error is "
+        "itself uncertain. The interval allows for this.",
+        definition="m = (Σδ²)²/Σδ⁴ with δ = loss − mean; the standard error is known to 1/(2√m)",
+        advice="{remedy}", widening=_student,
+    ),
+    Check(
+        name="head", measure=_head, needs_run=True, caution=0.5, alarm=10,
+        meaning="The last layers have many parameters and fit these rows better than new ones. "
+        "The estimate does not allow for this.",
+        definition="P/n for P trained parameters of the head, in standard errors",
+        advice="use a smaller head (fewer hidden units)",
+    ),
+    Check(
+        name="neighbouring rows", needs_run=True, caution=0.2, alarm=0.3,
+        measure=lambda e: measures.neighbours_alike(e.seen, e.rows, e.groups),
+        meaning="Rows resemble the rows next to them, in their values and in their errors. They "
+        "may belong together, and the estimate then holds for the same people or days only.",
+        definition="correlation with the next row, of features and of gradients: the smaller one",
+        advice="if rows belong together, keep one of each group, or hold whole groups out",
+    ),
+    Check(
+        name="winner's curse", measure=_curse, needs_run=True, caution=0.5, alarm=2,
+        meaning="The best of many candidates was chosen by its error, which is therefore too low.",
+        definition="the optimism of the lowest error, in standard errors",
+        advice="quote corrected_error of the sweep (estimators do so), or compare fewer candidates",
+    ),
+    Check(
+        name="divergence", needs_run=True, caution=0.5,
+        measure=lambda e: e.run is not None and e.run.stop_reason is StopReason.DIVERGED,
+        meaning="Training ended because its error was no longer finite; the best step was kept.",
+        advice="use a smaller damping or a smaller learning rate",
+    ),
+)  # fmt: skip

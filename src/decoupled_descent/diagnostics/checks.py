@@ -1,0 +1,118 @@
+"""What a check is: one object with its measure, its limits, its words and its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.diagnostics import measures
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.training.run import Run
+from decoupled_descent.validation.sweep import Sweep
+
+#: From harmless to serious. A note is shown and never changes the verdict.
+STATUSES = ("ok", "note", "caution", "alarm")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        name: Of the check.
+        value: The number measured.
+        threshold: From where on it is a note, a caution or an alarm, in words.
+        status: ``"ok"``, ``"note"``, ``"caution"`` or ``"alarm"``; only the last two change the
+            verdict.
+        reason: What the number means, in plain words.
+        advice: What to do about it.
+        definition: What exactly the number is, for experts.
+        widening: The factor by which it widens the interval.
+    """
+
+    name: str
+    value: float
+    threshold: str
+    status: str
+    reason: str
+    advice: str
+    definition: str = ""
+    widening: float = 1.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What checks may look at: the rows, the algorithm and perhaps a run."""
+
+    rows: Rows
+    groups: Tensor  # classes, or groups of similar response
+    classes: bool  # which of the two
+    algorithm: Algorithm
+    run: Run | None = None
+    sweep: Sweep | None = None
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """What the algorithm assumes, and whether its train error is corrected."""
+        kind = "corrected" if self.algorithm.estimates_test_error else "uncorrected"
+        return self.algorithm.assumptions() | {kind}
+
+    @cached_property
+    def seen(self) -> measures.Seen:
+        """The run at its best step."""
+        assert self.run is not None
+        return measures.look(self.run, self.rows)
+
+
+class Reading(NamedTuple):
+    """A number, values to fill into the words, and the worst status that it may get here."""
+
+    value: float
+    words: Mapping[str, Any] = {}
+    most: str = "alarm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One question to the data or to a run; note, caution and alarm begin at their limits."""
+
+    name: str
+    measure: Callable[[Evidence], Reading | float | None]  # None where the question makes no sense
+    meaning: str  # of the number, in plain words
+    advice: str
+    definition: str = ""  # of the number, with the reason for its limits, for experts
+    note: float | None = None
+    caution: float | None = None
+    alarm: float | None = None
+    below: bool = False  # whether small numbers are the bad ones
+    concerns: frozenset[str] = frozenset()  # asked only of algorithms with one of these traits
+    needs_run: bool = False  # asked only after training
+    widening: Callable[[float], float] = lambda _: 1.0  # of the interval, given the number
+
+    def judge(self, evidence: Evidence) -> tuple[Finding, tuple[int, float]] | None:
+        """Return the finding and its gravity, by which findings are sorted; None if not asked."""
+        foreign = self.concerns and not self.concerns & evidence.traits
+        if foreign or (self.needs_run and evidence.run is None):
+            return None
+        found = self.measure(evidence)
+        if found is None:
+            return None
+        reading = found if isinstance(found, Reading) else Reading(found)
+        value, words = float(reading.value), reading.words
+        names = STATUSES[1 : STATUSES.index(reading.most) + 1]
+        limits = {name: limit for name in names if (limit := getattr(self, name)) is not None}
+        passed = [s for s in limits if (value < limits[s] if self.below else value >= limits[s])]
+        side = "below" if self.below else "from"
+        finding = Finding(
+            self.name, value, ", ".join(f"{s} {side} {limits[s]:g}" for s in limits),
+            passed[-1] if passed else "ok", self.meaning.format(**words),
+            self.advice.format(**words), self.definition.format(**words), self.widening(value),
+        )  # fmt: skip
+        first = next(iter(limits.values()), 1.0)
+        beyond = first / max(value, 1e-9) if self.below else value / first
+        return finding, (STATUSES.index(finding.status), beyond)

@@ -1,0 +1,212 @@
+"""One column of a table: how it becomes columns of numbers, learnt from the train rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from decoupled_descent.tables.values import (
+    LARGEST,
+    Floats,
+    dates_of,
+    kind_of,
+    levels_of,
+    listed,
+    meant_as,
+    numbers_of,
+    parse_dates,
+    texts_of,
+)
+
+KINDS = ("number", "date", "category", "presence")
+LEVELS = 20  # the most columns for one text column, besides those for other and missing values
+NEARLY = 0.9  # text with at least this share of different values names the rows
+FEWEST, SHARE = 5, 0.01  # missing values are marked if there are at least so many, and this share
+SHORTEST = 10  # the fewest rows for which 1, 2, 3, … is a numbering and not a feature
+LONG = 100  # the fewest for which 1001, 1002, 1003, … is one, whatever the name of the column
+IDENTIFIER = re.compile(
+    r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
+)
+DAY = np.timedelta64(86_400_000_000, "us")
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column of the table becomes columns of the matrix.
+
+    Attributes:
+        name: Name of the column.
+        kind: ``"number"``, ``"date"``, ``"category"``, or ``"presence"`` for a column whose only
+            information is whether it has a value.
+        fill: Replaces missing numbers and (in days) dates: their median.
+        missing: Whether a further column marks missing values.
+        origin: The earliest date, for dates.
+        levels: The values that have a column of their own, for categories.
+        other: Whether one column stands for all other values.
+    """
+
+    name: str
+    kind: str
+    fill: float = 0.0
+    missing: bool = False
+    origin: str = ""
+    levels: tuple[str, ...] = ()
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        texts = (self.name, self.kind, self.origin, *self.levels)
+        right = all(isinstance(text, str) for text in texts)
+        right &= all(isinstance(flag, bool) for flag in (self.missing, self.other))
+        right &= isinstance(self.fill, int | float) and not isinstance(self.fill, bool)
+        right = right and (
+            self.kind in KINDS
+            and -LARGEST <= self.fill <= LARGEST
+            and len(set(self.levels)) == len(self.levels) <= LEVELS
+            and bool(self.levels) == (self.kind == "category")
+            and bool(self.origin) == (self.kind == "date")
+            and (not self.origin or str(parse_dates([self.origin])[0]) == self.origin)
+            and (self.kind == "category" or not self.other)
+            and (self.kind != "presence" or self.missing)
+        )
+        if not right:
+            raise ValueError(f"the column {self!r:.200} makes no sense; train the model again")
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the columns made from this one."""
+        names = [self.name] if self.kind in ("number", "date") else []
+        names += [f"{self.name}={level}" for level in self.levels]
+        names += [f"{self.name}=other"] if self.other else []
+        return names + ([f"{self.name}_missing"] if self.missing else [])
+
+    def apply(self, column: pd.Series) -> Floats:
+        """Return the columns made from this one, shape (n, len(outputs))."""
+        result = np.zeros((len(column), len(self.outputs)))
+        if self.kind == "category":
+            codes, texts = levels_of(column)
+            numbers = {level: k for k, level in enumerate(self.levels)}
+            unknown = len(self.levels) if self.other else -1
+            missing = result.shape[1] - 1 if self.missing else -1
+            places = np.array([*(numbers.get(text, unknown) for text in texts), missing])[codes]
+            rows = np.flatnonzero(places >= 0)
+            result[rows, places[rows]] = 1.0
+        elif self.kind == "presence":
+            result[:, 0] = texts_of(column)[0] < 0
+        else:
+            values = self._values(column)
+            absent = np.isnan(values)
+            result[:, 0] = np.where(absent, self.fill, values)
+            if self.missing:
+                result[:, 1] = absent
+        return result
+
+    def _values(self, column: pd.Series) -> Floats:
+        """Return numbers, or dates in days, nan where they are missing."""
+        if self.kind == "number":
+            return numbers_of(column)
+        return (dates_of(column) - np.datetime64(self.origin, "us")) / DAY
+
+    def remark(self, column: pd.Series) -> str:
+        """Say which values :meth:`apply` replaces: missing ones, and those unknown in training."""
+        if self.kind == "presence":
+            return ""
+        if self.kind != "category":
+            return self.filled(int(np.isnan(self._values(column)).sum()))
+        codes, texts = levels_of(column)
+        new = [k for k, text in enumerate(texts) if text not in self.levels]
+        rows, absent = int(np.isin(codes, new).sum()), int((codes < 0).sum())
+        count = f"{rows} values" if rows > 1 else "1 value"
+        lacked = "did not have" + ", or only rarely" * self.other
+        names = listed((texts[k] for k in new), 3)
+        notes = [f"{count} that training {lacked}: {names}"] if new else []
+        if absent and not self.missing:
+            notes.append(f"{_count(absent)}, of which training had none")
+        return "; ".join(notes)
+
+    def filled(self, absent: int) -> str:
+        """Say how so many missing values were replaced."""
+        if not absent:
+            return ""
+        marks = f", and marked by {self.name + '_missing'!r}" if self.missing else ""
+        unit = " days" if self.origin else ""
+        return f"{_count(absent)} replaced by the median, {self.fill:g}{unit}{marks}"
+
+
+def learn_column(column: pd.Series) -> tuple[Column | None, str]:
+    """Return how to treat a column and a note; or None and the reason to drop it."""
+    kind = kind_of(column)
+    if kind == "category":
+        return _learn_category(column)
+    origin = ""
+    if kind == "number":
+        values = numbers_of(column)
+    else:
+        dates = dates_of(column)
+        earliest = np.datetime64(pd.Series(dates).min(), "us")
+        origin = "" if np.isnat(earliest) else str(earliest)
+        values = (dates - earliest) / DAY
+    known = values[~np.isnan(values)]
+    absent = len(values) - len(known)
+    marked = absent >= max(FEWEST, SHARE * len(values))
+    if not known.size:
+        return None, "without values"
+    start = _numbering(values, column.index) if kind == "number" else None
+    if start is not None and (
+        -1 <= start <= 1 or len(values) >= LONG or IDENTIFIER.search(column.name)
+    ):
+        return None, "numbering the rows"
+    if (known == known[0]).all():
+        if not marked:
+            return None, "the same value in every row"
+        return Column(column.name, "presence", missing=True), "only whether it has a value is used"
+    learnt = Column(column.name, kind, float(np.median(known)), marked, origin)
+    notes = [f"dates, turned into days since {origin:.10}"] if origin else []
+    if start is not None:
+        notes.append("rises by 1 in every row: delete it if it numbers the rows")
+    notes += [learnt.filled(absent)] if absent else []
+    return learnt, "; ".join(notes)
+
+
+def _numbering(values: Floats, index: pd.Index) -> float | None:
+    """Return k if the values are k, k + 1, k + 2, …, perhaps with rows left out; else None."""
+    if np.ptp(values) == 0:  # beyond 2⁵³, equal numbers less their place are equal, too
+        return None
+    places = [np.arange(len(values))]
+    if types.is_integer_dtype(index.dtype):
+        places.append(index.to_numpy())
+    starts = [values - place for place in places if len(values) >= SHORTEST]
+    constant = [float(start[0]) for start in starts if (start == start[0]).all()]
+    return min(constant, key=abs, default=None)
+
+
+def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
+    codes, texts = levels_of(column)
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    absent = int((codes < 0).sum())
+    if not texts:
+        return None, "without values"
+    if len(texts) == 1 and not absent:
+        return None, "the same value in every row"
+    hint = "" if isinstance(column.dtype, pd.CategoricalDtype) else meant_as(texts, codes)
+    hint = f"; {hint}" if hint else ""
+    if len(texts) >= NEARLY * counts.sum():
+        return None, "text that differs in nearly every row" + hint
+    order = sorted(range(len(texts)), key=lambda k: (-counts[k], texts[k]))
+    levels = tuple(texts[k] for k in order[:LEVELS] if counts[k] > 1)
+    learnt = Column(
+        column.name, "category", missing=absent > 0, levels=levels, other=len(levels) < len(texts)
+    )
+    note = (
+        f"text with {len(texts)} different values, encoded as {len(learnt.outputs)} columns of "
+        "zeros and ones"
+    )
+    note += f", one for the {len(texts) - len(levels)} rarest values together" * learnt.other
+    return learnt, note + f", one for {_count(absent)}" * learnt.missing + hint
+
+
+def _count(absent: int) -> str:
+    return f"{absent} missing value" + "s" * (absent > 1)

@@ -1,0 +1,60 @@
+"""Everything a theorist needs, in one namespace: ``from decoupled_descent import theory``.
+
+Predictions
+    :class:`StateEvolution` predicts a run; its result is an :class:`Evolution`.
+Mixtures
+    :class:`MixtureLimit` is a mixture known by its overlaps only, :func:`teacher` turns labels
+    from a teacher into a mixture.
+Test errors
+    :func:`asymptotic_test_error` from overlaps, :func:`population_test_error` from trained
+    parameters; both return an :class:`Estimate`.
+Where runs end
+    :func:`fixed_point` and :func:`critical_point` return a :class:`FixedPoint` and a
+    :class:`CriticalPoint`.
+What drives the error
+    :func:`taylor_terms` and :func:`pure_taylor_terms` return :class:`TaylorTerms` and
+    :class:`PureTaylorTerms`.
+For algorithms of your own
+    :class:`LimitStep` is what the ``limit()`` of an algorithm returns, :func:`ridge_step` gives the
+    limits of a preconditioned step as a :class:`RidgeStep`.
+"""
+
+from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.state_evolution import (
+    CriticalPoint,
+    Estimate,
+    Evolution,
+    FixedPoint,
+    MixtureLimit,
+    PureTaylorTerms,
+    StateEvolution,
+    TaylorTerms,
+    asymptotic_test_error,
+    critical_point,
+    fixed_point,
+    population_test_error,
+    pure_taylor_terms,
+    taylor_terms,
+)
+from decoupled_descent.state_evolution.ridge import RidgeStep, ridge_step, teacher
+
+__all__ = [
+    "CriticalPoint",
+    "Estimate",
+    "Evolution",
+    "FixedPoint",
+    "LimitStep",
+    "MixtureLimit",
+    "PureTaylorTerms",
+    "RidgeStep",
+    "StateEvolution",
+    "TaylorTerms",
+    "asymptotic_test_error",
+    "critical_point",
+    "fixed_point",
+    "population_test_error",
+    "pure_taylor_terms",
+    "ridge_step",
+    "taylor_terms",
+    "teacher",
+]

@@ -1,0 +1,126 @@
+"""What ``decoupled train`` writes: files that agree, replaced only as a whole."""
+
+import csv
+import html
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.cli import results
+from decoupled_descent.diagnostics.checks import Finding
+from decoupled_descent.estimators.saving import load_model
+from decoupled_descent.report.text import together
+from decoupled_descent.tables.columns import Columns
+from tests.cli.conftest import FAST, spoilt
+from tests.report.examples import classification
+
+FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
+
+
+def report(findings=(), best=1, corrected=True):
+    """A report of six steps with these findings."""
+    return classification(
+        train_error=[0.5] * 6,
+        train_error_stderr=[0.1] * 6,
+        best_step=best,
+        diagnosis=dd.Diagnosis(findings).to_dict(),
+        settings={"max_iter": 6},
+        corrected=corrected,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "start"), [("ok", "Predict"), ("caution", "Quote"), ("alarm", "Do not quote the es")]
+)
+def test_what_to_do_next_depends_on_the_verdict(status, start):
+    finding = Finding("divergence", 1.0, "caution from 0.5", status, "why", "go slowly")
+    steps = results.next_steps(report((finding,)), Path("d.csv"), Path("o p"))
+    assert steps[0].startswith(start)
+    assert steps[-1] == "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
+    assert ("ivergence: go slowly" in " ".join(steps)) == (status != "ok")
+
+
+def test_next_steps_of_gradient_descent_and_of_a_falling_error():
+    finding = Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
+    steps = results.next_steps(report((finding,), 5, corrected=False), Path("d.csv"), Path("o"))
+    assert steps[0].startswith("Do not quote the train error.")
+    assert "falling" not in " ".join(steps)
+    steps = results.next_steps(report(best=5), Path("d.csv"), Path("o"))
+    assert steps[0] == "The error was still falling: try `--max-iter 12`."
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("d.csv", ".csv"),
+        ("d.csv.gz", ".csv.gz"),
+        ("my.table.TSV.GZ", ".TSV.GZ"),
+        ("1.5.parquet", ".parquet"),
+    ],
+)
+def test_new_rows_are_asked_for_in_the_same_kind_of_file(name, suffix):
+    assert f" new{suffix} " in results.next_steps(report(), Path(name), Path("o"))[-1]
+
+
+def test_the_files_agree(run, tmp_path, shop):
+    out = tmp_path / "out"
+    assert run("train", shop, "--target", "answer", "--out", out, *FAST)[0] == 0
+    frame = spoilt().drop(columns=["grade", "price"]).dropna(subset="answer")
+    columns = Columns.learn(frame.drop(columns="answer").set_axis(frame.index + 1))
+    model = load_model(out)
+    assert model.columns == columns
+    assert (model.target, model.task) == ("answer", "classification")
+    options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 6, "random_state": 0}
+    fitted = dd.DecoupledClassifier(**options).fit(columns.apply(frame), frame["answer"])
+    np.testing.assert_array_equal(model.predict(frame), fitted.predict(columns.apply(frame)))
+    assert model.estimator.estimated_test_error_ == fitted.estimated_test_error_
+    with (out / "history.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["step", "train_error", "stderr"]
+    assert [int(row[0]) for row in rows[1:]] == list(range(fitted.n_iter_))
+    assert [float(row[1]) for row in rows[1:]] == fitted.train_error_curve_.tolist()
+    assert [float(row[2]) for row in rows[1:]] == fitted.train_error_stderr_curve_.tolist()
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (out / "figure.svg").read_bytes()
+    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
+    assert "shop [x].csv: answer" in page
+    assert together([fitted.estimated_test_error_], fitted.estimated_test_error_stderr_)[0] in page
+    assert "6 missing values replaced" in page
+    assert "<script" not in page
+
+
+def test_an_earlier_training_is_replaced_and_other_files_stay(run, tmp_path, shop):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    (out / "sub").mkdir()
+    arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
+    status, text, _ = run(*arguments)
+    assert status == 0
+    assert "replacing" not in text
+    before = (out / "model.safetensors").read_bytes()
+    status, text, _ = run(*arguments, "--seed", "1")
+    assert "(replacing those of an earlier training)" in text
+    assert (out / "model.safetensors").read_bytes() != before
+    assert {path.name for path in out.iterdir()} == {*FILES, "notes.txt", "sub"}
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop, monkeypatch):
+    out = tmp_path / "out"
+    arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
+    run(*arguments)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(results, "save_model", full)
+    for place in (out, tmp_path / "fresh"):
+        status, text, err = run(*arguments[:4], "--out", place, *FAST, "--seed", "1")
+        assert (status, text) == (2, "")
+        assert err == f"error: --out {place}: cannot write there (No space left on device)\n"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", shop.name]

@@ -1,0 +1,142 @@
+"""A check is judged by its limits; every check in the list is complete and plain."""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.diagnostics import diagnosis as module
+from decoupled_descent.diagnostics.catalogue import CHECKS
+from decoupled_descent.diagnostics.checks import STATUSES, Check, Evidence, Reading
+from decoupled_descent.diagnostics.diagnosis import diagnose
+from tests.diagnostics.problems import GD, ODD, WHITE, clean, find, names, objective, trained
+
+
+@pytest.fixture
+def evidence():
+    X, y = clean(60, 5)
+    return Evidence(dd.Rows(X, y), torch.zeros(60, dtype=torch.long), True, WHITE)
+
+
+def judged(evidence, found, **options):
+    words = {"name": "x", "meaning": "It is {kind}.", "advice": "do", **options}
+    return Check(measure=lambda e: found, **words).judge(evidence)
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [(0.9, "ok"), (1.0, "note"), (2.5, "caution"), (3.0, "alarm")]
+)
+def test_limits_upwards(evidence, value, status):
+    finding, _ = judged(evidence, Reading(value, {"kind": "big"}), note=1, caution=2, alarm=3)
+    assert (finding.status, finding.reason) == (status, "It is big.")
+    assert finding.threshold == "note from 1, caution from 2, alarm from 3"
+
+
+@pytest.mark.parametrize(("value", "status"), [(20, "ok"), (19.9, "caution"), (4, "alarm")])
+def test_limits_downwards(evidence, value, status):
+    found = Reading(value, {"kind": "small"})
+    finding, _ = judged(evidence, found, caution=20, alarm=5, below=True)
+    assert (finding.status, finding.threshold) == (status, "caution below 20, alarm below 5")
+
+
+def test_a_reading_may_limit_how_bad_it_is(evidence):
+    gentle, _ = judged(evidence, Reading(9, {"kind": "a"}, "caution"), caution=2, alarm=3)
+    assert (gentle.status, gentle.threshold) == ("caution", "caution from 2")
+    harmless, _ = judged(evidence, Reading(9, {"kind": "a"}, "note"), note=1, caution=3)
+    assert (harmless.status, harmless.threshold) == ("note", "note from 1")
+
+
+def test_only_what_concerns_the_algorithm_is_asked(evidence):
+    one = Reading(1, {"kind": "a"})
+    assert judged(evidence, None, note=1) is None
+    assert judged(evidence, one, note=1, concerns=frozenset({"leverage"})) is None
+    assert judged(evidence, one, note=1, concerns=frozenset({"leverage", "white noise"}))
+    assert judged(evidence, one, note=1, needs_run=True) is None
+
+
+def test_gravity_is_the_status_and_how_far_beyond(evidence):
+    words = {"kind": "a"}
+    up = [judged(evidence, Reading(v, words), caution=2, alarm=9)[1] for v in (1, 3, 4, 10)]
+    down = [judged(evidence, Reading(v, words), caution=9, below=True)[1] for v in (10, 8, 2, 0)]
+    assert up == sorted(up)
+    assert down == sorted(down)
+    assert up[1] == (STATUSES.index("caution"), 1.5)
+
+
+def test_a_finding_says_how_it_widens(evidence):
+    finding, _ = judged(evidence, Reading(3, {"kind": "a"}), note=1, widening=lambda v: 2 * v)
+    assert finding.widening == 6
+
+
+# The list ---------------------------------------------------------------------------------------
+
+
+def test_every_check_is_used_and_its_words_are_complete():
+    X, y = clean(200, 20)
+    results = dd.sweep(X, y, objective(), [ODD, WHITE], 5, progress=False)
+    diagnoses = [diagnose(X, y), diagnose(X, y, results), diagnose(X, y, trained(X, y, GD, 5))]
+    diagnoses += [diagnose(X, y, run) for run in results.runs]
+    findings = [f for diagnosis in diagnoses for f in diagnosis.findings]
+    assert {f.name for f in findings} == {check.name for check in CHECKS}
+    assert not any(set("{}") & set(f.reason + f.advice + f.definition) for f in findings)
+    assert all(f.threshold and "inf" not in f.threshold for f in findings)
+    assert all(f.reason[0].isupper() or f.reason[0].isdigit() for f in findings)
+    assert all(f.reason.endswith(".") and not f.advice.endswith(".") for f in findings)
+
+
+def test_names_are_unique_and_limits_in_order():
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    for check in CHECKS:
+        limits = [v for v in (check.note, check.caution, check.alarm) if v is not None]
+        assert limits
+        assert limits == sorted(limits, reverse=check.below)
+
+
+def test_what_people_read_has_no_symbols():
+    """Symbols and jargon are for the definition."""
+    for check in CHECKS:
+        text = f"{check.name} {check.meaning} {check.advice}"
+        assert not re.search("[θΨ∇̄]|\\bh\\b|pre-activation|Jacobian|Marchenko", text), text
+
+
+def test_the_page_on_diagnostics_lists_the_checks_and_their_limits():
+    page = Path(__file__).parents[2] / "docs" / "diagnostics.md"
+    table = page.read_text(encoding="utf-8").split("## The checks")[1].split("\n\n")[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    listed = {row[0].split(" (")[0]: row[2:5] for row in rows}
+    sign = {True: "< ", False: ""}
+    assert listed == {
+        check.name: [
+            "" if limit is None else "always" if check.name == "uncorrected error"
+            else "yes" if check.name == "divergence" else f"{sign[check.below]}{limit:g}"
+            for limit in (check.note, check.caution, check.alarm)
+        ]
+        for check in CHECKS
+    }  # fmt: skip
+
+
+def test_a_check_from_outside_concerns_the_algorithm_that_declares_it(monkeypatch):
+    """What a new method adds: its own assumption, and one object that asks about it."""
+
+    @dataclass(frozen=True)
+    class Picky(dd.DecoupledDescent):
+        def assumptions(self):
+            return super().assumptions() | {"even rows"}
+
+    check = Check(
+        name="even rows", alarm=1, concerns=frozenset({"even rows"}),
+        measure=lambda e: e.rows.n % 2, widening=lambda value: 1 + value,
+        meaning="The number of rows is odd.", advice="drop one",
+    )  # fmt: skip
+    monkeypatch.setattr(module, "CHECKS", (*CHECKS, check))
+    X, y = clean(301, 30)
+    picky = diagnose(X, y, trained(X, y, Picky(0.1), 5))
+    assert picky.verdict == "do not trust"
+    assert picky.findings[0].name == "even rows"
+    assert find(picky, "even rows").widening == 2
+    assert picky.widening == pytest.approx(2 * math.prod(f.widening for f in picky.findings[1:]))
+    assert "even rows" not in names(diagnose(X, y, trained(X, y, WHITE, 5)))

@@ -1,0 +1,274 @@
+"""The numbers behind the checks, against brute force, loops, NumPy and SciPy."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.nn import functional
+
+import decoupled_descent as dd
+from decoupled_descent.descent.noise import RowNorms
+from decoupled_descent.diagnostics import measures
+from decoupled_descent.diagnostics.diagnosis import diagnose
+from tests.diagnostics.problems import ODD, clean, names, objective, trained
+from tests.problems import normal
+
+#: From where on copies are a caution, as the optimism to expect in standard errors.
+CAUTION = 0.25
+
+
+def priced(X):
+    return measures.duplicate_share(X) * 0.5 * X.shape[1] ** 0.5
+
+
+def test_duplicate_share_by_brute_force():
+    n, d = 60, 8
+    X = normal(n, d, seed=3)
+    X[50:] = X[:10] * 1.001
+    twins = 0
+    for i in range(n):
+        shares = sorted(
+            float((X[i] - X[j]).square().sum() / (X[i].square().sum() + X[j].square().sum()))
+            for j in range(n)
+            if j != i
+        )
+        usual = shares[math.ceil(math.sqrt(n)) - 1] * n ** (-1 / d)
+        twins += shares[0] < min(measures.NEAR, measures.UNUSUAL * usual)
+    assert measures.duplicate_share(X) == twins / n == 20 / 60
+
+
+def mixed(n, numbers, levels, seed=0):
+    """Independent rows of Gaussian numbers and one-hot categories, every column standardised."""
+    rng = np.random.default_rng(seed)
+    hot = [np.eye(k)[rng.integers(k, size=n)] for k in levels]
+    X = np.hstack([rng.normal(size=(n, numbers)), *hot])
+    return torch.from_numpy((X - X.mean(0)) / X.std(0) / X.shape[1] ** 0.5)
+
+
+@pytest.mark.parametrize("n", [300, 1000, 3000])
+@pytest.mark.parametrize("levels", [(5,), (3, 3), (20, 20), (5, 5, 5)], ids=str)
+@pytest.mark.parametrize("numbers", [1, 2, 3])
+def test_rows_that_share_categories_are_no_copies(n, levels, numbers):
+    """They lie on lines, planes or in cells of a few rows, however many columns there are."""
+    X = mixed(n, numbers, levels)
+    assert priced(X) < CAUTION / 2
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-4, 1e-3])
+@pytest.mark.parametrize(("numbers", "levels"), [(2, (5,)), (3, (4, 5)), (2, (20, 20))], ids=str)
+def test_copies_among_rows_that_share_categories(numbers, levels, jitter):
+    X = mixed(500, numbers, levels)
+    noise = normal(100, numbers) / X.shape[1] ** 0.5
+    X[400:] = X[:100]
+    X[400:, :numbers] += jitter * noise
+    assert measures.duplicate_share(X) == pytest.approx(0.4, abs=0.02)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.1])
+def test_small_groups_of_copies(jitter):
+    """Fifteen of each, when the √n-th neighbour is the eighteenth: another group's."""
+    X = normal(20, 30).repeat(15, 1)
+    X += jitter * normal(*X.shape, seed=1)
+    assert measures.duplicate_share(X) > 0.5
+
+
+def test_rows_along_a_curve_are_no_copies():
+    t = torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double()
+    X = torch.cat([(6 * t).cos(), (6 * t).sin(), (13 * t).cos(), (9 * t).sin()], 1)
+    assert measures.duplicate_share(X) < 0.05
+
+
+def test_cells_of_a_discrete_law_are_no_copies():
+    """500 rows in 8 cells: each has dozens at distance 0, and so will a new row."""
+    assert measures.duplicate_share((normal(500, 3) > 0).double()) == 0
+
+
+def test_twins_among_more_rows_than_are_compared():
+    X = normal(measures.COMPARED + 1000, 20)
+    X[1500:] = X[:1500]
+    assert measures.duplicate_share(X) == 1
+
+
+@pytest.mark.parametrize(
+    ("levels", "rows"), [((5, 5), 300), ((3, 4, 6), 1000), ((12, 12, 12), 2000)]
+)
+def test_tables_of_categories_are_no_copies(levels, rows):
+    """Cells hold a few rows each, fewer than √n: they coincide by chance."""
+    generator = torch.Generator().manual_seed(0)
+    codes = [torch.randint(k, (rows,), generator=generator) for k in levels]
+    X = torch.cat([torch.nn.functional.one_hot(c).double() for c in codes], 1)
+    X = (X - X.mean(0)) / X.std(0) / X.shape[1] ** 0.5
+    assert priced(X) < CAUTION
+
+
+def test_copies_of_rows_of_coarse_numbers_are_found():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randint(40, (600, 5), generator=generator).double()
+    X = torch.cat([X, X[:120]])
+    assert measures.duplicate_share(X) == pytest.approx(240 / 720, abs=0.01)
+
+
+def test_spectrum_against_numpy():
+    X = normal(300, 100) / 10
+    X[:, :3] *= 5
+    e = np.linalg.svd(X.numpy(), compute_uv=False) ** 2
+    edge = e.mean() * (1 + math.sqrt(1 / 3)) ** 2 * (1 + 2 * 100 ** (-2 / 3))
+    share = measures.spectrum_share(dd.Rows(X, torch.zeros(300)).gram, 300, 100)
+    assert share == pytest.approx(e[e > edge].sum() / e.sum())
+    assert 0.3 < share < 0.6
+
+
+def test_norm_spread_of_elliptical_rows_is_that_of_their_scales():
+    """‖x‖² = w‖g‖²: beyond the Gaussian part, the coefficient of variation is that of w, here 1/3
+    (and the product of both, of order 1/d)."""
+    n, d = 20000, 200
+    weights = torch.tensor([2.0, 1.0]).double().repeat(n // 2).unsqueeze(1)
+    X = normal(n, d) * weights.sqrt()
+    found = measures.norm_spread(X, dd.Rows(X, torch.zeros(n)).gram)
+    assert found == pytest.approx(1 / 3, abs=0.01)
+
+
+def seen(h, direction, jacobian):
+    return measures.Seen(h, direction, jacobian, torch.zeros(len(h)), 1.0, 1.0)
+
+
+def test_stein_residual_of_gaussian_mixtures_is_zero_and_of_elliptical_ones_known():
+    """With g = h³ and h = √w G: Cov(h, g) = 3E[w²], Cov(h) J̄ = 3E[w]²; (1 − c)/(1 + c) apart."""
+    n = 400_000
+    groups = torch.arange(n) % 2
+    G = normal(n, 1)
+    weights = torch.where(torch.arange(n) % 4 < 2, 1.6, 0.4).double().unsqueeze(1)
+    for h, moment in ((G, 1.0), (G * weights.sqrt(), (1.6**2 + 0.4**2) / 2)):
+        J = (3 * h.square()).mean(0, keepdim=True)
+        found = measures.stein_residual(seen(h, h**3, J), groups)
+        assert found == pytest.approx((moment - 1) / (moment + 1), abs=0.01)
+
+
+def test_stein_residual_by_loops():
+    h, direction, J = normal(50, 2), normal(50, 2, seed=1), normal(2, 2, seed=2)
+    groups = torch.arange(50) % 3
+    means = [h[groups == k].mean(0) for k in range(3)]
+    products = torch.zeros(50, 2, 2, dtype=torch.float64)
+    spread = torch.zeros(2, 2, dtype=torch.float64)
+    q = direction - h @ J.T
+    inner = [q[groups == k].mean(0) for k in range(3)]
+    for i in range(50):
+        left, right = h[i] - means[groups[i]], q[i] - inner[groups[i]]
+        products[i] = torch.outer(left, right)
+        spread += torch.outer(left, left) / 50
+    off = products.mean(0)
+    noise = float(products.var(0, correction=0).sum()) / 50
+    size = float((spread @ J.T).norm() + (off + spread @ J.T).norm())
+    expected = math.sqrt(max(0.0, float(off.square().sum()) - noise)) / size
+    assert measures.stein_residual(seen(h, direction, J), groups) == pytest.approx(expected)
+    assert expected > 0
+
+
+def test_orthogonal_descents_identity_has_its_own_weights():
+    """Of long-tailed rows the long ones count for more in J̄, and with it the identity holds."""
+    X, y = clean(500, 50)
+    weights = torch.from_numpy(np.random.default_rng(0).chisquare(5, (500, 1)) / 5).to(X)
+    rows = dd.Rows(X / weights.sqrt(), y)
+    run = dd.fit(rows, None, objective(), ODD, 100, progress=False)
+    groups, _ = measures.label_groups(rows, run.objective, None)
+    found = measures.look(run, rows)
+    plain = run.objective.derivatives(run.best_preactivations, rows.y, run.best_state.head)
+    equal = found._replace(jacobian=plain.jacobian.double())
+    shares = rows.gram.leverages(10.0)
+    torch.testing.assert_close(
+        found.jacobian,
+        run.objective.derivatives(
+            found.h, rows.y.double(), {k: v.double() for k, v in run.best_state.head.items()},
+            weights=shares / shares.mean(),
+        ).jacobian,
+        rtol=1e-5, atol=1e-8,
+    )  # fmt: skip
+    assert measures.stein_residual(found, groups) < 0.5 * measures.stein_residual(equal, groups)
+
+
+def test_known_row_norms_count_in_the_identity():
+    """With h_i of variance w_i the identity needs J̄ weighted by w, whatever the scale of w."""
+    X, y = clean(2000, 100)
+    X[:100] *= 3
+    noise = RowNorms.within_classes(X, y)
+    run = trained(X, y, dd.DecoupledDescent(2.0, 0.98, reduction="mean", noise=noise), 60)
+    rows = dd.Rows(X, y)
+    groups, _ = measures.label_groups(rows, run.objective, None)
+    found = measures.look(run, rows)
+    plain = run.objective.derivatives(run.best_preactivations, y.to(X), run.best_state.head)
+    equal = found._replace(jacobian=plain.jacobian.double())
+    assert measures.stein_residual(found, groups) < 0.05 < measures.stein_residual(equal, groups)
+
+
+def test_a_loss_with_constants_of_its_own_is_judged_in_its_dtype():
+    X, y = clean(200, 20)
+    weights = torch.tensor([1.0, 3.0])
+
+    def weighted(outputs, y):
+        return functional.cross_entropy(outputs, y.long(), weights, reduction="none")
+
+    what = dd.Objective(dd.heads.TwoLayer(3, outputs=2, seed=0), weighted)
+    run = trained(X.float(), y.long(), steps=10, what=what)
+    found = diagnose(X.float(), y.long(), run, task="classification")
+    assert not any(math.isnan(f.value) for f in found.findings)
+    assert measures.look(run, dd.Rows(X.float(), y.long())).h.dtype == torch.float64
+
+
+def test_kurtosis_and_effective_rows_against_scipy():
+    h, groups = normal(200, 3) ** 3, torch.zeros(200, dtype=torch.long)
+    expected = stats.kurtosis(h.numpy(), axis=0).mean()
+    assert measures.excess_kurtosis(h, groups) == pytest.approx(expected)
+    losses = h[:, 0].square()
+    rows = 200 / (stats.kurtosis(losses.numpy()) + 3)
+    assert measures.rows_behind(losses) == pytest.approx(rows)
+
+
+def test_kind_of_labels():
+    X = normal(60, 3)
+    whole = torch.arange(60) % 2
+    real = torch.linspace(0, 1, 60)
+    cases = [
+        (whole, None, None, True), (real, None, None, False), (torch.arange(60), None, None, False),
+        (whole, objective(loss="squared"), None, False), (real, None, "classification", True),
+        (torch.arange(60) % 30, objective(30, "cross_entropy"), None, True),
+        (whole, None, "regression", False),
+    ]  # fmt: skip
+    for y, what, task, expected in cases:
+        groups, classes = measures.label_groups(dd.Rows(X, y), what, task)
+        assert classes is expected
+        assert groups.shape == (60,)
+        found = diagnose(X, y, None, None, what, task=task)
+        assert ("smallest class" in names(found)) is expected
+
+
+def test_groups_of_a_real_response_are_of_like_response():
+    y = normal(200)
+    groups, _ = measures.label_groups(dd.Rows(normal(200, 2), y), None, "regression")
+    sizes = torch.bincount(groups)
+    assert len(sizes) == measures.GROUPS
+    assert sizes.min() >= measures.GROUP_ROWS - 1
+    bounds = [(float(y[groups == k].min()), float(y[groups == k].max())) for k in range(len(sizes))]
+    assert all(low[1] <= high[0] for low, high in itertools.pairwise(bounds))
+
+
+def test_correlations_of_neighbours_as_defined():
+    r = np.random.default_rng(0)
+    X, groups = torch.tensor(r.normal(size=(30, 5))), torch.tensor(r.integers(0, 2, 30))
+    X, q = X.cumsum(0), torch.tensor(r.normal(size=(30, 3))).cumsum(0)
+    rows = dd.Rows(X - X.mean(0), groups.double())
+    blank = torch.zeros(1)
+    seen = measures.Seen(blank, q, blank, blank, 1.0, 0.0)
+    _, _, axes = np.linalg.svd(rows.X.numpy(), full_matrices=False)
+    correlations = []
+    for axis in axes:
+        u = rows.X.numpy() @ axis
+        u = u - np.array([u[groups == group].mean() for group in groups])
+        correlations.append(sum(u[i] * u[i + 1] for i in range(29)) / sum(u**2))
+    e = q.numpy() - q.numpy().mean(0)
+    erring = sum(e[i] @ e[i + 1] for i in range(29)) / (e**2).sum()
+    expected = min(np.median(correlations), erring)
+    assert expected > 0.2
+    assert measures.neighbours_alike(seen, rows, groups) == pytest.approx(expected, abs=1e-10)

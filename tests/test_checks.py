@@ -1,0 +1,52 @@
+"""Checks of single arguments, and the 95 % interval."""
+
+import decimal
+import fractions
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from decoupled_descent.checks import Z95, interval, real_number, whole_number
+
+
+@pytest.mark.parametrize("value", [1, 7, np.int8(3), np.uint64(2**40)])
+def test_whole_numbers(value):
+    found = whole_number("steps", value)
+    assert type(found) is int
+    assert found == value
+
+
+@pytest.mark.parametrize("value", [0, -3, 1.0, 2.5, True, np.True_, "3", None, math.nan, [1]])
+def test_not_whole_numbers(value):
+    message = re.escape(f"steps={value!r} must be a whole number of at least 1")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        whole_number("steps", value)
+
+
+def test_limits():
+    assert whole_number("folds", 0, least=0) == 0
+    assert whole_number("folds", 5, least=2, most=5) == 5
+    with pytest.raises(ValueError, match=r"^folds=6 must be .* of at least 2 and at most 5$"):
+        whole_number("folds", 6, least=2, most=5)
+
+
+@pytest.mark.parametrize("value", [0, -1.5, np.float32(0.5), np.int64(3), fractions.Fraction(1, 2)])
+def test_real_numbers(value):
+    found = real_number("lr", value)
+    assert type(found) is float
+    assert found == value
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, True, "1", None, 1j, decimal.Decimal(1)])
+def test_not_real_numbers(value):
+    with pytest.raises(ValueError, match=re.escape(f"lr={value!r} must be a finite number")):
+        real_number("lr", value)
+
+
+def test_intervals_hold_95_percent_of_the_normal_law():
+    assert pytest.approx(stats.norm.ppf(0.975), rel=1e-15) == Z95
+    low, high = interval(2.0, 3.0)
+    assert stats.norm(2, 3).cdf(high) - stats.norm(2, 3).cdf(low) == pytest.approx(0.95, rel=1e-12)

@@ -1,0 +1,75 @@
+"""Files are written whole or not at all."""
+
+import os
+import stat
+
+import pytest
+
+from decoupled_descent.files import permissions, write_text, written_whole
+
+
+def test_the_file_appears_only_at_the_end(tmp_path):
+    path = tmp_path / "a.npz"
+    with written_whole(path) as partial:
+        partial.write_bytes(b"new")
+        assert not path.exists()
+        assert (partial.parent, partial.suffix) == (tmp_path, ".npz")
+        assert partial.name.startswith(".")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_failure_keeps_the_old_file_and_nothing_else(tmp_path, error):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def fail():
+        with written_whole(path) as partial:
+            partial.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_body_that_removes_the_file(tmp_path):
+    with pytest.raises(FileNotFoundError), written_whole(tmp_path / "a.txt") as partial:
+        partial.unlink()
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_writers_do_not_disturb_each_other(tmp_path):
+    path = tmp_path / "a.txt"
+    with written_whole(path) as one, written_whole(path) as other:
+        one.write_text("first")
+        other.write_text("second")
+        assert one != other
+    assert path.read_text() == "first"  # the outer one is renamed last
+
+
+def test_a_folder_that_does_not_exist(tmp_path):
+    with pytest.raises(FileNotFoundError), written_whole(tmp_path / "absent" / "a.txt"):
+        pass
+
+
+def test_text_is_utf_8_with_its_own_line_ends(tmp_path):
+    write_text(tmp_path / "a.txt", "→\r\nx\n")
+    assert (tmp_path / "a.txt").read_bytes() == "→\r\nx\n".encode()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a.txt", "")
+        (tmp_path / "b.txt").touch()
+        (tmp_path / "folder").mkdir()
+        assert permissions(0o777) == stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o750
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a.txt", "b.txt")]
+    assert modes == [0o640, 0o640]
