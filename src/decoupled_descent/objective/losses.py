@@ -30,7 +30,7 @@ class Loss(NamedTuple):
         value: (u, y) ↦ ℓ, shape (n,).
         expand: (uᵀ, yᵀ) ↦ value and derivatives; None when only autodiff knows them.
         categorical: Whether labels are class indices (n,) rather than shaped like the outputs.
-        smooth: Whether the second derivative tells the whole story (no kinks).
+        smooth: Whether the first derivative is continuous (no kinks).
     """
 
     name: str
