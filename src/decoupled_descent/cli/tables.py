@@ -19,13 +19,21 @@ FEWEST = 10
 
 
 class Prepared(NamedTuple):
-    """A table that can be trained on."""
+    """A table that can be trained on.
 
-    X: NDArray[np.float64]  # features, shape (n, d)
-    y: NDArray[Any]  # labels, shape (n,): classes, or float64 for regression
-    columns: Columns  # how the features were made
-    task: str  # ``"classification"`` or ``"regression"``
-    notes: list[str]  # what was done, in sentences
+    Attributes:
+        X: Features, shape (n, d).
+        y: Labels, shape (n,): classes, or float64 for regression.
+        columns: How the features were made.
+        task: ``"classification"`` or ``"regression"``.
+        notes: What was done, in sentences.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[Any]
+    columns: Columns
+    task: str
+    notes: list[str]
 
 
 def prepare(path: Path, target: str, task: str | None) -> Prepared:

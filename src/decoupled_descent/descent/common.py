@@ -32,11 +32,17 @@ LARGEST_RATE = torch.finfo(torch.float32).max
 
 
 class Info(NamedTuple):
-    r"""What one may look at after a step; it describes the iterate *before* the update."""
+    r"""What one may look at after a step; it describes the iterate *before* the update.
 
-    losses: Tensor  # Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent
-    preactivations: Tensor  # h, shape (n, L)
-    jacobian: Tensor | None  # J̄, shape (L, L); None for algorithms without one
+    Attributes:
+        losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
+        preactivations: h, shape (n, L).
+        jacobian: J̄, shape (L, L); None for algorithms without one.
+    """
+
+    losses: Tensor
+    preactivations: Tensor
+    jacobian: Tensor | None
 
     @property
     def train_error(self) -> float:

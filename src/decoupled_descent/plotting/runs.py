@@ -51,6 +51,15 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
 def plot_curve(error: Any, stderr: Any, *, title: str = "", ylabel: str = "error") -> Figure:
     """Draw a train error with its 95 % interval and mark the lowest point.
 
+    Args:
+        error: The train error, shape (T,).
+        stderr: Its standard error, shape (T,).
+        title: Of the figure.
+        ylabel: What the error is.
+
+    Returns:
+        A figure.
+
     Example:
         >>> plot_curve([1.0, 0.5, 0.6], [0.1, 0.1, 0.1], ylabel="log loss").axes[0].get_ylabel()
         'log loss'
