@@ -143,14 +143,12 @@ def test_classes_are_found_however_a_file_was_typed(run, tmp_path):
 def test_a_model_trained_in_python(run, tmp_path):
     X = NEW[["a", "b"]].to_numpy()
     options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 5}
-    bare = dd.DecoupledClassifier(method="orthogonal", **options).fit(X, NEW["answer"])
+    bare = dd.DecoupledClassifier(**options).fit(X, NEW["answer"])
     path = save_model(tmp_path / "bare.safetensors", bare)
     np.save(tmp_path / "new.npy", X)
     found = pd.read_csv(io.StringIO(run("predict", path, tmp_path / "new.npy")[1]))
     assert found["prediction"].tolist() == bare.predict(X).tolist()
-    named = dd.DecoupledClassifier(method="orthogonal", **options).fit(
-        NEW[["a", "b"]], NEW["answer"]
-    )
+    named = dd.DecoupledClassifier(**options).fit(NEW[["a", "b"]], NEW["answer"])
     path = save_model(tmp_path / "named.safetensors", named, target="answer")
     data = saved(tmp_path, NEW[["town", "b", "answer", "a"]])
     found = json.loads(run("predict", path, data, "--json")[1])

@@ -73,9 +73,7 @@ def test_the_files_agree(run, tmp_path, shop):
     assert model.columns == columns
     assert (model.target, model.task) == ("answer", "classification")
     options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 6, "random_state": 0}
-    fitted = dd.DecoupledClassifier(method="orthogonal", **options).fit(
-        columns.apply(frame), frame["answer"]
-    )
+    fitted = dd.DecoupledClassifier(**options).fit(columns.apply(frame), frame["answer"])
     np.testing.assert_array_equal(model.predict(frame), fitted.predict(columns.apply(frame)))
     assert model.estimator.estimated_test_error_ == fitted.estimated_test_error_
     with (out / "history.csv").open(newline="") as file:

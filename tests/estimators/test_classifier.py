@@ -29,7 +29,7 @@ FRESH = features(40, 6, seed=99)
 
 
 def cheap(**options):
-    return dd.DecoupledClassifier(method="orthogonal", **(CHEAP | options))
+    return dd.DecoupledClassifier(**(CHEAP | options))
 
 
 def chosen(model):
@@ -168,12 +168,12 @@ def test_methods(method, kind):
     model = dd.DecoupledClassifier(method=method, max_iter=10).fit(X, Y)
     assert type(model.algorithm_) is kind
     assert model.score(X, Y) > 0.5
-    assert len(model.candidates_) == {"orthogonal": 5, "decoupled": 3, "gradient": 1}[method]
+    assert len(model.candidates_) == {"orthogonal": 6, "decoupled": 3, "gradient": 1}[method]
 
 
 def test_numbers_are_used_as_given():
     options = {"lr": np.float32(0.5), "damping": 1, "ridge": 2}
-    model = dd.DecoupledClassifier(method="orthogonal", **options, max_iter=np.int64(7)).fit(X, Y)
+    model = dd.DecoupledClassifier(**options, max_iter=np.int64(7)).fit(X, Y)
     assert len(model.candidates_) == 1
     found = model.algorithm_
     assert (found.lr, found.damping, found.ridge, model.n_iter_) == (0.5, 1, 2, 7)

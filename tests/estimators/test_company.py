@@ -20,7 +20,7 @@ FRESH = features(40, 6, seed=99)
 
 
 def cheap(**options):
-    return dd.DecoupledClassifier(method="orthogonal", **(CHEAP | options))
+    return dd.DecoupledClassifier(**(CHEAP | options))
 
 
 def test_the_same_seed_gives_the_same_bits():

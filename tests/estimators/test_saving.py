@@ -41,12 +41,12 @@ def classifier(kind="text", **options):
         "truth": CODES > 0,
         "two": np.array(["no", "yes"], dtype=object)[(CODES > 0).astype(int)],
     }[kind]
-    return dd.DecoupledClassifier(method="orthogonal", **FAST | options).fit(X, labels)
+    return dd.DecoupledClassifier(**FAST | options).fit(X, labels)
 
 
 @functools.cache
 def regressor(**options):
-    return dd.DecoupledRegressor(method="orthogonal", **FAST | options).fit(X, 1000 * SIGNAL + 7)
+    return dd.DecoupledRegressor(**FAST | options).fit(X, 1000 * SIGNAL + 7)
 
 
 def round_trip(model, folder, **options):
@@ -118,7 +118,7 @@ def test_everything_known_of_the_training_is_kept(tmp_path):
 def test_constant_columns_names_infinite_ridge_and_warm_start(tmp_path):
     table = pd.DataFrame(X, columns=list("abcd")).assign(same=3.0)
     options = FAST | {"ridge": math.inf, "warm_start": True, "random_state": None, "hidden": (4,)}
-    model = dd.DecoupledClassifier(method="orthogonal", **options).fit(table, CODES > 0)
+    model = dd.DecoupledClassifier(**options).fit(table, CODES > 0)
     loaded = round_trip(model, tmp_path).estimator
     assert loaded.get_params() == model.get_params()
     assert loaded.feature_names_in_.tolist() == [*"abcd", "same"]
@@ -134,7 +134,7 @@ def test_with_columns_a_table_is_predicted(tmp_path):
         town=np.where(X[:, 2] > 0, "Ulm", "Bonn"), id=range(60)
     )
     columns = Columns.learn(table)
-    model = dd.DecoupledRegressor(method="orthogonal", **FAST).fit(columns.apply(table), SIGNAL)
+    model = dd.DecoupledRegressor(**FAST).fit(columns.apply(table), SIGNAL)
     loaded = round_trip(model, tmp_path, columns=columns, target="price")
     assert loaded.columns == columns
     shuffled = table[["town", "b", "a"]].assign(new="?")
@@ -148,7 +148,7 @@ def test_with_columns_a_table_is_predicted(tmp_path):
 def test_tables_of_polars(tmp_path):
     table = pd.DataFrame({"a": X[:, 0], "town": np.where(CODES > 1, "Ulm", "Bonn")})
     columns = Columns.learn(table)
-    model = dd.DecoupledClassifier(method="orthogonal", **FAST).fit(columns.apply(table), CODES > 0)
+    model = dd.DecoupledClassifier(**FAST).fit(columns.apply(table), CODES > 0)
     loaded = round_trip(model, tmp_path, columns=columns, target="y")
     frame = polars.DataFrame({name: table[name].tolist() for name in table.columns})
     np.testing.assert_array_equal(loaded.predict(frame), loaded.predict(table))
@@ -199,7 +199,7 @@ def test_heads_that_cannot_be_described(tmp_path, head, name):
 
 
 def test_a_diverged_model_is_not_saved(tmp_path):
-    model = dd.DecoupledRegressor(method="orthogonal", **FAST).fit(X, SIGNAL)
+    model = dd.DecoupledRegressor(**FAST).fit(X, SIGNAL)
     model.theta_[0, 0] = math.inf
     with pytest.raises(ValueError, match="weights, means or scales are not finite"):
         save_model(tmp_path / "a", model)

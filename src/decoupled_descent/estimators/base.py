@@ -81,8 +81,10 @@ class Continuation(NamedTuple):
         merged = History()
         for name in ("train_error", "train_error_stderr"):
             setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
+        before = len(self.history.train_error) - 1
+        last, best = (replace(step, index=step.index + before) for step in (run.last, run.best))
         better = run.history.lowest < self.history.lowest
-        return replace(run, history=merged, best=run.best if better else self.best)
+        return replace(run, history=merged, last=last, best=best if better else self.best)
 
 
 class DecoupledEstimator(BaseEstimator):
