@@ -27,6 +27,7 @@ class Prepared(NamedTuple):
         columns: How the features were made.
         task: ``"classification"`` or ``"regression"``.
         notes: What was done, in sentences.
+        groups: The group of each row, or None.
     """
 
     X: NDArray[np.float64]
@@ -34,10 +35,13 @@ class Prepared(NamedTuple):
     columns: Columns
     task: str
     notes: list[str]
+    groups: NDArray[Any] | None = None
 
 
-def prepare(path: Path, target: str, task: str | None) -> Prepared:
+def prepare(path: Path, target: str, task: str | None, group: str | None = None) -> Prepared:
     """Read a table, take the target out, recognise the task and turn the rest into a matrix.
+
+    A column of groups is taken out, too.
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
@@ -48,13 +52,39 @@ def prepare(path: Path, target: str, task: str | None) -> Prepared:
             count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
             raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
         found = recognise_task(labels, task)
+        groups = None
+        if group is not None:
+            groups, features = _take_groups(features, group, target)
         columns = Columns.learn(features)
         notes = [*features.attrs["notes"], *([] if task else [_recognised(labels, found)])]
         y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
-        return Prepared(columns.apply(features), y, columns, found, [*notes, *columns.notes])
+        if groups is not None:
+            different = len(set(groups.tolist()))
+            notes.append(f"rows of the same {group!r} ({different} values) are left out together")
+        said = [*notes, *columns.notes]
+        return Prepared(columns.apply(features), y, columns, found, said, groups)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error
+
+
+def _take_groups(
+    features: pd.DataFrame, group: str, target: str
+) -> tuple[NDArray[Any], pd.DataFrame]:
+    """Take the column of groups out of the features."""
+    if group not in features.columns:
+        names = ", ".join(map(repr, list(features.columns)[:10]))
+        why = "is the target" if group == target else "is not a column"
+        raise ValueError(f"--group {group!r} {why}; columns are {names}")
+    column, notes = features[group], features.attrs["notes"]
+    if column.isna().any():
+        raise ValueError(
+            f"--group {group!r} has {int(column.isna().sum())} missing value(s); give every row a "
+            "group, or delete those rows"
+        )
+    rest = features.drop(columns=group)
+    rest.attrs["notes"] = notes
+    return column.astype(str).to_numpy(), rest
 
 
 def _classes(labels: pd.Series) -> NDArray[Any]:

@@ -129,6 +129,8 @@ def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str
         if text != "auto" and name not in METHODS[method].settings:
             raise ValueError(f"--{name} has no effect with --method {method}; leave it out")
         options[name] = _number(name, text)
+    if hidden != "auto" and method == "newton":
+        raise ValueError("--hidden has no effect with --method newton; use --method orthogonal")
     options["hidden"] = "auto" if hidden == "auto" else _widths(hidden)
     return options
 

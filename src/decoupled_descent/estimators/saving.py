@@ -139,7 +139,10 @@ def save_model(
         tensors |= parts
     else:
         tensors |= {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
-    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    tensors = {  # feature maps share memory, which files do not
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in tensors.items()
+    }
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     content = save(tensors, {KEY: text, "sha256": _checksum(tensors, text)})
     _rebuild(json.loads(text), tensors)  # never write what cannot be read
