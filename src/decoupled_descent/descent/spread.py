@@ -303,9 +303,12 @@ class CoupledRidge(Spread):
                 for m in range(k, count):
                     bend = weights[rows] * bent[:, k, m]
                     hessian[k, :, m] += phi.T @ (bend.unsqueeze(1) * phi)
+        total = float(weights.sum())
+        if bends.rank_one is not None:  # softmax is blind to a common shift of all outputs
+            hessian[:, r, :, r] += total / count**2
         for k in range(count):
             hessian[k, :r, k, :r].diagonal().add_(ridge)
-            hessian[k, r, k, r] += 1e-9 * float(weights.sum())  # a common shift has no curvature
+            hessian[k, r, k, r] += 1e-12 * total if bends.full is None else 1e-9 * total
             for m in range(k):
                 hessian[k, :, m] = hessian[m, :, k].T
         flat = hessian.reshape(count * size, count * size)
