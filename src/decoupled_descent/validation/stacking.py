@@ -56,7 +56,7 @@ def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
     moments = torch.einsum("fnk,gnk,n->fg", residuals, residuals, shares) / shares.sum()
     moments.diagonal().add_(1e-10 * float(moments.diagonal().mean()) + 1e-300)
     root = torch.linalg.cholesky(moments).T.numpy()
-    heavy = 1e3 * float(np.sqrt(moments.diagonal().max()))
+    heavy = 1e3 * float(moments.diagonal().max().sqrt())
     system = np.vstack([root, np.full((1, len(root)), heavy)])
     target = np.append(np.zeros(len(root)), heavy)
     weights = torch.from_numpy(nnls(system, target, maxiter=100 * len(root))[0])
