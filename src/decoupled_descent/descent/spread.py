@@ -224,7 +224,8 @@ class Coupled(Spread):
         n, count = arms.shape
         core = torch.eye(n, dtype=arms.dtype, device=arms.device)
         if intercept:  # softmax is blind to a common one, along which I − ΠᵀSΠ is singular
-            core += 1.0 / n
+            blind = arms.sum(1)
+            core += torch.outer(blind, blind) / (blind @ blind)
         for arm, part in zip(arms.T, self.own, strict=True):
             core -= arm.unsqueeze(1) * part * arm
         factor = cholesky(core)
