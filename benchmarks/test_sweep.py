@@ -1,4 +1,6 @@
-"""What a stacked sweep costs against a single run."""
+"""What a stacked sweep costs against a single run; the factorisation is shared, and not timed."""
+
+import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.descent.stepping import together
@@ -7,40 +9,46 @@ from . import contenders as make
 
 
 def stacked(X, y, width, algorithms):
-    """One step of several configurations together, as ``sweep`` makes it."""
+    """One step of all algorithms together, as ``sweep`` makes it."""
     rows = dd.Rows(X, y)
     objective = dd.Objective(dd.heads.TwoLayer(width, seed=0), "logistic")
-    bounds = [algorithm.bind(rows, objective) for algorithm in algorithms]
-    states = [a.init(rows, bound, seed=0) for a, bound in zip(algorithms, bounds, strict=True)]
+    bound = objective.bind(rows.y, width, rows.X)
+    states = [algorithm.init(rows, bound, seed=0) for algorithm in algorithms]
 
     def step():
-        moves = [
-            algorithm.moves(state, rows, bound)
-            for algorithm, state, bound in zip(algorithms, states, bounds, strict=True)
-        ]
-        for k, (state, info) in enumerate(together(moves, rows)):
-            states[k] = state
+        pairs = zip(algorithms, states, strict=True)
+        moves = together([each.moves(state, rows, bound) for each, state in pairs], rows)
+        states[:] = [state for state, _ in moves]
+        for _, info in moves:
             info.losses.mean().item()
 
     return step
 
 
-def test_sixteen_configurations(race):
-    X, y = make.problem(4000, 2000)
-    algorithms = [dd.DecoupledDescent(0.1 * (k + 1) / 16, reduction="mean") for k in range(16)]
-    single = make.ours(X, y, 4, dd.DecoupledDescent(0.1, reduction="mean"))
-    times = race({"sweep": stacked(X, y, 4, algorithms), "single": single}, rounds=20)
-    ratio = times.ratio("sweep", "single")
-    race.ratio("n=4000 d=2000 L=4", "sweep of 16 / single run", ratio, 6.0)
+def decoupled(k, count):
+    return dd.DecoupledDescent(0.1 * (k + 1) / count, reduction="mean")
 
 
-def test_eight_orthogonal_configurations(race):
-    """Steps only: the factorisation of XᵀX is shared by all and made before."""
+def orthogonal(k, count):
+    return dd.OrthogonalDecoupledDescent(0.1, 0.98, ridge=0.3 * 2**k, reduction="mean")
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "target"),
+    [(decoupled, 16, 6.0), (orthogonal, 8, 3.0)],
+    ids=["16 decoupled", "8 orthogonal"],
+)
+def test_stack_of_configurations(race, kind, count, target):
     X, y = make.problem(4000, 2000)
-    algorithms = [
-        dd.OrthogonalDecoupledDescent(0.1 * (k + 1) / 8, 0.98, reduction="mean") for k in range(8)
-    ]
-    single = make.ours(X, y, 4, algorithms[-1])
-    times = race({"sweep": stacked(X, y, 4, algorithms), "single": single}, rounds=20)
-    ratio = times.ratio("sweep", "single")
-    race.ratio("n=4000 d=2000 L=4", "orthogonal sweep of 8 / single run", ratio, 3.0)
+    algorithms = [kind(k, count) for k in range(count)]
+    contenders = {
+        "sweep": stacked(X, y, 4, algorithms),
+        "single": make.ours(X, y, 4, algorithms[0]),
+        "stacked products": make.two_products(X, 4 * count),
+        "single products": make.two_products(X, 4),
+    }
+    times, size = race(contenders, rounds=20), "n=4000 d=2000 L=4"
+    what = f"sweep of {count} {kind.__name__} runs / single run"
+    race.ratio(size, what, times.ratio("sweep", "single"), target)
+    floor = times.ratio("stacked products", "single products")  # the processor's own ratio
+    race.ratio(size, f"two bare products of {count} runs / of one", floor)

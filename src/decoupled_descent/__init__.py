@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
     from decoupled_descent.rows import features as features
     from decoupled_descent.rows.blocks import Rows as Rows
-    from decoupled_descent.state_evolution import StateEvolution as StateEvolution
+    from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
     from decoupled_descent.tables.reading import read_table as read_table
     from decoupled_descent.training.callbacks import Step as Step
     from decoupled_descent.training.callbacks import StopReason as StopReason
@@ -92,7 +92,7 @@ _NAMES = {
     "tune": "validation.tuning",
     # for theorists
     "GaussianMixture": "datasets.mixtures",
-    "StateEvolution": "state_evolution",
+    "StateEvolution": "state_evolution.recursion",
     # for algorithms and callbacks of one's own
     "Algorithm": "descent",
     "BoundObjective": "objective",

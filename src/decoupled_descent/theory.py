@@ -20,23 +20,27 @@ For algorithms of your own
 """
 
 from decoupled_descent.descent.common import LimitStep
-from decoupled_descent.state_evolution import (
+from decoupled_descent.state_evolution.evolution import Evolution
+from decoupled_descent.state_evolution.fixed_points import (
     CriticalPoint,
-    Estimate,
-    Evolution,
     FixedPoint,
-    MixtureLimit,
-    PureTaylorTerms,
-    StateEvolution,
-    TaylorTerms,
-    asymptotic_test_error,
     critical_point,
     fixed_point,
+)
+from decoupled_descent.state_evolution.laws import MixtureLimit
+from decoupled_descent.state_evolution.recursion import StateEvolution
+from decoupled_descent.state_evolution.ridge import RidgeStep, ridge_step, teacher
+from decoupled_descent.state_evolution.risk import (
+    Estimate,
+    asymptotic_test_error,
     population_test_error,
+)
+from decoupled_descent.state_evolution.taylor import (
+    PureTaylorTerms,
+    TaylorTerms,
     pure_taylor_terms,
     taylor_terms,
 )
-from decoupled_descent.state_evolution.ridge import RidgeStep, ridge_step, teacher
 
 __all__ = [
     "CriticalPoint",

@@ -8,7 +8,18 @@ import pytest
 
 from decoupled_descent import cli
 
-FAST = ("--lr", "1", "--damping", "0.9", "--ridge", "1", "--max-iter", "6")
+FAST = (
+    "--method",
+    "orthogonal",
+    "--lr",
+    "1",
+    "--damping",
+    "0.9",
+    "--ridge",
+    "1",
+    "--max-iter",
+    "6",
+)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from torch import nn
 import decoupled_descent as dd
 
 #: No contest and few steps.
-CHEAP = {"lr": 1.0, "damping": 0.95, "ridge": 1.0, "max_iter": 30}
+CHEAP = {"method": "orthogonal", "lr": 1.0, "damping": 0.95, "ridge": 1.0, "max_iter": 30}
 #: What must stay at "auto" because a method has no use for it.
 UNUSED = {
     "orthogonal": {},

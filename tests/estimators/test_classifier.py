@@ -40,7 +40,7 @@ def chosen(model):
 @pytest.mark.parametrize("data", [(X, Y), (X3, Y3), binary(500)], ids=["two", "three", "many"])
 def test_the_estimate_is_what_corrected_probabilities_give(data):
     X, y = data
-    model = dd.DecoupledClassifier(max_iter=25).fit(X, y)
+    model = dd.DecoupledClassifier(method="orthogonal", max_iter=25).fit(X, y)
     assert model.corrected_proba_.shape == (len(X), len(set(y)))
     np.testing.assert_allclose(model.corrected_proba_.sum(1), 1)
     losses = -np.log(model.corrected_proba_[np.arange(len(y)), y])
@@ -61,7 +61,7 @@ def test_the_estimate_is_what_corrected_probabilities_give(data):
 
 
 def test_the_best_of_several_is_corrected_for_having_been_chosen():
-    model = dd.DecoupledClassifier(max_iter=25).fit(X, Y)
+    model = dd.DecoupledClassifier(method="orthogonal", max_iter=25).fit(X, Y)
     sweep = by_hand(model, X, torch.tensor(Y).float(), "logistic", deep(8, 1))
     correction = dd.selection.winners_curse(sweep.losses)
     assert correction.optimism > 0
@@ -140,7 +140,9 @@ def deep(width, outputs):
 )
 def test_training_is_a_sweep_by_hand(X, y, loss, head):
     y = torch.as_tensor(y)
-    model = dd.DecoupledClassifier(max_iter=40, random_state=5).fit(X, y.long().numpy())
+    model = dd.DecoupledClassifier(method="orthogonal", max_iter=40, random_state=5).fit(
+        X, y.long().numpy()
+    )
     sweep = by_hand(model, X, y, loss, head)
     best = sweep.best
     assert [c["chosen"] for c in model.candidates_].index(True) == sweep.best_index
@@ -166,7 +168,7 @@ def test_methods(method, kind):
     model = dd.DecoupledClassifier(method=method, max_iter=10).fit(X, Y)
     assert type(model.algorithm_) is kind
     assert model.score(X, Y) > 0.5
-    assert len(model.candidates_) == {"orthogonal": 5, "decoupled": 3, "gradient": 1}[method]
+    assert len(model.candidates_) == {"orthogonal": 6, "decoupled": 3, "gradient": 1}[method]
 
 
 def test_numbers_are_used_as_given():
@@ -219,7 +221,7 @@ def test_a_head_with_kinks_is_announced_once():
     for options in ({"head": head}, {"activation": "relu"}):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            dd.DecoupledClassifier(max_iter=5, **options).fit(X, Y)
+            dd.DecoupledClassifier(method="orthogonal", max_iter=5, **options).fit(X, Y)
         assert [warning.category for warning in caught] == [dd.KinkWarning]
 
 

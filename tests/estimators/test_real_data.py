@@ -51,7 +51,7 @@ def judge(model, X_test, y_test):
 )
 def test_estimates_agree_with_the_other_half(name, kind, score):
     rate = 0.25 if kind is dd.DecoupledRegressor else 1.0
-    model = kind(lr=rate, damping=0.95, ridge=1.0, max_iter=100)
+    model = kind(method="orthogonal", lr=rate, damping=0.95, ridge=1.0, max_iter=100)
     found, scores = [], []
     for X, X_test, y, y_test in halves(name):
         found.append(judge(model.fit(X, y), X_test, y_test))
@@ -65,7 +65,7 @@ def test_estimates_agree_with_the_other_half(name, kind, score):
 def test_settings_that_were_chosen_are_honest_too():
     for name, kind in (("wine", dd.DecoupledClassifier), ("diabetes", dd.DecoupledRegressor)):
         X, X_test, y, y_test = halves(name)[0]
-        model = kind(max_iter=150).fit(X, y)
+        model = kind(method="orthogonal", max_iter=150).fit(X, y)
         assert len(model.candidates_) in (4, 5)  # half the rate only after a fast descent
         assert abs(judge(model, X_test, y_test)[0]) < 3 * 1.3
 

@@ -31,7 +31,7 @@ def chosen(model):
 @pytest.mark.parametrize("data", [(X, Y), real(500)], ids=["few", "many"])
 def test_the_estimate_is_what_corrected_predictions_give(data):
     X, y = data
-    model = dd.DecoupledRegressor(max_iter=25).fit(X, y)
+    model = dd.DecoupledRegressor(method="orthogonal", max_iter=25).fit(X, y)
     squares = (model.corrected_prediction_ - y) ** 2
     found = chosen(model)
     assert found["error"] == pytest.approx(mean_squared_error(y, model.corrected_prediction_), 1e-5)
@@ -58,7 +58,7 @@ def test_gradient_descents_corrected_predictions_are_its_predictions():
 
 
 def test_training_is_a_sweep_by_hand():
-    model = dd.DecoupledRegressor(max_iter=40, random_state=5).fit(X, Y)
+    model = dd.DecoupledRegressor(method="orthogonal", max_iter=40, random_state=5).fit(X, Y)
     targets = torch.tensor((Y - Y.mean()) / Y.std(), dtype=torch.float32)
     sweep = by_hand(
         model, X, targets, "squared", lambda s: dd.heads.Deep((8,), "tanh", 1, bias=True, seed=s)
@@ -128,7 +128,7 @@ def test_the_scale_and_origin_of_columns_do_not_matter():
 def test_methods(method):
     model = dd.DecoupledRegressor(method=method, max_iter=40).fit(X, Y)
     assert model.score(X, Y) > 0.2
-    assert len(model.candidates_) == {"orthogonal": 5, "decoupled": 3, "gradient": 1}[method]
+    assert len(model.candidates_) == {"orthogonal": 6, "decoupled": 3, "gradient": 1}[method]
     assert model.candidates_[0]["lr"] == pytest.approx(0.25)
 
 
@@ -183,7 +183,7 @@ def test_plot_training():
 
 @pytest.mark.parametrize("n", range(2, 7))
 def test_a_handful_of_rows_is_trained_on_but_not_trusted(n):
-    model = dd.DecoupledRegressor(max_iter=20).fit(X[:n], Y[:n])
+    model = dd.DecoupledRegressor(method="orthogonal", max_iter=20).fit(X[:n], Y[:n])
     assert math.isfinite(model.estimated_test_error_)
     assert math.isfinite(model.estimated_r2_)
     assert np.isfinite(model.predict(FRESH)).all()

@@ -94,7 +94,7 @@ def test_regressors_predict_the_same_bits(tmp_path, options):
 
 
 def test_everything_known_of_the_training_is_kept(tmp_path):
-    model = dd.DecoupledClassifier(max_iter=8).fit(X, CODES > 0)
+    model = dd.DecoupledClassifier(method="orthogonal", max_iter=8).fit(X, CODES > 0)
     loaded = round_trip(model, tmp_path)
     again = loaded.estimator
     for name in (
@@ -207,7 +207,7 @@ def test_a_diverged_model_is_not_saved(tmp_path):
 
 
 def test_what_cannot_be_saved(tmp_path):
-    for bad in (dd.DecoupledClassifier(), nn.Linear(1, 1), None):
+    for bad in (dd.DecoupledClassifier(method="orthogonal"), nn.Linear(1, 1), None):
         with pytest.raises(ValueError, match="must be a fitted classifier or regressor"):
             save_model(tmp_path / "a", bad)
     mixed = classifier("text")

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution import critical_point, fixed_point
+from decoupled_descent.theory import critical_point, fixed_point
 
 from . import problems
 from .test_stability import flipped_theory

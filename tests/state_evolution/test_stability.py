@@ -4,8 +4,8 @@ import torch
 from scipy.stats import norm
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution import fixed_point
 from decoupled_descent.state_evolution.stability import central_differences
+from decoupled_descent.theory import fixed_point
 
 
 def flipped_theory(c, eta=0.1, ratio=1.0):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution import pure_taylor_terms, taylor_terms
+from decoupled_descent.theory import pure_taylor_terms, taylor_terms
 
 from . import problems
 from .test_trajectory import RowRates

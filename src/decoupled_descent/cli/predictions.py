@@ -27,23 +27,14 @@ ENOUGH, MANY = 30, 200
 
 
 class Actual(NamedTuple):
-    """The error on rows whose labels are known.
+    """The error on rows whose labels are known."""
 
-    Attributes:
-        rows: How many have a label, and count in the score.
-        judged: How many of them count in the error: those of a class that the model knows.
-        error: Mean log loss or squared error.
-        stderr: Its standard error.
-        score: Accuracy or R².
-        remark: How many labels are unknown classes, or nothing.
-    """
-
-    rows: int
-    judged: int
-    error: float
-    stderr: float
-    score: float
-    remark: str = ""
+    rows: int  # how many have a label, and count in the score
+    judged: int  # how many of them count in the error: those of a class that the model knows
+    error: float  # mean log loss or squared error
+    stderr: float  # its standard error
+    score: float  # accuracy or R²
+    remark: str = ""  # how many labels are unknown classes, or nothing
 
 
 class Predictions(NamedTuple):

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from numbers import Real
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -31,6 +30,9 @@ REDUCTIONS = ("sum", "mean")
 #: The largest rate; most training is in float32.
 LARGEST_RATE = torch.finfo(torch.float32).max
 
+#: No notes.
+NOTHING: Mapping[str, float] = {}
+
 
 class Info(NamedTuple):
     r"""What one may look at after a step; it describes the iterate *before* the update.
@@ -49,7 +51,7 @@ class Info(NamedTuple):
     jacobian: Tensor | None
     estimates: bool = True
     finished: bool = False
-    notes: Mapping[str, float] = MappingProxyType({})
+    notes: Mapping[str, float] = NOTHING
 
     @property
     def train_error(self) -> float:

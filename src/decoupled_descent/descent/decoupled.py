@@ -29,21 +29,13 @@ class ScalingWarning(UserWarning):
 
 
 class State(NamedTuple):
-    r"""What decoupled descent carries from step to step.
+    r"""What decoupled descent carries from step to step."""
 
-    Attributes:
-        theta: θ, shape (L, d).
-        memory: Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s.
-        head: a, by parameter name.
-        slots: What the update rule carries for θ and for the memory.
-        step: How many updates have been made.
-    """
-
-    theta: Tensor
-    memory: Tensor
-    head: Parameters
-    slots: tuple[Slots, Slots]
-    step: int
+    theta: Tensor  # θ, shape (L, d)
+    memory: Tensor  # Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s
+    head: Parameters  # a, by parameter name
+    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
+    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,12 @@ from decoupled_descent.rows.blocks import Rows
 
 
 class State(NamedTuple):
-    """What gradient descent carries from step to step.
+    """What gradient descent carries from step to step."""
 
-    Attributes:
-        theta: θ, shape (L, d).
-        head: a, by parameter name.
-        slots: What the update rule carries for θ.
-        step: How many updates have been made.
-    """
-
-    theta: Tensor
-    head: Parameters
-    slots: Slots
-    step: int
+    theta: Tensor  # θ, shape (L, d)
+    head: Parameters  # a, by parameter name
+    slots: Slots  # what the update rule carries for θ
+    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)

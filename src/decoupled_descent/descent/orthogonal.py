@@ -29,21 +29,13 @@ from decoupled_descent.rows.blocks import Rows
 
 
 class State(NamedTuple):
-    r"""What orthogonal decoupled descent carries from step to step.
+    r"""What orthogonal decoupled descent carries from step to step."""
 
-    Attributes:
-        theta: θ, shape (L, d).
-        preactivations: hᵀ, shape (L, n): of each row under a θ that was trained without it.
-        head: a, by parameter name.
-        slots: What the update rule carries for θ and for h.
-        step: How many updates have been made.
-    """
-
-    theta: Tensor
-    preactivations: Tensor
-    head: Parameters
-    slots: tuple[Slots, Slots]
-    step: int
+    theta: Tensor  # θ, shape (L, d)
+    preactivations: Tensor  # hᵀ, shape (L, n): of each row under a θ that was trained without it
+    head: Parameters  # a, by parameter name
+    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for h
+    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)
@@ -61,8 +53,8 @@ class OrthogonalDecoupledDescent(Descent):
 
     with h_1 = Xθ_1, g = ∇_hΨ and f = ∇_aΨ unless given, and c = mean ‖x_i‖² / mean p_i. Row i of
     the fraction is what a step computed without row i gives to row i, so h recurs by itself and
-    never meets θ. A row counts in J̄ by its leverage, for that is its share in what comes back to
-    others of their own; with equal shares, long rows would make the train error optimistic.
+    does not use θ. A row counts in J̄ by its leverage. With equal weights, long rows would make the
+    train error optimistic.
 
     As λ → ∞ the step becomes Xᵀq and the fraction XXᵀq − ‖x_i‖² q: decoupled descent along the
     divergence-free direction, the memory of each row weighted by its squared norm.

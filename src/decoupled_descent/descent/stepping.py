@@ -22,41 +22,24 @@ Steps = Generator[Any, Any, tuple[Any, Any]]
 
 
 class Product(NamedTuple):
-    """Ask for left Mᵀ (forward) or left M (backward), for a matrix M that runs may share.
+    """Ask for left Mᵀ (forward) or left M (backward), for a matrix M that runs may share."""
 
-    Attributes:
-        left: Shape (L, k).
-        matrix: A tensor, or the rows themselves.
-        transposed: Whether M is transposed: (L, d) meets X (n, d) that way.
-    """
-
-    left: Tensor
-    matrix: Tensor | Rows
-    transposed: bool
+    left: Tensor  # shape (L, k)
+    matrix: Tensor | Rows  # a tensor, or the rows themselves
+    transposed: bool  # whether M is transposed: (L, d) meets X (n, d) that way
 
 
 class Pass(NamedTuple):
-    r"""Ask for a pass over the rows: forward, derivatives and ĥᵀX block by block.
+    r"""Ask for a pass over the rows: forward, derivatives and ĥᵀX block by block."""
 
-    Attributes:
-        bound: Ψ.
-        theta: θ, shape (L, d).
-        head: a, by parameter name.
-        memory: Mᵀ, shape (L, n), added to the pre-activations; None for nothing.
-        jacobian: Whether J̄ is wanted.
-        trains_head: Whether the head's direction is wanted.
-        spacing: The steps of smoothed differences.
-        weights: How much each of the n rows counts in J̄; None for one each.
-    """
-
-    bound: BoundObjective
-    theta: Tensor
-    head: Parameters
-    memory: Tensor | None = None
-    jacobian: bool = False
-    trains_head: bool = True
-    spacing: Tensor | None = None
-    weights: Tensor | None = None
+    bound: BoundObjective  # Ψ
+    theta: Tensor  # θ, shape (L, d)
+    head: Parameters  # a, by parameter name
+    memory: Tensor | None = None  # Mᵀ, shape (L, n), added to the pre-activations; None for nothing
+    jacobian: bool = False  # whether J̄ is wanted
+    trains_head: bool = True  # whether the head's direction is wanted
+    spacing: Tensor | None = None  # the steps of smoothed differences
+    weights: Tensor | None = None  # how much each of the n rows counts in J̄; None for one each
 
     def look(self, h: Tensor, block: Block) -> RowDerivatives:
         """Differentiate on one block, given hᵀ of shape (L, b)."""
@@ -72,23 +55,14 @@ class Pass(NamedTuple):
 
 
 class Found(NamedTuple):
-    r"""What a pass found.
+    r"""What a pass found."""
 
-    Attributes:
-        losses: Ψ(h_i, y_i, a), shape (n,).
-        preactivations: hᵀ, shape (L, n): Xθ plus the memory.
-        direction: ĥᵀ, shape (L, n).
-        gradient: ĥᵀX, shape (L, d).
-        jacobian: J̄, shape (L, L), or None.
-        head: Mean of f over the rows, by parameter name.
-    """
-
-    losses: Tensor
-    preactivations: Tensor
-    direction: Tensor
-    gradient: Tensor
-    jacobian: Tensor | None
-    head: Parameters
+    losses: Tensor  # Ψ(h_i, y_i, a), shape (n,)
+    preactivations: Tensor  # hᵀ, shape (L, n): Xθ plus the memory
+    direction: Tensor  # ĥᵀ, shape (L, n)
+    gradient: Tensor  # ĥᵀX, shape (L, d)
+    jacobian: Tensor | None  # J̄, shape (L, L), or None
+    head: Parameters  # mean of f over the rows, by parameter name
 
 
 def together(steps: Sequence[Steps], rows: Rows) -> list[tuple[Any, Any]]:

@@ -3,14 +3,12 @@ r"""The numbers behind the checks: what the training rows and a finished run sho
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.objective.derivatives import RowDerivatives
-from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
@@ -56,18 +54,15 @@ def look(run: Run, rows: Rows) -> Seen:
 
 def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives, float]:
     """Return what the algorithm sees at the best step, and the mean loss at Xθ."""
-    state, objective, algorithm = run.best_state, run.objective, run.algorithm
+    state, bound = run.best_state, run.bound
     y = rows.y.to(dtype) if rows.y.is_floating_point() else rows.y
     head = {name: value.to(dtype) for name, value in state.head.items()}
-    shares = algorithm.row_shares(rows)
+    shares = run.algorithm.row_shares(rows)
     weights = None if shares is None else (shares / shares.mean()).to(dtype)
-    with warnings.catch_warnings():  # gradient descent has not needed J̄ so far
-        warnings.simplefilter("ignore", KinkWarning)
-        found = objective.derivatives(
-            run.best_preactivations.to(dtype), y, head, g=algorithm.g, head=False, weights=weights
-        )
+    h = run.best_preactivations.to(dtype)
+    found = bound.derivatives(h, y, head, head=False, weights=weights)
     with torch.no_grad():
-        plain = objective.losses(rows.X.to(dtype) @ state.theta.to(dtype).T, y, head)
+        plain = bound.losses(rows.X.to(dtype) @ state.theta.to(dtype).T, y, head)
     return found, float(plain.double().mean())
 
 

@@ -81,8 +81,10 @@ class Continuation(NamedTuple):
         merged = History()
         for name in ("train_error", "train_error_stderr"):
             setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
+        before = len(self.history.train_error) - 1
+        last, best = (replace(step, index=step.index + before) for step in (run.last, run.best))
         better = run.history.lowest < self.history.lowest
-        return replace(run, history=merged, best=run.best if better else self.best)
+        return replace(run, history=merged, last=last, best=best if better else self.best)
 
 
 class DecoupledEstimator(BaseEstimator):
@@ -128,6 +130,12 @@ class DecoupledEstimator(BaseEstimator):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that the Newton method takes sparse matrices."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.method == "newton"
+        return tags
 
     def plot_training(self) -> Figure:
         """Draw the estimated test error over the steps (or ridges), with its 95 % interval.

@@ -105,7 +105,9 @@ def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
             f"sample_weight has the entry {copies.min():g}; weights must be finite and at least 0"
         )
     if not copies.max() > 0:
-        raise ValueError("sample_weight is 0 for every row; at least two rows must count")
+        raise ValueError(
+            "sample_weight is zero for every row; at least two rows must have a positive weight"
+        )
     kept = copies > 0
     own = np.ones(n) if class_weight is None else class_weight
     weights = torch.from_numpy((copies * own)[kept])

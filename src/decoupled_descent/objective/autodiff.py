@@ -27,12 +27,9 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
 
 
 def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Mean Jacobian of a row-wise function that autograd has recorded.
+    r"""Mean Jacobian of a row-wise g that autograd has recorded; symmetric only if g is a gradient.
 
     .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
-
-    for g(h) computed from ``h`` under autograd; the paper's ⟨∇_h g⟩, not symmetric unless g is a
-    gradient.
 
     Example:
         >>> h = torch.ones(3, 2, requires_grad=True)

@@ -162,7 +162,7 @@ def loss_jumps(
     for dtype in (torch.float64, torch.float32):  # a loss may hold constants in float32
         try:
             return _loss_jumps(loss, head, parameters, width, labels, dtype)
-        except Exception:  # a loss may do anything where no head has been
+        except Exception:  # a loss may fail for outputs that no head produces
             continue
     return False
 

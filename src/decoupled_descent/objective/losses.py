@@ -17,19 +17,12 @@ PIECES = 16
 
 
 class Expansion(NamedTuple):
-    r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n).
+    r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n)."""
 
-    Attributes:
-        value: ℓ(u, y), shape (n,).
-        slope: ∂ℓ/∂u.
-        diagonal: b in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ.
-        rank_one: c, or None where the Hessian is diagonal.
-    """
-
-    value: Tensor
-    slope: Tensor
-    diagonal: Tensor
-    rank_one: Tensor | None = None
+    value: Tensor  # ℓ(u, y), shape (n,)
+    slope: Tensor  # ∂ℓ/∂u
+    diagonal: Tensor  # b in the Hessian ∂²ℓ/∂u² = diag(b) − c cᵀ
+    rank_one: Tensor | None = None  # c, or None where the Hessian is diagonal
 
 
 class Loss(NamedTuple):
@@ -40,7 +33,7 @@ class Loss(NamedTuple):
         value: (u, y) ↦ ℓ, shape (n,).
         expand: (uᵀ, yᵀ) ↦ value and derivatives; None when only autodiff knows them.
         categorical: Whether labels are class indices (n,) rather than shaped like the outputs.
-        smooth: Whether the second derivative tells the whole story (no kinks).
+        smooth: Whether the first derivative is continuous (no kinks).
     """
 
     name: str

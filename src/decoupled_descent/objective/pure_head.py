@@ -14,16 +14,7 @@ from decoupled_descent.objective.derivatives import Parameters
 
 
 class PureHead:
-    """A copy of a head that is called with parameters from outside.
-
-    Args:
-        head: Any module from (n, L) to (n,) or (n, K).
-
-    Example:
-        >>> head = PureHead(nn.Linear(2, 1, bias=False))
-        >>> head(torch.ones(3, 2), {"weight": torch.ones(1, 2)}).shape
-        torch.Size([3, 1])
-    """
+    """A copy of a head (n, L) → (n,) or (n, K) that is called with parameters from outside."""
 
     def __init__(self, head: nn.Module) -> None:
         head = getattr(head, "_orig_mod", head)  # compiled modules have no second derivatives

@@ -38,12 +38,7 @@ class Reproduced:
 
 
 def get_experiment(figure: str) -> Experiment:
-    """Look an experiment up.
-
-    Example:
-        >>> get_experiment("xor").settings["replications"]
-        20
-    """
+    """Look an experiment up."""
     if figure not in EXPERIMENTS:
         raise ValueError(f"figure {figure!r} is unknown; use one of {', '.join(EXPERIMENTS)}, all")
     return EXPERIMENTS[figure]
@@ -116,16 +111,10 @@ def reproduce_all(
     report: Callable[[Reproduced], None] | None = None,
     **options: Any,
 ) -> tuple[list[Reproduced], dict[str, str]]:
-    """Compute every figure whose data are at hand, and write a gallery of them.
+    """Compute every figure whose data are at hand, and write ``index.html`` with all of them.
 
-    Args:
-        out: The folder; it gets ``index.html``, brought up to date after every figure.
-        data: The folder of data sets.
-        report: Called with every figure as it is done.
-        options: Passed on to :func:`reproduce`.
-
-    Returns:
-        The figures, and those left out for want of data, with the reason.
+    ``report`` is called with every figure as it is done. Returns the figures, and the reasons for
+    those that were left out.
     """
     find_data("all", data)
     skipped: dict[str, str] = {}

@@ -49,16 +49,10 @@ def error_grid(
     share: bool = True,
     log: bool | None = None,
 ) -> Figure:
-    """Draw all error curves of an experiment, panel after panel, algorithm after algorithm.
+    """Draw curves by ``"panel/algorithm/kind"``, (replications, T) each, panel after panel.
 
-    Args:
-        curves: By ``"panel/algorithm/kind"``, each of shape (replications, T).
-        heading: Of the whole figure.
-        loss: The label of the vertical axes.
-        headings: What to write for a panel's name; the name itself by default.
-        columns: Axes per row; by default as many as a panel has algorithms, one row per panel.
-        share: Whether the panels of a row share their vertical axis.
-        log: Whether the vertical axes are logarithmic; by default in rows where an error explodes.
+    Each row has ``columns`` axes, by default one for each algorithm of a panel. Vertical axes are
+    logarithmic if ``log`` says so, by default in rows where an error explodes.
     """
     names = [name.removesuffix("/train") for name in curves if name.endswith("/train")]
     panels = [name.split("/")[0] for name in names]

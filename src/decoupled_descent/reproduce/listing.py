@@ -8,24 +8,12 @@ from torch.nn import functional
 
 
 class Listing:
-    r"""The paper's PyTorch listing for a two-layer tanh network, one reverse pass per hidden unit.
+    """The paper's PyTorch listing for a two-layer tanh network, one reverse pass per hidden unit.
 
     The loss is a mean over rows, so that ĥ and the memory carry a factor 1/n; this is
     ``DecoupledDescent(lr, reduction="mean")`` with a :class:`~decoupled_descent.heads.TwoLayer`
-    head under the logistic loss.
-
-    ``X`` (n, d) and ``y`` (n,) are the rows, labels 0 and 1; ``theta`` (L, d) and ``output`` (1, L)
-    the weights to start from; ``lr`` the learning rate of both layers.
-
-    Example:
-        >>> from decoupled_descent.datasets.mixtures import xor
-        >>> X, y = xor(dimension=20).sample(30, seed=0)
-        >>> listing = Listing(X, y, torch.full((2, 20), 0.1), torch.ones(1, 2))
-        >>> first, second = listing.step(), listing.step()
-        >>> first == second
-        False
-
-    Paper: the listing of Section sec:implementation, lines 29 to 45.
+    head under the logistic loss. ``theta`` (L, d) and ``output`` (1, L) are the weights to start
+    from. Paper: the listing of Section sec:implementation, lines 29 to 45.
     """
 
     def __init__(

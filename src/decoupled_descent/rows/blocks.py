@@ -23,17 +23,11 @@ SINGLE_BLOCK_BYTES = 16 * 2**20
 
 
 class Block(NamedTuple):
-    """Some consecutive rows.
+    """Some consecutive rows."""
 
-    Attributes:
-        X: Features, shape (b, d).
-        y: Labels, b rows.
-        span: Where the rows sit among all n.
-    """
-
-    X: Tensor
-    y: Tensor
-    span: slice
+    X: Tensor  # features, shape (b, d)
+    y: Tensor  # labels, b rows
+    span: slice  # where the rows sit among all n
 
 
 def as_floats(name: str, values: Any) -> Tensor:

@@ -30,22 +30,14 @@ class LeaveOneOut(NamedTuple):
     The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞. Either
     the direction is c qᵀXA⁻¹ directly; or, with XᵀX = VΛVᵀ, its coefficients along V are
     qᵀ(XV) ⊙ c/(Λ + μ).
-
-    Attributes:
-        rows: X A⁻¹ c, or X V, shape (n, d): what qᵀ is multiplied by.
-        scale: c/(Λ + μ), shape (d,); None in the first form.
-        basis: Vᵀ, shape (d, d), which takes coefficients to θ; None in the first form.
-        leverages: c p, shape (n,).
-        weights: 1/(1 − p), shape (n,).
-        shares: p over its mean, shape (n,).
     """
 
-    rows: Tensor
-    scale: Tensor | None
-    basis: Tensor | None
-    leverages: Tensor
-    weights: Tensor
-    shares: Tensor
+    rows: Tensor  # X A⁻¹ c, or X V, shape (n, d): what qᵀ is multiplied by
+    scale: Tensor | None  # c/(Λ + μ), shape (d,); None in the first form
+    basis: Tensor | None  # Vᵀ, shape (d, d), which takes coefficients to θ; None in the first form
+    leverages: Tensor  # c p, shape (n,)
+    weights: Tensor  # 1/(1 − p), shape (n,)
+    shares: Tensor  # p over its mean, shape (n,)
 
     def response(self, q: Tensor, received: Tensor) -> Tensor:
         """C (Pq − p ⊙ q)/(1 − p), shape (L, n), from the fitted values cPq of a direction."""
@@ -53,22 +45,14 @@ class LeaveOneOut(NamedTuple):
 
 
 class Gram:
-    r"""Eigenvalues and eigenvectors of XᵀX or XXᵀ, whichever is smaller.
+    """Eigenvalues and eigenvectors of XᵀX or XXᵀ, whichever is smaller, in float64.
 
-    Both are found in float64. The ridge bounds the condition number of A by 1 + d/λ, so nothing is
-    lost by squaring X. Every ridge reuses the same decomposition.
-
-    Args:
-        X: Features, shape (n, d).
-
-    Attributes:
-        eigenvalues: Squared singular values of X, min(n, d) of them, ascending.
-        vectors: Eigenvectors of XᵀX, shape (d, d), or of XXᵀ, shape (n, n), when n < d.
+    The ridge bounds the condition number of A by 1 + d/λ, so nothing is lost by squaring X. Every
+    ridge reuses the same decomposition: ``eigenvalues``, min(n, d) of them, ascending, and
+    ``vectors`` of XᵀX, (d, d), or of XXᵀ, (n, n), when n < d.
 
     Example:
         >>> gram = Gram(torch.tensor([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
-        >>> gram.eigenvalues
-        tensor([1., 9.], dtype=torch.float64)
         >>> gram.leverages(0.8)  # μ = 0.8 · 10/2 = 4
         tensor([0.6923, 0.2000, 0.0000], dtype=torch.float64)
     """
@@ -88,14 +72,7 @@ class Gram:
         return ridge * float(self.eigenvalues.sum()) / self._X.shape[1]
 
     def leverages(self, ridge: float) -> Tensor:
-        """Return p_i = x_iᵀ A⁻¹ x_i, shape (n,), in float64.
-
-        Args:
-            ridge: λ, positive and finite.
-
-        Returns:
-            The share of each row in its own fitted value, between 0 and 1.
-        """
+        """p_i = x_iᵀ A⁻¹ x_i, the share of a row in its own fitted value, (n,), float64."""
         inverse = 1 / (self.eigenvalues + self.shift(ridge))
         shares = self.eigenvalues * inverse if self.wide else inverse
         return torch.mv(self._rotated_squares, shares)
@@ -111,25 +88,11 @@ class Gram:
         return rotated
 
     def freedom(self, ridge: float) -> float:
-        """Return Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most.
-
-        Args:
-            ridge: λ, positive and finite.
-
-        Returns:
-            The sum of the leverages, from the eigenvalues alone.
-        """
+        """Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most."""
         return float((self.eigenvalues / (self.eigenvalues + self.shift(ridge))).sum())
 
     def leave_one_out(self, ridge: float) -> LeaveOneOut:
-        """Return the preconditioned direction for one ridge; asked again, the same one.
-
-        Args:
-            ridge: λ, positive; infinity leaves X as it is.
-
-        Returns:
-            The direction, in the dtype of X.
-        """
+        """The preconditioned direction for one ridge; infinity leaves X as it is."""
         if ridge not in self._known:
             self._known[ridge] = self._build(ridge)
         return self._known[ridge]

@@ -23,54 +23,21 @@ Routine = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 def forward(theta: Tensor, X: Tensor, add: Tensor | None = None) -> Tensor:
-    r"""Return θXᵀ, plus a matrix if there is one.
-
-    Args:
-        theta: θ, shape (L, d).
-        X: Features, shape (n, d).
-        add: Shape (L, n).
-
-    Returns:
-        Shape (L, n): pre-activations feature by feature, the layout in which this is fastest.
-
-    Example:
-        >>> forward(torch.ones(1, 2), torch.eye(2), torch.ones(1, 2))
-        tensor([[2., 2.]])
-    """
+    """θXᵀ, plus ``add`` if given: pre-activations feature by feature, (L, n), which is fastest."""
     if (routine := fast_routine(X)) is not None:
         return routine(theta, X, add)
     return theta @ X.T if add is None else torch.addmm(add, theta, X.T)
 
 
 def backward(q: Tensor, X: Tensor, add: Tensor | None = None) -> Tensor:
-    r"""Return qᵀX, plus a matrix if there is one.
-
-    Args:
-        q: Directions of the rows feature by feature, shape (L, n).
-        X: Features, shape (n, d).
-        add: Shape (L, d).
-
-    Returns:
-        Shape (L, d), laid out like θ.
-
-    Example:
-        >>> backward(torch.ones(1, 2), torch.eye(2))
-        tensor([[1., 1.]])
-    """
+    """qᵀX, plus ``add`` if given, shape (L, d), for directions q of shape (L, n)."""
     if (routine := fast_routine(X)) is not None:
         return routine(q, X.T, add)
     return q @ X if add is None else torch.addmm(add, q, X)
 
 
 def fast_routine(X: Tensor) -> Routine | None:
-    """Return oneDNN's routine where there is one and X is for it.
-
-    Args:
-        X: Features, shape (n, d).
-
-    Returns:
-        The routine, or None where ``torch.mm`` is to be used.
-    """
+    """OneDNN's routine where there is one and it pays for this X; None for ``torch.mm``."""
     pays = (
         X.numel() >= LARGE
         and X.dtype == torch.float32

@@ -17,44 +17,25 @@ from decoupled_descent.state_evolution.populations import Nodes, Population
 
 
 class Observed(NamedTuple):
-    r"""Averages at one iterate (m, Ω, a).
+    r"""Averages at one iterate (m, Ω, a)."""
 
-    Attributes:
-        loss: E Ψ, the test error.
-        direction: The direction of the step row by row, shape (N, L).
-        signal: l_j = p_j E[direction | j], shape (J, L).
-        head: E f, by parameter name; empty for a frozen head.
-    """
-
-    loss: Tensor
-    direction: Tensor
-    signal: Tensor
-    head: Parameters
+    loss: Tensor  # E Ψ, the test error
+    direction: Tensor  # the direction of the step row by row, shape (N, L)
+    signal: Tensor  # l_j = p_j E[direction | j], shape (J, L)
+    head: Parameters  # E f, by parameter name; empty for a frozen head
 
 
 class Slopes(NamedTuple):
-    """Derivatives of the test error functional at one iterate.
+    """Derivatives of the test error functional at one iterate."""
 
-    Attributes:
-        alignment: p_j E∇_hΨ, shape (J, L).
-        curvature: Σ_j p_j E∇²_hΨ, twice the derivative in Ω; shape (L, L).
-        head: Σ_j p_j E∇_aΨ, by name.
-        head_direction: Σ_j p_j E f, by name.
-    """
-
-    alignment: Tensor
-    curvature: Tensor
-    head: Parameters
-    head_direction: Parameters
+    alignment: Tensor  # p_j E∇_hΨ, shape (J, L)
+    curvature: Tensor  # Σ_j p_j E∇²_hΨ, twice the derivative in Ω; shape (L, L)
+    head: Parameters  # Σ_j p_j E∇_aΨ, by name
+    head_direction: Parameters  # Σ_j p_j E f, by name
 
 
 class Model:
-    """An objective and a step on a mixture, for heads of L inputs.
-
-    Attributes:
-        responses: Typical ones, to look for kinks with.
-        trains_head: Whether ā moves.
-    """
+    """An objective and a step on a mixture, for heads of L inputs."""
 
     def __init__(
         self,

@@ -135,20 +135,13 @@ class Paths:
 
 
 class Normals:
-    r"""Standard normals for M weighted paths, direction by direction.
+    """Standard normals for M weighted paths, direction by direction.
 
     Scrambled Sobol points and their mirror images, orthonormalised: all odd moments vanish and
     all second moments are those of N(0, I) exactly, so that expectations of affine and of
-    quadratic functions carry no sampling error. Every seed is an independent randomisation.
-
-    Args:
-        paths: M, a power of two, at least 4.
-        directions: How many directions get Sobol points.
-        seed: Of this randomisation.
-        auxiliary: Extra Sobol coordinates for other uses, not mirrored.
-
-    Attributes:
-        generator: The one stream of whatever else is drawn for this randomisation.
+    quadratic functions carry no sampling error. Every seed is an independent randomisation; M is a
+    power of two. ``auxiliary`` further Sobol coordinates are not mirrored, and ``generator`` is the
+    one stream of whatever else is drawn.
     """
 
     def __init__(self, paths: int, directions: int, seed: int, auxiliary: int = 0) -> None:

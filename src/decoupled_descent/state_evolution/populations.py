@@ -32,19 +32,12 @@ class Orders(NamedTuple):
 
 
 class Population(NamedTuple):
-    """Rows that stand for a mixture: whose mode, which response, how much weight.
+    """Rows that stand for a mixture: whose mode, which response, how much weight."""
 
-    Attributes:
-        responses: y, shape (N,).
-        modes: j, shape (N,).
-        weights: Sum to one, and to p_j over the rows of mode j; shape (N,).
-        total: J.
-    """
-
-    responses: Tensor
-    modes: Tensor
-    weights: Tensor
-    total: int
+    responses: Tensor  # y, shape (N,)
+    modes: Tensor  # j, shape (N,)
+    weights: Tensor  # sum to one, and to p_j over the rows of mode j; shape (N,)
+    total: int  # J
 
     def by_mode(self, values: Tensor) -> Tensor:
         """Return p_j E[values | mode j], shape (J, …)."""

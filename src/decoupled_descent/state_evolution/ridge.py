@@ -110,17 +110,11 @@ def ridge_step(
 
 
 class Start(NamedTuple):
-    """Overlaps of θ_1.
+    """Overlaps of θ_1."""
 
-    Attributes:
-        alignment: m_1 = Mθ_1/d, shape (J, L).
-        overlap: Ω[1,1] = θ_1ᵀCθ_1/d, shape (L, L).
-        pull: M W C θ_1/d, shape (J, L).
-    """
-
-    alignment: Tensor
-    overlap: Tensor
-    pull: Tensor
+    alignment: Tensor  # m_1 = Mθ_1/d, shape (J, L)
+    overlap: Tensor  # Ω[1,1] = θ_1ᵀCθ_1/d, shape (L, L)
+    pull: Tensor  # M W C θ_1/d, shape (J, L)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) ->
 class Trajectory:
     r"""One recursion: the Gram matrix of θ_1, θ̃_1, θ̃_2, …, extended by one block per step.
 
-    With b_0 = θ_1, b_q = θ̃_q, and K, a, H and D of :func:`ridge_step`,
+    With b_0 = θ_1, b_q = θ̃_q, K, a, H and D of :func:`ridge_step`, C[r,q] of
+    :func:`rule_coefficients`, and the expectations of an engine,
 
     .. math::
        \lim M b_t / d &= K l_t, \qquad
@@ -45,14 +46,6 @@ class Trajectory:
        \lim b_0^\top C b_t / d = (M W C \theta_1/d)^\top D\, l_t \\
        \Omega[r,s] &= \textstyle\sum_{qq'} C[r,q]\,(\lim b_q^\top C b_{q'}/d)\,C[s,q']^\top, \qquad
        \Xi[r,s] = \textstyle\sum_q C[r,q]\,(\lim b_q^\top C b_s/d)
-
-    Args:
-        ridge: K, a, H and D.
-        algorithm: Gives the head's step.
-        coefficients: C[r,q] of :func:`rule_coefficients`.
-        start: The overlaps of θ_1.
-        parameters: ā_1.
-        engine: Takes the expectations.
     """
 
     def __init__(

@@ -29,11 +29,6 @@ from decoupled_descent.tables.values import Floats, listed, plain
 class Columns:
     """How the columns of a table become a matrix, learnt from the train rows.
 
-    Attributes:
-        columns: The columns that are used.
-        dropped: Names of those that are not.
-        notes: What was done, in sentences.
-
     Example:
         >>> table = pd.DataFrame({"age": [31, None, 40, 52], "pet": ["cat", "dog", "dog", "cat"]})
         >>> columns = Columns.learn(table)
@@ -51,9 +46,9 @@ class Columns:
         True
     """
 
-    columns: tuple[Column, ...]
-    dropped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...]  # the columns that are used
+    dropped: tuple[str, ...] = ()  # names of those that are not
+    notes: tuple[str, ...] = ()  # what was done, in sentences
 
     @classmethod
     def learn(cls, frame: pd.DataFrame) -> Self:

@@ -103,12 +103,6 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
     Text and truth values are classes. Numbers are classes if only two different ones occur, or if
     they are whole, at most 20 different ones occur, and each has 10 rows on average; in both cases
     each must have at least 2 rows. Other numbers are quantities.
-
-    Example:
-        >>> recognise_task(pd.Series(["cat", "dog", "dog", "cat"]))
-        'classification'
-        >>> recognise_task(pd.Series([0.5, 1.5, 4.0]))
-        'regression'
     """
     if task not in (None, *TASKS):
         raise ValueError(f"task={task!r} must be one of {', '.join(TASKS)}")

@@ -139,14 +139,9 @@ def load_iterate(path: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Go through what a state is made of.
+    """Yield the tensors and numbers of a state of (named) tuples and dictionaries.
 
-    Args:
-        state: Tensors and numbers in (named) tuples and dictionaries.
-        name: What the names of its parts begin with.
-
-    Yields:
-        Names, such as ``"head.1.weight"`` and ``"slots.0.1"``, and values.
+    Their names are such as ``"head.1.weight"`` and ``"slots.0.1"``.
     """
     if not isinstance(state, Mapping | tuple):
         yield name, state

@@ -16,7 +16,7 @@ from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows, as_floats, as_tensor
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, ask
 
-#: A train error that has grown by this factor over the start is worth a warning, though finite.
+#: A finite train error that has grown by this factor over the start leads to a warning.
 EXPLOSION = 1e3
 #: What to do about it.
 REMEDY = (
@@ -96,7 +96,7 @@ class Trainee:
 
     @property
     def alarm(self) -> str | None:
-        """What to warn of once the run has ended: an error that is not finite, or has exploded."""
+        """The warning at the end of a run whose error is not finite or has exploded, else None."""
         if self.reason is StopReason.DIVERGED:
             return self.message
         if self.reason is StopReason.MINIMUM:

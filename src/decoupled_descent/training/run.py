@@ -41,7 +41,7 @@ class Run:
         best: The iterate with the lowest train error.
         stop_reason: Why training ended.
         message: The same in a sentence.
-        alarm: What to beware of: an error that is not finite, or has exploded; None for nothing.
+        alarm: A warning that the error is not finite or has exploded; None if neither is so.
     """
 
     algorithm: Algorithm
@@ -190,7 +190,7 @@ def fit(
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
         theta: θ_1, shape (L, d); drawn from N(0, 1) by default.
-        test: ``(X_test, y_test)``: its error is recorded at every iterate, and no more.
+        test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
         callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
             stops.
         seed: Draws θ_1.
@@ -230,7 +230,7 @@ def fit(
 
 
 def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
-    """Name an algorithm in a progress bar, and say when its steps are slow for want of formulas."""
+    """Name an algorithm in a progress bar, and say when steps are slow for lack of formulas."""
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 

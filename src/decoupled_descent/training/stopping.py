@@ -22,9 +22,8 @@ class EarlyStopping:
     for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
     rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
     the ones that its conclusion needs.) With patience or ``start``, E_t is the error of the last
-    improvement, and ``patience`` updates in a row must fail to improve on it. A run that is worse
-    after ``start`` updates than at the beginning may come back: from there it has that error to
-    improve on, whatever its lowest was.
+    improvement, and ``patience`` updates in a row must fail to improve on it. If the error after
+    ``start`` updates is larger than at the beginning, improvements are counted from that error.
 
     ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the whole run.
 
@@ -32,10 +31,10 @@ class EarlyStopping:
         tolerance: ε.
         relative: Whether ε is relative to the error.
         patience: How many updates in a row may fail to improve before training stops.
-        start: How many updates are made before any can fail: runs from a random start may linger,
-            or get worse, before they find the signal.
-        standard_errors: The tolerance is at least that many standard errors of the train error:
-            a hundredth, with patience, ends runs whose progress nobody could measure.
+        start: How many updates are made before failures are counted: from a random start the error
+            may stay the same or rise until the signal is found.
+        standard_errors: The tolerance is at least this many standard errors of the train error. A
+            hundredth, with patience, ends runs whose progress is too small to measure.
 
     Example:
         >>> import decoupled_descent as dd

@@ -27,6 +27,8 @@ def combine(
     objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
 ) -> list[Configuration]:
     """Every combination, named by what sets it apart."""
+    for algorithm in _each(algorithms):
+        check_algorithm(algorithm)
     objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
     seeds = _seeds(seed)
     if not (objectives and methods and seeds):
@@ -36,8 +38,6 @@ def combine(
         raise ValueError(
             f"theta has {len(thetas)} entries for {len(objectives)} objectives; give one each"
         )
-    for _, algorithm in methods:
-        check_algorithm(algorithm)
     found = []
     for ((head, psi), start), (method, algorithm), s in product(
         zip(objectives, thetas, strict=True), methods, seeds
@@ -58,11 +58,17 @@ def _seeds(given: Any) -> list[int]:
 def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
     if isinstance(given, Mapping):
         return list(given.items())
-    if not isinstance(given, Sequence):
-        given = [given]
-    names = describe(given)
+    names = describe(_each(given))
     varying = [n if names.count(n) == 1 else f"{n} #{k}" for k, n in enumerate(names)]
-    return list(zip(varying, given, strict=True))
+    return list(zip(varying, _each(given), strict=True))
+
+
+def _each(given: Any) -> list[Any]:
+    """What was given, by name, in a sequence or alone, as a list."""
+    if isinstance(given, Mapping):
+        return list(given.values())
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    return list(given) if several else [given]
 
 
 def _head_names(objectives: Sequence[Objective]) -> list[str]:

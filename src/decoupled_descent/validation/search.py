@@ -30,6 +30,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.ridge_path import ridge_path
+from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import Run, fit
 from decoupled_descent.validation.selection import CorrectedError
@@ -163,7 +164,7 @@ def search(
     """Find the model with the lowest leave-one-out error.
 
     Args:
-        X: Rows, shape (n, d); may be sparse for linear features.
+        X: Rows, shape (n, d). Sparse ones get linear features unless others are given.
         y: Labels: class indices, 0 and 1, or numbers of shape (n,) or (n, K).
         loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
         outputs: K.
@@ -180,7 +181,8 @@ def search(
         The search.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
-    tried = as_features(features)
+    sparse = is_sparse(X)
+    tried = as_features("linear" if sparse and isinstance(features, str) else features)
     for each in tried:
         _limit_landmarks(each, y, outputs, loss)
     common: dict[str, Any] = {"weights": weights, "removed": removed, "groups": groups}

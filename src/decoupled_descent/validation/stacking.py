@@ -2,6 +2,8 @@ r"""Mixtures of candidates, chosen by what each says of rows that it has not see
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -56,7 +58,7 @@ def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
     moments = torch.einsum("fnk,gnk,n->fg", residuals, residuals, shares) / shares.sum()
     moments.diagonal().add_(1e-10 * float(moments.diagonal().mean()) + 1e-300)
     root = torch.linalg.cholesky(moments).T.numpy()
-    heavy = 1e3 * float(moments.diagonal().max().sqrt())
+    heavy = 1e3 * math.sqrt(float(moments.diagonal().max()))
     system = np.vstack([root, np.full((1, len(root)), heavy)])
     target = np.append(np.zeros(len(root)), heavy)
     weights = torch.from_numpy(nnls(system, target, maxiter=100 * len(root))[0])

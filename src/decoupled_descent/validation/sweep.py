@@ -79,7 +79,7 @@ class Halving:
 def comparable(algorithms: Sequence[Algorithm]) -> list[int]:
     """Which runs may be chosen from: those whose train error estimates the test error, if any.
 
-    The train error of gradient descent is too low, and would win against any honest one.
+    The train error of gradient descent is too low, and would win against any unbiased one.
     """
     honest = [k for k, algorithm in enumerate(algorithms) if algorithm.estimates_test_error]
     return honest or list(range(len(algorithms)))
@@ -89,8 +89,8 @@ def comparable(algorithms: Sequence[Algorithm]) -> list[int]:
 class Sweep:
     """The result of :func:`sweep`.
 
-    Gradient descent beside corrected algorithms is there to be looked at: its train error is no
-    estimate of the test error, so it is never chosen.
+    Gradient descent beside corrected algorithms is trained but never chosen: its train error does
+    not estimate the test error.
 
     Attributes:
         names: What sets each configuration apart.

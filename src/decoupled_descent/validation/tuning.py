@@ -1,10 +1,10 @@
 r"""Training with rate, damping and ridge chosen by the train error.
 
-The train error of decoupled descent estimates the test error, so choosing by it costs no data. It
-does cost honesty when the choice is wide: the lowest of many errors is too low, and bold settings
-(a weak ridge with a large rate) are the ones whose train error is least reliable. So few settings
-compete: ridges at the usual rate and damping first; then the best ridge against a more careful
-damping and, after a fast descent, a more careful rate.
+The train error of decoupled descent estimates the test error, so choosing by it needs no further
+data. The choice makes the estimate optimistic: the lowest of many errors is too low, and the train
+error is least reliable for a weak ridge with a large rate. So few settings compete. First all
+ridges run at the usual rate and damping; then the best ridge runs with a stronger damping and,
+after a fast descent, with a smaller rate.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def stopping() -> EarlyStopping:
 
 
 class _Contest:
-    """Which algorithms are tried."""
+    """The candidates of one call: which algorithms are tried."""
 
     def __init__(self, method: str, given: dict[str, Any], rows: Rows) -> None:
         self.method, self.rows = check_method(method), rows
@@ -196,7 +196,7 @@ class _Contest:
 
     def algorithm(self, **settings: float) -> Algorithm:
         if "ridge" in self.method.settings and not self.fixed_rate:
-            ridge, decay = settings["ridge"], 1 - self.dampings[0]  # the more careful one: no more
+            ridge, decay = settings["ridge"], 1 - self.dampings[0]  # for both dampings
             freedom = self.rows.gram.freedom(ridge) if ridge < float("inf") else 0.0
             settings["lr"] *= max(1.0, DEFAULTS.newton_share * decay * freedom)
         return self.method.build(**{name: settings[name] for name in self.method.settings})
@@ -208,7 +208,7 @@ class _Contest:
         return [self.algorithm(ridge=ridge, **usual) for ridge in ridges]
 
     def challengers(self, best: Run) -> list[Algorithm]:
-        """The careful rate after a fast descent, and the careful damping, with the best ridge."""
+        """The smaller rate after a fast descent, and the stronger damping, with the best ridge."""
         if not self.honest:
             return []
         ridge = best.algorithm.settings.get("ridge", float("inf"))
@@ -223,7 +223,7 @@ def _choices(given: Any, usual: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _settings(algorithm: Algorithm) -> str:
-    """A name that no other run has, in this contest or in one that was held again."""
+    """A name that no other run of the call has, before or after rates were reduced."""
     given = algorithm.settings
     return " ".join(f"{name}={given[name]:g}" for name in SETTINGS if name in given)
 
@@ -233,7 +233,7 @@ def _lowest(runs: Sequence[Run]) -> Run:
 
 
 def _too_fast(run: Run) -> bool:
-    """Whether a run blew up, or made updates and ended up with the start for its best."""
+    """Whether a run diverged, or none of its updates was better than the start."""
     rose = run.best_step == 0 and len(run.train_error) > 1
     return rose or run.stop_reason is StopReason.DIVERGED
 
