@@ -224,7 +224,7 @@ def test_a_toy_algorithm_is_swept_beside_others():
 
 def test_tune_knows_the_methods_of_its_table_only():
     X, y = binary()
-    with pytest.raises(ValueError, match="method='toy' must be one of orthogonal"):
+    with pytest.raises(ValueError, match="method='toy' must be one of newton, orthogonal"):
         dd.tune(X, y, two_layer(), method="toy", steps=2)
 
 

@@ -88,3 +88,26 @@ def test_bad_arguments(make, message):
 
 def test_widths_may_come_from_numpy():
     assert heads.TwoLayer(np.int64(3)).width == 3
+
+
+def test_intercepts_and_hidden_biases_are_shifts():
+    head = heads.Linear(4, intercept=True).double()
+    assert head.width == 4
+    torch.testing.assert_close(head(H), H)  # they start at zero
+    with torch.no_grad():
+        head[0].bias.copy_(torch.arange(4.0))
+    torch.testing.assert_close(head(H), H + torch.arange(4.0).double())
+    network = heads.TwoLayer(4, bias=True, hidden_bias=True, seed=0).double()
+    with torch.no_grad():
+        network[0].bias.copy_(torch.arange(4.0))
+    c, w, b = network.parameters()
+    torch.testing.assert_close(network(H), torch.tanh(H + c) @ w.T + b)
+    assert len(list(heads.TwoLayer(4, bias=True).parameters())) == 2
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "2"])
+def test_linear_refuses_widths_that_are_none(bad):
+    with pytest.raises(ValueError, match="outputs="):
+        heads.Linear(bad)
+    with pytest.raises(ValueError, match="="):
+        heads.Shift(bad)

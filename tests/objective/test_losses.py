@@ -10,6 +10,7 @@ from decoupled_descent.objective.losses import (
     check_labels,
     curvature,
     get_loss,
+    second_order,
     usual_curvature,
     varied_rows,
 )
@@ -253,3 +254,39 @@ def test_weights_per_row_belong_to_the_labels():
 def test_varied_rows(labels, count, picked):
     y = torch.tensor(labels)
     assert y[varied_rows(y, count)].tolist() == picked
+
+
+@pytest.mark.parametrize("name", ["squared", "logistic", "cross_entropy"])
+def test_second_order_against_autodiff(name):
+    y, reference = REFERENCES[name]
+    found = second_order(get_loss(name), OUTPUTS, y)
+    own = second_order(get_loss(reference), OUTPUTS, y)  # a callable: autodiff alone knows it
+    torch.testing.assert_close(found.value, reference(OUTPUTS, y))
+    for row in range(12):
+        label = y[row : row + 1]
+        bend = torch.func.hessian(lambda u, label=label: reference(u[None], label)[0])(OUTPUTS[row])
+        torch.testing.assert_close(found.matrices()[row], bend)
+        torch.testing.assert_close(own.matrices()[row], bend)
+    torch.testing.assert_close(found.slope, own.slope)
+    torch.testing.assert_close(found.matrices(slice(3, 5)), found.matrices()[3:5])
+    assert (own.full is not None) == (name == "cross_entropy")
+
+
+def test_a_loss_without_curvature_has_none():
+    found = second_order(get_loss("absolute"), OUTPUTS, REAL)
+    assert not found.matrices().any()
+    torch.testing.assert_close(found.slope, (OUTPUTS - REAL).sign())
+
+
+def test_smoothing_averages_over_a_window():
+    def hinge(u, y):
+        return torch.relu(1 - u[:, 0] * y)
+
+    u, y = torch.linspace(-3, 3, 25).double().unsqueeze(1), torch.ones(25).double()
+    found = second_order(get_loss(hinge), u, y, 0.3)
+    shifts = torch.linspace(-0.3, 0.3, 20001).double()
+    values = torch.relu(1 - u - shifts).mean(1)
+    slopes = -(1 - u - shifts > 0).double().mean(1, keepdim=True)
+    torch.testing.assert_close(found.value, values, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.slope, slopes, atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.diagonal, ((1 - u).abs() < 0.3).double() / 0.6)

@@ -116,3 +116,38 @@ def test_large_data_goes_in_blocks_that_fit_the_cache(monkeypatch):
     assert automatic_block_size(torch.zeros(25, 10)) == 25
     assert automatic_block_size(torch.zeros(100, 10)) == 20
     assert automatic_block_size(torch.zeros(100, 10, dtype=torch.float64)) == 16
+
+
+def test_weighted_losses_have_the_weighted_mean():
+    losses, weights = torch.arange(6.0).double(), torch.tensor([1.0, 2, 3, 1, 1, 4]).double()
+    assert torch.equal(Rows(X, Y).averaged(losses), losses)
+    values = Rows(X, Y, weights=weights).averaged(losses)
+    mean = np.average(losses, weights=weights)
+    assert float(values.mean()) == pytest.approx(mean)
+    textbook = (weights**2 * (losses - mean) ** 2).sum().sqrt() / weights.sum()
+    assert float(values.std(correction=0)) / 6**0.5 == pytest.approx(float(textbook))
+    equal = Rows(X, Y, weights=torch.full((6,), 3.0)).averaged(losses)
+    torch.testing.assert_close(equal, losses)
+
+
+def test_losses_of_groups_are_one_value_per_group():
+    losses, groups = torch.arange(6.0).double(), torch.tensor([5, 5, 9, 9, 2, 2])
+    rows = Rows(X, Y, groups=groups)
+    assert rows.groups.tolist() == [1, 1, 2, 2, 0, 0]
+    torch.testing.assert_close(
+        rows.averaged(losses), torch.tensor([4.5, 0.5, 2.5], dtype=torch.float64)
+    )
+    weighted = Rows(X, Y, groups=groups, weights=losses + 1).averaged(losses)
+    assert float(weighted.mean()) == pytest.approx(np.average(losses, weights=losses + 1))
+    alone = Rows(X, Y, groups=torch.arange(6)).averaged(losses)
+    torch.testing.assert_close(alone, losses)
+
+
+def test_what_is_removed_is_the_weight_by_default():
+    weights = torch.linspace(1, 2, 6).double()
+    assert torch.equal(Rows(X, Y, weights=weights).removed, weights)
+    part = Rows(X, Y, weights=weights, removed=torch.ones(6))
+    assert torch.equal(part.removed, torch.ones(6).double())
+    assert Rows(X, Y).removed is None
+    with pytest.raises(ValueError, match="removed has the entry 0"):
+        Rows(X, Y, weights=weights, removed=torch.zeros(6))

@@ -141,6 +141,10 @@ def _remainder(
 ) -> Tensor:
     """w_j (g(o_j + u) − g − W u), shape (K, n, s), for moves u of shape (K, n, s)."""
     change = slopes(outputs.T.unsqueeze(2) + moved) - bends.slope.T.unsqueeze(2)
+    if bends.full is not None:
+        return weights.reshape(1, -1, 1) * (
+            change - torch.einsum("nab,bns->ans", bends.full, moved)
+        )
     change -= bends.diagonal.T.unsqueeze(2) * moved
     if bends.rank_one is not None:
         arms = bends.rank_one.T.unsqueeze(2)

@@ -90,6 +90,7 @@ class DecoupledNewton(Algorithm):
     """
 
     takes_weights: ClassVar[bool] = True
+    uses_jacobian: ClassVar[bool] = False
 
     ridge: float
     tolerance: float = 1e-9
@@ -147,7 +148,7 @@ class DecoupledNewton(Algorithm):
             found = self.left_out(problem, outputs)
             found, repaired = self._repaired(problem, found, refit)
             outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
-        losses = rows.averaged(bound.objective.losses_of(_shaped(outputs), rows.y))
+        losses = rows.averaged(problem.losses(outputs))
         shift = 0.0 if intercept is None else intercept
         info = Info(losses, outputs - shift, None, done, done, notes)
         head = {name: move.intercept for name in names if move.intercept is not None}
@@ -157,7 +158,7 @@ class DecoupledNewton(Algorithm):
         """Outputs of every row with the row, or its group, left out of the minimum."""
         rows, weights = problem.rows, problem.weights
         bends = problem.expand(outputs)
-        around = spread(rows.X, bends, problem.ridge, weights)
+        around = spread(rows.X, bends, problem.ridge, weights, problem.intercept)
         if rows.groups is not None:
             return leave_groups_out(outputs, bends, around, weights, rows.groups)
         removed = problem.removed
@@ -206,8 +207,7 @@ class DecoupledNewton(Algorithm):
             left = LeftOut(found, torch.zeros_like(found), moved, movers)
             left, repaired = self._repaired(problem, left, refit)
             outputs, notes = left.outputs, {"repaired": repaired, "doubtful": len(left.doubtful)}
-        objective, rows = problem.bound.objective, problem.rows
-        losses = rows.averaged(objective.losses_of(_shaped(outputs), rows.y))
+        losses = problem.rows.averaged(problem.losses(outputs))
         info = Info(losses, outputs, None, done, done, notes)
         return State(move.theta, move.head, state.step + 1), info
 
@@ -225,7 +225,7 @@ class DecoupledNewton(Algorithm):
 def paired_losses(problem: Problem, outputs: Tensor, rows: Tensor) -> float:
     """Mean covariance of the left-out losses of two rows at a minimum, over some rows."""
     bends = problem.expand(outputs)
-    around = spread(problem.rows.X, bends, problem.ridge, problem.weights)
+    around = spread(problem.rows.X, bends, problem.ridge, problem.weights, problem.intercept)
     found = leave_out(outputs, bends, around.blocks, problem.removed)
     slopes = problem.expand(found.outputs).slope
     return pair_covariance(slopes, found.moves, bends, problem.removed, around, rows)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.spread import chunks
 from decoupled_descent.objective import BoundObjective
-from decoupled_descent.objective.losses import Curvature, second_order
+from decoupled_descent.objective.losses import Curvature, Loss, second_order
 from decoupled_descent.rows.blocks import Rows
 
 #: The first so many features are preconditioned jointly; features come largest first.
@@ -64,17 +64,38 @@ class Problem:
         """Whether the loss is quadratic, so that one Newton step is all."""
         return self.bound.objective.loss.name == "squared"
 
+    @cached_property
+    def loss(self) -> Loss:
+        """The loss as a function of outputs (n, K), also where the head's outputs are (n,)."""
+        objective, X = self.bound.objective, self.rows.X
+        loss = objective.loss
+        with torch.no_grad():
+            probe = objective.pure_head(X.new_zeros(2, self.bound.width), objective.parameters(X))
+        if loss.builtin or probe.ndim == 2:
+            return loss
+        return loss._replace(value=lambda outputs, y: loss.value(outputs.squeeze(1), y))
+
+    def losses(self, outputs: Tensor) -> Tensor:
+        """ℓ(o_i, y_i) without smoothing, shape (n,), for outputs of shape (n, K)."""
+        if self.loss.builtin:
+            return self.bound.objective.losses_of(outputs, self.rows.y)
+        return self.loss.value(outputs, self.rows.y)
+
+    @cached_property
+    def intercept(self) -> bool:
+        """Whether the head adds a trainable constant to the outputs."""
+        return bool(self.bound.parameters())
+
     def expand(self, outputs: Tensor) -> Curvature:
         """The loss to second order at outputs of shape (n, K), before weights."""
-        loss = self.bound.objective.loss
-        return second_order(loss, outputs, self.rows.y, self.smoothing)
+        return second_order(self.loss, outputs, self.rows.y, self.smoothing)
 
     def slopes(self, outputs: Tensor) -> Tensor:
         """∂ℓ/∂o at outputs of shape (K, n, s): s versions of the n rows."""
         count, n, size = outputs.shape
         y = self.rows.y.repeat_interleave(size, 0)
         flat = outputs.reshape(count, n * size).T
-        found = second_order(self.bound.objective.loss, flat, y, self.smoothing)
+        found = second_order(self.loss, flat, y, self.smoothing)
         return found.slope.T.reshape(count, n, size)
 
 

@@ -2,7 +2,8 @@ r"""V = J H⁻¹ Jᵀ at a minimum: how the outputs of all rows move with the gr
 
 Outputs are o = Φβ + b with features Φ (n, r), and H is the Hessian of Σ_i w_i ℓ(o_i, y_i) + ½ λ‖β‖²
 with intercepts b that are not penalised. Hessians of rows are W_i = diag(b_i) − c_i c_iᵀ: that of
-squared, logistic and softmax losses, and of any loss of a single output. Without c the outputs do
+squared, logistic and softmax losses, and of any loss of a single output. For others H itself is
+inverted. Without c the outputs do
 not meet, and V has one part S_k per output:
 
 .. math:: S_k = \tilde\Phi\,(\tilde\Phi^\top \mathrm{diag}(w b_k)\,\tilde\Phi + \lambda)^{-1}
@@ -14,7 +15,8 @@ for Machine Learning*, algorithm 3.3):
 .. math:: V = S + S\,\Pi\,(I - \Pi^\top S\,\Pi)^{-1}\,\Pi^\top S, \qquad
    S = \mathrm{blockdiag}(S_1, …, S_K), \quad \Pi = (\mathrm{diag}\,c_1; …; \mathrm{diag}\,c_K) .
 
-It takes n × n matrices. For many rows H itself, of size K(r + 1), is the smaller one.
+It takes n × n matrices. For many rows H itself, of size K(r + 1), is the smaller one. Without an
+intercept, Φ̃ is Φ.
 """
 
 from __future__ import annotations
@@ -69,23 +71,24 @@ class Spread(ABC):
 
 
 def spread(
-    features: Tensor, bends: Curvature, ridge: float, weights: Tensor, gram: Tensor | None = None
+    features: Tensor, bends: Curvature, ridge: float, weights: Tensor, intercept: bool = True
 ) -> Spread:
-    """V for the curvature of single rows before weights; ``gram`` is ΦΦᵀ, if it is known."""
+    """V for the curvature of single rows before weights."""
     n, r = features.shape
-    if bends.rank_one is not None and n > SQUARE:
-        return CoupledRidge(features, bends, ridge, weights)
+    if bends.full is not None or (bends.rank_one is not None and n > SQUARE):
+        return CoupledRidge(features, bends, ridge, weights, intercept)
     diagonal = (weights.unsqueeze(1) * bends.diagonal).clamp_min(TINY)
-    if gram is None and DUAL * n < r and n <= SQUARE:
-        gram = features @ features.T
+    gram = features @ features.T if DUAL * n < r and n <= SQUARE else None
     equal = bends.rank_one is None and bool((diagonal == diagonal[:, :1]).all())
     parts: list[Part] = [
-        RidgePart(features, column, ridge) if gram is None else KernelPart(gram, column, ridge)
+        RidgePart(features, column, ridge, intercept)
+        if gram is None
+        else KernelPart(gram, column, ridge, intercept)
         for column in diagonal.T[: 1 if equal else None]
     ]
     if bends.rank_one is None:
         return Separate(parts, diagonal.shape[1])
-    return Coupled(parts, weights.sqrt().unsqueeze(1) * bends.rank_one)
+    return Coupled(parts, weights.sqrt().unsqueeze(1) * bends.rank_one, intercept)
 
 
 class Part(ABC):
@@ -111,9 +114,12 @@ class Part(ABC):
 class RidgePart(Part):
     """S from an r × r factor: nothing of size n × n, and no copy of the features."""
 
-    def __init__(self, features: Tensor, diagonal: Tensor, ridge: float) -> None:
-        self.features, self.total = features, float(diagonal.sum())
-        self.centre = (diagonal @ features) / self.total  # the intercept becomes a direction apart
+    def __init__(
+        self, features: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
+    ) -> None:
+        self.features = features
+        self.level = 1 / float(diagonal.sum()) if intercept else 0.0  # what the intercept adds to S
+        self.centre = self.level * (diagonal @ features)  # the intercept becomes a direction apart
         hessian = ridge * torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
         for rows in chunks(len(features)):
             centred = features[rows] - self.centre
@@ -134,31 +140,34 @@ class RidgePart(Part):
 
     def diagonal(self) -> Tensor:
         parts = [self._half(rows).square().sum(0) for rows in chunks(len(self.features))]
-        return torch.cat(parts) + 1 / self.total
+        return torch.cat(parts) + self.level
 
     def columns(self, rows: Tensor) -> Tensor:
-        return self._spread(self._half(rows)) + 1 / self.total
+        return self._spread(self._half(rows)) + self.level
 
     def times(self, values: Tensor) -> Tensor:
         pulled = self.features.T @ values - torch.outer(self.centre, values.sum(0))
         half = torch.linalg.solve_triangular(self.factor, pulled, upper=False)
-        return self._spread(half) + values.sum(0) / self.total
+        return self._spread(half) + self.level * values.sum(0)
 
     def dense(self) -> Tensor:
         half = self._half(slice(None))
-        return half.T @ half + 1 / self.total
+        return half.T @ half + self.level
 
 
 class KernelPart(Part):
     """S from an n × n factor, for at least about as many features as rows."""
 
-    def __init__(self, gram: Tensor, diagonal: Tensor, ridge: float) -> None:
+    def __init__(
+        self, gram: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
+    ) -> None:
         root = diagonal.sqrt()
         system = root.unsqueeze(1) * (gram / ridge) * root
         system.diagonal().add_(1.0)
         inverse = torch.cholesky_inverse(cholesky(system))
-        pulled = inverse @ root
-        inverse -= torch.outer(pulled, pulled) / float(root @ pulled)  # the intercept is free
+        if intercept:  # which is free
+            pulled = inverse @ root
+            inverse -= torch.outer(pulled, pulled) / float(root @ pulled)
         self.matrix = -inverse / root.unsqueeze(1) / root
         self.matrix.diagonal().add_(1 / diagonal)
 
@@ -210,11 +219,13 @@ class Separate(Spread):
 class Coupled(Spread):
     """Softmax and the like, by n × n matrices: V = S + QᵀQ."""
 
-    def __init__(self, parts: Sequence[Part], arms: Tensor) -> None:
+    def __init__(self, parts: Sequence[Part], arms: Tensor, intercept: bool = True) -> None:
         self.own = [part.dense() for part in parts]
         n, count = arms.shape
-        # Softmax is blind to a common shift of all outputs, along which I − ΠᵀSΠ is singular.
-        core = torch.eye(n, dtype=arms.dtype, device=arms.device) + 1.0 / n
+        core = torch.eye(n, dtype=arms.dtype, device=arms.device)
+        if intercept:  # softmax is blind to a common one, along which I − ΠᵀSΠ is singular
+            blind = arms.sum(1)
+            core += torch.outer(blind, blind) / (blind @ blind)
         for arm, part in zip(arms.T, self.own, strict=True):
             core -= arm.unsqueeze(1) * part * arm
         factor = cholesky(core)
@@ -273,24 +284,32 @@ class Coupled(Spread):
 
 
 class CoupledRidge(Spread):
-    """Softmax and the like for many rows: H⁻¹ itself, of size K(r + 1)."""
+    """Softmax and the like for many rows, and any W_i: H⁻¹ itself, of size K(r + 1)."""
 
-    def __init__(self, features: Tensor, bends: Curvature, ridge: float, weights: Tensor) -> None:
-        self.features = features
+    def __init__(
+        self,
+        features: Tensor,
+        bends: Curvature,
+        ridge: float,
+        weights: Tensor,
+        intercept: bool = True,
+    ) -> None:
+        self.features, self.one = features, float(intercept)
         n, r = features.shape
         count, size = bends.diagonal.shape[1], r + 1
-        assert bends.rank_one is not None
         hessian = features.new_zeros(count, size, count, size)
         for rows in chunks(n):
-            phi, arms = self._extended(rows), bends.rank_one[rows]
+            phi, bent = self._extended(rows), bends.matrices(rows)
             for k in range(count):
                 for m in range(k, count):
-                    bend = -arms[:, k] * arms[:, m]
-                    bend = bend + bends.diagonal[rows][:, k].clamp_min(TINY) if k == m else bend
-                    hessian[k, :, m] += phi.T @ ((weights[rows] * bend).unsqueeze(1) * phi)
+                    bend = weights[rows] * bent[:, k, m]
+                    hessian[k, :, m] += phi.T @ (bend.unsqueeze(1) * phi)
+        total = float(weights.sum())
+        if bends.rank_one is not None:  # softmax is blind to a common shift of all outputs
+            hessian[:, r, :, r] += total / count**2
         for k in range(count):
             hessian[k, :r, k, :r].diagonal().add_(ridge)
-            hessian[k, r, k, r] += 1e-9 * float(weights.sum())  # a common shift has no curvature
+            hessian[k, r, k, r] += 1e-12 * total if bends.full is None else 1e-9 * total
             for m in range(k):
                 hessian[k, :, m] = hessian[m, :, k].T
         flat = hessian.reshape(count * size, count * size)
@@ -305,7 +324,7 @@ class CoupledRidge(Spread):
 
     def _extended(self, rows: slice | Tensor) -> Tensor:
         part = self.features[rows]
-        return torch.cat([part, torch.ones_like(part[:, :1])], 1)
+        return torch.cat([part, torch.full_like(part[:, :1], self.one)], 1)
 
     def _spread(self, moved: Tensor) -> Tensor:
         """Outputs that parameters (K, r + 1, s) move, shape (K, n, s)."""
@@ -317,7 +336,7 @@ class CoupledRidge(Spread):
 
     def times(self, values: Tensor) -> Tensor:
         pulled = torch.stack(
-            [torch.cat([self.features.T @ u, u.sum(0, keepdim=True)]) for u in values]
+            [torch.cat([self.features.T @ u, self.one * u.sum(0, keepdim=True)]) for u in values]
         )
         return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
 

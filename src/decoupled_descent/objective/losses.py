@@ -12,8 +12,8 @@ from torch.nn import functional
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 
-#: Points of the window over which a loss with kinks is averaged.
-WINDOW = 32
+#: Pieces of the window over which a loss with kinks is averaged.
+PIECES = 16
 
 
 class Expansion(NamedTuple):
@@ -327,15 +327,15 @@ class Curvature(NamedTuple):
     rank_one: Tensor | None = None
     full: Tensor | None = None
 
-    def matrices(self) -> Tensor:
-        """W_i, shape (n, K, K)."""
+    def matrices(self, rows: slice = slice(None)) -> Tensor:
+        """W_i of some rows, all by default, shape (n, K, K)."""
         if self.full is not None:
-            return self.full
+            return self.full[rows]
+        diagonal = torch.diag_embed(self.diagonal[rows])
         if self.rank_one is None:
-            return torch.diag_embed(self.diagonal)
-        return torch.diag_embed(self.diagonal) - self.rank_one.unsqueeze(
-            2
-        ) * self.rank_one.unsqueeze(1)
+            return diagonal
+        arms = self.rank_one[rows]
+        return diagonal - arms.unsqueeze(2) * arms.unsqueeze(1)
 
 
 def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0) -> Curvature:
@@ -370,20 +370,46 @@ def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0)
 
 
 def _value(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
-    """The loss row by row, for outputs of shape (n, K) in the shapes that training gives to it."""
-    if loss.builtin:
-        return loss.value(*_as_called(loss, outputs, y))
-    return loss.value(outputs.squeeze(1) if outputs.shape[1] == 1 else outputs, y)
+    """The loss row by row, for outputs of shape (n, K)."""
+    return loss.value(*_as_called(loss, outputs, y))
 
 
 def _windowed(loss: Loss, outputs: Tensor, y: Tensor, width: float) -> Curvature:
-    def expand(shift: float) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            u = (outputs + shift).detach().requires_grad_()
-            value = _value(loss, u, y)
-            return value.detach(), torch.autograd.grad(value.sum(), u)[0]
+    """Averages over u_k − δ … u_k + δ, for each output k by itself.
 
-    points = width * (torch.arange(WINDOW, dtype=torch.float64) * 2 + 1 - WINDOW) / WINDOW
-    values, slopes = zip(*map(expand, points.tolist()), strict=True)
-    bend = (expand(width)[1] - expand(-width)[1]) / (2 * width)
-    return Curvature(torch.stack(values).mean(0), torch.stack(slopes).mean(0), bend.clamp_min(0))
+    Slopes and their derivatives are differences of the loss and its slopes at the ends. Values are
+    those of two tangents in each of ``PIECES`` pieces: exact for losses that are linear but for
+    kinks, so that values and slopes agree.
+    """
+
+    def expand(k: int, shift: float) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            u = outputs.detach().clone()
+            u[:, k] += shift
+            value = _value(loss, u.requires_grad_(), y)
+            return value.detach(), torch.autograd.grad(value.sum(), u)[0][:, k]
+
+    points = torch.linspace(-width, width, PIECES + 1, dtype=torch.float64).tolist()
+    means, slopes, bends = [], [], []
+    for k in range(outputs.shape[1]):
+        found = [expand(k, point) for point in points]
+        values, tangents = (torch.stack(parts) for parts in zip(*found, strict=True))
+        means.append(_between_tangents(values, tangents, 2 * width / PIECES).mean(0))
+        slopes.append((values[-1] - values[0]) / (2 * width))
+        bends.append(((tangents[-1] - tangents[0]) / (2 * width)).clamp_min(0))
+    centre = _value(loss, outputs, y).detach()
+    value = centre + (torch.stack(means) - centre).sum(0)
+    return Curvature(value, torch.stack(slopes, 1), torch.stack(bends, 1))
+
+
+def _between_tangents(values: Tensor, slopes: Tensor, step: float) -> Tensor:
+    """Mean over each piece of the tangent at its left end, then that at its right end."""
+    left, right = values[:-1], values[1:]
+    first, second = slopes[:-1], slopes[1:]
+    bend = second - first
+    flat = bend.abs() <= 1e-12 * (first.abs() + second.abs())
+    meet = (left + step * second - right) / torch.where(flat, 1.0, bend)  # where they cross
+    meet = torch.where(flat, 0.5 * step, meet).clamp(0, step)
+    rest = step - meet
+    area = meet * (left + 0.5 * meet * first) + rest * (right - 0.5 * rest * second)
+    return area / step

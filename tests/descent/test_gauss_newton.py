@@ -1,0 +1,111 @@
+"""Newton's method for heads with weights of their own."""
+
+import numpy as np
+import pytest
+import torch
+from torch.func import grad
+
+import decoupled_descent as dd
+from decoupled_descent.descent import gauss_newton
+from decoupled_descent.descent.gauss_newton import _Factor, _jacobian
+from decoupled_descent.descent.newton_step import Problem
+from tests.descent.test_newton import problem
+from tests.problems import normal
+
+
+def posed(loss="logistic", outputs=1, n=30, d=4, ridge=0.5, **extra):
+    X, y = problem(loss, n, d, outputs=outputs)
+    rows = dd.Rows(X, y, **extra)
+    head = dd.heads.TwoLayer(3, outputs=outputs, bias=True, hidden_bias=True, seed=0).double()
+    objective = dd.Objective(head, loss)
+    at = Problem(rows, objective.bind(rows.y, 3, rows.X), ridge)
+    return at, normal(3, d, seed=1), objective.parameters(rows.X)
+
+
+def outputs_of(X, theta, head):
+    c, w, b = head.values()
+    return torch.tanh(X @ theta.T + c) @ w.T + b
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+def test_jacobian_against_differences(loss, outputs):
+    at, theta, head = posed(loss, outputs)
+    found = _jacobian(at, theta, head, outputs)
+    parts = [theta, *head.values()]
+    sizes = [part.numel() for part in parts]
+    flat = torch.cat([part.reshape(-1) for part in parts])
+    assert found.shape == (30, outputs, len(flat))
+
+    def said(vector):
+        pieces = [p.reshape(q.shape) for p, q in zip(vector.split(sizes), parts, strict=True)]
+        return outputs_of(at.rows.X, pieces[0], dict(zip(head, pieces[1:], strict=True)))
+
+    for place in range(len(flat)):
+        nudge = torch.zeros_like(flat)
+        nudge[place] = 1e-5
+        difference = (said(flat + nudge) - said(flat - nudge)) / 2e-5
+        torch.testing.assert_close(found[:, :, place], difference, atol=1e-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [5, 60])  # fewer, and more, parameters than outputs
+def test_the_factor_against_a_dense_hessian(size):
+    n, count = 12, 2
+    J, roots = normal(n, count, size, seed=1), normal(n, count, count, seed=2)
+    hessians, penalty = roots @ roots.mT, normal(size, seed=3).abs() + 0.2
+    factor = _Factor(J, hessians, penalty)
+    assert factor.primal == (size == 5)
+    H = torch.einsum("nap,nab,nbq->pq", J, hessians, J) + torch.diag(penalty)
+    vector = normal(size, seed=4)
+    torch.testing.assert_close(factor.solve(vector), torch.linalg.solve(H, vector))
+    half = factor.half().reshape(-1, n * count)
+    flat = J.reshape(n * count, size)
+    torch.testing.assert_close(half.T @ half, flat @ torch.linalg.solve(H, flat.T))
+
+
+def test_steps_descend_to_a_stationary_point():
+    at, theta, head = posed()
+    decrements = []
+    for _ in range(40):
+        move = gauss_newton.step(at, theta, head)
+        theta, head = move.theta, move.head
+        decrements.append(move.decrement)
+        if move.decrement < 1e-12:
+            break
+    assert decrements[-1] < 1e-12
+    assert min(decrements) >= 0
+    X, y = at.rows.X, at.rows.y
+
+    def total(theta, head):
+        said = outputs_of(X, theta, head)[:, 0]
+        c, w, _ = head.values()
+        penalised = sum(part.square().sum() for part in (theta, c, w))
+        return (torch.nn.functional.softplus(said) - y * said).sum() + 0.25 * penalised
+
+    slope = grad(total)(theta, head)
+    assert float(slope.abs().max()) < 1e-5
+
+
+def test_left_out_rows_and_groups_agree_where_groups_are_rows():
+    at, theta, head = posed()
+    grouped, *_ = posed(groups=np.arange(30))
+    rows, groups = (gauss_newton.step(each, theta, head).left_out() for each in (at, grouped))
+    torch.testing.assert_close(rows, groups)
+
+
+def test_a_group_against_the_formula_with_dense_matrices():
+    labels = np.arange(30) // 3
+    at, theta, head = posed("cross_entropy", 3, groups=labels)
+    move = gauss_newton.step(at, theta, head)
+    J = _jacobian(at, theta, head, 3)
+    W = move.bends.matrices()
+    penalty = torch.full((J.shape[2],), 0.5).double()
+    penalty[-3:] *= gauss_newton.BIAS_SHARE
+    H = torch.einsum("nap,nab,nbq->pq", J, W, J) + torch.diag(penalty)
+    mine = torch.tensor(labels == 4)
+    slope = torch.einsum("nap,na->p", J[mine], move.bends.slope[mine])
+    without = H - torch.einsum("nap,nab,nbq->pq", J[mine], W[mine], J[mine])
+    change = torch.linalg.solve(without, slope)
+    expected = move.outputs[mine] + J[mine] @ change
+    found = move.left_out()[mine]
+    centred = [said - said.mean(1, keepdim=True) for said in (found, expected)]
+    torch.testing.assert_close(*centred, atol=1e-6, rtol=1e-6)  # a common shift changes nothing

@@ -1,0 +1,138 @@
+"""Rows left out of a minimum: one Newton step, further ones, and where they fail."""
+
+import numpy as np
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.descent.leave_one_out import (
+    leave_groups_out,
+    leave_out,
+    pair_covariance,
+    refined,
+)
+from decoupled_descent.descent.newton_step import Problem
+from decoupled_descent.descent.spread import spread
+from tests.descent.test_newton import LOSSES, problem
+from tests.oracles import newton as oracle
+
+
+class Minimum:
+    """A problem at its minimum, found by SciPy, and what the functions take of it."""
+
+    def __init__(self, loss, ridge, outputs=1, shape=(40, 6), **extra):
+        X, y = problem(loss, *shape, outputs=outputs)
+        weights = extra.get("weights")
+        self.X, self.y, self.loss, self.ridge, self.count = X, y, LOSSES[loss], ridge, outputs
+        rows = dd.Rows(X, y, **extra)
+        objective = dd.Objective(dd.heads.Linear(outputs, intercept=True).double(), loss)
+        bound = objective.bind(rows.y, outputs, rows.X)
+        self.problem = Problem(rows, bound, ridge)
+        beta = oracle.fit(X, y, self.loss, ridge, weights, outputs)
+        self.outputs = torch.tensor(oracle.predict(X, beta))
+        self.bends = self.problem.expand(self.outputs)
+        self.weights, self.removed = self.problem.weights, self.problem.removed
+        self.around = spread(rows.X, self.bends, ridge, self.weights)
+        self.all = torch.arange(len(X))
+
+    def once(self):
+        return leave_out(self.outputs, self.bends, self.around.blocks, self.removed)
+
+    def again(self, first, rows=None, sweeps=2):
+        return refined(
+            self.outputs, self.problem.slopes, self.bends, self.around, self.weights,
+            self.removed, first, self.all if rows is None else rows, sweeps,
+        )  # fmt: skip
+
+    def refits(self, **extra):
+        return torch.tensor(
+            oracle.refits(self.X, self.y, self.loss, self.ridge, outputs=self.count, **extra)
+        )
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
+    extra = {}
+    if weighted:
+        weights = np.random.default_rng(3).uniform(0.5, 3, 40)
+        extra = {"weights": weights, "removed": np.minimum(weights, 1)}
+    at = Minimum(loss, 0.5, outputs, **extra)
+    truth = at.refits(**extra)
+    first = at.once()
+    better = at.again(first)
+    calm = torch.ones(len(truth), dtype=torch.bool)
+    calm[better.doubtful] = False
+    assert int(calm.sum()) > 35
+    centred = truth - truth.mean(1, keepdim=True) * (outputs > 1)
+
+    def miss(found):
+        shifted = found.outputs - found.outputs.mean(1, keepdim=True) * (outputs > 1)
+        return float((shifted - centred)[calm].abs().mean())
+
+    assert miss(better) < 0.5 * miss(first)
+    assert miss(first) < 0.1
+    assert len(first.doubtful) == 0
+
+
+def test_change_and_moves_are_consistent():
+    at = Minimum("logistic", 1.0)
+    first = at.once()
+    torch.testing.assert_close(first.change, (first.outputs - at.outputs).abs().amax(1))
+    everywhere = at.around.columns(first.moves, at.all)  # all outputs, as each row leaves
+    torch.testing.assert_close(everywhere[0].diagonal(), (first.outputs - at.outputs)[:, 0])
+
+
+def test_only_the_rows_asked_for_are_refined():
+    at = Minimum("logistic", 0.5)
+    first, rows = at.once(), torch.tensor([3, 8])
+    found = at.again(first, rows)
+    others = torch.ones(40, dtype=torch.bool)
+    others[rows] = False
+    assert torch.equal(found.outputs[others], first.outputs[others])
+    assert (found.outputs[rows] != first.outputs[rows]).all()
+
+
+def test_rows_near_interpolation_are_doubtful():
+    at = Minimum("logistic", 1e-3, shape=(30, 25))
+    first = at.once()
+    found = at.again(first)
+    assert len(found.doubtful) > 0
+    assert torch.equal(found.outputs[found.doubtful], first.outputs[found.doubtful])
+    calm = Minimum("logistic", 5.0)
+    assert len(calm.again(calm.once()).doubtful) == 0
+
+
+def test_groups_of_one_row_are_rows():
+    at = Minimum("cross_entropy", 1.0, 3)
+    rows = leave_groups_out(at.outputs, at.bends, at.around, at.weights, at.all)
+    once = at.once()
+    torch.testing.assert_close(rows.outputs, once.outputs, atol=1e-8, rtol=0)
+    torch.testing.assert_close(rows.moves, once.moves, atol=1e-8, rtol=0)
+
+
+def test_groups_of_squared_loss_are_refits():
+    at, groups = Minimum("squared", 0.3), np.arange(40) % 7
+    found = leave_groups_out(at.outputs, at.bends, at.around, at.weights, torch.tensor(groups))
+    torch.testing.assert_close(found.outputs, at.refits(groups=groups), atol=1e-8, rtol=0)
+
+
+def test_pairs_against_two_rows_left_out_together():
+    """B_ij is how far the left-out loss of row i rises, to first order, when row j leaves too."""
+    at = Minimum("squared", 30.0)  # strongly penalised: second orders are small
+    first = at.once()
+    slopes = at.problem.expand(first.outputs).slope
+    found = pair_covariance(slopes, first.moves, at.bends, at.removed, at.around, at.all)
+    n = 40
+    B = np.zeros((n, n))
+    own = ((first.outputs[:, 0].numpy() - at.y) ** 2) / 2
+    for i in range(n):
+        for j in set(range(n)) - {i}:
+            kept = np.ones(n)
+            kept[[i, j]] = 0
+            beta = oracle.fit(at.X, at.y, oracle.squared, 30.0, kept)
+            B[i, j] = ((oracle.predict(at.X[[i]], beta).item() - at.y[i]) ** 2) / 2 - own[i]
+    centred = B - B.mean(0) - B.mean(1, keepdims=True) + B.mean()
+    np.fill_diagonal(centred, 0)
+    expected = max(0.0, (centred * centred.T).sum()) / (n * (n - 1))
+    assert found == pytest.approx(expected, rel=0.25, abs=1e-8)

@@ -1,0 +1,142 @@
+"""One Newton step: its direction against a dense solve, its length, and its bookkeeping."""
+
+import numpy as np
+import pytest
+import torch
+from torch.func import grad, hessian
+
+import decoupled_descent as dd
+from decoupled_descent.descent import newton_step as module
+from decoupled_descent.descent.newton_step import Problem, newton_step, search
+from tests.descent.test_newton import own_softmax, problem
+from tests.problems import normal
+
+
+def posed(loss, outputs=1, ridge=0.5, intercept=True, weights=None, name=None):
+    X, y = problem(name or loss, outputs=outputs)
+    rows = dd.Rows(X, y, **({} if weights is None else {"weights": weights}))
+    objective = dd.Objective(dd.heads.Linear(outputs, intercept=intercept).double(), loss)
+    return Problem(rows, objective.bind(rows.y, outputs, rows.X), ridge)
+
+
+def total(posed, flat, outputs):
+    """F as a function of all parameters, θ first."""
+    X = posed.rows.X
+    theta = flat[: outputs * X.shape[1]].reshape(outputs, -1)
+    shift = flat[outputs * X.shape[1] :]
+    found = X @ theta.T + (shift if len(shift) else 0.0)
+    loss = posed.bound.objective.loss
+    if loss.name == "cross_entropy" or not loss.builtin:
+        losses = own_softmax(found, posed.rows.y)
+    elif loss.name == "logistic":
+        losses = torch.nn.functional.softplus(found[:, 0]) - posed.rows.y * found[:, 0]
+    else:
+        losses = 0.5 * (found - posed.rows.y.reshape(found.shape)).square().sum(1)
+    return posed.weights @ losses + 0.5 * posed.ridge * theta.square().sum()
+
+
+CASES = [
+    ("squared", 1, True),
+    ("squared", 2, True),
+    ("logistic", 1, True),
+    ("logistic", 1, False),
+    ("cross_entropy", 3, True),
+]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
+def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, weighted):
+    monkeypatch.setattr(module, "FORCING", 1e-14)
+    weights = normal(40, seed=8).abs().numpy() + 0.3 if weighted else None
+    at = posed(loss, outputs, intercept=intercept, weights=weights)
+    size = outputs * at.rows.d
+    start = 1e-4 * normal(size + outputs * intercept, seed=1)
+    if loss == "cross_entropy":  # where the loss is blind, the way is that of the least norm
+        start[:size] -= start[:size].reshape(outputs, -1).mean(0).repeat(outputs)
+        start[size:] -= start[size:].mean()
+    theta, shift = start[:size].reshape(outputs, -1), start[size:] if intercept else None
+
+    def value(flat):
+        return total(at, flat, outputs)
+
+    monkeypatch.setattr(module, "search", lambda value, start, gain: 1.0)
+    # a Newton direction need not be exact far from the minimum: solve again from where it led
+    move = newton_step(at, theta, shift)
+    for _ in range(8):
+        move = newton_step(at, move.theta, move.intercept)
+    flat = move.theta.reshape(-1)
+    flat = flat if move.intercept is None else torch.cat([flat, move.intercept])
+    slope = grad(value)(flat)
+    assert float(slope.abs().max()) < 1e-8
+    first = newton_step(at, theta, shift)
+    slope, bend = grad(value)(start), hessian(value)(start)
+    exact = float(slope @ torch.linalg.pinv(bend, rtol=1e-12, hermitian=True) @ slope)
+    assert first.decrement == pytest.approx(exact, rel=0.05)
+    assert first.decrement <= exact * (1 + 1e-9)
+
+
+def test_squared_loss_needs_one_direction():
+    at = posed("squared", ridge=3.0)
+    move = newton_step(at, torch.zeros(1, 6).double(), torch.zeros(1).double())
+    again = newton_step(at, move.theta, move.intercept)
+    assert again.decrement < 0.05 * move.decrement
+    torch.testing.assert_close(move.outputs, torch.zeros(40, 1).double())
+
+
+def test_many_features_are_preconditioned_in_part(monkeypatch):
+    monkeypatch.setattr(module, "LEAD", 2)
+    at = posed("logistic")
+    theta, shift = torch.zeros(1, 6).double(), torch.zeros(1).double()
+    for _ in range(12):
+        move = newton_step(at, theta, shift)
+        theta, shift = move.theta, move.intercept
+    assert move.decrement < 1e-10
+
+
+def test_far_away_the_line_search_shortens_steps():
+    at = posed("logistic", ridge=1e-3)
+    theta, shift = 100 * normal(1, 6, seed=2), torch.zeros(1).double()
+    values = []
+    for _ in range(30):
+        values.append(float(total(at, torch.cat([theta[0], shift]), 1)))
+        move = newton_step(at, theta, shift)
+        theta, shift = move.theta, move.intercept
+    assert (np.diff(values) <= 1e-9).all()
+    assert move.decrement < 1e-8
+
+
+def test_search_halves_until_enough_is_gained():
+    asked = []
+
+    def value(t):
+        asked.append(t)
+        return (t - 0.2) ** 2
+
+    t = search(value, 0.04, -0.4)  # the slope at 0
+    assert t == 0.25
+    assert asked == [1.0, 0.5, 0.25]
+    assert search(lambda t: t, 0.0, -1.0) == 0.0  # no step helps
+    assert search(lambda t: float("nan"), 0.0, -1.0) == 0.0
+    assert search(lambda t: -t, 0.0, -1.0) == 1.0
+
+
+def test_slopes_of_many_versions_of_the_rows():
+    for loss, outputs in (("logistic", 1), ("cross_entropy", 3)):
+        at = posed(loss, outputs)
+        versions = normal(outputs, 40, 4, seed=3)
+        found = at.slopes(versions)
+        for s in range(4):
+            expected = at.expand(versions[:, :, s].T).slope.T
+            torch.testing.assert_close(found[:, :, s], expected)
+
+
+def test_what_a_problem_says_of_itself():
+    weights = np.linspace(1, 2, 40)
+    at = posed("squared", weights=weights)
+    assert at.exact
+    assert at.intercept
+    assert at.total == pytest.approx(60)
+    assert torch.equal(at.removed, at.weights)
+    assert not posed("logistic").exact
+    assert not posed("logistic", intercept=False).intercept

@@ -1,0 +1,181 @@
+"""V = J H⁻¹ Jᵀ in every form against one dense matrix that is written down naively."""
+
+import numpy as np
+import pytest
+import torch
+
+from decoupled_descent.descent import spread as module
+from decoupled_descent.descent.spread import (
+    Coupled,
+    CoupledRidge,
+    KernelPart,
+    RidgePart,
+    Separate,
+    cholesky,
+    chunks,
+    spread,
+)
+from decoupled_descent.objective.losses import Curvature
+from tests.problems import normal
+
+N, RIDGE = 12, 0.7
+ROWS = torch.tensor([7, 0, 3])
+
+
+def curvature(kind, count, seed=1):
+    """Hessians of rows: of separate outputs, of softmax, or any positive ones."""
+    values = normal(N, count, seed=seed)
+    zero = torch.zeros(N, dtype=torch.float64)
+    if kind == "separate":
+        return Curvature(zero, values, values.square() + 0.1)
+    if kind == "equal":
+        return Curvature(zero, values, torch.ones_like(values))
+    if kind == "softmax":
+        chances = torch.softmax(values, 1)
+        return Curvature(zero, values, chances, chances)
+    roots = normal(N, count, count, seed=seed)
+    full = roots @ roots.mT + 0.1 * torch.eye(count)
+    return Curvature(zero, values, full.diagonal(dim1=1, dim2=2), None, full)
+
+
+def hessians_of(bends):
+    if bends.full is not None:
+        return bends.full.numpy()
+    W = np.stack([np.diag(row) for row in bends.diagonal.numpy()])
+    if bends.rank_one is not None:
+        W -= np.stack([np.outer(c, c) for c in bends.rank_one.numpy()])
+    return W
+
+
+def dense(features, bends, weights, intercept):
+    """V, shape (n, K, n, K), from J and H as they are defined; a pseudo-inverse for softmax."""
+    n, count = bends.diagonal.shape
+    phi = features.numpy()
+    phi = np.hstack([phi, np.ones((n, 1))]) if intercept else phi
+    r = phi.shape[1]
+    J = np.zeros((n, count, count * r))
+    for i in range(n):
+        for k in range(count):
+            J[i, k, k * r : (k + 1) * r] = phi[i]
+    penalty = np.full(r, RIDGE)
+    if intercept:
+        penalty[-1] = 0.0
+    H = np.diag(np.tile(penalty, count))
+    for i, W in enumerate(hessians_of(bends)):
+        H += weights[i].item() * J[i].T @ W @ J[i]
+    V = np.einsum("iap,pq,jbq->iajb", J, np.linalg.pinv(H, rcond=1e-11), J)
+    return torch.from_numpy(V)
+
+
+def projection(bends):
+    """Takes out a common shift of all outputs where the loss is blind to it."""
+    count = bends.diagonal.shape[1]
+    eye = torch.eye(count, dtype=torch.float64)
+    return eye if bends.rank_one is None else eye - 1.0 / count
+
+
+CASES = [
+    ("separate", 1, RidgePart),
+    ("separate", 3, RidgePart),
+    ("separate", 3, KernelPart),
+    ("equal", 2, RidgePart),
+    ("equal", 2, KernelPart),
+    ("softmax", 3, RidgePart),
+    ("softmax", 3, KernelPart),
+    ("softmax", 3, CoupledRidge),
+    ("full", 2, CoupledRidge),
+]
+
+
+def make(kind, count, form, weighted, intercept):
+    """Features, curvature, the form to be tested, and the dense V."""
+    r = 20 if form is KernelPart else 4
+    features = normal(N, r, seed=2)
+    weights = normal(N, seed=3).abs() + 0.3 if weighted else torch.ones(N, dtype=torch.float64)
+    bends = curvature(kind, count)
+    if form is CoupledRidge:
+        found = CoupledRidge(features, bends, RIDGE, weights, intercept)
+    else:
+        found = spread(features, bends, RIDGE, weights, intercept)
+        wanted = Separate if bends.rank_one is None else Coupled
+        assert type(found) is wanted
+        if wanted is Separate:
+            assert type(found.parts[0]) is form
+    return bends, found, dense(features, bends, weights, intercept)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("kind", "count", "form"), CASES)
+def test_every_form_against_the_dense_matrix(kind, count, form, weighted, intercept):
+    bends, found, V = make(kind, count, form, weighted, intercept)
+    P = projection(bends)
+    V = torch.einsum("ca,iajb,bd->icjd", P, V, P)
+    close = {"atol": 1e-8, "rtol": 1e-7}
+    here, size = torch.arange(N), len(ROWS)
+    torch.testing.assert_close(P @ found.blocks @ P, V[here, :, here], **close)
+    among = torch.einsum("ca,iajb,bd->icjd", P, found.between(ROWS), P)
+    torch.testing.assert_close(among, V[ROWS][:, :, ROWS], **close)
+    moves, left = normal(size, count, seed=4) @ P, normal(size, count, seed=5) @ P
+    expected = torch.einsum("jasb,sb->ajs", V[:, :, ROWS], moves)
+    torch.testing.assert_close(
+        torch.einsum("ca,ajs->cjs", P, found.columns(moves, ROWS)), expected, **close
+    )
+    values = torch.einsum("ca,ajs->cjs", P, normal(count, N, size, seed=6))
+    product = torch.einsum("iajb,bjs->ais", V, values)
+    torch.testing.assert_close(
+        torch.einsum("ca,ajs->cjs", P, found.times(values)), product, **close
+    )
+    own = product[:, ROWS, torch.arange(size)].T
+    torch.testing.assert_close(found.at(values, ROWS) @ P, own, **close)
+    pairs = torch.einsum("ia,iajb,jb->ij", left, V[ROWS][:, :, ROWS], moves)
+    torch.testing.assert_close(found.pairs(left, moves, ROWS), pairs, **close)
+
+
+def test_parts_agree_with_their_own_dense_matrix():
+    features, diagonal = normal(N, 5, seed=2), normal(N, seed=3).square() + 0.1
+    values = normal(N, 2, seed=4)
+    for part in (
+        RidgePart(features, diagonal, RIDGE),
+        KernelPart(features @ features.T, diagonal, RIDGE),
+    ):
+        S = part.dense()
+        torch.testing.assert_close(part.diagonal(), S.diagonal())
+        torch.testing.assert_close(part.columns(ROWS), S[:, ROWS])
+        torch.testing.assert_close(part.times(values), S @ values)
+        hat = S @ diagonal  # constants are fitted exactly, because the intercept is free
+        torch.testing.assert_close(hat, torch.ones_like(hat))
+
+
+def test_many_rows_need_no_square_matrix(monkeypatch):
+    features, weights = normal(N, 4, seed=2), torch.ones(N, dtype=torch.float64)
+    separate, softmax = curvature("separate", 2), curvature("softmax", 3)
+    small = [spread(features, bends, RIDGE, weights).blocks for bends in (separate, softmax)]
+    monkeypatch.setattr(module, "SQUARE", 5)
+    monkeypatch.setattr(module, "CHUNK", 5)
+    assert [len(range(N)[part]) for part in chunks(N)] == [5, 5, 2]
+    large = [spread(features, bends, RIDGE, weights) for bends in (separate, softmax)]
+    assert [type(each) for each in large] == [Separate, CoupledRidge]
+    assert type(large[0].parts[0]) is RidgePart
+    for bends, before, after in zip((separate, softmax), small, large, strict=True):
+        P = projection(bends)
+        torch.testing.assert_close(P @ after.blocks @ P, P @ before @ P, atol=1e-7, rtol=1e-7)
+
+
+def test_rows_without_curvature_do_no_harm():
+    bends = curvature("separate", 1)
+    bends.diagonal[:4] = 0.0
+    features, weights = normal(N, 4, seed=2), torch.ones(N, dtype=torch.float64)
+    V = dense(features, bends, weights, True)
+    here = torch.arange(N)
+    torch.testing.assert_close(
+        spread(features, bends, RIDGE, weights).blocks, V[here, :, here], atol=1e-7, rtol=1e-7
+    )
+
+
+def test_cholesky_adds_jitter_only_where_it_must():
+    matrix = normal(5, 5).T @ normal(5, 5)
+    torch.testing.assert_close(cholesky(matrix), torch.linalg.cholesky(matrix))
+    singular = torch.ones(4, 4, dtype=torch.float64)
+    factor = cholesky(singular)
+    torch.testing.assert_close(factor @ factor.T, singular, atol=1e-6, rtol=0)
