@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from decoupled_descent.descent.newton_step import Problem, search
+from decoupled_descent.descent.newton_step import Problem, search, share
 from decoupled_descent.descent.spread import cholesky
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.losses import Curvature
@@ -34,7 +34,7 @@ class GaussNewtonMove:
         outputs: o at the start of the step, shape (n, K).
         bends: The loss to second order there.
         factor: The factored Gauss–Newton Hessian.
-        decrement: −gᵀ times the step.
+        decrement: −gᵀ times the step, as a share of F.
         theta: θ after the step.
         head: a after the step.
     """
@@ -165,9 +165,12 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
             losses = problem.expand(outputs_of(parameters)).value
         return float(weights @ losses + 0.5 * (penalty * parameters.square()).sum())
 
-    t = search(value, value(0.0), gain)
+    now = value(0.0)
+    t = search(value, now, gain)
     after, a = flat.split(start + t * direction)
-    return GaussNewtonMove(problem, outputs, bends, factor, -gain, after.contiguous(), a)
+    return GaussNewtonMove(
+        problem, outputs, bends, factor, share(-gain, now), after.contiguous(), a
+    )
 
 
 def _conjugate(times: object, factor: _Factor, target: Tensor) -> Tensor:

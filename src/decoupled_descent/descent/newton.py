@@ -37,8 +37,8 @@ from decoupled_descent.rows.blocks import Rows
 LARGE_MOVE = 0.5
 #: The most Newton steps of a refit without one row, which starts at the minimum with it.
 REFIT_STEPS = 20
-#: Such a refit has reached its minimum when the next step would lower F by half of this.
-REFIT_TOLERANCE = 1e-6
+#: Such a refit has reached its minimum when the next step would lower F by half of this share.
+REFIT_TOLERANCE = 1e-8
 
 
 class State(NamedTuple):
@@ -76,7 +76,7 @@ class DecoupledNewton(Algorithm):
     Args:
         ridge: λ, positive.
         tolerance: The minimum counts as reached when the next Newton step would lower F by less
-            than half this per unit of weight.
+            than half this share of it.
         repairs: The most rows that are refitted exactly, because the linearisation is doubtful for
             them; those with the largest moves first.
 
@@ -132,7 +132,7 @@ class DecoupledNewton(Algorithm):
         names = list(state.head)
         intercept = state.head[names[0]] if names else None
         move = newton_step(problem, state.theta, intercept)
-        done = move.decrement <= self.tolerance * problem.total
+        done = move.decrement <= self.tolerance
         outputs, notes = move.outputs, {}
 
         def refit(without: Problem, row: int) -> Tensor:
@@ -185,7 +185,7 @@ class DecoupledNewton(Algorithm):
     def _general_step(self, state: State, problem: Problem) -> tuple[State, Info]:
         """The same for heads with weights of their own, by Gauss–Newton."""
         move = gauss_newton.step(problem, state.theta, state.head)
-        done = move.decrement <= self.tolerance * problem.total
+        done = move.decrement <= self.tolerance
         outputs, notes = move.outputs, {}
 
         def refit(without: Problem, row: int) -> Tensor:

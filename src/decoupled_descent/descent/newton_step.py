@@ -104,7 +104,7 @@ class Move(NamedTuple):
 
     Attributes:
         outputs: o at the start of the step, shape (n, K).
-        decrement: gᵀH⁻¹g there: twice what the step would gain if F were quadratic.
+        decrement: gᵀH⁻¹g there, as a share of F: twice what the step gains if F is quadratic.
         theta: θ after the step, shape (K, d).
         intercept: The intercepts after the step, shape (K,), or None.
     """
@@ -136,7 +136,12 @@ def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Mo
     start = float(problem.weights @ bends.value + 0.5 * problem.ridge * theta.square().sum())
     t = search(value, start, gain)
     after = None if intercept is None else intercept + t * shift_direction
-    return Move(outputs.T, -gain, theta + t * direction, after)
+    return Move(outputs.T, share(-gain, start), theta + t * direction, after)
+
+
+def share(gain: float, value: float) -> float:
+    """A gain relative to F, whose scale differs between losses and falls towards interpolation."""
+    return gain / max(abs(value), 1e-100)
 
 
 def search(value: Callable[[float], float], start: float, gain: float) -> float:

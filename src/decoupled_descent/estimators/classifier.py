@@ -22,10 +22,9 @@ from decoupled_descent.validation.tuning import Setting
 class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     r"""Classifier that estimates its own test error without a hold-out set.
 
-    A small network of one wide input layer and a head is trained on all rows by orthogonal
-    decoupled descent. Its train error is taken at pre-activations in which each row's own influence
-    is removed, so it estimates the error on new rows; the step to stop at and the ridge are chosen
-    by it as well. Columns are centred, scaled and cut off at five standard deviations inside.
+    Linear and kernel models compete, and are mixed, by their error on rows that were left out of
+    them (:class:`DecoupledNewton`). So all rows train, and the error on new rows is known. Columns
+    are centred, scaled and cut off at five standard deviations inside.
 
     Args:
         hidden: Width of the hidden layer, or several widths; ``"auto"``: 8 for two classes, else
@@ -33,9 +32,14 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         activation: ``"tanh"``, ``"sigmoid"``, ``"softplus"``, ``"gelu"``, ``"silu"``, ``"relu"``.
         head: Your own ``nn.Module`` from (n, L) pre-activations to (n,) logits for two classes or
             (n, K) for K; replaces ``hidden`` and ``activation``.
-        method: ``"orthogonal"`` for data of any covariance; ``"decoupled"``, the paper's method for
-            white noise; ``"gradient"``, plain gradient descent, whose train error estimates
-            nothing.
+        method: ``"newton"``: linear and kernel models, each row left out of the minimum;
+            ``"orthogonal"``: a small network; ``"decoupled"``, the paper's method for white noise;
+            ``"gradient"``, plain gradient descent, whose train error estimates nothing.
+            ``"auto"`` is Newton's, or orthogonal where an option of networks or steps is given.
+        features: ``"auto"``; the name of a kernel (``"linear"``, ``"rbf"``, ``"matern(2)/ranks"``);
+            a kernel function, a scikit-learn transformer, or a list of these. For Newton's method.
+        stack: Whether to mix all candidates; otherwise the best one is the model.
+        class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
         ridge: How strongly directions of small variance are held back, or ``"auto"``; only the

@@ -29,7 +29,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         activation: ``"tanh"``, ``"sigmoid"``, ``"softplus"``, ``"gelu"``, ``"silu"``, ``"relu"``.
         head: Your own ``nn.Module`` from (n, L) pre-activations to (n,) outputs; replaces
             ``hidden`` and ``activation``.
-        method: ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
+        method: ``"auto"``, ``"newton"``, ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
+        features: ``"auto"``, or what the Newton method shall use.
+        stack: Whether to mix all candidates; otherwise the best one is the model.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
         ridge: How strongly directions of small variance are held back, or ``"auto"``; only the

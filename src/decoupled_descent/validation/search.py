@@ -45,7 +45,7 @@ STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
 #: The real loss starts from this share of the best ridge of the ranking: its curvature is smaller.
 SHARE = 0.2
 #: The tolerance of candidates; the ones that are kept are then brought to the minimum itself.
-ROUGH = 1e-6
+ROUGH = 1e-8
 #: Candidates with less weight than this are left out of the mixture.
 LEAST_WEIGHT = 0.01
 #: The most rows whose pairs are looked at for the standard error.
