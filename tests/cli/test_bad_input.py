@@ -166,7 +166,10 @@ OPTIONS = {
     "empty target": (["--target", ""], "there is no column ''"),
     "regression on text": (["--task", "regression"], "holds text such as .*--task classification"),
     "unknown task": (["--task", "ranking"], "--task"),
-    "unknown method": (["--method", "adam"], "--method 'adam' is unknown; use one of orthogonal"),
+    "unknown method": (
+        ["--method", "adam"],
+        "--method 'adam' is unknown; use one of newton, orthogonal",
+    ),
     "unknown activation": (["--activation", "sine"], "--activation"),
     "unknown option": (["--epochs", "5"], "No such option.*--epochs"),
     "negative lr": (["--lr", "-0.1"], "--lr '-0.1' must be a positive number, or auto"),

@@ -80,6 +80,9 @@ def test_every_check_is_used_and_its_words_are_complete():
     results = dd.sweep(X, y, objective(), [ODD, WHITE], 5, progress=False)
     diagnoses = [diagnose(X, y), diagnose(X, y, results), diagnose(X, y, trained(X, y, GD, 5))]
     diagnoses += [diagnose(X, y, run) for run in results.runs]
+    linear = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
+    newton = dd.fit(X.double(), y.double(), linear, dd.DecoupledNewton(1.0), progress=False)
+    diagnoses.append(diagnose(X.double(), y.double(), newton))
     findings = [f for diagnosis in diagnoses for f in diagnosis.findings]
     assert {f.name for f in findings} == {check.name for check in CHECKS}
     assert not any(set("{}") & set(f.reason + f.advice + f.definition) for f in findings)

@@ -74,7 +74,10 @@ def fit_with(**options):
         (fit_with(hidden="wide"), "hidden='wide' must be a width, several, or 'auto'"),
         (fit_with(hidden=()), r"hidden=\(\) must be a width"),
         (fit_with(activation="step"), "activation='step' is unknown; use one of"),
-        (fit_with(method="sgd"), "method='sgd' must be one of orthogonal, decoupled, gradient"),
+        (
+            fit_with(method="sgd"),
+            "method='sgd' must be one of newton, orthogonal, decoupled, gradient",
+        ),
         (fit_with(lr="fast"), "lr='fast' must be a number or 'auto'"),
         (fit_with(lr=-1), "lr=-1.0 must be a number of at least 0"),
         (fit_with(lr=1e39), r"lr=1e\+39 must be a number of at least 0 and at most 3.4e\+38"),

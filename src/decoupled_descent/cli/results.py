@@ -130,14 +130,15 @@ def report_data(
 def _settings(estimator: Any) -> dict[str, Any]:
     """The options of an estimator, with what was chosen in place of "auto"."""
     chosen = next(one for one in estimator.candidates_ if one["chosen"])
-    if estimator.method == "newton":
-        kept = {name: getattr(estimator, name) for name in ("method", "stack", "random_state")}
+    if estimator.method_ == "newton":
+        kept = {name: getattr(estimator, name) for name in ("method_", "stack", "random_state")}
+        kept = {name.rstrip("_"): value for name, value in kept.items()}
         return kept | {name: chosen[name] for name in ("features", "ridge")}
-    names = ("method", "hidden", "activation", "max_iter", "random_state")
-    settings = {name: getattr(estimator, name) for name in names}
+    names = ("hidden", "activation", "max_iter", "random_state")
+    settings = {"method": estimator.method_} | {name: getattr(estimator, name) for name in names}
     if settings["hidden"] == "auto":
         settings["hidden"] = len(estimator.theta_)
-    return settings | {name: chosen[name] for name in METHODS[estimator.method].settings}
+    return settings | {name: chosen[name] for name in METHODS[estimator.method_].settings}
 
 
 def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:

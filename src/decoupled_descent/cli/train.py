@@ -31,7 +31,8 @@ class TrainCommand(TyperCommand):
         """Write the help page."""
         from decoupled_descent.descent import METHODS
 
-        lines = [f"{name}: {method.summary}." for name, method in METHODS.items()]
+        lines = ["auto: newton, or orthogonal where an option of networks is given."]
+        lines += [f"{name}: {method.summary}." for name, method in METHODS.items()]
         for option in self.params:
             if isinstance(option, TyperOption) and option.name == "method":
                 option.help = " ".join(lines)
@@ -53,7 +54,7 @@ def train(
         Activation,
         typer.Option(metavar="NAME", help="tanh, sigmoid, softplus, gelu, silu or relu."),
     ] = "tanh",
-    method: Annotated[str, typer.Option(metavar="NAME")] = "newton",
+    method: Annotated[str, typer.Option(metavar="NAME")] = "auto",
     features: Annotated[
         str,
         typer.Option(
@@ -92,6 +93,9 @@ def train(
     Text, dates and missing values become numbers. Settings left at "auto" are chosen by the
     estimated error. DIR gets model.safetensors, report.html, history.csv and figure.png.
     """
+    steps = (hidden, lr, damping, activation, max_iter) != ("auto", "auto", "auto", "tanh", 500)
+    if method == "auto":  # options of networks and descents ask for one
+        method = "orthogonal" if steps else "newton"
     options = check_options(hidden, method, {"lr": lr, "damping": damping, "ridge": ridge})
     options |= {"activation": activation, "max_iter": max_iter, "random_state": seed}
     options |= {"features": features}

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent import METHODS, SETTINGS
+from decoupled_descent.descent import METHODS, SETTINGS, check_method
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose
 from decoupled_descent.estimators.newton import (
     Mixture,
@@ -56,6 +56,11 @@ Floats = NDArray[np.floating[Any]]
 CLIP = 5.0
 
 
+#: Options of networks and descents, with their usual values: any other means ``"orthogonal"``.
+DESCENT = {
+    "hidden": "auto", "activation": "tanh", "head": None, "lr": "auto", "damping": "auto",
+    "max_iter": 500, "early_stopping": True, "warm_start": False, "device": "cpu",
+}  # fmt: skip
 #: Sparse matrices that linear features take as they are.
 SPARSE = ("csr", "csc")
 
@@ -102,7 +107,7 @@ class DecoupledEstimator(BaseEstimator):
         activation: str = "tanh",
         *,
         head: nn.Module | None = None,
-        method: str = "newton",
+        method: str = "auto",
         features: Any = "auto",
         stack: bool = True,
         lr: Setting = "auto",
@@ -134,7 +139,7 @@ class DecoupledEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         """Say that the Newton method takes sparse matrices."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.method == "newton"
+        tags.input_tags.sparse = self._chosen_method() == "newton"
         return tags
 
     def plot_training(self) -> Figure:
@@ -147,9 +152,9 @@ class DecoupledEstimator(BaseEstimator):
         return plot_curve(
             self.train_error_curve_,
             self.train_error_stderr_curve_,
-            title=f"{type(self).__name__}, {self.method}",
+            title=f"{type(self).__name__}, {self.method_}",
             ylabel=self._error_name,
-            xlabel="ridge, from strong to weak" if self.method == "newton" else "step",
+            xlabel="ridge, from strong to weak" if self.method_ == "newton" else "step",
         )
 
     def _search(
@@ -178,14 +183,22 @@ class DecoupledEstimator(BaseEstimator):
         left_out: Floats = found.left_out.numpy()
         return left_out
 
+    def _chosen_method(self) -> str:
+        """The method; "auto" is Newton's, unless an option of networks or descents is given."""
+        if self.method != "auto":
+            check_method(self.method)
+            return str(self.method)
+        given = [name for name, usual in DESCENT.items() if _differs(getattr(self, name), usual)]
+        return "orthogonal" if given else "newton"
+
     def _weighing(
         self, sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
     ) -> tuple[Weighing, Tensor | None]:
         """Check weights and groups, which only the Newton method knows."""
         given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
         for name, value in given.items():
-            if value is not None and self.method != "newton":
-                raise ValueError(f"{name} needs method='newton', not {self.method!r}")
+            if value is not None and self.method_ != "newton":
+                raise ValueError(f"{name} needs method='newton', not {self.method_!r}")
         weighing, codes = weigh(sample_weight, class_weight, n), check_groups(groups, n)
         if codes is not None and weighing.kept is not None:
             codes = codes[torch.from_numpy(weighing.kept)]
@@ -193,10 +206,9 @@ class DecoupledEstimator(BaseEstimator):
 
     def _check_unused(self) -> None:
         """Raise ``ValueError`` for options of networks, which the Newton method does not train."""
-        usual = {"hidden": "auto", "activation": "tanh", "head": None, "warm_start": False}
-        for name, value in usual.items():
+        for name in ("hidden", "activation", "head", "warm_start"):
             given = getattr(self, name)
-            if given is not value and given != value:
+            if _differs(given, DESCENT[name]):
                 raise ValueError(
                     f"{name}={given!r} has no effect with method='newton'; leave it out, or use "
                     "method='orthogonal' to train a network"
@@ -225,7 +237,7 @@ class DecoupledEstimator(BaseEstimator):
             run = self._continue(before, rows, objective)
             chosen = _own_error(run, before.optimism)
         self._record(run, rows, sweep, chosen)
-        self._continuation = Continuation.of(run, key, self.method, chosen.optimism)
+        self._continuation = Continuation.of(run, key, self.method_, chosen.optimism)
         self._built = wanted
         return run
 
@@ -250,11 +262,11 @@ class DecoupledEstimator(BaseEstimator):
     def _check_settings(self) -> None:
         """Raise ``ValueError`` for settings that are no numbers, or would go unheeded."""
         settings = {name: getattr(self, name) for name in SETTINGS}
-        check_settings(self.method, settings)
+        check_settings(self.method_, settings)
         for name in SETTINGS:
-            if name not in METHODS[self.method].settings and settings[name] != "auto":
+            if name not in METHODS[self.method_].settings and settings[name] != "auto":
                 raise ValueError(
-                    f"{name}={settings[name]!r} has no effect with method={self.method!r}; leave "
+                    f"{name}={settings[name]!r} has no effect with method={self.method_!r}; leave "
                     "it at 'auto'"
                 )
 
@@ -309,13 +321,13 @@ class DecoupledEstimator(BaseEstimator):
 
     @property
     def _callbacks(self) -> list[Callback]:
-        wanted = self.early_stopping and self.method != "gradient"
+        wanted = self.early_stopping and self.method_ != "gradient"
         return [stopping()] if wanted else []
 
     def _tune(self, rows: Rows, objective: Objective, seed: int) -> Sweep:
         return tune(
             rows, None, objective,
-            method=self.method, lr=self.lr, damping=self.damping, ridge=self.ridge,
+            method=self.method_, lr=self.lr, damping=self.damping, ridge=self.ridge,
             steps=int(self.max_iter), seed=seed, progress=bool(self.verbose),
             callbacks=self._callbacks,
         )  # fmt: skip
@@ -327,9 +339,9 @@ class DecoupledEstimator(BaseEstimator):
                 f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those of "
                 "the model to go on from; use warm_start=False"
             )
-        if self.method != before.method:
+        if self.method_ != before.method:
             raise ValueError(
-                f"method={self.method!r} but the run to go on with is {before.method!r}; use "
+                f"method={self.method_!r} but the run to go on with is {before.method!r}; use "
                 "warm_start=False"
             )
 
@@ -366,7 +378,7 @@ class DecoupledEstimator(BaseEstimator):
         """Evaluate the model on new rows, in float64."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
-        if self.method == "newton":
+        if self.method_ == "newton":
             return self.mixture_.predict(rows)
         h = torch.from_numpy(self.scaled(rows) @ self.theta_.T)
         head = copy.deepcopy(self.head_).double()
@@ -374,6 +386,11 @@ class DecoupledEstimator(BaseEstimator):
             outputs = head(h)
         result: Floats = outputs.reshape(len(rows), -1).numpy()
         return result
+
+
+def _differs(given: Any, usual: Any) -> bool:
+    """Whether an option has another value than the usual one, of any type."""
+    return given is not usual and (type(given) is not type(usual) or bool(given != usual))
 
 
 def check_level(level: Any) -> float:

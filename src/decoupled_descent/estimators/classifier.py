@@ -14,7 +14,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from decoupled_descent.descent import METHODS, check_method
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, Floats, check_level
 from decoupled_descent.estimators.newton import quantile
 from decoupled_descent.validation.tuning import Setting
@@ -89,7 +88,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         activation: str = "tanh",
         *,
         head: nn.Module | None = None,
-        method: str = "newton",
+        method: str = "auto",
         features: Any = "auto",
         stack: bool = True,
         class_weight: Any = None,
@@ -123,7 +122,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             The fitted classifier.
         """
-        newton = check_method(self.method) is METHODS["newton"]
+        self.method_ = self._chosen_method()
+        newton = self.method_ == "newton"
         features, labels = validate_data(
             self, X, y, dtype=np.float64, ensure_min_samples=2,
             accept_sparse=SPARSE if newton else False,
@@ -163,7 +163,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return logits: shape (m,) for two classes, positive for the second; else (m, K)."""
         outputs = self._outputs(X)
-        if self.method == "newton":
+        if self.method_ == "newton":
             logs = np.log(np.maximum(outputs, 1e-300))
             logits: Floats = logs[:, 1] - logs[:, 0] if outputs.shape[1] == 2 else logs
             return logits
@@ -172,7 +172,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, shape (m, K), in the order of ``classes_``."""
         outputs = self._outputs(X)
-        return outputs if self.method == "newton" else _probabilities(outputs)
+        return outputs if self.method_ == "newton" else _probabilities(outputs)
 
     def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
         """Return the classes that a row may have, at a stated level of confidence.

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from decoupled_descent.descent import METHODS
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.base import CLIP
@@ -130,7 +131,7 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
         ValueError: If its classes are neither numbers nor text.
     """
     arrays: dict[str, Any] = {}
-    if estimator.method != "newton":
+    if estimator.method_ != "newton":
         arrays = {"theta": estimator.theta_, "mean": estimator.mean_, "scale": estimator.scale_}
     arrays |= {"error": estimator.train_error_curve_, "stderr": estimator.train_error_stderr_curve_}
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
@@ -145,6 +146,7 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
     description = {
         "task": task,
         "columns_in": int(estimator.n_features_in_),
+        "method": estimator.method_,
         "clip": CLIP,
         "classes": _describe_classes(estimator.classes_) if task == "classification" else None,
         "scale": [estimator.target_mean_, estimator.target_scale_] if task != "classification"
@@ -196,7 +198,10 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     judged = np.sort(_array(tensors, "judged"))
     classes = estimator._task == "classification"
     setattr(estimator, "_left_out_scores" if classes else "_left_out_residuals", judged)
-    if content["settings"].get("method") == "newton":
+    if content["method"] not in METHODS:
+        raise ValueError(f"it has the method {content['method']!r:.20}; update decoupled-descent")
+    estimator.method_ = content["method"]
+    if estimator.method_ == "newton":
         count = content["columns_in"]
         if type(count) is not int or count < 1:
             raise ValueError(f"it has {count!r:.20} columns; train the model again")

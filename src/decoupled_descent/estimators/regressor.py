@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from decoupled_descent.descent import METHODS, check_method
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, Floats, check_level
 from decoupled_descent.estimators.newton import quantile
 
@@ -79,7 +78,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         Returns:
             The fitted regressor.
         """
-        newton = check_method(self.method) is METHODS["newton"]
+        self.method_ = self._chosen_method()
+        newton = self.method_ == "newton"
         features, labels = validate_data(
             self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True,
             accept_sparse=SPARSE if newton else False,

@@ -126,7 +126,7 @@ def save_model(
     ):
         raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
     tensors, description = describe_estimator(estimator)
-    newton = estimator.method == "newton"
+    newton = estimator.method_ == "newton"
     description |= {
         "format": FORMAT,
         "library": decoupled_descent.__version__,
@@ -199,7 +199,7 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     own = rebuild_estimator(estimator, content, tensors)
     outputs = len(estimator.classes_) if task == "classification" else 0
     outputs = 1 if outputs == 2 else outputs
-    if estimator.method == "newton":
+    if estimator.method_ == "newton":
         estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, outputs)
     else:
         estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
