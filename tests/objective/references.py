@@ -76,7 +76,7 @@ def by_rows(head, loss, h, y):
 
 
 def assert_agree(found, expected, tolerance=1e-12):
-    """Tensors, plain values, tuples or dictionaries of them agree relative to the largest entry (or 1)."""
+    """Tensors, values, tuples or dictionaries agree relative to the largest entry (or 1)."""
     if isinstance(expected, bool | float | None):
         assert found == expected
         return
