@@ -134,6 +134,8 @@ def test_sparse_rows_with_linear_features():
     np.testing.assert_allclose(
         sparse.predict_proba(X[:5]), sparse.predict_proba(csr_matrix(X[:5])), atol=1e-10
     )
+    auto = Classifier().fit(csr_matrix(X), y)
+    np.testing.assert_array_equal(auto.predict_proba(X), sparse.predict_proba(X))
     with pytest.raises(ValueError, match="only linear features"):
         Classifier(features="rbf").fit(csr_matrix(X), y)
 
@@ -227,11 +229,11 @@ REFUSALS = [
     ({}, {"groups": [1, 2]}, r"groups has shape \(2,\)"),
     ({}, {"sample_weight": [-1.0] + [1.0] * 59}, "sample_weight has the entry -1"),
     ({}, {"sample_weight": [float("nan")] + [1.0] * 59}, "sample_weight"),
-    ({}, {"sample_weight": [0.0] * 60}, "sample_weight is 0 for every row"),
+    ({}, {"sample_weight": [0.0] * 60}, "sample_weight is zero for every row"),
     ({}, {"sample_weight": [1.0]}, r"sample_weight has shape \(1,\)"),
-    ({"hidden": 5}, {}, "hidden=5 has no effect with method='newton'"),
-    ({"activation": "relu"}, {}, "activation='relu' has no effect"),
-    ({"lr": 0.1}, {}, "lr=0.1 has no effect"),
+    ({"method": "newton", "hidden": 5}, {}, "hidden=5 has no effect with method='newton'"),
+    ({"method": "newton", "activation": "relu"}, {}, "activation='relu' has no effect"),
+    ({"method": "newton", "lr": 0.1}, {}, "lr=0.1 has no effect"),
     ({"ridge": -1.0}, {}, "ridge=-1.0"),
     ({"features": "splines"}, {}, "features='splines' must be"),
     ({"features": FunctionTransformer(not_numbers)}, {}, "NaN or infinite"),
@@ -250,3 +252,10 @@ def test_refusals_are_one_clear_line(task, options, given, words):
     with pytest.raises(ValueError, match=words) as caught:
         (Regressor if task == "real" else Classifier)(**options).fit(X, y, **given)
     assert "\n" not in str(caught.value)
+
+
+def test_the_method_follows_the_options():
+    X, y = problems.binary(60)
+    assert Classifier(features="linear", ridge=1.0).fit(X, y).method_ == "newton"
+    network = Classifier(hidden=2, lr=1.0, damping=0.95, ridge=1.0, max_iter=5).fit(X, y)
+    assert network.method_ == "orthogonal"

@@ -1,5 +1,7 @@
 """Independent references: torch's own losses, central differences, and ``torch.func``."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import nn
 from torch.func import functional_call, grad, hessian, vmap
@@ -74,8 +76,11 @@ def by_rows(head, loss, h, y):
 
 
 def assert_agree(found, expected, tolerance=1e-12):
-    """Tensors, tuples or dictionaries of them agree relative to the largest entry (or 1)."""
-    if isinstance(expected, dict):
+    """Tensors, values, tuples or dictionaries agree relative to the largest entry (or 1)."""
+    if isinstance(expected, bool | float | None):
+        assert found == expected
+        return
+    if isinstance(expected, Mapping):
         assert found.keys() == expected.keys()
         found, expected = list(found.values()), [expected[k] for k in found]
     if not isinstance(expected, torch.Tensor):

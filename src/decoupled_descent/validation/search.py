@@ -181,8 +181,8 @@ def search(
         The search.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
-    sparse = is_sparse(X)
-    tried = as_features("linear" if sparse and isinstance(features, str) else features)
+    unset = isinstance(features, str) and features == "auto"
+    tried = as_features("linear" if unset and is_sparse(X) else features)
     for each in tried:
         _limit_landmarks(each, y, outputs, loss)
     common: dict[str, Any] = {"weights": weights, "removed": removed, "groups": groups}
