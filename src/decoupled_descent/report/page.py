@@ -98,7 +98,9 @@ def render_report(data: ReportData) -> str:
     sections = {
         "Can the numbers be trusted?": _diagnosis(data.diagnosis),
         "What to do next": _list(data.next_steps),
-        "The error while training": _curve(data),
+        "The error for different ridges"
+        if data.settings.get("method") == "newton"
+        else "The error while training": _curve(data),
         "What the model gets right and wrong": predictions(
             data.task, data.labels, data.predictions, data.classes
         ),
@@ -216,7 +218,27 @@ def _diagnosis(diagnosis: Mapping[str, Any] | None) -> str:
     )
 
 
+def _ridges(data: ReportData) -> str:
+    """The error of the best features for several strengths of the penalty."""
+    best, lowest = data.best_step, number(float(data.train_error[data.best_step]), 3)
+    title = f"Error for {len(data.train_error)} ridges, lowest at number {best}: {lowest}"
+    name = f"estimated error ({data.loss_name})"
+    svg, log = error_curve(
+        data.train_error, data.train_error_stderr, best, name, title, "ridge number"
+    )
+    axis = " The vertical axis is logarithmic." if log else ""
+    return (
+        f'<figure class="side">{svg}<figcaption>How to read it: the line estimates the error on new '
+        "rows for several ridges, from strong to weak, and the band is its 95 % interval. On the "
+        "left the model is too simple, on the right it fits noise. The dot marks the lowest error "
+        f"({lowest}). The model mixes this fit with others; the estimate at the top is that of the "
+        f"mixture.{axis}</figcaption></figure>"
+    )
+
+
 def _curve(data: ReportData) -> str:
+    if data.settings.get("method") == "newton":
+        return _ridges(data)
     last, best = len(data.train_error) - 1, data.best_step
     lowest = number(float(data.train_error[best]), 3)
     title = f"Train error over {last + 1} steps, lowest at step {best}: {lowest}"

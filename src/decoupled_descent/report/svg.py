@@ -74,7 +74,9 @@ def span(values: Any, start: float, end: float, log: bool = False) -> Axis:
     return Axis(low - margin, high + margin, start, end)
 
 
-def error_curve(error: Any, stderr: Any, best: int, name: str, title: str) -> tuple[str, bool]:
+def error_curve(
+    error: Any, stderr: Any, best: int, name: str, title: str, over: str = "step"
+) -> tuple[str, bool]:
     """Draw the train error with its 95 % band and the best step; say if the axis is logarithmic."""
     error, margin = np.asarray(error, dtype=float), Z95 * np.asarray(stderr, dtype=float)
     even = np.linspace(0, len(error) - 1, min(len(error), MOST_POINTS // 2)).round().astype(int)
@@ -86,7 +88,7 @@ def error_curve(error: Any, stderr: Any, best: int, name: str, title: str) -> tu
     shown = finite if log else np.concatenate([finite, low, high])
     down = span(shown, 254, 46, log)
     x, y = across(steps), down(error[steps])
-    parts = [_frame(across, down, "step", name, whole=True)]
+    parts = [_frame(across, down, over, name, whole=True)]
     for run in _finite_runs(np.isfinite(low) & np.isfinite(high)):
         around = np.append(x[run], x[run][::-1])
         band = _path(around, np.append(down(high)[run], down(low)[run][::-1]))
@@ -94,7 +96,7 @@ def error_curve(error: Any, stderr: Any, best: int, name: str, title: str) -> tu
         parts.append(f'<path class="{kind}" d="{band}{end}"/>')
     for run in _finite_runs(np.isfinite(error[steps])):
         parts.append(f'<path class="line" d="{_path(x[run], y[run])}"/>')
-    parts.append(_mark(float(across(best)), float(down(error[best])), best))
+    parts.append(_mark(float(across(best)), float(down(error[best])), f"{over} {best}"))
     return _svg("curve", "wide", (560, 300), title, parts), log
 
 
@@ -190,14 +192,14 @@ def _labelled(ticks: list[float], log: bool) -> tuple[list[float], list[str], st
     return ticks, labels, f", in units of {power_of_ten(exponent)}" if exponent else ""
 
 
-def _mark(x: float, y: float, best: int) -> str:
+def _mark(x: float, y: float, best: str) -> str:
     """A dot at the best step, with a line to its name."""
     if not math.isfinite(y):
         return ""
     side = "start" if x < 120 else "end" if x > 488 else "middle"
     return (
         f'<path class="mark" d="M{x:.1f} 46V254"/><circle class="best" cx="{x:.1f}" cy="{y:.1f}" '
-        f'r="4.5"/><text class="{side} best-name" x="{x:.1f}" y="40">best: step {best}</text>'
+        f'r="4.5"/><text class="{side} best-name" x="{x:.1f}" y="40">best: {best}</text>'
     )
 
 

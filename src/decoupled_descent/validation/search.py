@@ -44,7 +44,7 @@ KEPT = 2
 STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
 #: The real loss starts from this share of the best ridge of the ranking: its curvature is smaller.
 SHARE = 0.2
-#: The tolerance of candidates; the ones that are kept are then brought to the minimum itself.
+#: The tolerance of candidates: a hundred millionth of what is minimised.
 ROUGH = 1e-8
 #: Candidates with less weight than this are left out of the mixture.
 LEAST_WEIGHT = 0.01
