@@ -228,11 +228,11 @@ def _ridges(data: ReportData) -> str:
     )
     axis = " The vertical axis is logarithmic." if log else ""
     return (
-        f'<figure class="side">{svg}<figcaption>How to read it: the line estimates the error on new '
-        "rows for several ridges, from strong to weak, and the band is its 95 % interval. On the "
-        "left the model is too simple, on the right it fits noise. The dot marks the lowest error "
-        f"({lowest}). The model mixes this fit with others; the estimate at the top is that of the "
-        f"mixture.{axis}</figcaption></figure>"
+        f'<figure class="side">{svg}<figcaption>How to read it: the line estimates the error '
+        "on new rows for several ridges, from strong to weak, and the band is its 95 % interval. "
+        "On the left the model is too simple, on the right it fits noise. The dot marks the "
+        f"lowest error ({lowest}). The model mixes this fit with others; the estimate at the top "
+        f"is that of the mixture.{axis}</figcaption></figure>"
     )
 
 
