@@ -36,5 +36,7 @@ def test_only_gradient_descent_says_that_it_estimates_nothing():
 
 
 def test_unknown_methods_are_listed():
-    with pytest.raises(ValueError, match="method='sgd' must be one of orthogonal, decoupled"):
+    with pytest.raises(
+        ValueError, match="method='sgd' must be one of newton, orthogonal, decoupled"
+    ):
         check_method("sgd")

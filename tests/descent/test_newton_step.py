@@ -72,15 +72,16 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     first = newton_step(at, theta, shift)
     slope, bend = grad(value)(start), hessian(value)(start)
     exact = float(slope @ torch.linalg.pinv(bend, rtol=1e-12, hermitian=True) @ slope)
-    assert first.decrement == pytest.approx(exact, rel=0.05)
-    assert first.decrement <= exact * (1 + 1e-9)
+    found = first.decrement * float(value(start))  # a share of what is minimised
+    assert found == pytest.approx(exact, rel=0.05)
+    assert found <= exact * (1 + 1e-9)
 
 
 def test_squared_loss_needs_one_direction():
     at = posed("squared", ridge=3.0)
     move = newton_step(at, torch.zeros(1, 6).double(), torch.zeros(1).double())
     again = newton_step(at, move.theta, move.intercept)
-    assert again.decrement < 0.05 * move.decrement
+    assert again.decrement < 0.1 * move.decrement
     torch.testing.assert_close(move.outputs, torch.zeros(40, 1).double())
 
 

@@ -237,7 +237,7 @@ def test_the_winner_is_at_least_as_good_as_every_candidate():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "sgd"}, "method='sgd' must be one of orthogonal, decoupled, gradient"),
+        ({"method": "sgd"}, "method='sgd' must be one of newton, orthogonal, decoupled, gradient"),
         ({"lr": "fast"}, "lr='fast' must be a number or 'auto'"),
         ({"lr": True}, "lr=True must be a number or 'auto'"),
         ({"damping": None}, "damping=None must be a number or 'auto'"),
