@@ -50,14 +50,14 @@ def test_it_finds_curvature():
     assert float((said.argmax(1) == labels).double().mean()) > 0.85
     linear = [one for one in found.candidates if one.features.name == "linear"]
     assert linear  # it is fitted in any case
-    assert min(one.run.best.train_error for one in linear) > found.estimate.error + 0.2
+    assert min(one.error for one in linear) > found.estimate.error + 0.2
 
 
 def test_linear_data_keep_the_linear_model():
     X, y = straight(200)
     found = search(X, y, "logistic", features=FEW, progress=False)
     linear = [one for one in found.candidates if one.features.name == "linear"]
-    assert min(one.run.best.train_error for one in linear) < found.best.run.best.train_error + 0.01
+    assert min(one.error for one in linear) < found.best.error + 0.01
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,7 @@ def test_members_are_mixed_by_their_weights():
         )
         for share, one in found.members
     )
+    expected = (len(y) * expected + 1 / 3) / (len(y) + 1)  # one more row, of no class
     torch.testing.assert_close(found.predict(X), expected)
     torch.testing.assert_close(found.left_out.sum(1), torch.ones(len(y)).double())
     names = [name for name, _ in found.ranking]
@@ -137,7 +138,7 @@ def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
     X, y = straight()
     found = search(X, y, "logistic", features="linear", progress=False)
     ridges = np.array([one.ridge for one in found.candidates])
-    errors = np.array([one.run.best.train_error for one in found.candidates])
+    errors = np.array([one.error for one in found.candidates])
     place = int(errors.argmin())
     assert (np.diff(ridges) < 0).all()
     assert 0 < place < len(ridges) - 1
@@ -208,3 +209,14 @@ def test_the_ranking_takes_some_of_many_rows(monkeypatch):
     found = search(X, y, "logistic", features=FEW, progress=False)
     assert found.best.rows.n == 100
     assert len(found.losses) == 100
+
+
+def test_no_probability_is_surer_than_the_rows_allow():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    y = (X[:, 0] > 0).double()
+    X[:, 0] += 4 * (2 * y - 1)  # no row is ever wrong
+    found = search(X, y, "logistic", features="linear", progress=False)
+    assert float(found.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
+    assert float(found.predict(100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
+    assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts

@@ -14,7 +14,7 @@ from torch import Tensor
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.search import Candidate, Search, predictions
+from decoupled_descent.validation.search import Candidate, Search, predictions, row_count
 
 Floats = NDArray[np.floating[Any]]
 
@@ -42,10 +42,12 @@ class Mixture:
     Attributes:
         loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
         members: With shares that sum to 1, largest first.
+        rows: The number of training rows, which limits how sure a probability can be.
     """
 
     loss: str
     members: tuple[Member, ...]
+    rows: float
 
     @classmethod
     def of(cls, found: Search) -> Mixture:
@@ -55,7 +57,8 @@ class Mixture:
             state = candidate.run.state
             (bias,) = state.head.values()
             members.append(Member(share, candidate.features, state.theta, bias))
-        return cls(found.objective.loss.name, tuple(members))
+        count = row_count(found.best.rows)
+        return cls(found.objective.loss.name, tuple(members), count)
 
     def predict(self, X: Any) -> Floats:
         """Probabilities of all classes, or numbers, shape (m, K)."""
@@ -64,7 +67,8 @@ class Mixture:
         for share, features, theta, bias in self.members:
             if id(features) not in maps:
                 maps[id(features)] = features.transform(X)
-            part = share * predictions(self.loss, maps[id(features)] @ theta.T + bias)
+            outputs = maps[id(features)] @ theta.T + bias
+            part = share * predictions(self.loss, outputs, self.rows)
             total = part if total is None else total + part
         assert total is not None
         result: Floats = total.numpy()
@@ -145,7 +149,7 @@ def candidate_records(found: Search, unit: float) -> list[dict[str, Any]]:
         {
             "features": one.features.name,
             "ridge": one.ridge,
-            "error": unit * one.run.best.train_error,
+            "error": unit * one.error,
             "stderr": unit * one.run.best.train_error_stderr,
             "share": float(share),
             "step": one.run.best_step,
@@ -162,7 +166,7 @@ def ridge_curve(found: Search, unit: float) -> tuple[Floats, Floats, Floats, int
     path = [one for one in found.candidates if one.features is best.features]
     path.sort(key=lambda one: -one.ridge)
     ridges = np.array([one.ridge for one in path])
-    errors = unit * np.array([one.run.best.train_error for one in path])
+    errors = unit * np.array([one.error for one in path])
     stderrs = unit * np.array([one.run.best.train_error_stderr for one in path])
     return ridges, errors, stderrs, path.index(best)
 

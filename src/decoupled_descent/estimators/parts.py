@@ -250,7 +250,8 @@ def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any
     for index, (share, features, theta, bias) in enumerate(mixture.members):
         members.append({"share": float(share), "map": places[id(features)]})
         tensors |= {f"member.{index}.theta": theta, f"member.{index}.bias": bias}
-    return tensors, {"loss": mixture.loss, "maps": described, "members": members}
+    about = {"loss": mixture.loss, "rows": mixture.rows, "maps": described, "members": members}
+    return tensors, about
 
 
 def rebuild_mixture(content: Any, tensors: dict[str, Tensor], outputs: int) -> Mixture:
@@ -280,7 +281,10 @@ def rebuild_mixture(content: Any, tensors: dict[str, Tensor], outputs: int) -> M
         members.append(Member(float(share), features, theta, bias))
     if not members or abs(sum(member.share for member in members) - 1) > 1e-6:
         raise ValueError("the shares of its members do not sum to 1; train the model again")
-    return Mixture(loss, tuple(members))
+    rows = content["rows"]
+    if not _is_finite(rows) or not rows > 0:
+        raise ValueError(f"its number of rows is {rows!r:.20}; train the model again")
+    return Mixture(loss, tuple(members), rows)
 
 
 def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -34,7 +34,7 @@ from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import Run, fit
 from decoupled_descent.validation.selection import CorrectedError
-from decoupled_descent.validation.stacking import cross_fitted, mixed_losses, stack_weights
+from decoupled_descent.validation.stacking import cross_fitted, mixed_losses, row_losses, stack_weights
 
 #: The most rows by which feature maps are ranked; beyond, the order hardly changes.
 RANKED = 400
@@ -63,6 +63,8 @@ class Candidate(NamedTuple):
         run: The Newton run that ended at the minimum.
         outputs: Outputs of the rows with each left out, shape (n, K).
         rows: The features of the training rows, with labels, weights and groups.
+        said: Left-out predictions, shape (n, K) or, with two classes, (n, 2).
+        error: The leave-one-out error of these predictions.
     """
 
     features: Features
@@ -70,6 +72,8 @@ class Candidate(NamedTuple):
     run: Run
     outputs: Tensor
     rows: Rows
+    said: Tensor
+    error: float
 
     @property
     def name(self) -> str:
@@ -102,7 +106,7 @@ class Search:
     @property
     def best(self) -> Candidate:
         """The candidate with the lowest leave-one-out error."""
-        return min(self.candidates, key=_error)
+        return min(self.candidates, key=lambda one: one.error)
 
     @property
     def members(self) -> list[tuple[float, Candidate]]:
@@ -113,7 +117,8 @@ class Search:
     def outputs(self, of: Callable[[Candidate], Tensor]) -> Tensor:
         """Mix what members say, (m, K): probabilities for classes, numbers otherwise."""
         loss = self.objective.loss.name
-        parts = [share * predictions(loss, of(member)) for share, member in self.members]
+        count = row_count(self.candidates[0].rows)
+        parts = [share * predictions(loss, of(member), count) for share, member in self.members]
         return torch.stack(parts).sum(0)
 
     @property
@@ -138,12 +143,24 @@ def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:
     return found.unsqueeze(1) if found.ndim == 1 else found
 
 
-def predictions(loss: str, outputs: Tensor) -> Tensor:
-    """Probabilities of all classes for outputs that are logits, or the outputs themselves."""
+def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
+    r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
+
+    A sample of n rows cannot show that a class is less likely than about 1/n. One more row, which
+    belongs to each of the K classes alike, is counted: (n p + 1/K) / (n + 1).
+    """
     if loss == "logistic":
-        chances = torch.sigmoid(outputs)
-        return torch.cat([1 - chances, chances], 1)
-    return torch.softmax(outputs, 1) if loss == "cross_entropy" else outputs
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
+    elif loss != "cross_entropy":
+        return outputs
+    return (count * torch.softmax(outputs, 1) + 1 / outputs.shape[1]) / (count + 1)
+
+
+def row_count(rows: Rows) -> float:
+    """How many independent rows there are: groups, or the sum of the weights."""
+    if rows.groups is not None:
+        return float(rows.groups.max() + 1)
+    return float(rows.n if rows.weights is None else rows.weights.sum())
 
 
 def search(
@@ -199,7 +216,7 @@ def search(
                 if phi is None:
                     phi = one.features.fit_transform(X, sample_weight=weights)
                 found += _walk(one, Rows(phi, y, **common), objective, ridge)
-                advance(index + 2, f"lowest error {min(map(_error, found)):.4g}")
+                advance(index + 2, f"lowest error {min(one.error for one in found):.4g}")
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -268,14 +285,18 @@ def _walk(one: _Ranked, rows: Rows, objective: Objective, ridge: float | str) ->
         run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
         if run.stop_reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        outputs = run.best_outputs
-        return Candidate(one.features, value, run, outputs.reshape(rows.n, -1), rows)
+        outputs = run.best_outputs.reshape(rows.n, -1)
+        name = objective.loss.name
+        said = predictions(name, outputs, row_count(rows))
+        losses = row_losses(name, said, rows.y)
+        mean = float(rows.averaged(losses).mean())
+        return Candidate(one.features, value, run, outputs, rows, said, mean)
 
     def error(place: int) -> float:
         if place not in found:
             near = min(found, key=lambda other: abs(other - place), default=None)
             found[place] = fitted(10 ** (STEP * place), None if near is None else found[near])
-        return _error(found[place])
+        return found[place].error
 
     if not isinstance(ridge, str):
         return [fitted(float(ridge), None)]
@@ -290,10 +311,6 @@ def _walk(one: _Ranked, rows: Rows, objective: Objective, ridge: float | str) ->
         best = lowest
 
 
-def _error(candidate: Candidate) -> float:
-    return candidate.run.best.train_error
-
-
 def _combined(
     objective: Objective,
     found: Sequence[Candidate],
@@ -304,14 +321,14 @@ def _combined(
 ) -> Search:
     loss, rows = objective.loss.name, found[0].rows
     y = rows.y
-    said = torch.stack([predictions(loss, one.outputs) for one in found])
+    said = torch.stack([one.said for one in found])
     shares = torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
     weights = stack_weights(loss, said, y, shares)
     weights = torch.where(weights < LEAST_WEIGHT, 0.0, weights)
     weights = weights / weights.sum()
     judged = cross_fitted(loss, said, y, shares, rows.groups, seed)
     if not stack:  # what choosing the weights gains is what choosing one of them gains
-        chosen = min(range(len(found)), key=lambda k: _error(found[k]))
+        chosen = min(range(len(found)), key=lambda k: found[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
         weights = torch.zeros_like(weights)
         weights[chosen] = 1.0
@@ -319,7 +336,7 @@ def _combined(
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
     variance = max(float(values.var()), _stated_variance(loss, mixed))
-    best = min(found, key=_error)
+    best = min(found, key=lambda one: one.error)
     together = _pairs(best, seed) if rows.groups is None else 0.0
     stderr = math.sqrt(variance / len(values) + together)
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())

@@ -66,11 +66,15 @@ def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
 
 
 def mixed_losses(loss: str, weights: Tensor, said: Tensor, y: Tensor) -> Tensor:
-    """Losses of the mixture row by row, shape (n,): −log p, or half the squared error."""
-    mixed = torch.einsum("f,fnk->nk", weights, said)
+    """Losses of the mixture row by row, shape (n,)."""
+    return row_losses(loss, torch.einsum("f,fnk->nk", weights, said), y)
+
+
+def row_losses(loss: str, said: Tensor, y: Tensor) -> Tensor:
+    """Losses of predictions (n, K) row by row, shape (n,): −log p, or half the squared error."""
     if loss == "squared":
-        return 0.5 * (mixed - y.reshape(mixed.shape).to(mixed)).square().sum(1)
-    return -_of_labels(mixed.unsqueeze(0), y)[0].clamp_min(LEAST).log()
+        return 0.5 * (said - y.reshape(said.shape).to(said)).square().sum(1)
+    return -_of_labels(said.unsqueeze(0), y)[0].clamp_min(LEAST).log()
 
 
 def _of_labels(said: Tensor, y: Tensor) -> Tensor:
