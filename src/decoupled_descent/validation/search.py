@@ -34,7 +34,12 @@ from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import Run, fit
 from decoupled_descent.validation.selection import CorrectedError
-from decoupled_descent.validation.stacking import cross_fitted, mixed_losses, row_losses, stack_weights
+from decoupled_descent.validation.stacking import (
+    cross_fitted,
+    mixed_losses,
+    row_losses,
+    stack_weights,
+)
 
 #: The most rows by which feature maps are ranked; beyond, the order hardly changes.
 RANKED = 400
