@@ -80,7 +80,7 @@ def test_training(data, method):
         test=(white_test, y_test),
         progress=False,
     )
-    curves = cifar.replicate(SMALL, 1, data)
+    curves = cifar.CIFAR.replicate(SMALL, 1, data)
     np.testing.assert_allclose(curves[f"{method}/{name}/train"], run.train_error, rtol=1e-5)
     np.testing.assert_allclose(curves[f"{method}/{name}/test"], run.test_error, rtol=1e-5)
 
@@ -97,15 +97,19 @@ def test_other_embeddings_are_another_experiment(data):
 
 def test_findings_and_figure(data):
     settings = SMALL | cifar.prepare(data)
-    runs = [cifar.replicate(settings, seed, data) for seed in range(2)]
+    runs = [cifar.CIFAR.replicate(settings, seed, data) for seed in range(2)]
     curves = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
     panels = cifar.CIFAR.summarise(curves)
-    text = cifar.findings(settings, panels)
+    text = cifar.CIFAR.findings(settings, panels)
     gaps = {p["name"]: p["curves"][1]["mean_absolute_gap"] for p in panels}
-    found = re.search(r"gaps in order: (.*)\.", text).group(1)
+    found = re.search(r"gaps in order: (.*?)\. ", text).group(1)
     assert re.findall(r"[0-9.]+", found) == [f"{gap:.3f}" for gap in sorted(gaps.values())]
     assert f"orthogonal ({gaps['orthogonal']:.3f})" in found
-    titles = [ax.get_title() for ax in cifar.draw(settings, curves).axes]
+    factors = re.search(r"these factors: (.*)\.", text).group(1)
+    for panel in panels:
+        gradient, decoupled = (curve["mean_absolute_gap"] for curve in panel["curves"])
+        assert f" {gradient / decoupled:.1f}" in factors
+    titles = [ax.get_title() for ax in cifar.CIFAR.draw(settings, curves).axes]
     assert titles[2:4] == ["ZCA (train): gradient descent", "ZCA (train): decoupled descent"]
     assert titles[-1] == "Vanilla again: orthogonal decoupled descent"
 
@@ -115,7 +119,7 @@ def test_findings_and_figure(data):
 def test_what_the_paper_shows():
     """DD's gap is several times smaller than GD's, joint ZCA's below ZCA's, ours below vanilla."""
     data = real_data(f"{CATS_DOGS}.npz")
-    curves = cifar.replicate(cifar.CIFAR.settings, 0, data)
+    curves = cifar.CIFAR.replicate(cifar.CIFAR.settings, 0, data)
     panels = cifar.CIFAR.summarise({name: values[None] for name, values in curves.items()})
     gaps = {
         panel["name"]: [curve["mean_absolute_gap"] for curve in panel["curves"]] for panel in panels

@@ -21,10 +21,10 @@ def curves(panels=("a", "b"), algorithms=("gd", "dd"), theory=True):
 
 def test_rows_are_panels_and_columns_algorithms():
     data = curves()
-    figure = error_grid(data, "title", "loss", {"a": "first"})
+    figure = error_grid(data, "title", "loss")
     assert [ax.get_title() for ax in figure.axes] == [
-        "first: gradient descent",
-        "first: decoupled descent",
+        "a: gradient descent",
+        "a: decoupled descent",
         "b: gradient descent",
         "b: decoupled descent",
     ]

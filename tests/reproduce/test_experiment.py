@@ -7,15 +7,16 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent import reproduce
 from decoupled_descent.reproduce import experiment as shared
+from decoupled_descent.reproduce.experiment import Problem
 
 
 def test_settings():
     experiment = reproduce.get_experiment("mnist")
-    quick = shared.resolve(experiment, True, None, {"d": 7})
+    quick = experiment.resolve(True, None, {"d": 7})
     assert quick == experiment.settings | {"d": 7, "replications": experiment.quick["replications"]}
-    assert shared.resolve(experiment, True, 3, {})["replications"] == 3
+    assert experiment.resolve(True, 3, {})["replications"] == 3
     with pytest.raises(ValueError, match="replications=0 must be a whole number of at least 1"):
-        shared.resolve(experiment, False, 0, {})
+        experiment.resolve(False, 0, {})
 
 
 def test_streams_are_distinct_and_reproducible():
@@ -52,7 +53,7 @@ def test_training_is_fit_from_the_given_start(problem):
     mixture, rows, test, objective, theta = problem
     assert (len(rows[0]), len(test[0])) == (60, 40)
     algorithms = {"gd": dd.GradientDescent(0.05), "dd": dd.DecoupledDescent(0.05)}
-    curves = shared.train("p", rows, test, objective, algorithms, 6, theta, mixture)
+    curves = shared.train(Problem("p", rows, test, objective, algorithms, theta, mixture), 6)
     assert list(curves) == [
         *(f"p/gd/{kind}" for kind in ("train", "test")),
         *(f"p/dd/{kind}" for kind in ("train", "test", "state_evolution")),
@@ -69,7 +70,8 @@ def test_training_is_fit_from_the_given_start(problem):
 
 def test_no_prediction_without_a_mixture(problem):
     _, rows, test, objective, theta = problem
-    curves = shared.train("p", rows, test, objective, {"dd": dd.DecoupledDescent(0.05)}, 3, theta)
+    algorithms = {"dd": dd.DecoupledDescent(0.05)}
+    curves = shared.train(Problem("p", rows, test, objective, algorithms, theta), 3)
     assert list(curves) == ["p/dd/train", "p/dd/test"]
 
 
@@ -77,7 +79,7 @@ def test_errors_are_infinite_after_a_divergence(problem):
     _, rows, test, _, theta = problem
     objective, algorithms = dd.Objective(dd.heads.Product(a=1.0), "squared"), {}
     algorithms["gd"] = dd.GradientDescent(1e9)
-    curves = shared.train("p", rows, test, objective, algorithms, 30, theta)
+    curves = shared.train(Problem("p", rows, test, objective, algorithms, theta), 30)
     train = curves["p/gd/train"]
     assert train.shape == (30,)
     assert np.isfinite(train[0])
@@ -91,5 +93,6 @@ def test_an_interrupted_fit_interrupts_the_experiment(problem, monkeypatch):
         stop_reason = dd.StopReason.INTERRUPTED
 
     monkeypatch.setattr(dd, "fit", lambda *arguments, **options: Interrupted())
+    problem = Problem("p", rows, test, objective, {"gd": dd.GradientDescent(0.05)}, theta)
     with pytest.raises(KeyboardInterrupt):
-        shared.train("p", rows, test, objective, {"gd": dd.GradientDescent(0.05)}, 3, theta)
+        shared.train(problem, 3)

@@ -52,7 +52,7 @@ def test_decoupled_descent_is_the_listing(mnist_data, width):
         logits = (torch.tanh(X_test @ listing.first.T) @ listing.second.T).squeeze(1)
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, y_test)
         test.append(loss.item())
-    curves = mnist.replicate(SMALL, 1, mnist_data)
+    curves = mnist.MNIST.replicate(SMALL, 1, mnist_data)
     np.testing.assert_allclose(curves[f"L={width}/dd/train"][:7], train, rtol=1e-5)
     np.testing.assert_allclose(curves[f"L={width}/dd/test"][1:], test, rtol=1e-5)
 
@@ -75,23 +75,23 @@ def test_gradient_descent_is_torchs(mnist_data):
         optimiser.zero_grad()
         losses[0].backward()
         optimiser.step()
-    curves = mnist.replicate(SMALL, 1, mnist_data)
+    curves = mnist.MNIST.replicate(SMALL, 1, mnist_data)
     found = np.stack([curves[f"L=3/gd/{kind}"] for kind in ("train", "test")], axis=1)
     np.testing.assert_allclose(found, errors, rtol=1e-5)
 
 
 def test_findings_and_figure(mnist_data):
-    runs = [mnist.replicate(SMALL, seed, mnist_data) for seed in range(2)]
+    runs = [mnist.MNIST.replicate(SMALL, seed, mnist_data) for seed in range(2)]
     curves = {name: np.stack([run[name] for run in runs]) for name in runs[0]}
-    text = mnist.findings(SMALL, mnist.MNIST.summarise(curves))
+    text = mnist.MNIST.findings(SMALL, mnist.MNIST.summarise(curves))
     for width in (2, 3):
         lowest = np.median(curves[f"L={width}/dd/test"], axis=0)
-        assert f"L = {width}: gradient descent has train error " in text
-        assert f"lowest test error {lowest.min():.3f} at step {lowest.argmin()}." in text
+        assert f"L = {width}: gradient descent ends with train error " in text
+        assert f"(lowest {lowest.min():.3g}, at step {lowest.argmin()}; " in text
         apart = abs(np.median(curves[f"L={width}/dd/train"], axis=0) - lowest)
         assert f"differ by at most {apart[: lowest.argmin() + 1].max():.3f}, at the last" in text
         assert f"at the last step by {apart[-1]:.3f}." in text
-    titles = [ax.get_title() for ax in mnist.draw(SMALL, curves).axes]
+    titles = [ax.get_title() for ax in mnist.MNIST.draw(SMALL, curves).axes]
     assert titles[0] == "L = 2: gradient descent"
     assert titles[-1] == "L = 3: decoupled descent"
 
@@ -106,7 +106,7 @@ def test_no_data(tmp_path):
 def test_what_the_paper_shows():
     """One run of width 3 on MNIST itself: GD overfits, DD's errors stay together."""
     settings = mnist.MNIST.settings | {"widths": [3]}
-    curves = mnist.replicate(settings, 0, real_data("mnist"))
+    curves = mnist.MNIST.replicate(settings, 0, real_data("mnist"))
     (panel,) = mnist.MNIST.summarise({name: values[None] for name, values in curves.items()})
     gradient, decoupled = curve(panel, "gd"), curve(panel, "dd")
     assert gradient["train"]["median"][-1] < 0.01

@@ -17,13 +17,13 @@ CALLS = []
 
 def counted(settings, seed):
     CALLS.append(seed)
-    return xor.replicate(settings, seed)
+    return xor.problems(settings, seed)
 
 
 @pytest.fixture
 def experiment():
     CALLS.clear()
-    return replace(xor.XOR, settings=TINY, replicate=counted)
+    return replace(xor.XOR, settings=TINY, problems=counted)
 
 
 def run(experiment, folder, seed=0, jobs=1, **changes):
@@ -50,7 +50,7 @@ def test_curves_are_stacked_in_the_order_of_the_seeds(experiment, tmp_path):
         "snr=2/dd/test": (3, 4),
         "snr=2/dd/state_evolution": (3, 4),
     }
-    alone = xor.replicate(TINY, 6)
+    alone = xor.XOR.replicate(TINY, 6)
     for name, values in curves.items():
         np.testing.assert_array_equal(values[1], alone[name])
 
@@ -88,7 +88,7 @@ def test_interruption_keeps_what_was_finished(experiment, tmp_path):
         return counted(settings, seed)
 
     with pytest.raises(KeyboardInterrupt):
-        run(replace(experiment, replicate=interrupted), tmp_path)
+        run(replace(experiment, problems=interrupted), tmp_path)
     assert len(files(tmp_path)) == 2
     whole = run(experiment, tmp_path)
     assert CALLS == [0, 1, 2]
@@ -141,10 +141,11 @@ def test_the_key_is_kept_beside_the_curves(experiment, tmp_path):
 def telltale():
     """An experiment that tells which process it ran in, and on how many threads."""
 
-    def where(settings, seed):  # not at the top level: other processes cannot import the tests
-        return {"a/b/c": np.array([os.getpid(), torch.get_num_threads(), seed], float)}
+    class Where(type(xor.XOR)):  # not at the top level: other processes cannot import the tests
+        def replicate(self, settings, seed, data=None):
+            return {"a/b/c": np.array([os.getpid(), torch.get_num_threads(), seed], float)}
 
-    return replace(xor.XOR, name="where", replicate=where)
+    return Where(**vars(xor.XOR) | {"name": "where"})
 
 
 @pytest.mark.slow

@@ -186,9 +186,9 @@ def test_interruption_ends_the_command_and_keeps_what_was_done(tiny, run, monkey
     def interrupted(settings, seed):
         if seed == 1:
             raise KeyboardInterrupt
-        return experiment.replicate(settings, seed)
+        return experiment.problems(settings, seed)
 
-    monkeypatch.setitem(reproduce.EXPERIMENTS, "xor", replace(experiment, replicate=interrupted))
+    monkeypatch.setitem(reproduce.EXPERIMENTS, "xor", replace(experiment, problems=interrupted))
     status, out, _ = run("xor", "--out", tiny, "--jobs", 1)
     assert (status, out) == (130, "")
     assert len(list((tiny / "xor" / "replications").iterdir())) == 1

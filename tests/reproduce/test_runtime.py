@@ -22,7 +22,7 @@ def test_contenders_train_the_same_network(mnist_data):
 
 
 def test_every_step_is_timed(mnist_data):
-    found = runtime.replicate(SMALL, 0, mnist_data)
+    found = runtime.RUNTIME.replicate(SMALL, 0, mnist_data)
     assert list(found) == ["listing/seconds", "dd/seconds", "gd/seconds"]
     for seconds in found.values():
         assert seconds.shape == (5,)
@@ -31,7 +31,7 @@ def test_every_step_is_timed(mnist_data):
 
 def test_summary():
     noisy = {k: v * np.array([[1], [2], [4]]) for k, v in TIMES.items()}
-    step, total = runtime.summarise(noisy)
+    step, total = runtime.RUNTIME.summarise(noisy)
     assert (step["name"], total["name"]) == ("step", "total")
     assert step["curves"][0]["milliseconds"]["median"] == pytest.approx(16)
     assert total["curves"][0]["seconds"]["median"] == pytest.approx(0.08)
@@ -39,7 +39,7 @@ def test_summary():
 
 
 def test_findings():
-    text = runtime.findings(SMALL, runtime.summarise(TIMES))
+    text = runtime.RUNTIME.findings(SMALL, runtime.RUNTIME.summarise(TIMES))
     assert "listing takes 8.00 ms per step (0.04 s per run)" in text
     assert "decoupled descent costs 2.00 times one of gradient descent" in text
     assert "the listing 4.0 times as much" in text
@@ -51,7 +51,7 @@ def test_figure(replications):
     noisy = {
         k: v[:replications] * rng.uniform(0.9, 1.1, (replications, 5)) for k, v in TIMES.items()
     }
-    figure = runtime.draw(SMALL | {"replications": replications}, noisy)
+    figure = runtime.RUNTIME.draw(SMALL | {"replications": replications}, noisy)
     figure.canvas.draw()
     for ax, scale in zip(figure.axes, (1e3, 5), strict=True):
         assert len(ax.lines) == 3

@@ -75,12 +75,25 @@ def test_panels():
     error, step = summary.lowest(second, "gd", "train")
     assert (error, step) == (np.median(TRAIN[:, :5], axis=0).min(), step)
     assert second["curves"][0]["train"]["median"][step] == error
-    settings = {"replications": 5, "steps": 7}
-    assert summary.paragraph(settings, ["One.", "Two."], [first, second]) == (
-        "Medians over 5 runs after 7 steps. One. Two. "
+    assert summary.diverged([first]) == []
+    assert summary.diverged([first, second]) == [
         "Runs that diverged: 5 of gradient descent in panel b."
+    ]
+
+
+def test_what_a_panel_reaches():
+    curves = {"snr=4/gd/train": TRAIN, "snr=4/gd/test": TEST, "snr=4/dd/train": TEST}
+    curves |= {"snr=4/dd/test": TEST, "snr=4/dd/state_evolution": TEST + 0.25}
+    (panel,) = summary.summarise_errors(curves)
+    medians = np.median(TEST, axis=0)
+    lowest = f"(lowest {medians.min():.3g}, at step {medians.argmin()}; mean absolute gap "
+    assert summary.reached(panel) == (
+        f"λ = 4: gradient descent ends with train error {np.median(TRAIN[:, -1]):.3g} and test "
+        f"error {medians[-1]:.3g} {lowest}{summary.gap(TRAIN, TEST):.3g}); decoupled descent ends "
+        f"with train error {medians[-1]:.3g} and test error {medians[-1]:.3g} {lowest}0; state "
+        "evolution is within 0.25 of the test error on average)."
     )
-    assert summary.paragraph(settings, ["One."], [first], "pairs").endswith("7 steps. One.")
+    assert summary.reached(panel | {"name": "signalless"}).startswith("Gradient descent ends with")
 
 
 def test_medians_apart():

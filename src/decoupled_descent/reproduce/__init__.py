@@ -9,7 +9,7 @@ from typing import Any
 
 from decoupled_descent.plotting import save_figure
 from decoupled_descent.reproduce import cifar, mnist, runtime, signalless, xor
-from decoupled_descent.reproduce.experiment import Experiment, resolve
+from decoupled_descent.reproduce.experiment import Experiment
 from decoupled_descent.reproduce.gallery import write_gallery
 from decoupled_descent.reproduce.replications import run_all
 from decoupled_descent.reproduce.summary import write_json
@@ -86,7 +86,7 @@ def reproduce(
         What was found, and the files.
     """
     experiment = get_experiment(figure)
-    settings = resolve(experiment, quick, replications, find_data(figure, data))
+    settings = experiment.resolve(quick, replications, find_data(figure, data))
     folder, source = Path(out) / figure, None if data is None else Path(data)
     folder.mkdir(parents=True, exist_ok=True)
     curves = run_all(experiment, settings, seed, folder, source, jobs, progress)

@@ -11,40 +11,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 import decoupled_descent as dd
 from decoupled_descent.datasets.embeddings import Embeddings, find_cats_dogs, load_embeddings
 from decoupled_descent.datasets.whitening import Whitening
-from decoupled_descent.reproduce.drawing import error_grid, title
-from decoupled_descent.reproduce.experiment import (
-    Experiment,
-    Labelled,
-    Settings,
-    default_theta,
-    streams,
-    train,
-)
-from decoupled_descent.reproduce.summary import (
-    NAMES,
-    Curves,
-    Panel,
-    last,
-    lowest,
-    measure,
-    paragraph,
-)
-
-HEADINGS = {
-    "vanilla": "Vanilla",
-    "zca": "ZCA (train)",
-    "joint": "Joint ZCA",
-    "orthogonal": "Vanilla again",
-}
+from decoupled_descent.reproduce import experiment as shared
+from decoupled_descent.reproduce.experiment import ErrorFigure, Labelled, Problem, Settings
+from decoupled_descent.reproduce.summary import Panel, measure, written
 
 
 @functools.lru_cache(maxsize=1)
@@ -65,7 +43,7 @@ def draw_rows(settings: Settings, seed: int, data: Path | None) -> tuple[Labelle
     pool, n = _load(find_cats_dogs(data)), settings["n"]
     if len(pool.X) < 2 * n:
         raise ValueError(f"n={n} train and test rows do not fit in {len(pool.X)} embeddings")
-    chosen = np.random.default_rng(streams(seed, 1)[0]).permutation(len(pool.X))[: 2 * n]
+    chosen = np.random.default_rng(shared.streams(seed, 1)[0]).permutation(len(pool.X))[: 2 * n]
     X, y = torch.from_numpy(pool.X[chosen]), torch.from_numpy(pool.y[chosen]).float()
     return (X[:n], y[:n]), (X[n:], y[n:])
 
@@ -81,62 +59,52 @@ def whiten(method: str, X: torch.Tensor, X_test: torch.Tensor) -> tuple[torch.Te
     return white, white_test
 
 
-def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves:
-    """Train GD and DD on the same rows, whitened in every way, from the same start."""
+def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Problem]:
+    """GD and DD on the same rows, whitened in every way, from the same start."""
     (X, y), (X_test, y_test) = draw_rows(settings, seed, data)
-    theta_seed, head_seed = streams(seed, 3)[1:]
-    lr, steps, width = (settings[name] for name in ("lr", "steps", "width"))
-    theta = default_theta(width, X.shape[1], theta_seed)
+    theta_seed, head_seed = shared.streams(seed, 3)[1:]
+    lr, width = settings["lr"], settings["width"]
+    theta = shared.default_theta(width, X.shape[1], theta_seed)
     objective = dd.Objective(dd.heads.TwoLayer(width, seed=head_seed), "logistic")
     gradient = dd.GradientDescent(lr, reduction="mean")
     pure = dd.DecoupledDescent(lr, reduction="mean")
     orthogonal = dd.OrthogonalDecoupledDescent(lr, ridge=settings["ridge"], reduction="mean")
-    curves: Curves = {}
     for panel in settings["panels"]:
         second = {"orthogonal": orthogonal} if panel == "orthogonal" else {"dd": pure}
         white, white_test = whiten(panel, X, X_test)
         rows, test = (white, y), (white_test, y_test)
-        curves |= train(panel, rows, test, objective, {"gd": gradient} | second, steps, theta)
-    return curves
+        yield Problem(panel, rows, test, objective, {"gd": gradient} | second, theta)
 
 
-def draw(settings: Settings, curves: Curves) -> Figure:
-    """One row per panel: gradient descent left, decoupled descent right."""
-    heading = title("CIFAR-10, cats against dogs", settings, "n", "d", "width")
-    return error_grid(curves, heading, "cross-entropy", HEADINGS)
-
-
-def findings(settings: Settings, panels: list[Panel]) -> str:
-    """Say how much smaller DD's gap is than GD's under every whitening."""
-    sentences, gaps = [], {}
+def order(panels: list[Panel]) -> list[str]:
+    """Compare the gaps of decoupled descent with each other and with those of gradient descent."""
+    gaps = {}
     for panel in panels:
         name = panel["curves"][1]["algorithm"]
-        gradient, decoupled = measure(panel, "gd"), measure(panel, name)
-        gaps[HEADINGS[panel["name"]] if name == "dd" else "orthogonal"] = decoupled
-        best, step = lowest(panel, name, "test")
-        sentences.append(
-            f"{HEADINGS[panel['name']]}: gradient descent ends with train error "
-            f"{last(panel, 'gd', 'train'):.3f} and test error {last(panel, 'gd', 'test'):.3f}, "
-            f"{NAMES[name]} with {last(panel, name, 'train'):.3f} and "
-            f"{last(panel, name, 'test'):.3f} (lowest {best:.3f}, at step {step}); the mean "
-            f"absolute gap is {gradient:.3f} against {decoupled:.3f}, {gradient / decoupled:.1f} "
-            "times as much."
-        )
-    order = " < ".join(f"{k} ({gaps[k]:.3f})" for k in sorted(gaps, key=gaps.__getitem__))
-    sentences.append(f"Decoupled descent's gaps in order: {order}.")
-    return paragraph(settings, sentences, panels)
+        gaps[written(panel["name"]) if name == "dd" else name] = measure(panel, name)
+    ratios = [
+        f"{written(panel['name'])} {measure(panel, 'gd') / gap:.1f}"
+        for panel, gap in zip(panels, gaps.values(), strict=True)
+    ]
+    listed = " < ".join(f"{name} ({gaps[name]:.3f})" for name in sorted(gaps, key=gaps.__getitem__))
+    return [
+        f"Decoupled descent's gaps in order: {listed}.",
+        f"Those of gradient descent are larger by these factors: {', '.join(ratios)}.",
+    ]
 
 
 COMMON = {"n": 800, "d": 512, "width": 5, "lr": 1.0, "reduction": "mean", "steps": 500}
+PANELS = ["vanilla", "zca", "joint", "orthogonal"]
 
-CIFAR = Experiment(
+CIFAR = ErrorFigure(
     name="cifar",
     title="CIFAR-10 embeddings: cats against dogs",
     label="fig:cifar",
-    settings=COMMON | {"panels": list(HEADINGS), "ridge": 1.0, "replications": 20},
+    settings=COMMON | {"panels": PANELS, "ridge": 1.0, "replications": 20},
     quick={"replications": 4},
-    replicate=replicate,
-    draw=draw,
-    findings=findings,
     prepare=prepare,
+    problems=problems,
+    heading="CIFAR-10, cats against dogs",
+    shown=("n", "d", "width"),
+    remarks=order,
 )

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoupled_descent.plotting import style
-from decoupled_descent.reproduce.summary import NAMES, Curves
+from decoupled_descent.reproduce.summary import NAMES, Curves, written
 
 #: An axis is chosen for the upper quartiles of the errors at this share of the steps.
 STEPS = 0.95
@@ -25,9 +25,6 @@ ROOM_LINEAR, ROOM_LOG = 1.5, 20.0
 #: No axis goes beyond this multiple of the starting errors.
 CEILING = 1e12
 
-#: How settings are written in titles.
-SYMBOLS = {"n": "n", "d": "d", "lr": "η", "snr": "λ", "width": "L"}
-
 
 def title(what: str, settings: Mapping[str, Any], *names: str) -> str:
     """A figure's title: what it shows, the named settings, and the number of runs.
@@ -36,7 +33,7 @@ def title(what: str, settings: Mapping[str, Any], *names: str) -> str:
         >>> title("XOR", {"n": 500, "lr": 0.05, "replications": 12}, "n", "lr")
         'XOR: n = 500, η = 0.05, 12 runs'
     """
-    values = [f"{SYMBOLS[name]} = {settings[name]:g}" for name in names]
+    values = [written(f"{name}={settings[name]:g}") for name in names]
     return f"{what}: {', '.join(values)}, {settings['replications']} runs"
 
 
@@ -44,7 +41,6 @@ def error_grid(
     curves: Curves,
     heading: str,
     loss: str,
-    headings: Mapping[str, str] | None = None,
     columns: int | None = None,
     share: bool = True,
     log: bool | None = None,
@@ -62,13 +58,12 @@ def error_grid(
     figure, axes = style.new_figure(columns, rows, sharey="row" if share else False)
     for ax, name in zip(axes.flat, names, strict=False):
         panel, algorithm = name.split("/")
-        text = (headings or {}).get(panel, panel.replace("=", " = "))
-        if algorithms > 1:
-            text = ": ".join(filter(None, (text, NAMES.get(algorithm, algorithm))))
+        parts = [written(panel), NAMES[algorithm] if algorithms > 1 else ""]
         train, test = (curves[f"{name}/{kind}"] for kind in ("train", "test"))
         theory = curves.get(f"{name}/state_evolution")
         prediction = None if theory is None else _finite(np.median(theory, axis=0))
-        style.error_panel(ax, train, test, text, loss, prediction, legend=False)
+        heading_here = ": ".join(filter(None, parts))
+        style.error_panel(ax, train, test, heading_here, loss, prediction, legend=False)
         ax.set_xlim(0, train.shape[1])
         if share:
             ax.label_outer(remove_inner_ticks=False)

@@ -1,12 +1,13 @@
-"""What an experiment is, and the steps that the experiments share: seeds, training, theory."""
+"""What an experiment is, and what the experiments share: seeds, training, theory, findings."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ from torch import Tensor
 
 import decoupled_descent as dd
 from decoupled_descent.checks import whole_number
-from decoupled_descent.reproduce.summary import Curves, Panel, summarise_errors
+from decoupled_descent.reproduce import summary
+from decoupled_descent.reproduce.drawing import error_grid, title
+from decoupled_descent.reproduce.summary import Curves, Panel
 
 #: Everything that a replication depends on besides its seed; plain values that JSON can hold.
 Settings = dict[str, Any]
@@ -25,8 +28,20 @@ Settings = dict[str, Any]
 Labelled = tuple[Tensor, Tensor]
 
 
-@dataclass(frozen=True)
-class Experiment:
+class Problem(NamedTuple):
+    """One panel of one replication: algorithms on the same rows, from the same start."""
+
+    panel: str
+    rows: Labelled
+    test: Labelled
+    objective: dd.Objective
+    algorithms: Mapping[str, Any]  # by the names in summary.NAMES
+    theta: Tensor
+    mixture: dd.GaussianMixture | None = None  # of the rows, if state evolution predicts "dd"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(ABC):
     """One figure of the paper: its settings, how to compute it, how to show it.
 
     Attributes:
@@ -35,12 +50,6 @@ class Experiment:
         label: The figure's label in the paper's source.
         settings: The paper's settings, ``replications`` among them.
         quick: What ``--quick`` changes.
-        replicate: ``replicate(settings, seed)``, one replication; experiments on real data take the
-            folder of data sets as well. Defined at the top level of its module, so that other
-            processes can call it.
-        draw: Turns the settings and all curves into a figure.
-        findings: Turns the settings and the panels of ``summary.json`` into a paragraph.
-        summarise: Turns all curves into the panels of ``summary.json``.
         prepare: ``prepare(data)`` finds the data, or raises ``OSError``. It returns what to add to
             the settings, so that replications on other data are not mixed with these.
         timed: Whether it measures time, so that replications must not run at the same time.
@@ -51,22 +60,85 @@ class Experiment:
     label: str
     settings: Settings
     quick: Settings
-    replicate: Callable[..., Curves]
-    draw: Callable[[Settings, Curves], Figure]
-    findings: Callable[[Settings, list[Panel]], str]
-    summarise: Callable[[Curves], list[Panel]] = summarise_errors
     prepare: Callable[[Path | None], Settings] | None = None
     timed: bool = False
 
+    @abstractmethod
+    def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
+        """Compute one replication."""
 
-def resolve(
-    experiment: Experiment, quick: bool, replications: int | None, found: Mapping[str, Any]
-) -> Settings:
-    """Combine an experiment's settings with the quick ones, what ``prepare`` found and a number."""
-    settings = experiment.settings | (experiment.quick if quick else {}) | dict(found)
-    if replications is not None:
-        settings["replications"] = whole_number("replications", replications)
-    return settings
+    @abstractmethod
+    def summarise(self, curves: Curves) -> list[Panel]:
+        """Turn the curves of all replications into the panels of ``summary.json``."""
+
+    @abstractmethod
+    def draw(self, settings: Settings, curves: Curves) -> Figure:
+        """Draw the curves of all replications."""
+
+    @abstractmethod
+    def findings(self, settings: Settings, panels: list[Panel]) -> str:
+        """Say in a paragraph what the figure shows."""
+
+    def resolve(self, quick: bool, replications: int | None, found: Settings) -> Settings:
+        """Combine the settings with the quick ones, what ``prepare`` found and a number."""
+        settings = self.settings | (self.quick if quick else {}) | found
+        if replications is not None:
+            settings["replications"] = whole_number("replications", replications)
+        return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorFigure(Experiment):
+    """A figure of train and test errors, panel by panel.
+
+    Attributes:
+        problems: ``problems(settings, seed)`` yields the panels of one replication; for real data,
+            ``problems(settings, seed, data)``.
+        heading: What the figure's title says first.
+        shown: The settings that the title states.
+        loss: What the vertical axes show.
+        selects: Whether the panels are candidates on the same data, to be chosen by train error.
+        remarks: Sentences about the panels of this figure, after those that all figures have.
+        grid: Options of ``error_grid``.
+    """
+
+    problems: Callable[..., Iterable[Problem]]
+    heading: str
+    shown: tuple[str, ...]
+    loss: str = "cross-entropy"
+    selects: bool = False
+    remarks: Callable[[list[Panel]], list[str]] = lambda _: []
+    grid: Mapping[str, Any] = field(default_factory=dict)
+
+    def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
+        """Train all panels."""
+        curves: Curves = {}
+        for problem in self.problems(settings, seed, *([data] if self.prepare else [])):
+            curves |= train(problem, settings["steps"])
+        return curves
+
+    def summarise(self, curves: Curves) -> list[Panel]:
+        """Summarise errors; with ``selects``, also how many runs select each panel."""
+        panels = summary.summarise_errors(curves)
+        for kind in ("train", "test") if self.selects else ():
+            choices = summary.selected(curves, kind)
+            for panel in panels:
+                panel[f"selected_by_{kind}"] = choices.count(panel["name"]) / len(choices)
+        return panels
+
+    def draw(self, settings: Settings, curves: Curves) -> Figure:
+        """Draw one row per panel and one column per algorithm, or as ``grid`` says."""
+        heading = title(self.heading, settings, *self.shown)
+        return error_grid(curves, heading, self.loss, **self.grid)
+
+    def findings(self, settings: Settings, panels: list[Panel]) -> str:
+        """Say what the medians are over, what every panel reaches, and which runs diverged."""
+        runs = "runs on shared data" if self.selects else "runs"
+        start = f"Medians over {settings['replications']} {runs} after {settings['steps']} steps."
+        sentences = [start, *map(summary.reached, panels), *self.remarks(panels)]
+        if self.selects:
+            sentences.append(summary.selection(panels))
+        return " ".join(sentences + summary.diverged(panels))
 
 
 def streams(seed: int, count: int) -> list[int]:
@@ -85,10 +157,7 @@ def normal_theta(width: int, dimension: int, seed: int) -> Tensor:
 
 
 def default_theta(width: int, dimension: int, seed: int) -> Tensor:
-    r"""Draw θ_1, shape (L, d), as ``nn.Linear(d, L)`` does.
-
-    .. math:: \theta \sim U\big(-1/\sqrt d, 1/\sqrt d\big)
-    """
+    """Draw θ_1 from U(−1/√d, 1/√d), shape (L, d), as ``nn.Linear(d, L)`` does."""
     generator = torch.Generator().manual_seed(seed)
     bound = dimension**-0.5
     return torch.empty(width, dimension).uniform_(-bound, bound, generator=generator)
@@ -102,57 +171,31 @@ def sample(
     return rows, mixture.sample(settings["test_rows"], seed=test_seed)
 
 
-def train(
-    panel: str,
-    rows: Labelled,
-    test: Labelled,
-    objective: dd.Objective,
-    algorithms: Mapping[str, Any],
-    steps: int,
-    theta: Tensor,
-    mixture: dd.GaussianMixture | None = None,
-) -> Curves:
-    """Train every algorithm from the same start and return the errors of all iterates.
+def train(problem: Problem, steps: int) -> Curves:
+    """Train every algorithm and return the errors of all iterates, infinite after a divergence.
 
     Both errors of an entry belong to the same iterate, and entry 0 is the start. (The paper's
-    listing pairs the train error before an update with the test error after it.) With the mixture
-    that the rows come from, state evolution predicts the test error of ``"dd"``, too.
-
-    Returns:
-        ``"<panel>/<algorithm>/train"``, ``…/test`` and ``…/state_evolution``, shape (T,), infinite
-        after a run has diverged.
+    listing pairs the train error before an update with the test error after it.) The curves are
+    ``"<panel>/<algorithm>/train"``, ``…/test`` and ``…/state_evolution``, shape (T,).
     """
+    panel, rows, test, objective, algorithms, theta, mixture = problem
     curves: Curves = {}
     for name, algorithm in algorithms.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dd.DivergenceWarning)  # counted in the findings instead
             run = dd.fit(*rows, objective, algorithm, steps, theta=theta, test=test, progress=False)
-        if run.stop_reason is dd.StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
-        curves[f"{panel}/{name}/train"] = _filled(run.train_error, steps)
-        curves[f"{panel}/{name}/test"] = _filled(run.test_error, steps)
-        if mixture is not None and name == "dd":
-            ratio = len(rows[0]) / rows[0].shape[1]
-            curves[f"{panel}/{name}/state_evolution"] = predict(
-                mixture, objective, algorithm, ratio, steps, theta
-            )
+            if run.stop_reason is dd.StopReason.INTERRUPTED:
+                raise KeyboardInterrupt
+            errors: dict[str, Any] = {"train": run.train_error, "test": run.test_error}
+            if mixture is not None and name == "dd":
+                ratio = len(rows[0]) / rows[0].shape[1]
+                theory = dd.StateEvolution(
+                    mixture, objective, algorithm, ratio, paths=4096, randomisations=2
+                )
+                evolution = theory.run(steps, theta=theta, progress=False)
+                errors["state_evolution"] = evolution.test_error
+        curves |= {f"{panel}/{name}/{kind}": _filled(e, steps) for kind, e in errors.items()}
     return curves
-
-
-def predict(
-    mixture: dd.GaussianMixture,
-    objective: dd.Objective,
-    algorithm: dd.DecoupledDescent,
-    ratio: float,
-    steps: int,
-    theta: Tensor,
-) -> NDArray[np.float64]:
-    """The test error by state evolution from a run's own start, infinite after it has diverged."""
-    theory = dd.StateEvolution(mixture, objective, algorithm, ratio, paths=4096, randomisations=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dd.DivergenceWarning)
-        evolution = theory.run(steps, theta=theta, progress=False)
-    return _filled(evolution.test_error, steps)
 
 
 def _filled(errors: Any, steps: int) -> NDArray[np.float64]:

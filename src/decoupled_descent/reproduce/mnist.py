@@ -7,31 +7,16 @@ network is aᵀ tanh(xᵀθ) under cross-entropy, with PyTorch's default start, 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 import decoupled_descent as dd
 from decoupled_descent.datasets.mnist import Mnist, add_noise, load_mnist, two_digits
-from decoupled_descent.reproduce.drawing import error_grid, title
-from decoupled_descent.reproduce.experiment import (
-    Experiment,
-    Labelled,
-    Settings,
-    default_theta,
-    streams,
-    train,
-)
-from decoupled_descent.reproduce.summary import (
-    Curves,
-    Panel,
-    apart,
-    last,
-    lowest,
-    measure,
-    paragraph,
-)
+from decoupled_descent.reproduce import experiment as shared
+from decoupled_descent.reproduce.experiment import ErrorFigure, Labelled, Problem, Settings
+from decoupled_descent.reproduce.summary import Panel, apart, lowest, written
 
 
 @functools.lru_cache(maxsize=1)
@@ -52,7 +37,7 @@ def noisy_digits(settings: Settings, seed: int, data: Path | None) -> tuple[Labe
     Only zeros and eights are used, and the first three streams of the replication's seed.
     """
     mnist = _load(data)
-    choice_seed, noise_seed, test_seed = streams(seed, 3)
+    choice_seed, noise_seed, test_seed = shared.streams(seed, 3)
     images, labels = two_digits(mnist.train_images, mnist.train_labels)
     generator = torch.Generator().manual_seed(choice_seed)
     chosen = torch.randperm(len(images), generator=generator)[: settings["n"]]
@@ -61,57 +46,46 @@ def noisy_digits(settings: Settings, seed: int, data: Path | None) -> tuple[Labe
     return rows, (add_noise(test_images, settings["snr"], test_seed), test_labels)
 
 
-def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves:
-    """Train GD and DD with every width on the same rows, from the same start."""
+def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Problem]:
+    """GD and DD with every width on the same rows, from the same start."""
     rows, test = noisy_digits(settings, seed, data)
-    theta_seed, head_seed = streams(seed, 5)[3:]
+    theta_seed, head_seed = shared.streams(seed, 5)[3:]
     algorithms = {
         "gd": dd.GradientDescent(settings["lr"], reduction="mean"),
         "dd": dd.DecoupledDescent(settings["lr"], reduction="mean"),
     }
-    curves: Curves = {}
     for width in settings["widths"]:
-        theta = default_theta(width, rows[0].shape[1], theta_seed)
+        theta = shared.default_theta(width, rows[0].shape[1], theta_seed)
         objective = dd.Objective(dd.heads.TwoLayer(width, seed=head_seed), "logistic")
-        curves |= train(f"L={width}", rows, test, objective, algorithms, settings["steps"], theta)
-    return curves
+        yield Problem(f"L={width}", rows, test, objective, algorithms, theta)
 
 
-def draw(settings: Settings, curves: Curves) -> Figure:
-    """One row per width: gradient descent left, decoupled descent right."""
-    heading = title("MNIST, zeros against eights", settings, "n", "d", "snr")
-    return error_grid(curves, heading, "cross-entropy")
-
-
-def findings(settings: Settings, panels: list[Panel]) -> str:
-    """Say what both algorithms reach with every width, and where DD's two errors part."""
+def parting(panels: list[Panel]) -> list[str]:
+    """Say where the two errors of decoupled descent part."""
     sentences = []
-    for width, panel in zip(settings["widths"], panels, strict=True):
-        best, step = lowest(panel, "dd", "test")
+    for panel in panels:
+        _, step = lowest(panel, "dd", "test")
         distance = apart(panel, "dd")
         sentences.append(
-            f"L = {width}: gradient descent has train error {last(panel, 'gd', 'train'):.4f} and "
-            f"test error {last(panel, 'gd', 'test'):.3f} (mean absolute gap "
-            f"{measure(panel, 'gd'):.3f}); decoupled descent {last(panel, 'dd', 'train'):.3f} and "
-            f"{last(panel, 'dd', 'test'):.3f} (gap {measure(panel, 'dd'):.3f}), with its lowest "
-            f"test error {best:.3f} at step {step}. Up to that step its median train and test "
-            f"errors differ by at most {distance[: step + 1].max():.3f}, at the last step by "
-            f"{distance[-1]:.3f}."
+            f"{written(panel['name'])}: up to step {step} the median train and test errors of "
+            f"decoupled descent differ by at most {distance[: step + 1].max():.3f}, at the last "
+            f"step by {distance[-1]:.3f}."
         )
-    return paragraph(settings, sentences, panels)
+    return sentences
 
 
 #: What the paper's listing states.
 COMMON = {"n": 800, "d": 784, "snr": 30.0, "lr": 1.0, "reduction": "mean", "steps": 500}
 
-MNIST = Experiment(
+MNIST = ErrorFigure(
     name="mnist",
     title="MNIST: zeros against eights",
     label="fig:lossGDvDD",
     settings=COMMON | {"widths": [3, 9, 27], "replications": 20},
     quick={"replications": 3},
-    replicate=replicate,
-    draw=draw,
-    findings=findings,
     prepare=prepare,
+    problems=problems,
+    heading="MNIST, zeros against eights",
+    shown=("n", "d", "snr"),
+    remarks=parting,
 )

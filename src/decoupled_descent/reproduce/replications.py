@@ -113,9 +113,8 @@ def _replicate(
     experiment: Experiment, settings: Settings, seed: int, folder: Path, data: Path | None
 ) -> tuple[int, Curves]:
     """Compute one replication and save it; this is what the processes do."""
-    source = (data,) if experiment.prepare else ()
     with one_thread():
-        curves = experiment.replicate(settings, seed, *source)
+        curves = experiment.replicate(settings, seed, data)
     identity = key(experiment.name, settings, seed)
     save(saved_at(folder, identity), identity, curves)
     return seed, curves

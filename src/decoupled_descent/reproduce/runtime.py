@@ -55,59 +55,6 @@ def contenders(settings: Settings, seed: int, data: Path | None) -> dict[str, Ca
     }
 
 
-def replicate(settings: Settings, seed: int, data: Path | None = None) -> Curves:
-    """Time every step of every contender, in an order that changes with the seed."""
-    curves: Curves = {}
-    steps = contenders(settings, seed, data)
-    for index in np.random.default_rng(seed).permutation(len(steps)):
-        name = list(steps)[index]
-        for _ in range(WARM_UP):
-            steps[name]()
-        seconds = np.empty(settings["steps"])
-        for t in range(len(seconds)):
-            start = time.perf_counter()
-            steps[name]()
-            seconds[t] = time.perf_counter() - start
-        curves[f"{name}/seconds"] = seconds
-    return {f"{name}/seconds": curves[f"{name}/seconds"] for name in CONTENDERS}
-
-
-def summarise(curves: Curves) -> list[Panel]:
-    """Quantiles of the time per step (ms) and of the time per replication (s)."""
-    panels = []
-    for panel, unit, times in (
-        ("step", "milliseconds", {k: 1e3 * v.ravel() for k, v in curves.items()}),
-        ("total", "seconds", {k: v.sum(axis=1) for k, v in curves.items()}),
-    ):
-        found = [
-            {"algorithm": name.split("/")[0], unit: quantiles(values)}
-            for name, values in times.items()
-        ]
-        panels.append({"name": panel, "curves": found})
-    return panels
-
-
-def draw(settings: Settings, curves: Curves) -> Figure:
-    """Densities of the time per step, left, and of the time per replication, right."""
-    figure, axes = style.new_figure(columns=2)
-    for name, (label, colour) in CONTENDERS.items():
-        seconds = curves[f"{name}/seconds"]
-        density(axes[0, 0], 1e3 * seconds.ravel(), label, colour)
-        density(axes[0, 1], seconds.sum(axis=1), label, colour)
-    axes[0, 0].set(title="one step", xlabel="milliseconds", ylabel="density (per factor e)")
-    axes[0, 1].set(title=f"{settings['steps']} steps", xlabel="seconds")
-    for ax in axes[0]:
-        ax.set_xscale("log")
-        style.plain_log_ticks(ax.xaxis)
-        ax.set_ylim(bottom=0)
-        style.tidy(ax)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    heading = title("Time on MNIST", settings, "n", "d", "width")
-    figure.suptitle(f"{heading}, one thread")
-    return figure
-
-
 def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> None:
     """Draw a kernel estimate of the density of log time, over all but its outermost percents."""
     logs = np.log(times)
@@ -120,33 +67,80 @@ def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> No
     ax.fill_between(np.exp(grid), 0, height, color=colour, alpha=0.25, lw=0)
 
 
-def findings(settings: Settings, panels: list[Panel]) -> str:
-    """Say what a step costs, and how it compares."""
-    step, total = (
-        {c["algorithm"]: c[unit]["median"] for c in panel["curves"]}
-        for panel, unit in zip(panels, ("milliseconds", "seconds"), strict=True)
-    )
-    return (
-        f"Medians over {settings['replications']} runs of {settings['steps']} steps with L = "
-        f"{settings['width']}, on one thread, without the test error. The paper's listing takes "
-        f"{step['listing']:.2f} ms per step ({total['listing']:.2f} s per run), this package's "
-        f"decoupled descent {step['dd']:.2f} ms ({total['dd']:.2f} s) and its gradient descent "
-        f"{step['gd']:.2f} ms ({total['gd']:.2f} s): a step of decoupled descent costs "
-        f"{step['dd'] / step['gd']:.2f} times one of gradient descent here, and the listing "
-        f"{step['listing'] / step['dd']:.1f} times as much as this package."
-    )
+class Runtime(Experiment):
+    """Times instead of errors."""
+
+    def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
+        """Time every step of every contender, in an order that changes with the seed."""
+        curves: Curves = {f"{name}/seconds": np.empty(settings["steps"]) for name in CONTENDERS}
+        steps = contenders(settings, seed, data)
+        for index in np.random.default_rng(seed).permutation(len(steps)):
+            name = list(steps)[index]
+            for _ in range(WARM_UP):
+                steps[name]()
+            for t in range(settings["steps"]):
+                start = time.perf_counter()
+                steps[name]()
+                curves[f"{name}/seconds"][t] = time.perf_counter() - start
+        return curves
+
+    def summarise(self, curves: Curves) -> list[Panel]:
+        """Quantiles of the time per step (ms) and of the time per replication (s)."""
+        panels = []
+        for panel, unit, times in (
+            ("step", "milliseconds", {k: 1e3 * v.ravel() for k, v in curves.items()}),
+            ("total", "seconds", {k: v.sum(axis=1) for k, v in curves.items()}),
+        ):
+            found = [
+                {"algorithm": name.split("/")[0], unit: quantiles(values)}
+                for name, values in times.items()
+            ]
+            panels.append({"name": panel, "curves": found})
+        return panels
+
+    def draw(self, settings: Settings, curves: Curves) -> Figure:
+        """Densities of the time per step, left, and of the time per replication, right."""
+        figure, axes = style.new_figure(columns=2)
+        for name, (label, colour) in CONTENDERS.items():
+            seconds = curves[f"{name}/seconds"]
+            density(axes[0, 0], 1e3 * seconds.ravel(), label, colour)
+            density(axes[0, 1], seconds.sum(axis=1), label, colour)
+        axes[0, 0].set(title="one step", xlabel="milliseconds", ylabel="density (per factor e)")
+        axes[0, 1].set(title=f"{settings['steps']} steps", xlabel="seconds")
+        for ax in axes[0]:
+            ax.set_xscale("log")
+            style.plain_log_ticks(ax.xaxis)
+            ax.set_ylim(bottom=0)
+            style.tidy(ax)
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+        heading = title("Time on MNIST", settings, "n", "d", "width")
+        figure.suptitle(f"{heading}, one thread")
+        return figure
+
+    def findings(self, settings: Settings, panels: list[Panel]) -> str:
+        """Say what a step costs, and how it compares."""
+        step, total = (
+            {c["algorithm"]: c[unit]["median"] for c in panel["curves"]}
+            for panel, unit in zip(panels, ("milliseconds", "seconds"), strict=True)
+        )
+        return (
+            f"Medians over {settings['replications']} runs of {settings['steps']} steps with L = "
+            f"{settings['width']}, on one thread, without the test error. The paper's listing "
+            f"takes {step['listing']:.2f} ms per step ({total['listing']:.2f} s per run), this "
+            f"package's decoupled descent {step['dd']:.2f} ms ({total['dd']:.2f} s) and its "
+            f"gradient descent {step['gd']:.2f} ms ({total['gd']:.2f} s): a step of decoupled "
+            f"descent costs {step['dd'] / step['gd']:.2f} times one of gradient descent here, and "
+            f"the listing {step['listing'] / step['dd']:.1f} times as much as this package."
+        )
 
 
-RUNTIME = Experiment(
+RUNTIME = Runtime(
     name="runtime",
     title="Run time on MNIST",
     label="fig:timeGDvDD",
     settings=mnist.COMMON | {"width": 9, "threads": 1, "replications": 25},
     quick={"replications": 4},
-    replicate=replicate,
-    summarise=summarise,
-    draw=draw,
-    findings=findings,
     prepare=mnist.prepare,
     timed=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,23 @@ NAMES = {
     "dd": "decoupled descent",
     "orthogonal": "orthogonal decoupled descent",
 }
+
+
+#: How settings and panels are written in titles and findings.
+WORDS = {"n": "n", "d": "d", "lr": "η", "snr": "λ", "width": "L", "damping": "η₀"}
+WORDS |= {"vanilla": "Vanilla", "zca": "ZCA (train)", "joint": "Joint ZCA"}
+WORDS |= {"orthogonal": "Vanilla again", "signalless": ""}
+
+
+def written(panel: str) -> str:
+    """A panel's name for readers.
+
+    Example:
+        >>> written("snr=4"), written("joint")
+        ('λ = 4', 'Joint ZCA')
+    """
+    name, _, value = panel.partition("=")
+    return f"{WORDS.get(name, name)} = {value}" if value else WORDS.get(name, name)
 
 
 def quantiles(values: ArrayLike) -> dict[str, Any]:
@@ -127,19 +144,53 @@ def measure(panel: Panel, algorithm: str, name: str = "mean_absolute_gap") -> fl
     return math.inf if value is None else float(value)
 
 
-def paragraph(
-    settings: Mapping[str, Any], sentences: Iterable[str], panels: list[Panel], runs: str = "runs"
-) -> str:
-    """The findings: what the medians are over, the sentences, and which runs diverged."""
+def reached(panel: Panel) -> str:
+    """What every algorithm of a panel reaches, and how far its two errors are apart."""
+    parts = []
+    for found in panel["curves"]:
+        name = found["algorithm"]
+        best, step = lowest(panel, name, "test")
+        part = (
+            f"{NAMES[name]} ends with train error {last(panel, name, 'train'):.3g} and test error "
+            f"{last(panel, name, 'test'):.3g} (lowest {best:.3g}, at step {step}; mean absolute "
+            f"gap {measure(panel, name):.3g}"
+        )
+        if found["state_evolution"]:
+            distance = measure(panel, name, "distance_to_theory")
+            part += f"; state evolution is within {distance:.3g} of the test error on average"
+        parts.append(f"{part})")
+    sentence = "; ".join(parts) + "."
+    heading = written(panel["name"])
+    return f"{heading}: {sentence}" if heading else sentence[0].upper() + sentence[1:]
+
+
+def selected(curves: Curves, kind: str) -> list[str]:
+    """For every run, the panel with the lowest last train (or test) error: ``"c=0.5"``."""
+    ends = {k.split("/")[0]: v[:, -1] for k, v in curves.items() if k.endswith(f"/{kind}")}
+    return [list(ends)[winner] for winner in np.stack(list(ends.values())).argmin(axis=0)]
+
+
+def selection(panels: list[Panel]) -> str:
+    """Say which panel the train error selects in most runs, and whether the test error agrees."""
+    choices = []
+    for kind in ("train", "test"):
+        chosen = max(panels, key=itemgetter(f"selected_by_{kind}"))
+        share = chosen[f"selected_by_{kind}"]
+        choices.append(
+            f"the {kind} error selects {written(chosen['name'])} in {share:.0%} of the runs"
+        )
+    return f"At the last step {choices[0]}, and {choices[1]}."
+
+
+def diverged(panels: list[Panel]) -> list[str]:
+    """Say which runs diverged, if any did."""
     found = [
-        f"{c['diverged']} of {NAMES.get(c['algorithm'], c['algorithm'])} in panel {p['name']}"
+        f"{c['diverged']} of {NAMES[c['algorithm']]} in panel {p['name']}"
         for p in panels
         for c in p["curves"]
         if c["diverged"]
     ]
-    diverged = [f"Runs that diverged: {', '.join(found)}."] if found else []
-    start = f"Medians over {settings['replications']} {runs} after {settings['steps']} steps."
-    return " ".join([start, *sentences, *diverged])
+    return [f"Runs that diverged: {', '.join(found)}."] if found else []
 
 
 def write_json(path: Path, content: Any) -> None:
