@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +14,10 @@ import decoupled_descent as dd
 from decoupled_descent.descent.common import Info, starting_theta
 from tests.problems import binary, normal, two_layer, xor_objective
 
+COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=10)
+HEAVY = dd.rules.SGD(0.04, momentum=0.8)
+NESTEROV = dd.rules.SGD(0.5, 0.7, nesterov=True, weight_decay=0.01, schedule=COSINE)
+ADAM = partial(torch.optim.Adam, lr=0.02)
 RATES = {"damping": 0.95, "head_lr": 0.2, "head_damping": 0.99}
 ALGORITHMS = {
     "gd": dd.GradientDescent(0.05),
@@ -22,6 +27,12 @@ ALGORITHMS = {
     "odd": dd.OrthogonalDecoupledDescent(0.05),
     "odd, all options": dd.OrthogonalDecoupledDescent(0.5, **RATES, ridge=0.3, reduction="mean"),
     "odd, infinite ridge": dd.OrthogonalDecoupledDescent(0.05, **RATES, ridge=math.inf),
+    "gd, Nesterov": dd.GradientDescent(0.5, reduction="mean", rule=NESTEROV),
+    "dd, momentum": dd.DecoupledDescent(0.05, rule=HEAVY),
+    "dd, Nesterov, Adam": dd.DecoupledDescent(
+        0.5, reduction="mean", rule=NESTEROV, head_optimizer=ADAM
+    ),
+    "odd, momentum, Adam": dd.OrthogonalDecoupledDescent(0.05, rule=HEAVY, head_optimizer=ADAM),
     "greedy": dd.GreedyDescent.grid(0.05),
     "greedy, all options": dd.GreedyDescent(
         tuple(dd.DecoupledDescent(lr, **RATES, reduction="mean") for lr in (0.2, 0.5))

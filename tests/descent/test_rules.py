@@ -1,6 +1,7 @@
 """Update rules: the paper's, and others put in its place without touching the algorithms."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -88,6 +89,93 @@ def test_momentum_serves_gradient_descent_too():
         nn.functional.binary_cross_entropy_with_logits(output, y, reduction="sum").backward()
         optimiser.step()
     torch.testing.assert_close(run.theta, weight.detach(), rtol=0, atol=1e-12)
+
+
+COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=20)
+SGDS = {
+    "plain": {},
+    "weight decay": {"weight_decay": 0.1},
+    "momentum": {"momentum": 0.8},
+    "dampening": {"momentum": 0.8, "dampening": 0.4, "weight_decay": 0.02},
+    "nesterov": {"momentum": 0.8, "nesterov": True, "weight_decay": 0.02},
+}
+
+
+def written_out(X, y, theta, w, make, schedule, n_scale, head_lr):
+    """``reference``, with any optimiser made by PyTorch for [θ, M] and any schedule."""
+    (n, d), bce = X.shape, nn.functional.binary_cross_entropy_with_logits
+    theta, memory = theta.clone(), torch.zeros(n, len(theta), dtype=theta.dtype)
+    shadow = make([theta, memory])
+    scheduler = None if schedule is None else schedule(shadow)
+
+    def loss(h, label, w):
+        return bce(torch.tanh(h) @ w, label)
+
+    for _ in range(UPDATES):
+        h = X @ theta.T + memory
+        direction = vmap(grad(loss), (0, 0, None))(h, y, w)
+        bend = vmap(hessian(loss), (0, 0, None))(h, y, w).mean(0)
+        w = w - head_lr * vmap(grad(loss, argnums=2), (0, 0, None))(h, y, w).mean(0)
+        theta.grad = n_scale * (direction.T @ X - n / d * bend @ theta)
+        memory.grad = -n_scale * direction
+        shadow.step()
+        if scheduler is not None:
+            scheduler.step()
+    return theta, memory
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("schedule", [None, COSINE], ids=["constant", "cosine"])
+@pytest.mark.parametrize("options", SGDS.values(), ids=SGDS)
+def test_sgd_is_that_of_pytorch_on_theta_and_memory(options, schedule, reduction):
+    (X, y), theta, objective = binary(20, 12), normal(3, 12), two_layer(3)
+    lr, scale = (0.05, 1.0) if reduction == "sum" else (0.5, 1 / 20)
+    rule = dd.rules.SGD(lr, schedule=schedule, **options)
+    algorithm = dd.DecoupledDescent(0.2, reduction=reduction, rule=rule)
+    run = dd.fit(X, y, objective, algorithm, UPDATES + 1, theta=theta)
+    w = objective.head[1].weight.detach()[0]
+    make = partial(torch.optim.SGD, lr=lr, **options)
+    theta, memory = written_out(X, y, theta, w, make, schedule, scale, head_lr=0.2)
+    torch.testing.assert_close(run.theta, theta, rtol=0, atol=1e-10)
+    torch.testing.assert_close(run.state.memory.T, memory, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("algorithm", [dd.DecoupledDescent, dd.OrthogonalDecoupledDescent])
+def test_a_matrix_is_a_direction_times_it(algorithm):
+    """P multiplies θ̃ and ĥ alike: the same as g = ∇_hΨ Pᵀ of the general family."""
+    (X, y), objective, matrix = binary(20, 12), two_layer(3), normal(3, 3)
+
+    def g(h, labels, parameters):
+        h = h if h.requires_grad else h.detach().requires_grad_()
+        losses = objective.losses(h, labels, parameters)
+        (slope,) = torch.autograd.grad(losses.sum(), h, create_graph=True)
+        return slope @ matrix.T
+
+    rule = dd.rules.SGD(0.05, matrix=matrix)
+    by_rule = dd.fit(X, y, objective, algorithm(0.05, rule=rule), 20, seed=1)
+    by_g = dd.fit(X, y, objective, algorithm(0.05, 1.0, g=g), 20, seed=1)
+    torch.testing.assert_close(by_rule.theta, by_g.theta, rtol=0, atol=1e-10)
+    torch.testing.assert_close(by_rule.train_error, by_g.train_error, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lr": -0.1}, "lr=-0.1 must be a number of at least 0"),
+        ({"lr": 0.1, "momentum": float("nan")}, "momentum=nan must be a finite number"),
+        ({"lr": 0.1, "nesterov": True}, "nesterov=True needs momentum above 0"),
+        ({"lr": 0.1, "matrix": torch.zeros(2, 3)}, r"matrix has shape \(2, 3\)"),
+    ],
+)
+def test_bad_options_of_sgd(options, message):
+    with pytest.raises(ValueError, match=message):
+        dd.rules.SGD(**options)
+
+
+@pytest.mark.parametrize("algorithm", [dd.DecoupledDescent, dd.OrthogonalDecoupledDescent])
+def test_damping_beside_a_rule(algorithm):
+    with pytest.raises(ValueError, match=r"damping=0.9 has no effect beside rule=.*weight_decay"):
+        algorithm(0.1, damping=0.9, rule=dd.rules.SGD(0.1))
 
 
 def test_damped_unrolls_to_the_papers_sum():
@@ -268,6 +356,8 @@ class Counting(Rule):
         lambda dtype: Damped(1e-9, 0.5),
         lambda dtype: Damped(1e4),
         lambda dtype: Momentum(0.1, 0.9, halving=2),
+        lambda dtype: dd.rules.SGD(0.1, 0.9, 0.3, weight_decay=0.1, schedule=COSINE),
+        lambda dtype: dd.rules.SGD(0.1, matrix=normal(3, 3).to(dtype)),
         Preconditioner,
         Rounding,
         Resting,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.descent.head import HeadOptimizer, HeadSlots, moved, starting_slots
 from decoupled_descent.descent.rules import Damped, LinearRule
 from decoupled_descent.descent.stepping import Steps, together
 from decoupled_descent.objective import (
@@ -307,6 +308,9 @@ class Descent(Algorithm):
         head_damping: γ₀; 1 means none.
         reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
         rule: Replaces η₀ v − η₁ w by another linear rule; ``lr`` is then the head's default only.
+        head_optimizer: Moves the head instead of γ₀ and γ₁: a function that makes any optimiser of
+            PyTorch but LBFGS for a list of parameters, ``functools.partial(torch.optim.Adam,
+            lr=1e-2)``.
     """
 
     lr: float
@@ -315,6 +319,7 @@ class Descent(Algorithm):
     head_damping: float = 1.0
     reduction: str = "sum"
     rule: LinearRule | None = None
+    head_optimizer: HeadOptimizer | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -328,6 +333,16 @@ class Descent(Algorithm):
                 )
         if self.reduction not in REDUCTIONS:
             raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")
+        if self.rule is not None and self.damping != type(self).damping:
+            raise ValueError(
+                f"damping={self.damping!r} has no effect beside rule={self.rule!r}; give the rule "
+                "a weight_decay instead"
+            )
+        if self.head_optimizer is not None and (self.head_lr, self.head_damping) != (None, 1.0):
+            raise ValueError(
+                f"head_lr={self.head_lr!r}, head_damping={self.head_damping!r} have no effect "
+                "beside head_optimizer; give the optimiser its lr and weight_decay"
+            )
 
     @cached_property
     def update(self) -> LinearRule:
@@ -337,19 +352,29 @@ class Descent(Algorithm):
     @property
     def trains_head(self) -> bool:
         """Whether the head moves along its gradient."""
+        if self.head_optimizer is not None:
+            return True
         return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
 
     def scale(self, n: int) -> float:
         """What the reduction multiplies ĥ by."""
         return 1.0 / n if self.reduction == "mean" else 1.0
 
-    def step_head(self, parameters: Parameters, direction: Parameters) -> Parameters:
-        """A ← γ₀ a − γ₁ · mean f."""
+    def head_slots(self, parameters: Parameters) -> HeadSlots:
+        """What the head's optimiser carries at the start."""
+        return starting_slots(self.head_optimizer, parameters)
+
+    def step_head(
+        self, parameters: Parameters, direction: Parameters, slots: HeadSlots, step: int
+    ) -> tuple[Parameters, HeadSlots]:
+        """A ← γ₀ a − γ₁ · mean f, or a step of the head's optimiser along the mean of f."""
+        if self.head_optimizer is not None and direction:
+            return moved(self.head_optimizer, parameters, direction, slots, first=step == 0)
         lr = self.lr if self.head_lr is None else self.head_lr
         if self.head_damping != 1:
             parameters = {name: self.head_damping * value for name, value in parameters.items()}
         if not direction:
-            return parameters
+            return parameters, slots
         return {
             name: torch.add(value, direction[name], alpha=-lr) for name, value in parameters.items()
-        }
+        }, slots

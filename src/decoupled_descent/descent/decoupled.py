@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
+from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.rules import Slots, require_linear
 from decoupled_descent.descent.stepping import Found, Pass, Steps
@@ -35,6 +36,7 @@ class State(NamedTuple):
     memory: Tensor  # Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s
     head: Parameters  # a, by parameter name
     slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
+    head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # how many updates have been made
 
 
@@ -60,7 +62,10 @@ class DecoupledDescent(Descent):
         head_damping: γ₀.
         reduction: ``"sum"`` as in the paper's equations, or ``"mean"`` to divide ĥ by n in θ's step
             and in the memory, as the paper's listing does (η₁ = lr/n, γ₁ = lr).
-        rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike.
+        rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike:
+            :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
+        head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁:
+            ``functools.partial(torch.optim.Adam, lr=1e-2)``.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
         noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
@@ -100,7 +105,8 @@ class DecoupledDescent(Descent):
             require_linear(self.rule, theta)
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
-        return State(theta, memory, bound.parameters(rows.X), slots, 0)
+        head = bound.parameters(rows.X)
+        return State(theta, memory, head, slots, self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """One update, from one pass over the rows."""
@@ -123,9 +129,10 @@ class DecoupledDescent(Descent):
         memory, memory_slots = self.update(
             state.memory, direction, memory_slots, state.step, -scale
         )
-        head = self.step_head(state.head, found.head)
+        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
         info = Info(found.losses, found.preactivations.T, found.jacobian)
-        return State(theta, memory, head, (theta_slots, memory_slots), state.step + 1), info
+        slots = (theta_slots, memory_slots)
+        return State(theta, memory, head, slots, head_slots, state.step + 1), info
 
     def corrected(
         self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows

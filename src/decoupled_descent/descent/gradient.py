@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Found, Pass, Steps
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
@@ -20,6 +21,7 @@ class State(NamedTuple):
     theta: Tensor  # θ, shape (L, d)
     head: Parameters  # a, by parameter name
     slots: Slots  # what the update rule carries for θ
+    head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # how many updates have been made
 
 
@@ -39,7 +41,9 @@ class GradientDescent(Descent):
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.
         reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
-        rule: Replaces η₀ v − η₁ w by another linear rule.
+        rule: Replaces η₀ v − η₁ w by another linear rule:
+            :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
+        head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.
 
     Example:
         >>> import decoupled_descent as dd
@@ -65,13 +69,14 @@ class GradientDescent(Descent):
         """Return the state before any update; see :meth:`Algorithm.init`."""
         bound = self.bind(rows, objective, theta)
         theta = starting_theta(rows, bound, theta, seed)
-        return State(theta, bound.parameters(rows.X), self.update.slots(theta), 0)
+        head = bound.parameters(rows.X)
+        return State(theta, head, self.update.slots(theta), self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """One update, from one pass over the rows."""
         found: Found = yield Pass(bound, state.theta, state.head, trains_head=self.trains_head)
         scale = self.scale(rows.n)
         theta, slots = self.update(state.theta, found.gradient, state.slots, state.step, scale)
-        head = self.step_head(state.head, found.head)
+        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
         info = Info(found.losses, found.preactivations.T, None)
-        return State(theta, head, slots, state.step + 1), info
+        return State(theta, head, slots, head_slots, state.step + 1), info

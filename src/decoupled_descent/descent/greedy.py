@@ -25,6 +25,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Algorithm, Info
 from decoupled_descent.descent.decoupled import DecoupledDescent
+from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.stepping import Product, Steps
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.rows.blocks import Rows
@@ -37,6 +38,7 @@ class State(NamedTuple):
         theta: θ, shape (L, d).
         memory: Mᵀ, shape (L, n).
         head: a, by parameter name.
+        head_slots: What the head's optimiser carries.
         preactivations: hᵀ, shape (L, n): Xθ + M, known before the step begins.
         chosen: Which candidate led here; −1 at the start, and where no candidate lowered the error.
         step: How many updates have been tried.
@@ -45,6 +47,7 @@ class State(NamedTuple):
     theta: Tensor
     memory: Tensor
     head: Parameters
+    head_slots: HeadSlots
     preactivations: Tensor
     chosen: int
     step: int
@@ -147,7 +150,7 @@ class GreedyDescent(Algorithm):
         """Return the state before any update; see :meth:`Algorithm.init`."""
         start = self.candidates[0].init(rows, self.bind(rows, objective, theta), theta, seed)
         h = rows.forward(start.theta)
-        return State(start.theta, start.memory, start.head, h, -1, 0)
+        return State(start.theta, start.memory, start.head, start.head_slots, h, -1, 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """The update that lowers the train error most: two products with X, as for one run."""
@@ -167,7 +170,10 @@ class GreedyDescent(Algorithm):
         best, lowest = state._replace(chosen=-1, step=state.step + 1), float(found.loss.mean())
         for index, candidate in enumerate(self.candidates):
             h = _moved(candidate, state.preactivations, change, rows.n)
-            head = candidate.step_head(state.head, found.head if candidate.trains_head else {})
+            direction_a = found.head if candidate.trains_head else {}
+            head, head_slots = candidate.step_head(
+                state.head, direction_a, state.head_slots, state.step
+            )
             error = float(bound.losses(h.T, rows.y, head).mean())
             if error < lowest:
                 lowest = error
@@ -175,6 +181,7 @@ class GreedyDescent(Algorithm):
                     _moved(candidate, state.theta, tilde, rows.n),
                     _moved(candidate, state.memory, -direction, rows.n),
                     head,
+                    head_slots,
                     h,
                     index,
                     state.step + 1,

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
+from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.descent.stepping import Product, Steps
 from decoupled_descent.objective import (
@@ -35,6 +36,7 @@ class State(NamedTuple):
     preactivations: Tensor  # hᵀ, shape (L, n): of each row under a θ that was trained without it
     head: Parameters  # a, by parameter name
     slots: tuple[Slots, Slots]  # what the update rule carries for θ and for h
+    head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # how many updates have been made
 
 
@@ -70,7 +72,9 @@ class OrthogonalDecoupledDescent(Descent):
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.
         reduction: ``"sum"``, or ``"mean"`` to divide θ's step by n.
-        rule: Replaces η₀ v − η₁ w by another linear rule (momentum, say), for θ and h alike.
+        rule: Replaces η₀ v − η₁ w by another linear rule, for θ and h alike:
+            :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
+        head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
 
@@ -93,6 +97,7 @@ class OrthogonalDecoupledDescent(Descent):
     head_damping: float = 1.0
     reduction: str = "sum"
     rule: LinearRule | None = None
+    head_optimizer: HeadOptimizer | None = None
     g: Direction | None = None
     f: HeadDirection | None = None
 
@@ -117,7 +122,8 @@ class OrthogonalDecoupledDescent(Descent):
         rows.gram.leave_one_out(float(self.ridge))
         h = rows.forward(theta)
         slots = (self.update.slots(theta), self.update.slots(h))
-        return State(theta, h, bound.parameters(rows.X), slots, 0)
+        head = bound.parameters(rows.X)
+        return State(theta, h, head, slots, self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """One update: two products with the rows, or with their rotation."""
@@ -140,9 +146,10 @@ class OrthogonalDecoupledDescent(Descent):
         scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
-        head = self.step_head(state.head, found.head)
+        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
         info = Info(found.loss, h.T, found.jacobian)
-        return State(theta, following, head, (theta_slots, h_slots), state.step + 1), info
+        slots = (theta_slots, h_slots)
+        return State(theta, following, head, slots, head_slots, state.step + 1), info
 
     def leverages(self, rows: Rows) -> Tensor:
         """p_i with this ridge, shape (n,); zero without a preconditioner."""

@@ -3,17 +3,23 @@ r"""The linear update rule that moves θ, and with it the memory.
 Whatever *linear* rule U turns (θ, θ̃) into the next θ must turn (M, −ĥ) into the next memory: then
 h = Xθ + M stays the pre-activation of fresh data. For the paper's rule U(v, w) = η₀ v − η₁ w this
 unrolls to its memory term η₁ Σ_s η₀^{t−1−s} ĥ_s. A rule with slots of its own (momentum) or with
-step-dependent rates (schedules) fits the same protocol, without a change to the algorithms.
+step-dependent rates (schedules) fits the same protocol, without a change to the algorithms:
+:class:`SGD` is that of ``torch.optim.SGD``.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from decoupled_descent.checks import real_number
+from decoupled_descent.descent.schedules import Schedule, Unrolled
+from decoupled_descent.rows.blocks import check_finite
 
 #: What a rule carries from step to step for one tensor, besides the tensor itself.
 Slots = tuple[Tensor, ...]
@@ -74,8 +80,9 @@ def _largest_gap(
     generator = torch.Generator().manual_seed(0)
 
     def triple(size: float) -> list[Tensor]:
-        drawn = size * torch.randn(2, len(theta), 8, generator=generator, dtype=torch.float64)
-        first, second = drawn.to(theta.device, dtype)
+        shape, device = (2, len(theta), 8), generator.device
+        drawn = torch.randn(shape, generator=generator, dtype=torch.float64, device=device)
+        first, second = (size * drawn).to(theta.device, dtype)
         return [first, second, first + second]
 
     rules = [copy.deepcopy(rule) for _ in range(3)]
@@ -98,7 +105,7 @@ def _largest_gap(
             if both.shape == values[0].shape:  # a slot of another shape may count steps
                 size = max(float(tensor.abs().max()) for tensor in (one, two, both))
                 gaps.append(float((one + two - both).abs().max()) / max(size, 1e-300))
-    return float(torch.tensor(gaps).max())
+    return float(torch.tensor(gaps, device="cpu").max())
 
 
 @dataclass(frozen=True)
@@ -132,3 +139,105 @@ class Damped:
         """Return η₀ v − η₁ (scale · w)."""
         kept = value if self.damping == 1.0 else self.damping * value
         return torch.add(kept, direction, alpha=-self.lr * scale), slots
+
+
+@dataclass(frozen=True, eq=False)
+class SGD:
+    r"""The rule of ``torch.optim.SGD``: momentum, Nesterov's momentum, weight decay, schedules.
+
+    .. math::
+       u &= P w + \lambda v, \qquad
+       b \leftarrow \mu b + (1 - \tau) u \;(b = u \text{ at first}) \\
+       v &\leftarrow v - \eta_t\, b, \qquad\text{or, with Nesterov's momentum,}\qquad
+       v \leftarrow v - \eta_t (u + \mu b)
+
+    It is linear in v and in all w so far, so the memory of decoupled descent moves by it, too.
+
+    Args:
+        lr: η.
+        momentum: μ.
+        dampening: τ.
+        nesterov: Whether the momentum is Nesterov's.
+        weight_decay: λ.
+        schedule: A function of the step, 0 at first, that returns what multiplies ``lr``; or one
+            that makes a ``torch.optim.lr_scheduler`` for an optimiser, such as
+            ``functools.partial(CosineAnnealingLR, T_max=100)``, with one update per epoch of it.
+        matrix: P, shape (L, L), multiplies θ̃ and ĥ on the side of the L pre-activations; the
+            identity by default.
+
+    Example:
+        >>> import functools, decoupled_descent as dd
+        >>> cosine = functools.partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=50)
+        >>> rule = dd.rules.SGD(lr=0.1, momentum=0.9, schedule=cosine)
+        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> algorithm = dd.DecoupledDescent(lr=0.1, rule=rule)
+        >>> dd.fit(X, y, objective, algorithm, steps=50).theta.shape
+        torch.Size([2, 100])
+    """
+
+    lr: float
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    schedule: Schedule | None = None
+    matrix: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options, as ``torch.optim.SGD`` does."""
+        for name in ("lr", "momentum", "weight_decay", "dampening"):
+            value = real_number(name, getattr(self, name))
+            if value < 0 and name != "dampening":
+                raise ValueError(f"{name}={value!r} must be a number of at least 0")
+        if self.nesterov and (self.momentum == 0 or self.dampening != 0):
+            raise ValueError(
+                f"nesterov=True needs momentum above 0 and no dampening, not momentum="
+                f"{self.momentum!r}, dampening={self.dampening!r}"
+            )
+        if self.matrix is not None:
+            check_finite("matrix", self.matrix)
+            if self.matrix.ndim != 2 or self.matrix.shape[0] != self.matrix.shape[1]:
+                raise ValueError(
+                    f"matrix has shape {tuple(self.matrix.shape)}; it must be (L, L), with one row "
+                    "per pre-activation"
+                )
+        self.rates(0)
+
+    @cached_property
+    def _unrolled(self) -> Unrolled:
+        return Unrolled(self.schedule, self.lr, self.momentum)
+
+    @cached_property
+    def _carries(self) -> bool:
+        """Whether there is momentum at some step; some schedules turn it on."""
+        return self.momentum != 0 or self.rates(0)[1] != 0
+
+    def rates(self, step: int) -> tuple[float, float]:
+        """Return lr and momentum of one step; ``IndexError`` past the end of the schedule."""
+        return self._unrolled[step]
+
+    def slots(self, value: Tensor) -> Slots:
+        """Carry the momentum buffer b."""
+        return (torch.zeros_like(value),) if self._carries else ()
+
+    def __call__(
+        self, value: Tensor, direction: Tensor, slots: Slots, step: int, scale: float
+    ) -> tuple[Tensor, Slots]:
+        """Return the next value and buffer."""
+        lr, momentum = self.rates(step)
+        if self.matrix is not None:
+            direction = self.matrix.to(direction) @ direction
+        if self.weight_decay == 0 and not slots:
+            return torch.add(value, direction, alpha=-lr * scale), slots
+        slope = direction * scale if scale != 1 else direction
+        if self.weight_decay != 0:
+            slope = torch.add(slope, value, alpha=self.weight_decay)
+        if not slots:
+            return torch.add(value, slope, alpha=-lr), slots
+        if step == 0:
+            buffer = slope.clone()
+        else:
+            buffer = torch.add(momentum * slots[0], slope, alpha=1 - self.dampening)
+        moved = torch.add(slope, buffer, alpha=momentum) if self.nesterov else buffer
+        return torch.add(value, moved, alpha=-lr), (buffer,)

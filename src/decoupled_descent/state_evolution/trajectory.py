@@ -66,7 +66,7 @@ class Trajectory:
         self.means[:, : self.width] = start.alignment
         self.omega = torch.zeros(size - self.width, size - self.width, dtype=torch.float64)
         self.sigma = torch.zeros_like(self.omega)
-        self.parameters = parameters
+        self.parameters, self.head_slots = parameters, algorithm.head_slots(parameters)
         self.alignment: list[Tensor] = []
         self.signal: list[Tensor] = []
         self.heads: list[Parameters] = []
@@ -101,7 +101,9 @@ class Trajectory:
         self.losses.append(seen.loss)
         self.alignment.append(alignment)
         self.heads.append(self.parameters)
-        self.parameters = self.algorithm.step_head(self.parameters, seen.head)
+        self.parameters, self.head_slots = self.algorithm.step_head(
+            self.parameters, seen.head, self.head_slots, t
+        )
         return float(seen.loss)
 
     def quantities(self, reached: int) -> dict[str, Tensor]:
