@@ -44,10 +44,12 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("dual", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
-def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, weighted):
+def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, weighted, dual):
     monkeypatch.setattr(module, "FORCING", 1e-14)
+    monkeypatch.setattr(module, "is_dual", lambda features: dual)
     weights = normal(40, seed=8).abs().numpy() + 0.3 if weighted else None
     at = posed(loss, outputs, intercept=intercept, weights=weights)
     size = outputs * at.rows.d
@@ -75,6 +77,23 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     found = first.decrement * float(value(start))  # a share of what is minimised
     assert found == pytest.approx(exact, rel=0.05)
     assert found <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
+def test_the_dual_preconditioner_is_the_inverse(loss, outputs, intercept):
+    at = posed(loss, outputs, intercept=intercept)
+    X, bends = at.rows.X, at.expand(normal(40, outputs, seed=4))
+    curvature = (at.weights * bends.diagonal.T).clamp_min(0)
+    inverse = module._Dual(X, at.ridge, curvature, bends, intercept)
+    theta, shift = normal(outputs, 6, seed=5), normal(outputs, seed=6) * intercept
+    if loss == "cross_entropy":  # blind to a common shift, but for the tiny ridge
+        shift -= shift.mean()
+    found, found_shift = inverse(theta, shift)
+    back, back_shift, _ = module._System(at, bends, intercept).times(found, found_shift)
+    close = {"rtol": 1e-5, "atol": 1e-5}  # it need not be exact; the gradient is
+    torch.testing.assert_close(back, theta, **close)
+    tiny = 1e-6 * 40 * found_shift if intercept else 0.0
+    torch.testing.assert_close(back_shift + tiny, shift, **close)
 
 
 def test_squared_loss_needs_one_direction():

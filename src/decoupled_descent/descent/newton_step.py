@@ -2,6 +2,7 @@ r"""One Newton step on a ridge-penalised loss whose outputs are linear in the pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.spread import chunks
+from decoupled_descent.descent.spread import cholesky, chunks, is_dual
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.objective.losses import Curvature, Loss, second_order
 from decoupled_descent.rows.blocks import Rows
@@ -19,6 +20,8 @@ from decoupled_descent.rows.blocks import Rows
 LEAD = 512
 #: A Newton direction need not be more exact than this: further steps are cheaper.
 FORCING = 1e-2
+#: For squared loss one step is all, and it must be exact.
+EXACT = 1e-24
 #: The most conjugate gradient steps within one Newton step.
 INNER = 300
 #: A backtracking step shorter than this ends the line search.
@@ -158,17 +161,10 @@ class _System:
     def __init__(self, problem: Problem, bends: Curvature, intercept: bool) -> None:
         self.X, self.ridge, self.weights = problem.rows.X, problem.ridge, problem.weights
         self.bends, self.intercept = bends, intercept
-        self.total = problem.total
-        self.coupled = bends.rank_one is not None
+        self.total, self.exact = problem.total, problem.exact
         curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
-        self.diagonal = torch.full_like(curvature[:, :1] @ self.X[:1], self.ridge)
-        for rows in chunks(len(self.X)):
-            self.diagonal += curvature[:, rows] @ self.X[rows].square()
-        self.shift_diagonal = curvature.sum(1) + 1e-6 * self.total
-        top = self.X[:, :LEAD]
-        lead = torch.stack([top.T @ (row.unsqueeze(1) * top) for row in curvature])
-        lead.diagonal(dim1=1, dim2=2).add_(self.ridge)
-        self.lead = torch.cholesky_inverse(torch.linalg.cholesky(lead))
+        make = _Dual if is_dual(self.X) and bends.full is None else _Leading
+        self.precondition = make(self.X, self.ridge, curvature, bends, intercept)
 
     def times(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """H v, and the outputs that v moves."""
@@ -184,17 +180,6 @@ class _System:
         pulled = bent.sum(1) if self.intercept else torch.zeros_like(shift)
         return bent @ self.X + self.ridge * theta, pulled, moved
 
-    def precondition(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """An approximate H⁻¹. Softmax: P D⁻¹ P, P = I − 11ᵀ/K, is the pseudo-inverse of D − ppᵀ."""
-        theta = theta - theta.mean(0) if self.coupled else theta
-        found = theta / self.diagonal
-        lead = self.lead.shape[1]
-        found[:, :lead] = torch.bmm(self.lead, theta[:, :lead].unsqueeze(2)).squeeze(2)
-        shift = shift / self.shift_diagonal
-        if self.coupled:
-            return found - found.mean(0), shift - shift.mean()
-        return found, shift
-
     def solve(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """H⁻¹ of a right-hand side, and the outputs that it moves, by conjugate gradients."""
         x, x_shift = torch.zeros_like(theta), torch.zeros_like(shift)
@@ -202,7 +187,8 @@ class _System:
         z, z_shift = self.precondition(theta, shift)
         d, d_shift = z.clone(), z_shift.clone()
         size = first = float((theta * z).sum() + (shift * z_shift).sum())
-        enough = max(0.1 * max(min(0.25, first / self.total), FORCING) * first, 1e-26 * self.total)
+        rough = EXACT if self.exact else 0.1 * max(min(0.25, first / self.total), FORCING)
+        enough = max(rough * first, 1e-26 * self.total)
         for _ in range(INNER):
             pushed, pushed_shift, outputs = self.times(d, d_shift)
             bend = float((d * pushed).sum() + (d_shift * pushed_shift).sum())
@@ -219,3 +205,72 @@ class _System:
             d_shift = z_shift + following / size * d_shift
             size = following
         return x, x_shift, moved
+
+
+class _Leading:
+    """An approximate H⁻¹: class by class, jointly in the first features, else by the diagonal.
+
+    For softmax, P D⁻¹ P with P = I − 11ᵀ/K is the pseudo-inverse of D − ppᵀ.
+    """
+
+    def __init__(
+        self, X: Tensor, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
+    ) -> None:
+        self.coupled = bends.rank_one is not None
+        self.diagonal = torch.full_like(curvature[:, :1] @ X[:1], ridge)
+        for rows in chunks(len(X)):
+            self.diagonal += curvature[:, rows] @ X[rows].square()
+        self.shift_diagonal = curvature.sum(1) + 1e-6 * float(curvature.shape[1])
+        top = X[:, :LEAD]
+        lead = torch.stack([top.T @ (row.unsqueeze(1) * top) for row in curvature])
+        lead.diagonal(dim1=1, dim2=2).add_(ridge)
+        self.lead = torch.cholesky_inverse(torch.linalg.cholesky(lead))
+
+    def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        theta = theta - theta.mean(0) if self.coupled else theta
+        found = theta / self.diagonal
+        lead = self.lead.shape[1]
+        found[:, :lead] = torch.bmm(self.lead, theta[:, :lead].unsqueeze(2)).squeeze(2)
+        shift = shift / self.shift_diagonal
+        if self.coupled:
+            return found - found.mean(0), shift - shift.mean()
+        return found, shift
+
+
+class _Dual:
+    r"""H⁻¹ by n × n matrices, exact but for a tiny ridge ε on the intercepts.
+
+    With the kernel G = ΦΦᵀ/λ + 11ᵀ/ε and W = D − ΠΠᵀ (the blocks of :mod:`spread`),
+
+    .. math:: H^{-1} = H_0^{-1} - H_0^{-1}\tilde\Phi^\top (W^{-1} + G)^{-1} \tilde\Phi H_0^{-1},
+       \qquad (W^{-1} + G)^{-1} = E - E R\,(\textstyle\sum_k E_k)^{-1} R^\top E,
+
+    H₀ = diag(λ, ε), E_k = (D_k⁻¹ + G)⁻¹ and R the sum over outputs. Losses whose outputs do not
+    meet have the first term only.
+    """
+
+    def __init__(
+        self, X: Tensor, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
+    ) -> None:
+        self.X, self.ridge = X, ridge
+        self.tiny = 1e-6 * float(len(X)) if intercept else math.inf
+        gram = X @ X.T / ridge + 1 / self.tiny
+        roots = curvature.sqrt()
+        self.parts = []
+        for root in roots:
+            inner = root.unsqueeze(1) * gram * root
+            inner.diagonal().add_(1.0)
+            inverse = torch.cholesky_inverse(cholesky(inner))
+            self.parts.append(root.unsqueeze(1) * inverse * root)
+        self.joint = None
+        if bends.rank_one is not None:
+            self.joint = cholesky(torch.stack(self.parts).sum(0))
+
+    def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        theta, shift = theta / self.ridge, shift / self.tiny
+        outputs = theta @ self.X.T + shift.unsqueeze(1)  # (K, n)
+        pulled = torch.stack([part @ row for part, row in zip(self.parts, outputs, strict=True)])
+        if self.joint is not None:
+            shared = torch.cholesky_solve(pulled.sum(0).unsqueeze(1), self.joint).squeeze(1)
+            pulled -= torch.stack([part @ shared for part in self.parts])
+        return theta - pulled @ self.X / self.ridge, shift - pulled.sum(1) / self.tiny

@@ -74,11 +74,10 @@ def spread(
     features: Tensor, bends: Curvature, ridge: float, weights: Tensor, intercept: bool = True
 ) -> Spread:
     """V for the curvature of single rows before weights."""
-    n, r = features.shape
-    if bends.full is not None or (bends.rank_one is not None and n > SQUARE):
+    if bends.full is not None or (bends.rank_one is not None and len(features) > SQUARE):
         return CoupledRidge(features, bends, ridge, weights, intercept)
     diagonal = (weights.unsqueeze(1) * bends.diagonal).clamp_min(TINY)
-    gram = features @ features.T if DUAL * n < r and n <= SQUARE else None
+    gram = features @ features.T if is_dual(features) else None
     equal = bends.rank_one is None and bool((diagonal == diagonal[:, :1]).all())
     parts: list[Part] = [
         RidgePart(features, column, ridge, intercept)
@@ -89,6 +88,12 @@ def spread(
     if bends.rank_one is None:
         return Separate(parts, diagonal.shape[1])
     return Coupled(parts, weights.sqrt().unsqueeze(1) * bends.rank_one, intercept)
+
+
+def is_dual(features: Tensor) -> bool:
+    """Whether n × n matrices are cheaper than r × r ones."""
+    n, r = features.shape
+    return DUAL * n < r and n <= SQUARE
 
 
 class Part(ABC):
