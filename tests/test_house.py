@@ -118,6 +118,53 @@ def test_packages_make_no_cycles():
         visit(name, ())
 
 
+# No file can run code
+
+
+FORBIDDEN = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "jsonpickle"}
+RUNNING = {"eval", "exec", "compile", "__import__"}
+
+
+def runs_code(node: ast.AST) -> bool:
+    """Whether a statement could execute what a file says: pickle, eval and their like."""
+    if isinstance(node, ast.Import):
+        return bool(FORBIDDEN & {alias.name.split(".")[0] for alias in node.names})
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").split(".")[0] in FORBIDDEN
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func)
+    if name in RUNNING or name.endswith(("read_pickle", "joblib.load", "to_pickle")):
+        return True
+    options = {one.arg: ast.unparse(one.value) for one in node.keywords}
+    if name == "torch.load":
+        return options.get("weights_only") != "True"
+    return options.get("allow_pickle", "False") != "False"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import pickle", True), ("from dill import loads", True), ("eval('1')", True),
+        ("torch.load(path)", True), ("torch.load(path, weights_only=True)", False),
+        ("np.load(path, allow_pickle=True)", True), ("np.load(path, allow_pickle=False)", False),
+        ("model.eval()", False), ("re.compile('a')", False), ("joblib.load(path)", True),
+    ],
+)  # fmt: skip
+def test_what_counts_as_running_code(text, found):
+    assert any(map(runs_code, ast.walk(ast.parse(text)))) is found
+
+
+def test_nothing_unpickles_or_evaluates():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if runs_code(node)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 # An algorithm says what it is
 
 

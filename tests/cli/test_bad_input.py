@@ -1,10 +1,13 @@
 """Bad input: one line on standard error, exit status 2, nothing on standard output or on disk."""
 
+import gzip
 import io
+import json
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +39,7 @@ def refused(run, tmp_path):
         before = snapshot(tmp_path)
         status, out, err = run(*arguments)
         assert status == 2
-        assert out == ""
+        assert out == (json.dumps({"error": err[7:-1]}) + "\n" if "--json" in arguments else "")
         assert err.startswith("error: ")
         assert err.count("\n") == 1
         assert err.endswith("\n")
@@ -50,6 +53,13 @@ def refused(run, tmp_path):
 def as_bytes(write, *arguments, **options):
     stream = io.BytesIO()
     write(stream, *arguments, **options)
+    return stream.getvalue()
+
+
+def zipped(name, text):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr(name, text)
     return stream.getvalue()
 
 
@@ -88,6 +98,28 @@ DATA = {
     "npz of other arrays": ("a.npz", as_bytes(np.savez, u=np.ones(3), v=np.ones(3)), "keep one"),
     "npy of one dimension": ("a.npy", as_bytes(np.save, np.ones(30)), "must be a matrix"),
     "damaged gz": ("a.csv.gz", b"\x1f\x8b" + bytes(30), "damaged, or not a .gz file"),
+    "a bomb of gz": ("a.csv.gz", gzip.compress(b"1,2\n" * 26_000_000), "more than 100 MB"),
+    "a bomb of npz": (
+        "a.npz",
+        as_bytes(np.savez_compressed, X=np.zeros((13_000_000, 1))),
+        "more than 100 MB",
+    ),
+    "a member of npz that is no array": ("a.npz", zipped("about.txt", "by me"), "not a NumPy file"),
+    "an npy that claims columns": (
+        "a.npy",
+        as_bytes(np.save, np.zeros((0, 3))).replace(b"(0, 3)", b"(0, 1000000000)"),
+        "1,000,000,000 columns, and at most 100,000",
+    ),
+    "an npy that claims rows": (
+        "a.npy",
+        as_bytes(np.save, np.zeros((5, 3))).replace(b"(5, 3)", b"(50000000000, 3)"),
+        "needs more bytes than there are",
+    ),
+    "an npy of no characters": (
+        "a.npy",
+        as_bytes(np.save, np.array([["a"], ["b"]]))[:-4] + b"\xff\xff\xff\x7f",
+        "characters that do not exist",
+    ),
     "unknown extension": ("a.xlsx", TEXT, "'.xlsx' is not known; use one of .csv"),
     "no extension": ("data", TEXT, "'' is not known"),
     "one class": ("a.csv", changed(answer="yes"), "'yes' in every row"),

@@ -1,5 +1,6 @@
 """The command ``decoupled``: its version, its help, and what it does not import for them."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,14 @@ def test_errors_give_one_line(run, monkeypatch, error, line):
 
     monkeypatch.setattr(cli, "app", fail)
     assert run("demo") == (2, "", line + "\n")
+
+
+def test_errors_for_machines_are_json(run, tmp_path):
+    status, out, err = run("predict", tmp_path, tmp_path / "\x1b[31mred.csv", "--json")
+    assert status == 2
+    assert "\\x1b[31m" in run("train", tmp_path / "\x1b[31mred.csv", "--target", "y")[2]
+    assert err == f"error: {json.loads(out)['error']}\n"
+    assert "\x1b" not in out + err
 
 
 def test_other_errors_are_not_hidden(monkeypatch):

@@ -175,3 +175,24 @@ def test_true_and_false(run, tmp_path):
     found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
     assert {type(one) for one in found["predictions"]} == {bool}
     assert (found["actual"]["rows"], found["actual"]["remark"]) == (40, "")
+
+
+def test_texts_that_a_spreadsheet_would_run(run, tmp_path):
+    names = {"yes": "=HYPERLINK(1)", "no": "-"}
+    data = saved(tmp_path, NEW[["a", "b"]].assign(answer=NEW["answer"].map(names)))
+    run("train", data, "--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
+    status, text, err = run("predict", tmp_path / "o", data)
+    assert status == 0
+    shown = pd.read_csv(io.StringIO(text))["prediction"]
+    assert set(shown) == {"'=HYPERLINK(1)", "-"}
+    assert f"note: {(shown != '-').sum()} texts begin like a formula" in err
+    found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
+    assert set(found["predictions"]) == {"=HYPERLINK(1)", "-"}
+
+
+def test_numbers_are_no_formulas():
+    table = pd.DataFrame({"prediction": [-1.5, 2.0], "name": ["+49 30", "@home"]})
+    safe, count = predictions.without_formulas(table)
+    assert count == 2
+    assert safe["prediction"].tolist() == [-1.5, 2.0]
+    assert safe["name"].tolist() == ["'+49 30", "'@home"]

@@ -2,9 +2,13 @@
 
 import csv
 import html
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import decoupled_descent as dd
@@ -124,3 +128,58 @@ def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop,
         assert err == f"error: --out {place}: cannot write there (No space left on device)\n"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", shop.name]
+
+
+def test_the_table_that_is_read_is_not_overwritten(run, tmp_path, shop):
+    out = tmp_path / "out"
+    run("train", shop, "--target", "answer", "--out", out, *FAST)
+    before = (out / "history.csv").read_bytes()
+    status, _, err = run("train", out / "history.csv", "--target", "stderr", "--out", out, *FAST)
+    assert status == 2
+    assert "history.csv in it is the table to read; choose another folder" in err
+    assert (out / "history.csv").read_bytes() == before
+
+
+def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
+    """Several at once, again and again: the report is always that of the model."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    columns = Columns.learn(pd.DataFrame(X, columns=["a", "b"]))
+    made = []
+    for seed in range(4):
+        y = np.random.default_rng(seed).normal(size=40)
+        options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 2}
+        model = dd.DecoupledRegressor(**options).fit(X, y)
+        made.append((model, replace(report(), title=f"seed {seed}")))
+    out = tmp_path / "out"
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as pool:
+            each = [pool.submit(results.write, out, m, columns, "y", r) for m, r in made]
+            [one.result() for one in each]
+        title = re.search("<title>seed (.)", (out / "report.html").read_text(encoding="utf-8"))[1]
+        saved = load_model(out).estimator
+        assert saved.estimated_test_error_ == made[int(title)][0].estimated_test_error_
+    assert {path.name for path in out.iterdir()} == FILES
+
+
+def test_another_folder_is_asked_for_when_the_disk_is_full(run, tmp_path, shop, monkeypatch):
+    saved, answers = results.save_model, iter([str(tmp_path / "full"), str(tmp_path / "free")])
+
+    def full(path, *rest):
+        if path.parents[1] == tmp_path / "free" or "free" in str(path):
+            return saved(path, *rest)
+        raise OSError(28, "No space left on device")
+
+    def write(out, *rest):
+        monkeypatch.setattr(results, "save_model", saved if out.name == "free" else full)
+        return written(out, *rest)
+
+    written = results.write
+    monkeypatch.setattr(results, "write", write)
+    monkeypatch.setattr(results.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(results.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(results.typer, "prompt", lambda *_, **__: next(answers))
+    status, text, err = run("train", shop, "--target", "answer", "--out", tmp_path / "o", *FAST)
+    assert status == 0
+    assert err.count("The model is trained and in memory.") == 2
+    assert f"Saved in {tmp_path / 'free'}" in text
+    assert load_model(tmp_path / "free").target == "answer"

@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from decoupled_descent.cli.train import check_options
 from decoupled_descent.descent import METHODS
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
+from decoupled_descent.validation import search
 from tests.cli.conftest import FAST, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
@@ -172,8 +174,53 @@ def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
     )
     assert status == 130
     assert calls == [0, 1, 2, 3]
-    assert load_model(tmp_path / "out").estimator.stop_reason_ == "interrupted"
+    reached = load_model(tmp_path / "out").estimator
+    assert reached.stop_reason_ == "interrupted"
+    assert reached.diagnostics_.verdict != "trust"
+    assert "Interrupted: this is what was reached." in text
+    assert "✓ trust" not in text
+    assert "Interrupted" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Saved in" in text
+
+
+def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
+    out = tmp_path / "out"
+    arguments = ("train", shop, "--target", "answer", "--out", out)
+    assert run(*arguments)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    whole, calls = search.fit, []
+
+    def interrupted(*some, **options):
+        calls.append(1)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return whole(*some, **options)
+
+    monkeypatch.setattr(search, "fit", interrupted)
+    status, text, err = run(*arguments, "--json")
+    assert status == 130
+    found = json.loads(text)
+    assert found["interrupted"]
+    assert found["verdict"] != "trust"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert load_model(tmp_path / "out-interrupted").estimator.stop_reason_ == "interrupted"
+    assert "interrupted; what was reached is in" in err
+    calls[:] = [1] * 11  # before anything is trained
+    status, text, err = run(*arguments)
+    assert (status, text, err) == (130, "", "interrupted\n")
+
+
+def test_the_end_by_a_signal_leaves_nothing(tmp_path):
+    data = tmp_path / "data.csv"
+    table(3000).drop(columns=["grade", "price"]).to_csv(data, index=False)
+    command = Path(sys.executable).with_name("decoupled")
+    arguments = [command, "train", data, "--target", "answer", "--out", tmp_path / "o"]
+    running = subprocess.Popen(arguments, stderr=subprocess.PIPE)
+    time.sleep(4)
+    running.terminate()
+    running.communicate(timeout=60)
+    assert running.returncode in (0, 143, -15)  # -15: before the command began
+    assert {path.name for path in tmp_path.iterdir()} <= {"data.csv", "o"}
 
 
 def test_the_installed_command_on_a_terminal_and_in_a_pipe(tmp_path):

@@ -432,3 +432,14 @@ def test_descriptions_of_heads():
     h = torch.randn(7, 3)
     assert torch.equal(again(h), head(h))
     assert describe_head(again) == describe_head(head)
+
+
+def test_classes_take_no_more_memory_than_their_texts(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    labels = np.where(X[:, 0] > 0, "yes", "no").astype("<U500")
+    model = dd.DecoupledClassifier(ridge=1.0, max_iter=2).fit(X, labels)
+    path = save_model(tmp_path / "model.safetensors", model)
+    assert load_model(path).estimator.classes_.dtype == "<U3"
+    resigned(path, put("classes", "dtype", value="<U9999999"))
+    with pytest.raises(ValueError, match="wider than any of them"):
+        load_model(path)

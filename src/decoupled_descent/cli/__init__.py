@@ -7,14 +7,21 @@ when the command runs, so that ``--help`` and mistyped options are answered at o
 from __future__ import annotations
 
 import io
+import json
 import os
+import signal
 import sys
+import threading
 from typing import Annotated
 
 import typer
 
 import decoupled_descent as dd
 from decoupled_descent.cli import demo, diagnose, evolve, predict, reproduce, train
+from decoupled_descent.cli.options import ReachedError, harmless
+
+#: The exit status after Ctrl-C: that of the signal, by custom of the shells.
+INTERRUPTED = 130
 
 app = typer.Typer(
     help="Training whose train error is an honest estimate of the test error.",
@@ -57,10 +64,16 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not every encoding has → and ✓
             stream.reconfigure(errors="replace")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleared up
     try:
-        sys.exit(app(arguments, standalone_mode=False) or 0)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        status = app(arguments, standalone_mode=False) or 0
+        if status == INTERRUPTED:
+            _print_error("interrupted")
+        sys.exit(status)
+    except ReachedError as error:
+        _print_error(f"interrupted; what was reached is in {harmless(str(error))}")
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -69,7 +82,10 @@ def main() -> None:
         if usage is None and not isinstance(error, ValueError | OSError | MemoryError):
             raise
         text = usage() if usage is not None else str(error) or "there is not enough memory"
-        _print_error(" ".join(text.split()))
+        text = harmless(" ".join(text.split()))
+        if "--json" in arguments:
+            typer.echo(json.dumps({"error": text}))
+        _print_error(f"error: {text}")
         sys.exit(2)
 
 
@@ -77,4 +93,4 @@ def _print_error(text: str) -> None:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, markup=False)
-    console.print(f"error: {text}", style="red", soft_wrap=True)
+    console.print(text, style="red", soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,6 +28,24 @@ Task = Annotated[
         show_default=False,
     ),
 ]
+
+
+#: Characters that steer a terminal, or turn the order of the text around them.
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class ReachedError(Exception):
+    """Work was stopped by hand, and what was reached is in the place named."""
+
+
+def harmless(text: str) -> str:
+    r"""Write characters that steer a terminal as their codes.
+
+    Example:
+        >>> harmless("red: \x1b[31m")
+        'red: \\x1b[31m'
+    """
+    return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def output_folder(path: Path) -> Path:

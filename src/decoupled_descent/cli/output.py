@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from decoupled_descent.cli.options import harmless
 from decoupled_descent.report.text import TONES, number, written_interval
 
 #: Colours of verdicts and statuses on a terminal.
@@ -38,22 +39,32 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+class Screen(Console):
+    """A console that prints words as they are, but nothing that steers the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print texts and tables."""
+        super().print(
+            *(harmless(one) if isinstance(one, str) else one for one in objects), **options
+        )
+
+
 def console(stderr: bool = False) -> Console:
-    """Return a console that prints words as they are."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    """Return a console for words and file names."""
+    return Screen(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def heading(screen: Console, text: str, style: str = "") -> None:
     """Print a heading after an empty line."""
     screen.print()
-    screen.print(Text(text, style=f"bold {style}".strip()), soft_wrap=True)
+    screen.print(Text(harmless(text), style=f"bold {style}".strip()), soft_wrap=True)
 
 
 def points(screen: Console, items: Sequence[str]) -> None:
     """Print a list of sentences; text in backticks is coloured."""
     for item in items:
         line = Text("  • ")
-        for k, piece in enumerate(re.split("`([^`]+)`", item)):
+        for k, piece in enumerate(re.split("`([^`]+)`", harmless(item))):
             line.append(piece, style="cyan" if k % 2 else "")
         screen.print(line, soft_wrap=True)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from decoupled_descent.cli.options import Data, Json, cannot_write
+from decoupled_descent.cli.options import Data, Json, cannot_write, harmless
 from decoupled_descent.files import write_text
 
 #: What a file of predictions may be called: it is CSV in any case.
@@ -49,7 +49,10 @@ def predict(
         found = predictions.predict(saved, frame)
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
-    text = found.table.to_csv(index=False, lineterminator="\n")
+    table, shielded = predictions.without_formulas(found.table)
+    if shielded:
+        found.notes.append(predictions.FORMULAS.format(shielded))
+    text = table.to_csv(index=False, lineterminator="\n")
     if out is not None:
         try:
             write_text(out, text)
@@ -64,7 +67,7 @@ def predict(
     for note in few(found.notes, "--json"):
         screen.print(f"note: {note}", soft_wrap=True)
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
     else:
         screen = console()
         screen.print(f"{len(found.table):,} predictions: {out}", soft_wrap=True)

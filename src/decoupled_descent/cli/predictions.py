@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +18,18 @@ from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import SavedModel
 from decoupled_descent.report.text import interval, together
 from decoupled_descent.tables.targets import split_target
-from decoupled_descent.tables.values import levels, listed, numbers_of
+from decoupled_descent.tables.values import is_number, levels, listed, numbers_of
 
 #: A difference is called more than chance if chance exceeds it with less than this probability.
 UNLIKELY = 0.003
 #: Losses are skewed: fewer than ENOUGH do not show their spread, and fewer than MANY may have a low
 #: mean only because the rare large ones are missing.
 ENOUGH, MANY = 30, 200
+
+
+#: Text that a spreadsheet would run as a formula: a sign alone is a name.
+FORMULA = re.compile(r"[=+\-@\t\r].+", re.DOTALL)
+FORMULAS = "{} texts begin like a formula of a spreadsheet; an apostrophe was put before them"
 
 
 class Actual(NamedTuple):
@@ -69,6 +75,18 @@ def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
         except ValueError as error:
             notes.append(f"no actual error: {error}")
     return Predictions(table, actual, notes)
+
+
+def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Put an apostrophe before text that begins like a formula; say how many cells that were."""
+    safe, count = table.copy(), 0
+    for name in table.columns:
+        if not is_number(table[name].dtype):
+            texts = table[name].astype(object)
+            found = texts.map(lambda one: isinstance(one, str) and bool(FORMULA.fullmatch(one)))
+            safe[name] = texts.where(~found, "'" + texts.astype(str))
+            count += int(found.sum())
+    return safe, count
 
 
 def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import typer
 from rich.console import Console
 
+from decoupled_descent.cli.findings import is_interrupted
 from decoupled_descent.cli.options import cannot_write
 from decoupled_descent.cli.output import few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
@@ -25,11 +31,17 @@ from decoupled_descent.report.page import score_interval
 from decoupled_descent.report.text import interval
 from decoupled_descent.tables.columns import Columns
 
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
 #: In the order in which they are put in place: the model comes last.
 FILES = ("history.csv", "figure.png", "figure.svg", "report.html", MODEL_FILE)
 
 
-def check_folder(out: Path) -> bool:
+def check_folder(out: Path, data: Path) -> bool:
     """Raise ``OSError`` if the results cannot go to a folder, which need not exist.
 
     Leaves nothing behind. Returns whether results of an earlier training are there, which will be
@@ -48,6 +60,8 @@ def check_folder(out: Path) -> bool:
         )
     if any((out / name).is_dir() for name in taken):
         raise OSError(f"--out {out}: a folder has the name of a file to write; choose another")
+    if any(data.exists() and (out / name).samefile(data) for name in taken):
+        raise OSError(f"--out {out}: {data.name} in it is the table to read; choose another folder")
     return bool(taken)
 
 
@@ -67,18 +81,53 @@ def write(
         plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
         write_report(partial / "report.html", report)
         save_model(partial / MODEL_FILE, estimator, columns, target)
-        if out.exists():
-            for name in FILES:
-                (partial / name).replace(out / name)
-        else:
-            os.chmod(partial, permissions(0o777))  # mkdtemp's is only for its owner
+        os.chmod(partial, permissions(0o777))  # mkdtemp's is only for its owner
+        try:
             partial.rename(out)
+        except OSError:  # the folder is there
+            with _alone(out):
+                for name in FILES:
+                    (partial / name).replace(out / name)
     except OSError as error:
         raise cannot_write(out, error) from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
     return {name: out / name for name in FILES}
+
+
+def write_somewhere(
+    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
+) -> tuple[Path, dict[str, Path]]:
+    """Write the results; where that fails, ask on a terminal for another folder, and try again.
+
+    Returns the folder and the files by name.
+    """
+    while True:
+        try:
+            return out, write(out, estimator, columns, target, report)
+        except OSError as error:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise
+            typer.echo(f"{error}. The model is trained and in memory.", err=True)
+            answer = typer.prompt("Another folder (empty to give up)", default="", err=True)
+            if not answer.strip():
+                raise
+            out = Path(answer.strip()).expanduser()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other training moves its files to a folder."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_history(path: Path, report: ReportData) -> None:
@@ -123,6 +172,7 @@ def report_data(
         notes=[*prepared.notes, *warned],
         next_steps=[],
         corrected=estimator.algorithm_.estimates_test_error,
+        interrupted=is_interrupted(estimator),
     )
     return replace(report, next_steps=next_steps(report, data, out))
 
@@ -193,6 +243,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "steps": len(report.train_error),
         "best_step": report.best_step,
         "stop_reason": report.stop_reason,
+        "interrupted": report.interrupted,
         "settings": report.settings,
         "candidates": report.candidates,
         "notes": report.notes,
@@ -207,6 +258,8 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
         f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
         soft_wrap=True,
     )
+    if report.interrupted:
+        screen.print("Interrupted: this is what was reached.", style="yellow")
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))

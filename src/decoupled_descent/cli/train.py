@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 import decoupled_descent as dd
-from decoupled_descent.cli.options import Data, Json, Target, Task
+from decoupled_descent.cli.options import Data, Json, ReachedError, Target, Task
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
@@ -101,21 +101,26 @@ def train(
     options |= {"features": features}
     if group is not None and method != "newton":
         raise ValueError(f"--group has no effect with --method {method}; leave it out")
-    from decoupled_descent.cli import results
+    from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.cli.tables import prepare
 
-    replaced = results.check_folder(out)
+    replaced = results.check_folder(out, data)
     prepared = prepare(data, target, task, group)
     estimator, warned = fit(prepared, options)
+    interrupted = findings.is_interrupted(estimator)
+    findings.add(estimator, [findings.interrupted()] if interrupted else [])
+    if interrupted and replaced:  # a half-trained model does not replace a good one
+        out = Path(f"{out.resolve()}-interrupted")
+        replaced = results.check_folder(out, data)
     report = results.report_data(data, target, out, prepared, estimator, warned)
-    files = results.write(out, estimator, prepared.columns, target, report)
+    out, files = results.write_somewhere(out, estimator, prepared.columns, target, report)
     if as_json:
         echo_json(results.to_dict(report, target, files))
     else:
         results.show(console(), report, out, replaced)
-    if any(one["stop_reason"] == "interrupted" for one in estimator.candidates_):
-        raise KeyboardInterrupt  # what was reached is saved
+    if interrupted:
+        raise ReachedError(out)
 
 
 def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str, Any]:

@@ -330,6 +330,8 @@ def _array(tensors: dict[str, Tensor], name: str) -> NDArray[Any]:
 
 
 def _describe_classes(classes: NDArray[Any]) -> dict[str, Any]:
+    if classes.dtype.kind == "U":
+        classes = np.array(classes.tolist())  # no wider than its longest text
     dtype = classes.dtype
     name = dtype.str if dtype.kind == "U" else dtype.name
     labels = classes.tolist()
@@ -345,6 +347,9 @@ def _rebuild_classes(content: dict[str, Any]) -> NDArray[Any]:
     if not isinstance(labels, list) or not isinstance(name, str) or not DTYPE.fullmatch(name):
         raise ValueError(f"the classes have the type {name!r:.40}; train the model again")
     dtype = np.dtype(name)
+    longest = max((len(one) for one in labels if isinstance(one, str)), default=0)
+    if dtype.kind == "U" and dtype.itemsize > 4 * max(1, longest):
+        raise ValueError(f"the classes have the type {name!r:.40}, wider than any of them")
     right = all(type(label) is PYTHON[dtype.kind] for label in labels)
     classes = np.array(labels, dtype=dtype) if right else np.array([])
     if len(labels) < 2 or len(set(labels)) < len(labels) or classes.tolist() != labels:

@@ -61,6 +61,7 @@ class ReportData:
     notes: Sequence[str]  # what preprocessing did
     next_steps: Sequence[str]  # what to do now
     corrected: bool  # whether the train error estimates the test error, as the algorithm says
+    interrupted: bool = False  # whether training was stopped by hand
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn."""
@@ -156,7 +157,11 @@ def _headline(data: ReportData) -> str:
         _card(names[1], *written_interval(score_interval(data), score == "accuracy"), compared),
         _card("Verdict", label, "", prose(diagnosis.get("summary") or "")),
     ]
-    return f'<div class="cards">{"".join(cards)}</div>{read(_meaning(data))}'
+    stopped = ""
+    if data.interrupted:
+        words = "Interrupted: this model is what was reached, not the result of a whole training."
+        stopped = f'<p class="stopped">{words}</p>'
+    return f'{stopped}<div class="cards">{"".join(cards)}</div>{read(_meaning(data))}'
 
 
 def _card(name: str, value: str, between: str, explanation: str) -> str:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import re
+import sys
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +27,10 @@ from decoupled_descent.tables.values import listed, plain
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
 KINDS = "biufU"  # of NumPy's types: truth values, numbers, text
+MOST_COLUMNS = 100_000  # of a table
+MOST_BYTES = 2_000_000_000  # of a file, unpacked
+DENSE = 100  # how many times smaller than its content a large packed file may be …
+SMALL = 100_000_000  # … and how large it is then, in bytes
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -93,16 +100,41 @@ def _content(path: Path) -> bytes:
 
 
 def _unpacked(content: bytes) -> bytes:
+    most = _most(content)
     try:
-        return gzip.decompress(content)
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except Exception as error:  # of several kinds, depending on where the damage is
         raise ValueError(f"damaged, or not a .gz file ({error}); write it again") from error
+    _check_size(len(unpacked), most)
+    return unpacked
+
+
+def _most(packed: bytes) -> int:
+    """How large the content of a packed file may be, in bytes."""
+    return min(MOST_BYTES, max(SMALL, DENSE * len(packed)))
+
+
+def _check_size(size: int, most: int = MOST_BYTES) -> None:
+    if size > most:
+        raise ValueError(
+            f"it unpacks to more than {most / 1e6:,.0f} MB, which is the most for a file of this "
+            "size; train on a part of the rows, or save it unpacked"
+        )
+
+
+def _check_width(width: int) -> None:
+    if width > MOST_COLUMNS:
+        raise ValueError(
+            f"it has {width:,} columns, and at most {MOST_COLUMNS:,} are read; keep those that you "
+            "need, or save its transpose if rows and columns were exchanged"
+        )
 
 
 def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Check names and size, and leave out an index column and empty columns without a name."""
+    _check_width(frame.shape[1])
     names = [str(name).strip() for name in frame.columns]
-    unnamed = [k for k, name in enumerate(names) if UNNAMED.fullmatch(name)]
+    unnamed = {k: None for k, name in enumerate(names) if UNNAMED.fullmatch(name)}
     twice = [n for n, count in Counter(names).items() if count > 1 and not UNNAMED.fullmatch(n)]
     plain = pd.to_numeric(pd.Series(names, dtype=object), errors="coerce")
     if plain.notna().all() and ((plain % 1 != 0).any() or twice):
@@ -112,14 +144,13 @@ def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     if not len(frame):
         raise ValueError("the table has columns but no rows; add rows below the names")
     frame.columns = range(len(names))
-    for k in unnamed:
+    empty = frame.isna().to_numpy().all(0)
+    for k in (k for k in unnamed if not empty[k]):
         column = frame[k]
-        if column.isna().all():
-            continue
         if k > 0 or types.is_float_dtype(column.dtype) or not column.is_unique:
             raise ValueError(f"column {k + 1} has no name; name it, or delete it")
         notes.append("the first column has no name and differs in every row: left out as an index")
-    frame = frame.drop(columns=unnamed).set_axis(pd.RangeIndex(1, len(frame) + 1), axis=0)
+    frame = frame.drop(columns=list(unnamed)).set_axis(pd.RangeIndex(1, len(frame) + 1), axis=0)
     if not frame.shape[1]:
         raise ValueError("no column has a name; put a line with the columns' names above")
     frame.columns = [name for k, name in enumerate(names) if k not in unnamed]
@@ -145,12 +176,13 @@ def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
 
 
 def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    try:
-        loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        arrays = {"the array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except Exception as error:  # of many kinds, depending on where the damage is
-        reason = f"damaged, not a NumPy file, or one with Python objects ({error})"
-        raise ValueError(f"{reason}; save arrays of numbers or text") from error
+    arrays = {}
+    for name, member in _members(content).items():
+        _check_header(member)
+        try:
+            arrays[name] = np.load(io.BytesIO(member), allow_pickle=False)
+        except Exception as error:  # of many kinds, depending on where the damage is
+            raise ValueError(UNREADABLE.format(error)) from error
     y = arrays.pop("y") if set(arrays) == {"X", "y"} else None
     if len(arrays) != 1:
         raise ValueError(f"it holds {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
@@ -171,11 +203,52 @@ def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
     return frame.assign(y=_native(y.reshape(-1))), []
 
 
+def _members(content: bytes) -> dict[str, bytes]:
+    """The arrays of an .npz or .npy file, each as the bytes of an .npy file, up to the limit."""
+    if not content.startswith(b"PK"):
+        return {"the array": content}
+    most, found = _most(content), {}
+    size = 0
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as file:
+                    found[name.removesuffix(".npy")] = file.read(most + 1 - size)
+                size += len(found[name.removesuffix(".npy")])
+                if size > most:
+                    break
+    except Exception as error:  # of many kinds, depending on where the damage is
+        raise ValueError(UNREADABLE.format(error)) from error
+    _check_size(size, most)
+    return found
+
+
+def _check_header(member: bytes) -> None:
+    """Compare the shape that an array claims to have with the bytes that are there."""
+    stream = io.BytesIO(member)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+        shape, _, dtype = read(stream)
+    except Exception as error:
+        raise ValueError(UNREADABLE.format(error)) from error
+    _check_width(shape[1] if len(shape) > 1 else 1)
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > len(member):
+        raise ValueError(UNREADABLE.format(f"shape {shape} needs more bytes than there are"))
+
+
 def _native(array: NDArray[Any]) -> NDArray[Any]:
     """Return the array in this machine's byte order, as pandas needs it, and text as objects."""
+    if array.dtype.kind == "U" and array.size:
+        codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
+        if codes.max(initial=0) > sys.maxunicode:
+            raise ValueError(UNREADABLE.format("characters that do not exist"))
     return array.astype(object if array.dtype.kind == "U" else array.dtype.newbyteorder("="))
 
 
+UNREADABLE = (
+    "damaged, not a NumPy file, or one with Python objects ({}); save arrays of numbers or text"
+)
 READERS: dict[str, Callable[[bytes], tuple[pd.DataFrame, Notes]]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
     ".parquet": _read_parquet,
