@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent.noise import Covariance, RowNorms
+from decoupled_descent.descent.noise import Covariance, RowNorms, White
 from tests.oracles import descent as rows_of
 from tests.oracles import noise as oracle
 from tests.problems import binary, normal, two_layer
@@ -50,6 +50,23 @@ def test_covariance_as_matrix_diagonal_and_function():
     compare(Covariance(torch.from_numpy(C)), C, ones)
     compare(Covariance(torch.from_numpy(diagonal)), np.diag(diagonal), ones)
     compare(Covariance(lambda theta: theta @ torch.from_numpy(C), np.trace(C)), C, ones)
+
+
+def test_white_noise_of_any_variance():
+    compare(White(0.07), 0.07 * 20 * np.eye(20), np.ones(30))
+
+
+def test_white_noise_of_variance_one_is_the_paper_in_other_units():
+    """X √d and θ/√d with rate lr/d: the same pre-activations at every step."""
+    (X, y), theta, objective = binary(), normal(3, 16), two_layer()
+    paper = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), 20, theta=theta)
+    algorithm = dd.DecoupledDescent(0.1 / 16, head_lr=0.1, noise=White(1.0))
+    own = dd.fit(4 * X, y, objective, algorithm, 20, theta=theta / 4)
+    torch.testing.assert_close(own.train_error, paper.train_error, rtol=1e-12, atol=0)
+    with pytest.raises(ValueError, match="noise of variance 1/d"):
+        algorithm.limit()
+    with pytest.raises(ValueError, match=r"variance=0\.0 must be positive"):
+        White(0.0)
 
 
 @pytest.mark.parametrize("block_size", [None, 7])

@@ -247,9 +247,10 @@ def _width(objective: Objective, d: int) -> int:
     if whole and objective.declared_width is None:
         raise ValueError(
             f"the head starts with {first}, which takes the d = {d} columns of X: this looks like "
-            "a whole model. Its first layer is theta, which is trained in front of the head. Pass "
-            "the layers after it as the head, with theta=model[0].weight to start from the "
-            f"model's own weights; pass Objective(…, width={d}) if you mean a head of {d} "
+            "a whole model. Its first layer is theta, which is trained in front of the head. Use "
+            "Objective.of_model(model, loss), or pass the layers after it as the head, with "
+            "theta=model[0].weight to start from the model's own weights; pass "
+            f"Objective(…, width={d}) if you mean a head of {d} "
             "pre-activations"
         )
     return objective.width
@@ -258,10 +259,12 @@ def _width(objective: Objective, d: int) -> int:
 def starting_theta(
     rows: Rows, bound: BoundObjective, theta: Tensor | None, seed: int | None
 ) -> Tensor:
-    """Check a given θ₁, or draw one with independent N(0, 1) entries, as in the paper.
+    """Check a given θ₁, take that of a whole model, or draw independent N(0, 1) entries.
 
     The same seed gives the same θ₁ in every dtype and on every device.
     """
+    if theta is None:
+        theta = bound.theta
     if theta is None:
         theta = draw_theta(bound.width, rows.d, seed).to(rows.X)
     theta = _as_theta(theta, rows)

@@ -15,6 +15,7 @@ Stein's lemma, E[z_i g(z_iᵀθ)] = (w_i C/d) θ E[∇g]ᵀ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import real_number
 from decoupled_descent.rows.blocks import Rows, as_floats, check_finite
 
 #: θ ↦ θC for θ of shape (L, d).
@@ -153,6 +155,60 @@ class Covariance:
             return direction * diagonal.mean()
         assert self.trace is not None
         return direction * (self.trace / rows.d)
+
+
+@dataclass(frozen=True)
+class White:
+    r"""Rows with i.i.d. noise of another variance than 1/d: columns as they are standardised.
+
+    Pre-activations, outputs and rates are then those of PyTorch: with ``reduction="mean"``, ``lr``
+    and the weights of a model mean the same as in ``torch.optim.SGD`` on the same rows.
+
+    Args:
+        variance: v, of the noise in each entry of X; C = d v I.
+
+    Example:
+        >>> White(1.0).coloured(torch.ones(1, 4))
+        tensor([[4., 4., 4., 4.]])
+    """
+
+    variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the variance."""
+        if real_number("variance", self.variance) <= 0:
+            raise ValueError(f"variance={self.variance!r} must be positive")
+
+    def check(self, rows: Rows) -> None:
+        """Accept all rows."""
+
+    @property
+    def lifts(self) -> frozenset[str]:
+        """White noise of variance 1/d is not needed."""
+        return frozenset({"white noise"})
+
+    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
+        """‖θ_j‖ √v."""
+        norms: Tensor = torch.linalg.vector_norm(theta, dim=1)
+        return norms * math.sqrt(self.variance)
+
+    def row_shares(self) -> None:
+        """Rows count equally."""
+
+    def coloured(self, theta: Tensor) -> Tensor:
+        """Return d v θ."""
+        return theta * (self.variance * theta.shape[1])
+
+    def limit(self) -> Tensor:
+        """Raise ``ValueError``: mixtures have noise of variance 1/d."""
+        raise ValueError(
+            f"noise={self!r}: state evolution describes rows with noise of variance 1/d; divide "
+            "the rows by √(d v) and leave noise out"
+        )
+
+    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
+        """Return d v ĥᵀ."""
+        return direction * (self.variance * rows.d)
 
 
 @dataclass(frozen=True, eq=False)

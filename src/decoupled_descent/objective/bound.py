@@ -44,6 +44,11 @@ class BoundObjective:
         """Whether J̄ is taken by differences that see kinks."""
         return self.curvature == "smoothed"
 
+    @property
+    def theta(self) -> Tensor | None:
+        """θ of the whole model, where training starts; None for a head alone."""
+        return self.objective.theta
+
     def parameters(self, like: Tensor | None = None) -> Parameters:
         """Return detached copies of the head's trainable parameters: a, by name."""
         return self.objective.parameters(like)

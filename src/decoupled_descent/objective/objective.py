@@ -26,6 +26,7 @@ from decoupled_descent.objective.losses import (
     get_loss,
     varied_rows,
 )
+from decoupled_descent.objective.models import Split, split
 from decoupled_descent.objective.pure_head import PureHead
 
 CURVATURES = ("auto", "structured", "autodiff", "smoothed")
@@ -66,6 +67,7 @@ class Objective:
         width: int | None = None,
         curvature: str = "auto",
     ) -> None:
+        self.split: Split | None = None  # the whole model, if that is where the head comes from
         if not isinstance(head, nn.Module):
             raise ValueError(
                 f"head={head!r} must be a torch.nn.Module; see decoupled_descent.heads for ready "
@@ -87,6 +89,51 @@ class Objective:
                 f"curvature='structured' has no closed form for head {type(head).__name__} with "
                 f"loss {self.loss.name!r}; use curvature='auto'"
             )
+
+    @classmethod
+    def of_model(
+        cls, model: nn.Module, loss: str | RowLoss, *, curvature: str = "auto"
+    ) -> Objective:
+        r"""Take a whole model whose first layer is ``nn.Linear``; training starts from its weights.
+
+        The first layer's weights are θ. All that follows is the head, the first layer's bias
+        included. ``run.to_module()`` returns the model, trained.
+
+        Args:
+            model: Any ``nn.Module`` of x that does nothing to x before the first layer, except for
+                ``nn.Flatten``. It is copied, not changed.
+            loss: As for an objective.
+            curvature: As for an objective.
+
+        Returns:
+            The objective.
+
+        Example:
+            >>> import torch, decoupled_descent as dd
+            >>> X, y = dd.mixtures.xor(dimension=50, snr=4.0).sample(100, seed=0)
+            >>> model = nn.Sequential(nn.Linear(50, 4), nn.Tanh(), nn.Linear(4, 1))
+            >>> objective = dd.Objective.of_model(model, "logistic")
+            >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), steps=20)
+            >>> run.to_module()(X).shape
+            torch.Size([100, 1])
+        """
+        parts = split(model)
+        objective = cls(parts.head, loss, width=len(parts.theta), curvature=curvature)
+        objective.split = parts
+        return objective
+
+    @property
+    def theta(self) -> Tensor | None:
+        """θ of the whole model, where training starts, shape (L, d); None for a head alone."""
+        return None if self.split is None else self.split.theta
+
+    def whole(self, theta: Tensor, parameters: Parameters) -> nn.Module:
+        """Return θ and the head as one module of x: the model itself, if there was one."""
+        if self.split is not None:
+            return self.split.joined(theta, parameters)
+        first = nn.Linear(theta.shape[1], len(theta), bias=False, device="meta")
+        first.weight = nn.Parameter(theta.detach().clone())
+        return nn.Sequential(first, self.module(parameters).to(theta))
 
     @property
     def head(self) -> nn.Module:

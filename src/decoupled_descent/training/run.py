@@ -123,6 +123,19 @@ class Run:
         """The trained head at the best step, a copy in θ's dtype."""
         return self.objective.module(self.best_state.head).to(self.best_state.theta)
 
+    def to_module(self, *, best: bool = False) -> nn.Module:
+        """Return the trained model as one module of x, a copy.
+
+        Args:
+            best: Use the iterate with the lowest train error instead of the last one.
+
+        Returns:
+            The model of :meth:`Objective.of_model` with its trained weights; for a head alone,
+            ``nn.Sequential`` of an ``nn.Linear`` without bias and the head.
+        """
+        state = self.best_state if best else self.state
+        return self.objective.whole(state.theta, state.head)
+
     @property
     def best_losses(self) -> Tensor:
         """Losses of the training rows at the best step, shape (n,)."""
@@ -189,7 +202,8 @@ def fit(
         objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
-        theta: θ_1, shape (L, d); drawn from N(0, 1) by default.
+        theta: θ_1, shape (L, d); by default the whole model's own weights, see
+            :meth:`Objective.of_model`, or drawn from N(0, 1).
         test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
         callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
             stops.

@@ -1,0 +1,118 @@
+r"""Whole models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
+
+The bias of the first layer belongs to the head. It is moved by the mean over rows of ∇_hΨ, as all
+of the head is, and such means hardly vary with the rows. As a column of ones in X it would break
+the corrections, which rest on rows of noise: each row would meet itself once more in X Xᵀĥ, by the
+square of that column's entry.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.objective.derivatives import Parameters
+from decoupled_descent.objective.heads import Shift
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A model, the name of its first layer, and the rest of it as a head.
+
+    Attributes:
+        model: A copy of the model.
+        first: The name of its first layer, an ``nn.Linear``.
+        head: The model with the first layer replaced by its bias. Parameters keep their names.
+    """
+
+    model: nn.Module
+    first: str
+    head: nn.Module
+
+    @property
+    def theta(self) -> Tensor:
+        """The first layer's weights, shape (L, d)."""
+        return self.model.get_parameter(_weight(self.first)).detach()
+
+    def joined(self, theta: Tensor, parameters: Parameters) -> nn.Module:
+        """Return a copy of the model with these weights, in their dtype and on their device."""
+        model = copy.deepcopy(self.model).to(theta)
+        with torch.no_grad():
+            model.get_parameter(_weight(self.first)).copy_(theta)
+            for name, value in parameters.items():
+                model.get_parameter(name).copy_(value)
+        return model
+
+
+def split(model: nn.Module) -> Split:
+    """Split a model behind its first layer; raise ``ValueError`` where that is not possible.
+
+    Example:
+        >>> parts = split(nn.Sequential(nn.Flatten(), nn.Linear(9, 4), nn.Tanh(), nn.Linear(4, 3)))
+        >>> parts.first, parts.theta.shape, [name for name, _ in parts.head.named_parameters()]
+        ('1', torch.Size([4, 9]), ['1.bias', '3.weight', '3.bias'])
+    """
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model={model!r} must be a torch.nn.Module")
+    model = copy.deepcopy(getattr(model, "_orig_mod", model))  # as it was before torch.compile
+    found = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear)]
+    name, layer = found[0] if found else ("", None)
+    if type(layer) is not nn.Linear:
+        raise ValueError(
+            f"model {type(model).__name__} must start with nn.Linear"
+            + ("" if layer is None else f", not {type(layer).__name__}")
+            + "; its weights are theta, and the rest is the head"
+        )
+    names = [n for n, p in model.named_parameters(remove_duplicate=False) if p is layer.weight]
+    if names != [_weight(name)] or not layer.weight.requires_grad:
+        raise ValueError(
+            f"{_weight(name)} is frozen, or shared with {', '.join(names[1:]) or 'nothing'}; the "
+            "first layer must have weights of its own, to be trained"
+        )
+    head = _without(model, name, layer)
+    _check(model, head, name, layer)
+    return Split(model, name, head)
+
+
+def _without(model: nn.Module, name: str, layer: nn.Linear) -> nn.Module:
+    """Copy the model with its bias in the place of the first layer."""
+    rest: nn.Module = nn.Identity()
+    if layer.bias is not None:
+        rest = Shift(layer.out_features)
+        rest.bias = nn.Parameter(layer.bias.detach().clone(), layer.bias.requires_grad)
+        rest.train(layer.training)
+    if not name:
+        return rest
+    head = copy.deepcopy(model)
+    parent, _, child = name.rpartition(".")
+    setattr(head.get_submodule(parent), child, rest)
+    return head
+
+
+@torch.no_grad()
+def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> None:
+    """Raise ``ValueError`` unless the model of x is the head of the first layer's product."""
+    whole, rest = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
+    like = layer.weight
+    probe = torch.linspace(-1, 1, 5 * layer.in_features, dtype=like.dtype, device=like.device)
+    x = probe.view(5, layer.in_features).sin()
+    try:
+        wanted = whole(x.clone())
+        same = torch.allclose(rest(x @ like.T), wanted, rtol=1e-3, atol=1e-5)
+    except Exception as error:
+        raise ValueError(
+            f"model {type(model).__name__} cannot be called with rows of its {layer.in_features} "
+            f"inputs, or not be split behind layer {name!r}: {error}"
+        ) from error
+    if not same:
+        raise ValueError(
+            f"model {type(model).__name__} does more to its inputs than layer {name!r} does: "
+            "nothing but nn.Flatten may come before the first nn.Linear, and nothing may pass by it"
+        )
+
+
+def _weight(name: str) -> str:
+    return f"{name}.weight" if name else "weight"
