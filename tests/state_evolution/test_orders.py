@@ -15,7 +15,6 @@ from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.state_evolution import orders
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.orders import loss_orders, step_orders
-from decoupled_descent.state_evolution.taylor import one_time_nodes
 from tests.state_evolution import problems
 
 #: ρ(u − y) by name, with its derivative.
@@ -163,7 +162,7 @@ def test_fixed_points_and_slopes(name):
     exact = brentq(excess, 0.0, 2.0, xtol=1e-12)
     point = dd.theory.fixed_point(theory)
     assert float(point.overlap) == pytest.approx(exact, abs=1e-6)
-    nodes = one_time_nodes(theory, 1)
+    nodes = theory.nodes(1)
     found = theory.model(1).slopes(nodes, torch.zeros(1, 1).double(), torch.eye(1).double(), {})
     stein = normal_mean(lambda r: r * ROBUST[name][1](r), 0.0, 10.0) / 10.0
     assert float(found.curvature) == pytest.approx(stein, abs=1e-6)

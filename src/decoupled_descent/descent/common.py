@@ -75,6 +75,8 @@ class LimitStep(NamedTuple):
         ridge: λ of the preconditioner; infinite for none.
         covariance: C for which the algorithm corrects its steps; None for the identity. A
             divergence-free step takes rows of any covariance.
+        corrected: Whether the reuse of rows is corrected for, so that pre-activations are those of
+            new rows; gradient descent does not.
     """
 
     g: Direction | None = None
@@ -82,6 +84,7 @@ class LimitStep(NamedTuple):
     divergence_free: bool = False
     ridge: float = math.inf
     covariance: Tensor | None = None
+    corrected: bool = True
 
 
 class Algorithm(ABC):
@@ -220,8 +223,8 @@ class Algorithm(ABC):
         """What state evolution must know; raises ``ValueError`` where it knows no limit."""
         raise ValueError(
             f"state evolution knows no limit of {type(self).__name__}; it describes "
-            "DecoupledDescent and OrthogonalDecoupledDescent (population_test_error takes the "
-            "trained parameters of any run)"
+            "GradientDescent, DecoupledDescent and OrthogonalDecoupledDescent "
+            "(population_test_error takes the trained parameters of any run)"
         )
 
 

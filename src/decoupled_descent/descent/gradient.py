@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent, Info, starting_theta
+from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Found, Pass, Steps
@@ -80,3 +80,7 @@ class GradientDescent(Descent):
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
         info = Info(found.losses, found.preactivations.T, None)
         return State(theta, head, slots, head_slots, state.step + 1), info
+
+    def limit(self) -> LimitStep:
+        """The rows are reused without a correction."""
+        return LimitStep(corrected=False)

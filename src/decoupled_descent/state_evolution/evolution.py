@@ -13,11 +13,14 @@ from torch import Tensor
 
 from decoupled_descent.objective import Parameters
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.state_evolution.trajectory import Trajectory
 from decoupled_descent.training.run import DivergenceWarning
 
 if TYPE_CHECKING:
     from decoupled_descent.state_evolution.recursion import StateEvolution
+    from decoupled_descent.state_evolution.reuse import ReuseTrajectory
+    from decoupled_descent.state_evolution.trajectory import Trajectory
+
+    AnyTrajectory = Trajectory | ReuseTrajectory
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,8 @@ class Evolution:
     Rows have covariance C/d, and θ̃_t is the step of the algorithm before the learning rate.
 
     Attributes:
-        test_error: Σ_j p_j E Ψ(m_{j,t} + N(0, Ω[t,t]), Y_j, ā_t), shape (T,); the limit of the
-            train error as well.
+        test_error: Σ_j p_j E Ψ(m_{j,t} + N(0, Ω[t,t]), Y_j, ā_t), shape (T,).
+        train_error: The same, but for methods without a correction, shape (T,).
         alignment: m_{j,t} = lim μ_jᵀθ_t/d, shape (T, J, L).
         overlap: Ω[t,t], shape (T, L, L).
         head: ā_t by parameter name, shapes (T, …).
@@ -36,12 +39,15 @@ class Evolution:
         omega: Ω[r,s] = lim θ_rᵀCθ_s/d, shape (T, T, L, L).
         sigma: Σ[r,s] = lim g_rᵀg_s/n, shape (T, T, L, L).
         xi: Ξ[r,s] = lim θ_rᵀCθ̃_s/d, shape (T, T, L, L).
+        gradient_overlap: lim θ̃_rᵀCθ̃_s/d, shape (T, T, L, L): for decoupled descent and C = I
+            αΣ[r,s] + α² Σ_jk χ_jk l_{j,r} l_{k,s}ᵀ (Lemma "ddState" states its first term only).
         stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
             for the head); under quadrature, half the difference between two neighbouring orders.
         theory: What was run.
     """
 
     test_error: Tensor
+    train_error: Tensor
     alignment: Tensor = field(repr=False)
     overlap: Tensor = field(repr=False)
     head: Parameters = field(repr=False)
@@ -49,6 +55,7 @@ class Evolution:
     omega: Tensor = field(repr=False)
     sigma: Tensor = field(repr=False)
     xi: Tensor = field(repr=False)
+    gradient_overlap: Tensor = field(repr=False)
     stderr: dict[str, Tensor] = field(repr=False)
     theory: StateEvolution = field(repr=False)
 
@@ -57,34 +64,20 @@ class Evolution:
         """Standard error of the test error, shape (T,)."""
         return self.stderr["test_error"]
 
-    @property
-    def gradient_overlap(self) -> Tensor:
-        r"""Limit of θ̃_rᵀCθ̃_s/d, shape (T, T, L, L).
-
-        For decoupled descent and C = I it is
-
-        .. math:: \alpha\Sigma[r,s] + \alpha^2\textstyle\sum_{jk}\chi_{jk}\,l_{j,r} l_{k,s}^\top
-
-        (Lemma "ddState" states its first term only).
-        """
-        ridge = self.theory.ridge_step
-        pulled = torch.einsum("jk,rjl,skm->rslm", ridge.signal, self.signal, self.signal)
-        return ridge.noise * self.sigma + pulled
-
     def parameters(self, step: int) -> Parameters:
         """Return ā at one iterate, by name."""
         return {name: path[step] for name, path in self.head.items()}
 
 
 def follow(
-    trajectories: Iterable[Trajectory], count: int, steps: int, progress: bool | None = None
+    trajectories: Iterable[AnyTrajectory], count: int, steps: int, progress: bool | None = None
 ) -> dict[str, Any]:
     """Make all steps of every trajectory, and average over them.
 
     Ctrl-C keeps the randomisations completed, or the steps of the first one.
     """
     found: list[dict[str, Tensor]] = []
-    latest: Trajectory | None = None
+    latest: AnyTrajectory | None = None
     try:
         with progress_bar(steps * count, "state evolution", progress) as advance:
             for number, latest in enumerate(trajectories):
@@ -98,7 +91,7 @@ def follow(
     return average(found)
 
 
-def _finish(trajectory: Trajectory, before: int, advance: Callable[[int, str], None]) -> int:
+def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str], None]) -> int:
     """Make all steps of one trajectory; return how many iterates have a finite test error."""
     for step in range(trajectory.steps):
         error = trajectory.advance()
@@ -125,7 +118,7 @@ def average(found: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
     mean: dict[str, Any] = {}
     stderr: dict[str, Tensor] = {}
     for name in found[0]:
-        pair = name in ("omega", "sigma", "xi")
+        pair = name in ("omega", "sigma", "xi", "gradient_overlap")
         cut = (slice(reached), slice(reached)) if pair else slice(reached)
         values = torch.stack([quantities[name][cut] for quantities in found])
         mean[name] = values.mean(0)

@@ -19,7 +19,7 @@ from decoupled_descent.state_evolution.stability import (
     replicon,
     spectral_radius,
 )
-from decoupled_descent.state_evolution.taylor import head_rates, one_time_nodes, step_rates
+from decoupled_descent.state_evolution.taylor import head_rates, step_rates
 
 #: Relaxation steps before Newton's method takes over.
 RELAXATION_STEPS = 400
@@ -120,7 +120,7 @@ def fixed_point(
         raise ValueError(f"head_damping={gamma0:g} must be 1, as in Theorem 'global'")
     eta, c = 1 - eta0, eta1 / (1 - eta0)
     m, omega, _ = theory.start(theta, alignment, overlap)
-    equations = Equations(theory, c, one_time_nodes(theory, len(omega)))
+    equations = Equations(theory, c, theory.nodes(len(omega)))
     start = Point(m, omega, head_parameters(theory.objective, head))
     point = _polish(equations, _relax(equations, start, gamma))
     residual = _largest(equations.residual(point))
@@ -249,7 +249,7 @@ def critical_point(
             "critical points are known for covariance=None only; leave the covariance out"
         )
     m, omega, _ = theory.start(theta, alignment, overlap)
-    equations = Equations(theory, 1.0, one_time_nodes(theory, len(omega)))
+    equations = Equations(theory, 1.0, theory.nodes(len(omega)))
     nodes, chi = equations.nodes, theory.mixture.overlaps
     start = Point(m, omega, head_parameters(theory.objective, head))
     names = equations.unknowns(start)

@@ -176,14 +176,19 @@ class Normals:
         self.auxiliary, self.weights = self.auxiliary[:, order], weights
         self._raw = [column[order] for column in self._raw]
 
-    def _append(self) -> None:
-        """Make one more column: mirror it, and orthonormalise it against the earlier ones."""
-        k, half = self._ready, len(self.weights) // 2
+    def mirrored(self, k: int) -> Tensor:
+        """Return the normals of direction k and their mirror images, as drawn, shape (M,)."""
         if k < len(self._raw):
             drawn = self._raw[k]
         else:
+            half = len(self.weights) // 2
             drawn = torch.randn(half, generator=self.generator, dtype=torch.float64)
-        column = torch.cat([drawn, -drawn])
+        return torch.cat([drawn, -drawn])
+
+    def _append(self) -> None:
+        """Make one more column, and orthonormalise it against the earlier ones."""
+        k, half = self._ready, len(self.weights) // 2
+        column = self.mirrored(k)
         earlier = self._columns[:k]
         if k < half // 2:  # beyond, there are too few paths to orthogonalise well
             column -= (earlier @ (self.weights * column)) @ earlier

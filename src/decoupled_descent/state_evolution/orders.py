@@ -18,7 +18,13 @@ from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
 from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
 from decoupled_descent.state_evolution.laws import atoms, is_gaussian, response_rule
-from decoupled_descent.state_evolution.populations import ORDERS, Orders
+from decoupled_descent.state_evolution.populations import (
+    ORDERS,
+    Nodes,
+    Orders,
+    quadrature_rules,
+    sampled_nodes,
+)
 
 #: Orders to try for a Gaussian response: each halves the distance between nodes.
 RESPONSE_ORDERS = (4, 16, 64, 256, 1024)
@@ -28,6 +34,8 @@ AGREEMENT = 1e-8
 LEAST_AGREEMENT = 1e-4
 #: How many rows a rule may have once it needs more than the fewest responses.
 POINTS = 300_000
+#: Points for averages at one time when the head is too wide for quadrature, or has kinks.
+SAMPLES = 2**15
 #: Response laws, and places per law, to try orders at.
 LAWS, PLACES = 8, 16
 
@@ -58,6 +66,15 @@ def step_orders(model: Model, order: int | None = None) -> tuple[Orders, ...]:
         return torch.cat([loss, direction, direction.square()], 1)
 
     return _orders(model, order, has_kinks, values, _heads(model))
+
+
+def one_time_nodes(model: Model, order: int | None, seed: int) -> Nodes:
+    """Return nodes for averages at one time: of two rules where there are any, else random."""
+    orders = step_orders(model, order)
+    if orders:
+        first, second = quadrature_rules(model.mixture, model.width, orders)
+        return first.joined(second)
+    return sampled_nodes(model.mixture, model.width, SAMPLES, seed)
 
 
 def _heads(model: Model) -> list[Parameters]:

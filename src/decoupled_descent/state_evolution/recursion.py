@@ -17,13 +17,14 @@ from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, Pat
 from decoupled_descent.state_evolution.evolution import Evolution, follow
 from decoupled_descent.state_evolution.inputs import as_limit, check_limits, head_parameters
 from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
-from decoupled_descent.state_evolution.orders import step_orders
+from decoupled_descent.state_evolution.orders import one_time_nodes, step_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
     independent_seeds,
     offset_grids,
     quadrature_rules,
 )
+from decoupled_descent.state_evolution.reuse import ReuseTrajectory, coordinates
 from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 
@@ -57,9 +58,10 @@ class StateEvolution:
         mixture: A :class:`~decoupled_descent.GaussianMixture`, its means in the coordinates of C;
             or a ``MixtureLimit``, for means in general position relative to the eigenvectors of C.
         objective: Ψ.
-        algorithm: :class:`~decoupled_descent.DecoupledDescent` or
-            :class:`~decoupled_descent.OrthogonalDecoupledDescent`. With ``reduction="mean"`` its
-            step depends on n, taken as ratio · mixture.dimension.
+        algorithm: :class:`~decoupled_descent.DecoupledDescent`,
+            :class:`~decoupled_descent.OrthogonalDecoupledDescent`, or
+            :class:`~decoupled_descent.GradientDescent`, whose train error has a limit of its own.
+            With ``reduction="mean"`` a step depends on n, taken as ratio · mixture.dimension.
         ratio: α = n/d.
         covariance: C, shape (d, d), or its diagonal, shape (d,). By default the one that the
             algorithm corrects for (``noise=Covariance(C)`` of decoupled descent), else the
@@ -157,11 +159,29 @@ class StateEvolution:
         width = len(start.overlap)
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
-        coefficients = rule_coefficients(self.algorithm.update, steps, width, scale)
-        engines = self.engines(steps, self.model(width))
-        common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
-        trajectories = (Trajectory(*common, make()) for make in engines)
-        return Evolution(theory=self, **follow(trajectories, len(engines), steps, progress))
+        makers: list[Callable[[], Trajectory | ReuseTrajectory]]
+        if self.step.corrected:
+            coefficients = rule_coefficients(self.algorithm.update, steps, width, scale)
+            common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
+            engines = self.engines(steps, self.model(width))
+            makers = [partial(Trajectory, *common, make) for make in engines]
+        else:
+            first = coordinates(self.geometry, start, theta)
+            makers = [
+                partial(ReuseTrajectory, self, steps, first, parameters, scale, seed)
+                for seed in self._path_seeds()
+            ]
+        trajectories = (make() for make in makers)
+        return Evolution(theory=self, **follow(trajectories, len(makers), steps, progress))
+
+    def _path_seeds(self) -> list[int]:
+        """Seeds of the randomisations, where only paths will do."""
+        if self.method == "quadrature":
+            raise ValueError(
+                "method='quadrature' needs an algorithm with corrections: the pre-activations of "
+                f"{type(self.algorithm).__name__} are not Gaussian; use method='paths'"
+            )
+        return independent_seeds(self.seed, self.randomisations)
 
     def start(
         self, theta: Tensor | None, alignment: Tensor | None = None, overlap: Tensor | None = None
@@ -202,6 +222,10 @@ class StateEvolution:
             model = Model(self.objective, self.mixture, width, self.step, trains_head)
             self._models[width] = model
         return self._models[width]
+
+    def nodes(self, width: int, seed: int | None = None) -> Nodes:
+        """Return nodes for averages at one time, for L pre-activations."""
+        return one_time_nodes(self.model(width), self.order, self.seed if seed is None else seed)
 
     def sample_size(self) -> int:
         """Return n as the algorithm's reduction sees it: ratio · d, or 1 if it does not matter."""
@@ -244,7 +268,7 @@ class StateEvolution:
 def _agreed(step: LimitStep, covariance: Tensor | None) -> Tensor | None:
     """Return C, or raise ``ValueError`` when the algorithm corrects for another one."""
     assumed = step.covariance
-    if covariance is None or step.divergence_free:
+    if covariance is None or step.divergence_free or not step.corrected:
         return assumed if covariance is None else covariance
     given = as_limit(covariance)
     expected = as_limit([1.0] * len(given) if assumed is None else assumed)

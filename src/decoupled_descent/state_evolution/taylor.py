@@ -15,12 +15,7 @@ from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.laws import on_cpu
-from decoupled_descent.state_evolution.orders import step_orders
-from decoupled_descent.state_evolution.populations import Nodes, quadrature_rules, sampled_nodes
 from decoupled_descent.state_evolution.recursion import StateEvolution
-
-#: Points for averages at one time when the head is too wide for quadrature, or has kinks.
-SAMPLES = 2**15
 
 
 @dataclass(frozen=True)
@@ -66,19 +61,10 @@ class TaylorTerms:
         return self.test_error[1:] - self.expansion[:-1]
 
 
-def one_time_nodes(theory: StateEvolution, width: int) -> Nodes:
-    """Return nodes for averages at one time: of two rules where there are any, else random."""
-    orders = step_orders(theory.model(width), theory.order)
-    if orders:
-        first, second = quadrature_rules(theory.mixture, width, orders)
-        return first.joined(second)
-    return sampled_nodes(theory.mixture, width, SAMPLES, theory.seed)
-
-
 def _slopes(evolution: Evolution) -> Iterator[Slopes]:
     """Return the slopes of the test error at every iterate."""
     theory, width = evolution.theory, evolution.overlap.shape[-1]
-    nodes, model = one_time_nodes(theory, width), theory.model(width)
+    nodes, model = theory.nodes(width), theory.model(width)
     for t in range(len(evolution.test_error)):
         overlaps = evolution.alignment[t], evolution.overlap[t]
         yield model.slopes(nodes, *overlaps, evolution.parameters(t))
@@ -179,6 +165,11 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
 
 def step_rates(theory: StateEvolution) -> tuple[float, float]:
     """Return η₀ and the effective η₁, or raise when the update rule is not the paper's."""
+    if not theory.step.corrected:
+        raise ValueError(
+            f"algorithm={theory.algorithm!r} reuses its rows without a correction, and its steps "
+            "have no expansion or fixed point in these overlaps; use DecoupledDescent"
+        )
     rule = theory.algorithm.update
     if not isinstance(rule, Damped):
         raise ValueError(f"rule={rule!r} is not the paper's η₀ v − η₁ w; leave rule unset")

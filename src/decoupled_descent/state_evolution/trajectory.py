@@ -3,6 +3,7 @@ r"""The linear algebra of state evolution: block matrices that grow by one block
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -55,9 +56,9 @@ class Trajectory:
         coefficients: Tensor,
         start: Start,
         parameters: Parameters,
-        engine: Engine,
+        engine: Callable[[], Engine],
     ) -> None:
-        self.ridge, self.algorithm, self.engine = ridge, algorithm, engine
+        self.ridge, self.algorithm, self.engine = ridge, algorithm, engine()
         self.coefficients, self.pull = coefficients, start.pull
         self.steps, self.width, size = coefficients.shape
         self.gram = torch.zeros(size, size, dtype=torch.float64)
@@ -119,12 +120,14 @@ class Trajectory:
         coefficients = self.coefficients[:reached, :, :stop].flatten(0, 1)
         found = {
             "test_error": torch.stack(self.losses[:reached]),
+            "train_error": torch.stack(self.losses[:reached]),
             "alignment": torch.stack(self.alignment[:reached]),
             "overlap": omega.diagonal().permute(2, 0, 1),
             "signal": torch.stack(self.signal[:reached]),
             "omega": omega,
             "sigma": blocks(self.sigma),
             "xi": blocks(coefficients @ self.gram[:stop, width:stop]),
+            "gradient_overlap": blocks(self.gram[width:stop, width:stop]),
         }
         for name in self.heads[0]:
             found[f"head.{name}"] = torch.stack([head[name] for head in self.heads[:reached]])

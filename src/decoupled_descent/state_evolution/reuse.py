@@ -1,0 +1,265 @@
+r"""The limit of methods that reuse their rows without a correction, such as gradient descent.
+
+The noise Z of the rows is drawn only as far as the method looks at it. A product Zθ or Zᵀĥ with
+directions seen before is known; whatever is new meets fresh Gaussian noise. This is exact for
+finite n and d. Here d = ∞, so that vectors of length d are coordinates in a growing orthonormal
+basis without any noise, and n is a number of weighted paths. The responses of dynamical mean-field
+theory are never computed: they are in the known part of the products.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.descent.rules import require_linear
+from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.gaussian import Normals, psd_root
+from decoupled_descent.state_evolution.inputs import check_theta
+from decoupled_descent.state_evolution.populations import Population, sampled_population
+from decoupled_descent.state_evolution.ridge import Geometry, Start, rotated
+
+if TYPE_CHECKING:
+    from decoupled_descent.state_evolution.recursion import StateEvolution
+
+#: A direction is new if more than this share of a vector's length is outside the known ones.
+NEW = 1e-11
+
+
+class Basis:
+    """Orthonormal vectors, one by one, in an inner product with weights; others may be attached."""
+
+    def __init__(self, weights: Tensor, size: int) -> None:
+        self.weights, self.count = weights, 0
+        self._vectors = torch.empty(size, len(weights), dtype=torch.float64)
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors so far, shape (count, N)."""
+        return self._vectors[: self.count]
+
+    def coefficients(self, rows: Tensor) -> Tensor:
+        """Inner products of rows with the vectors, shape (L, count)."""
+        return (rows * self.weights) @ self.vectors.T
+
+    def rest(self, rows: Tensor) -> Tensor:
+        """What is left of rows outside the span; twice, against rounding."""
+        for _ in range(2):
+            rows = rows - self.coefficients(rows) @ self.vectors
+        return rows
+
+    def add(self, row: Tensor) -> Tensor | None:
+        """Add the direction in which a row leaves the span, and return it; None if it does not."""
+        length = float((self.weights @ row.square()).sqrt())
+        rest = self.rest(row.unsqueeze(0))[0]
+        new = float((self.weights @ rest.square()).sqrt())
+        if not new > NEW * length:
+            return None
+        self._vectors[self.count] = rest / new
+        self.count += 1
+        return self._vectors[self.count - 1]
+
+
+class ReusedNoise:
+    r"""Products with Z, an n × d matrix of independent N(0, 1/d) entries, for d = ∞.
+
+    With ⟨u, u'⟩ the weighted mean over paths, (x, x') = xᵀx'/d, orthonormal v_a with known
+    y_a = Z v_a and orthonormal u_b with known w_b = Zᵀu_b, a new direction has
+
+    .. math:: Zv = \textstyle\sum_b u_b\,(w_b, v)/\alpha + z, \qquad
+              Z^\top u = \textstyle\sum_a v_a\,\alpha\langle y_a, u\rangle + \sqrt\alpha\,e
+
+    with fresh normals z, orthogonal to all u_b, and a fresh unit vector e. The normals are made
+    orthogonal to each other and to functions of the mode and the response as well, as they are in
+    the limit: what is linear in them has no sampling error.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        normals: Normals,
+        ratio: float,
+        coordinates: Tensor,
+        rank: int,
+    ) -> None:
+        paths, weights = len(population.weights), population.weights
+        self.ratio, self.normals, self.used = ratio, normals, 0
+        known = _side_information(population)
+        frame = len(known) + 2 * rank
+        if 2 * frame > paths:
+            raise ValueError(
+                f"paths={paths} are too few for this many steps, units and modes; use at least "
+                f"{1 << (2 * frame - 1).bit_length()}"
+            )
+        self.right = Basis(coordinates, rank)
+        self.left, self.frame = Basis(weights, rank), Basis(weights, frame)
+        self.forward = torch.empty(rank, paths, dtype=torch.float64)  # y_a
+        self.backward = torch.zeros(rank, len(coordinates), dtype=torch.float64)  # w_b
+        for row in known:
+            self.frame.add(row)
+
+    def multiply(self, rows: Tensor) -> Tensor:
+        """Return (Zxᵀ)ᵀ for rows x in coordinates, shape (L, M)."""
+        for row in rows:
+            direction = self.right.add(row)
+            if direction is not None:
+                weighted = self.right.weights * direction / self.ratio
+                known = self.backward[: self.left.count] @ weighted
+                image = known @ self.left.vectors + self._fresh()
+                self.forward[self.right.count - 1] = image
+        return self.right.coefficients(rows) @ self.forward[: self.right.count]
+
+    def multiply_transposed(self, rows: Tensor, fresh: Tensor) -> Tensor:
+        """Return Zᵀu for functions u of the paths, rows (L, M), in coordinates.
+
+        ``fresh`` has one unit vector for every row, orthogonal to all that was seen.
+        """
+        for row, unit in zip(rows, fresh, strict=True):
+            direction = self.left.add(row)
+            if direction is not None:
+                self.frame.add(direction)
+                weighted = self.ratio * self.left.weights * direction
+                known = self.forward[: self.right.count] @ weighted
+                image = known @ self.right.vectors + math.sqrt(self.ratio) * unit
+                self.backward[self.left.count - 1] = image
+        return self.left.coefficients(rows) @ self.backward[: self.left.count]
+
+    def _fresh(self) -> Tensor:
+        """Normals orthogonal to everything that was seen on the paths."""
+        self.used += 1
+        found = self.frame.add(self.normals.mirrored(self.used - 1))
+        assert found is not None
+        return found
+
+
+def _side_information(population: Population) -> Tensor:
+    """Indicators of the modes, and the responses within each, shape (2 J, M)."""
+    members = population.modes == torch.arange(population.total).unsqueeze(1)
+    responses = members * population.responses
+    return torch.cat([members.double(), responses])
+
+
+class ReuseTrajectory:
+    r"""One randomisation of the limit of a method with uncorrected rows.
+
+    .. math:: h_t = m_{j,t} + Z\theta_t, \qquad \hat h_t = g(h_t, y, \bar a_t), \qquad
+              \tilde\theta_t = Z^\top\hat h_t + \alpha\textstyle\sum_j \mu_j l_{j,t}^\top
+
+    on M weighted paths, and θ, θ̃ and the means in coordinates. The rule moves θ as it does in
+    training.
+    """
+
+    def __init__(
+        self,
+        theory: StateEvolution,
+        steps: int,
+        start: tuple[Tensor, Tensor],
+        parameters: Parameters,
+        scale: float,
+        seed: int,
+    ) -> None:
+        self.algorithm, self.ratio, self.scale = theory.algorithm, theory.ratio, scale
+        self.steps, self.parameters = steps, parameters
+        self.head_slots = self.algorithm.head_slots(parameters)
+        model = self.model = theory.model(len(start[1]))
+        self.nodes = theory.nodes(model.width, seed)
+        width = model.width
+        require_linear(self.algorithm.update, torch.eye(width, dtype=torch.float64))
+        means, theta = (_extended(part, steps * width) for part in start)
+        self.points, self.known = len(theory.geometry.spectrum), start[0][0].numel()
+        self.root = theory.geometry.spectrum.sqrt().repeat(means.shape[1] // self.points)
+        self.weights = torch.full_like(self.root, 1 / self.points)
+        normals = Normals(theory.paths, steps * width, seed, auxiliary=2)
+        self.population = sampled_population(model.mixture, normals)
+        self.noise = ReusedNoise(self.population, normals, self.ratio, self.weights, steps * width)
+        self.means, self.theta, self.slots = means, theta, self.algorithm.update.slots(theta)
+        self.path: list[tuple[Tensor, Tensor]] = []  # θ_t and θ̃_t
+        self.directions: list[Tensor] = []  # ĥ_t
+        self.losses: list[dict[str, Tensor]] = []  # and everything else at one time
+
+    def advance(self) -> float:
+        """Make step t and return the test error of iterate t; infinite once overlaps are."""
+        t, population, model = len(self.losses), self.population, self.model
+        theta, parameters, width = self.theta, self.parameters, self.model.width
+        coloured = theta * self.root
+        alignment = (self.means * self.weights) @ theta.T
+        overlap = (coloured * self.weights) @ coloured.T
+        if not bool(overlap.isfinite().all() and alignment.isfinite().all()):
+            return math.inf
+        noise = self.noise.multiply(coloured)
+        h = (alignment.T[:, population.modes] + noise).T
+        seen = model.observe(population, h, parameters)
+        first = self.known + t * width * self.points
+        fresh = torch.zeros_like(theta)
+        for k in range(width):
+            fresh[k, first + k * self.points : first + (k + 1) * self.points] = 1.0
+        back = self.root * self.noise.multiply_transposed(seen.direction.T.contiguous(), fresh)
+        tilde = back + self.ratio * seen.signal.T @ self.means
+        placed = self.nodes.place(alignment, overlap)
+        losses = model.losses(placed, self.nodes.population.responses, parameters)
+        test = self.nodes.population.weights @ losses
+        head = {f"head.{name}": value for name, value in parameters.items()}
+        errors = {"test_error": test, "train_error": seen.loss}
+        limits = {"alignment": alignment, "overlap": overlap, "signal": seen.signal}
+        self.losses.append(errors | limits | head)
+        self.path.append((coloured, self.root * tilde))
+        self.directions.append(seen.direction.T)
+        self.theta, self.slots = self.algorithm.update(theta, tilde, self.slots, t, self.scale)
+        self.parameters, self.head_slots = self.algorithm.step_head(
+            parameters, seen.head, self.head_slots, t
+        )
+        return float(test)
+
+    def quantities(self, reached: int) -> dict[str, Tensor]:
+        """Return everything up to the iterate reached, by name; pairs of times as (T, T, L, L)."""
+        found = {k: torch.stack([at[k] for at in self.losses[:reached]]) for k in self.losses[0]}
+        theta, tilde = (torch.stack(part[:reached]) for part in zip(*self.path, strict=True))
+        hats = torch.stack(self.directions[:reached])
+
+        def pairs(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+            return torch.einsum("rli,smi->rslm", left * weights, right)
+
+        found["omega"] = pairs(theta, theta, self.weights)
+        found["xi"] = pairs(theta, tilde, self.weights)
+        found["gradient_overlap"] = pairs(tilde, tilde, self.weights)
+        found["sigma"] = pairs(hats, hats, self.population.weights)
+        return found
+
+
+def _extended(vectors: Tensor, directions: int) -> Tensor:
+    """Vectors of shape (N, K, S), with room for further directions; flat, shape (N, (K + …) S)."""
+    count, _, points = vectors.shape
+    return torch.cat([vectors, vectors.new_zeros(count, directions, points)], 1).flatten(1)
+
+
+def coordinates(geometry: Geometry, start: Start, theta: Tensor | None) -> tuple[Tensor, Tensor]:
+    r"""Means (J, K, S) and θ_1 (L, K, S): coordinates in K directions at S eigenvalues of C.
+
+    For C = I their Gram matrix says everything. Otherwise given vectors are taken as they are, in
+    one direction, and what is random has directions of its own.
+    """
+    modes, width = start.alignment.shape
+    if len(geometry.spectrum) == 1:
+        chi = geometry.mixture.overlaps
+        top = torch.cat([chi, start.alignment], 1)
+        gram = torch.cat([top, torch.cat([start.alignment.T, start.overlap], 1)])
+        values, vectors = torch.linalg.eigh(gram)
+        values = values.clamp(min=0).where(values > 1e-14 * values[-1], 0.0)
+        root = (vectors * values.sqrt()).unsqueeze(2)
+        return root[:modes], root[modes:]
+    ones = torch.ones(len(geometry.spectrum), dtype=torch.float64)
+    if theta is not None:
+        means, given = check_theta(geometry.mixture, theta)
+        return rotated(means, geometry.axes).unsqueeze(1), rotated(given, geometry.axes)[:, None]
+    if geometry.means is None:
+        means = psd_root(geometry.mixture.overlaps).unsqueeze(2) * ones
+    else:
+        means = geometry.means.unsqueeze(1)
+    drawn = torch.eye(width, dtype=torch.float64).unsqueeze(2) * ones
+    return (
+        torch.cat([means, means.new_zeros(modes, width, len(ones))], 1),
+        torch.cat([drawn.new_zeros(width, means.shape[1], len(ones)), drawn], 1),
+    )
