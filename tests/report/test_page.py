@@ -89,7 +89,7 @@ def test_headline_shows_estimates_and_intervals():
     )  # fmt: skip
     text = Page(render_report(data)).text
     low, high = 0.41234 - 1.96 * 0.0212, 0.41234 + 1.96 * 0.0212
-    assert f"0.412 95 % interval {low:.3f} to {high:.3f}" in text
+    assert f"Log loss: 0.412 ({low:.3f} to {high:.3f})" in text
     low, high = 87.68 - 1.96 * 1.34, 87.68 + 1.96 * 1.34
     assert f"87.7 % 95 % interval {low:.1f} % to {high:.1f} %" in text
     commonest = Counter(data.labels).most_common(1)[0]
@@ -99,7 +99,7 @@ def test_headline_shows_estimates_and_intervals():
 
 def test_uncorrected_errors_are_not_said_to_estimate_anything():
     for data in (classification(), regression()):
-        claims = "estimates the error on new rows", "judged as if it were new", "Estimated"
+        claims = "estimates the error on new rows", "judged as if it were new", "on new rows ("
         honest = Page(render_report(data)).text
         assert all(claim in honest for claim in claims)
         text = Page(render_report(dataclasses.replace(data, corrected=False))).text
@@ -120,15 +120,16 @@ def test_advice_is_given_only_where_something_was_found():
     for status in ("ok", "note", "caution", "alarm"):
         diagnosis = DIAGNOSIS | {"findings": [found | {"status": status}]}
         text = Page(render_report(classification(diagnosis=diagnosis))).text
-        assert f" {status} 1 note from 2 Why." in text
-        assert ("Why. → do" in text) == (status != "ok")
+        assert f" {status} 1 note from 2" in text
+        assert ("Why. → do" in text) == ("Why." in text) == (status != "ok")
+        assert ("1 check found nothing" in text) == (status == "ok")
 
 
 def test_verdict_is_words_not_colour_alone():
     for verdict in ("trust", "caution", "do not trust"):
         diagnosis = DIAGNOSIS | {"verdict": verdict}
         text = Page(render_report(dataclasses.replace(regression(), diagnosis=diagnosis))).text
-        assert re.search(rf"Verdict . {verdict.capitalize()} ", text)
+        assert re.search(rf"Can I believe this number. . {verdict.capitalize()} ", text)
 
 
 def test_flawless_rows_do_not_make_a_sure_score():

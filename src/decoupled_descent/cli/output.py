@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from decoupled_descent.cli.options import harmless
+from decoupled_descent.report.comparison import Contender, answers
 from decoupled_descent.report.text import TONES, number, written_interval
 
 #: Colours of verdicts and statuses on a terminal.
@@ -88,6 +89,18 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"
+        screen.print(line, soft_wrap=True)
+
+
+def compare(screen: Console, contenders: Sequence[Contender]) -> None:
+    """Print whether the model is better than guessing and than a linear model, and why."""
+    if not contenders:
+        return
+    heading(screen, "Is it any good?")
+    for one in answers(contenders):
+        tone, sign = TONES[one.tone]
+        line = Text().append(f"  {sign} ", style=STYLES[tone])
+        line.append(f"{one.question} {one.word}", style="bold").append(f": {harmless(one.reason)}")
         screen.print(line, soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
@@ -17,9 +18,10 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from decoupled_descent.cli.baselines import contenders
 from decoupled_descent.cli.findings import is_interrupted
 from decoupled_descent.cli.options import cannot_write
-from decoupled_descent.cli.output import few, heading, intervals, points, verdict
+from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.descent import METHODS
 from decoupled_descent.estimators.parts import SCORES
@@ -27,6 +29,7 @@ from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
 from decoupled_descent.files import permissions, write_text
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.report import ReportData, write_report
+from decoupled_descent.report.comparison import answers
 from decoupled_descent.report.page import score_interval
 from decoupled_descent.report.text import interval
 from decoupled_descent.tables.columns import Columns
@@ -173,6 +176,7 @@ def report_data(
         next_steps=[],
         corrected=estimator.algorithm_.estimates_test_error,
         interrupted=is_interrupted(estimator),
+        contenders=contenders(prepared, estimator),
     )
     return replace(report, next_steps=next_steps(report, data, out))
 
@@ -237,6 +241,11 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "estimated_score": report.estimated_score,
         "estimated_score_stderr": report.estimated_score_stderr,
         "estimated_score_interval": score_interval(report)[1:] or None,
+        "baselines": [one._asdict() for one in report.contenders[1:]],
+        "better_than": {
+            name: one._asdict()
+            for name, one in zip(("guessing", "linear"), answers(report.contenders), strict=False)
+        },
         "verdict": diagnosis["verdict"],
         "summary": diagnosis["summary"],
         "findings": diagnosis["findings"],
@@ -265,7 +274,14 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
         points(screen, few(report.notes, "report.html"))
     heading(screen, "To expect on new rows" if report.corrected else "On the training rows")
     error = interval(report.estimated_error, report.estimated_error_stderr)
-    intervals(screen, {report.loss_name: error, report.score_name: score_interval(report)})
+    named = {report.score_name: score_interval(report), report.loss_name: error}
+    if report.task == "regression":
+        half = tuple(one.half for one in report.contenders[:1] if one.half is not None)
+        named = {"typical error (RMSE)": tuple(map(math.sqrt, error))}
+        named |= {"half are missed by less than": half} if half else {}
+        named |= {report.score_name: score_interval(report)}
+    intervals(screen, named)
+    compare(screen, report.contenders)
     verdict(screen, report.diagnosis or {})
     heading(screen, "What to do next")
     page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"

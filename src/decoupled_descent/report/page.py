@@ -16,6 +16,7 @@ from typing import Any
 
 from decoupled_descent.checks import Z95
 from decoupled_descent.files import write_text
+from decoupled_descent.report.comparison import Contender, answers, comparison
 from decoupled_descent.report.predictions import baseline, predictions
 from decoupled_descent.report.svg import MOST_POINTS, error_curve
 from decoupled_descent.report.text import (
@@ -62,6 +63,7 @@ class ReportData:
     next_steps: Sequence[str]  # what to do now
     corrected: bool  # whether the train error estimates the test error, as the algorithm says
     interrupted: bool = False  # whether training was stopped by hand
+    contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn."""
@@ -97,8 +99,9 @@ def render_report(data: ReportData) -> str:
     """  # fmt: skip
     template = resources.files("decoupled_descent.report").joinpath("page.html")
     sections = {
-        "Can the numbers be trusted?": _diagnosis(data.diagnosis),
         "What to do next": _list(data.next_steps),
+        "Better than what?": comparison(data.contenders, data.loss_name),
+        "Can the numbers be trusted?": _diagnosis(data.diagnosis),
         "The error for different ridges"
         if data.settings.get("method") == "newton"
         else "The error while training": _curve(data),
@@ -139,29 +142,49 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _headline(data: ReportData) -> str:
-    """Three cards (error, score, verdict) and what they mean."""
-    error = interval(data.estimated_error, data.estimated_error_stderr)
-    named = data.loss_name.removeprefix("mean ")
-    score = show(data.score_name)
-    names = "Estimated test error", f"Estimated {score}"
-    meaning = f"Mean {show(named)} to expect on new rows from the same source; lower is better."
-    if not data.corrected:
-        names = "Train error", f"{score[:1].upper()}{score[1:]} on the training rows"
-        meaning = f"Mean {show(named)} on the training rows; on new rows it is usually higher."
-    compared = baseline(data.task, data.labels, data.predictions)
-    diagnosis = data.diagnosis or {"summary": "The data were not checked."}
-    verdict = diagnosis.get("verdict")
-    label = badge(verdict, str(verdict).capitalize()) if verdict else badge("Not checked")
-    cards = [
-        _card(names[0], *written_interval(error), meaning),
-        _card(names[1], *written_interval(score_interval(data), score == "accuracy"), compared),
-        _card("Verdict", label, "", prose(diagnosis.get("summary") or "")),
-    ]
+    """Three cards: how good, better than what, to be believed; and what they mean."""
     stopped = ""
     if data.interrupted:
         words = "Interrupted: this model is what was reached, not the result of a whole training."
         stopped = f'<p class="stopped">{words}</p>'
+    diagnosis = data.diagnosis or {"summary": "The data were not checked."}
+    verdict = diagnosis.get("verdict")
+    label = badge(verdict, str(verdict).capitalize()) if verdict else badge("Not checked")
+    cards = [
+        _goodness(data),
+        *([_better(data)] if data.contenders else []),
+        _card("Can I believe this number?", label, "", prose(diagnosis.get("summary") or "")),
+    ]
     return f'{stopped}<div class="cards">{"".join(cards)}</div>{read(_meaning(data))}'
+
+
+def _goodness(data: ReportData) -> str:
+    """The card in the reader's units: share of right answers, or typical error."""
+    compared = baseline(data.task, data.labels, data.predictions)
+    error = interval(data.estimated_error, data.estimated_error_stderr)
+    where = "new rows" if data.corrected else "the training rows"
+    if data.task == "classification":
+        name = f"Right on {where} ({show(data.score_name)})"
+        found = written_interval(score_interval(data), data.score_name == "accuracy")
+        written, between = written_interval(error)
+        between = between.removeprefix("95 % interval ")
+        return _card(name, *found, f"{compared} {show(data.loss_name).capitalize()}: {written}"
+                     f" ({between}).")  # fmt: skip
+    value, between = written_interval(tuple(map(math.sqrt, error)))
+    score, ends = written_interval(score_interval(data))
+    ends = ends.removeprefix("95 % interval ")
+    named = f"{show(data.score_name)}: {score} ({ends}). "
+    return _card(f"Typical error on {where} (RMSE)", value, between, named + compared)
+
+
+def _better(data: ReportData) -> str:
+    """The card of the second half of the verdict."""
+    found = answers(data.contenders)
+    lines = "".join(
+        f"<p>{show(one.question)} {badge(one.tone, one.word)}<br>{show(one.reason)}</p>"
+        for one in found
+    )
+    return f'<div class="card better"><h3>Is it any good?</h3>{lines}</div>'
 
 
 def _card(name: str, value: str, between: str, explanation: str) -> str:
@@ -200,27 +223,35 @@ def score_interval(data: ReportData) -> tuple[float, ...]:
 
 
 def _diagnosis(diagnosis: Mapping[str, Any] | None) -> str:
-    findings = list((diagnosis or {}).get("findings") or ())
+    """What was found, with advice; what is fine is folded away, and nothing is said against it."""
+    findings = list((diagnosis or {}).get("findings") or ())[:MOST_ROWS]
     if not findings:
         return ""
-    rows = []
-    for one in findings[:MOST_ROWS]:
-        meaning = prose(one.get("reason") or "")
-        if one.get("advice") and one.get("status") != "ok":
-            meaning += f'<br><span class="advice">→ {prose(one["advice"])}</span>'
-        rows.append([
-            show(one.get("name")), badge(one.get("status")), show(one.get("value")),
-            show(one.get("threshold")), meaning,
-        ])  # fmt: skip
-    header = ["check", "result", "value", "limit", "what it means"]
-    return table(
-        header, rows, "Checks of the data and of the run", "stack findings", right=(2,)
-    ) + read(
-        f"How to read it: every check compares a value with its limits. {badge('ok')} needs "
-        f"nothing. {badge('note')} is for information and does not change the verdict. "
-        f"{badge('caution')} means that the estimate may be off by more than its interval. "
-        f"{badge('alarm')} means that it should not be relied on."
-    )
+    rows: dict[bool, list[list[str]]] = {False: [], True: []}
+    for one in findings:
+        fine = one.get("status") == "ok"
+        cells = [show(one.get("name")), badge(one.get("status")), show(one.get("value"))]
+        cells.append(show(one.get("threshold")))
+        if not fine:
+            advice = f'<br><span class="advice">→ {prose(one.get("advice"))}</span>'
+            cells.append(prose(one.get("reason") or "") + advice * bool(one.get("advice")))
+        rows[fine].append(cells)
+    header = ["check", "result", "value", "limit", "what it means, and what to do"]
+    found = rest = ""
+    if rows[False]:
+        caption = "Checks that found something"
+        found = table(header, rows[False], caption, "stack findings", right=(2,)) + read(
+            f"How to read it: every check compares a value with its limits. {badge('note')} is for "
+            f"information and does not change the verdict. {badge('caution')} means that the "
+            f"estimate may be off by more than its interval. {badge('alarm')} means that it should "
+            "not be relied on."
+        )
+    if rows[True]:
+        count = f"{len(rows[True])} checks" if len(rows[True]) > 1 else "1 check"
+        listed = table(header[:-1], rows[True], "Checks that found nothing", "stack", right=(2,))
+        rest = f"<details><summary>{count} found nothing to complain about</summary>{listed}"
+        rest += "</details>"
+    return found + rest
 
 
 def _ridges(data: ReportData) -> str:

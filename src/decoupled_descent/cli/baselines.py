@@ -1,0 +1,106 @@
+"""What a model is compared with: guessing, and a linear model, each row judged as if new."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import decoupled_descent as dd
+from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.report.comparison import Contender
+
+Floats = NDArray[np.float64]
+
+
+def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
+    """Return the model, a linear model and guessing, by their errors on rows left out."""
+    names = ["this model", "linear model", _guess_name(prepared)]
+    said = [_said(estimator), _said(_linear(prepared)), _guesses(prepared)]
+    losses = [_losses(prepared, estimator, one) for one in said]
+    found = []
+    for name, predicted, each in zip(names, said, losses, strict=True):
+        error, stderr = mean(each, prepared.groups)
+        gain, gain_stderr = mean(each - losses[0], prepared.groups)
+        score, half = _score(prepared, estimator, predicted, error)
+        found.append(Contender(name, error, stderr, score, half, gain, gain_stderr))
+    return found
+
+
+def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, float]:
+    """Mean and standard error, of rows that are independent or of groups that are."""
+    centre = float(values.mean())
+    sums = values - centre
+    if groups is not None:
+        codes = np.unique(groups, return_inverse=True)[1].reshape(-1)
+        sums = np.bincount(codes, weights=sums).astype(np.float64)
+    count = len(sums)
+    spread = float(np.square(sums).sum()) * count / max(1, count - 1)
+    return centre, math.sqrt(spread) / len(values)
+
+
+def _linear(prepared: Prepared) -> Any:
+    """The linear model whose penalty has the lowest leave-one-out error."""
+    kinds = {"classification": dd.DecoupledClassifier, "regression": dd.DecoupledRegressor}
+    estimator: Any = kinds[prepared.task](method="newton", features="linear", stack=False)
+    groups = {} if prepared.groups is None else {"groups": prepared.groups}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator.fit(prepared.X, prepared.y, **groups)
+
+
+def _said(estimator: Any) -> Floats:
+    """What a model says of its training rows as if they were new: shares (n, K), or numbers."""
+    name = "corrected_proba_" if hasattr(estimator, "classes_") else "corrected_prediction_"
+    said: Floats = np.asarray(getattr(estimator, name), dtype=np.float64)
+    return said
+
+
+def _guess_name(prepared: Prepared) -> str:
+    if prepared.task == "regression":
+        return "always the mean"
+    classes, counts = np.unique(prepared.y, return_counts=True)
+    return f"always {str(classes[counts.argmax()])!r:.40}"
+
+
+def _guesses(prepared: Prepared) -> Floats:
+    """The share of each class, or the mean, among the rows of all other groups."""
+    n, y = len(prepared.y), prepared.y
+    one = np.arange(n) if prepared.groups is None else prepared.groups
+    codes = np.unique(one, return_inverse=True)[1].reshape(-1)
+    classes = prepared.task == "classification"
+    if classes:
+        y = np.unique(y, return_inverse=True)[1].reshape(-1)
+    values = np.eye(int(y.max()) + 1)[y] if classes else np.asarray(y, dtype=np.float64)[:, None]
+    sums = np.stack([np.bincount(codes, weights=column) for column in values.T], 1)[codes]
+    left = values.sum(0) - sums
+    counts = (n - np.bincount(codes)[codes])[:, None]
+    if classes:  # half a row more of each class, so that no share is 0 (Krichevsky and Trofimov)
+        left, counts = left + 0.5, counts + 0.5 * values.shape[1]
+    found: Floats = left / counts
+    return found if classes else found[:, 0]
+
+
+def _losses(prepared: Prepared, estimator: Any, said: Floats) -> Floats:
+    if prepared.task == "regression":
+        missed: Floats = np.square(said - prepared.y)
+        return missed
+    codes = np.searchsorted(estimator.classes_, prepared.y)
+    shares = said[np.arange(len(codes)), codes]
+    losses: Floats = -np.log(np.maximum(shares, np.finfo(float).tiny))
+    return losses
+
+
+def _score(
+    prepared: Prepared, estimator: Any, said: Floats, error: float
+) -> tuple[float, float | None]:
+    """Accuracy; or R² and the median of the absolute errors."""
+    if prepared.task == "classification":
+        right = estimator.classes_[said.argmax(1)] == prepared.y
+        return float(right.mean()), None
+    variance = float(np.var(prepared.y))
+    score = 1 - error / variance if variance > 0 else math.nan
+    return score, float(np.median(np.abs(said - prepared.y)))

@@ -1,0 +1,81 @@
+"""Is the model any good? Its error beside those of guessing and of a linear model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from decoupled_descent.checks import Z95
+from decoupled_descent.report.text import number, percent, read, show, table
+
+
+class Contender(NamedTuple):
+    """A model or a guess, judged on every row as if it were new."""
+
+    name: str
+    error: float  # mean log loss or squared error
+    stderr: float
+    score: float  # accuracy or R²
+    half: float | None  # half of the rows are missed by less, for numbers
+    gain: float  # by how much the model's error is lower, row by row
+    gain_stderr: float
+
+
+class Answer(NamedTuple):
+    """Whether the model is better than something, in words, and the tone of a badge for it."""
+
+    question: str
+    word: str
+    tone: str
+    reason: str
+
+
+def answers(contenders: Sequence[Contender]) -> list[Answer]:
+    """Compare the first, the model, with the others, row by row, at the 95 % level."""
+    if not contenders:
+        return []
+    model, linear, guess = contenders
+    found = []
+    for other, name in ((guess, "guessing"), (linear, "a linear model")):
+        side = "lower" if other.gain > 0 else "higher"
+        share = percent(abs(other.gain), other.error)
+        against = f"its error is {share} {side} than that of “{other.name}”"
+        sure = Z95 * other.gain_stderr
+        if other.gain > sure:
+            word, tone = "yes", "ok"
+        elif other is linear and other.gain >= -sure:
+            word, tone = "about as good", "note"
+        else:
+            word, tone = "no", "alarm" if other is guess else "caution"
+            against += "" if other.gain < -sure else ", which chance explains"
+        classes = model.half is None
+        if other is guess and classes and word == "yes" and model.score <= other.score:
+            word, tone = "only its probabilities", "caution"
+            against += f"; but {percent(model.score)} of the rows are right, against "
+            against += f"{percent(other.score)} for “{other.name}”"
+        found.append(Answer(f"Better than {name}?", word, tone, against))
+    return found
+
+
+def comparison(contenders: Sequence[Contender], loss: str) -> str:
+    """Write the table of the model, the linear model and the guess."""
+    if not contenders:
+        return ""
+    classes = contenders[0].half is None
+    header = ["", "right" if classes else "typical error (RMSE)"]
+    header += [loss] if classes else ["half are missed by less than", "R²"]
+    rows = []
+    for one in contenders:
+        if classes:
+            cells = [percent(one.score), number(one.error, 3)]
+        else:
+            cells = [number(math.sqrt(one.error), 4), number(one.half or 0.0, 4)]
+            cells.append(number(one.score, 3))
+        rows.append([show(one.name), *cells])
+    right = range(1, len(header))
+    return table(header, rows, "The model beside simpler ones", "compare", list(right)) + read(
+        "How to read it: all three were judged on the same rows, each row as if it were new. A "
+        "model that does not beat the last line has learnt nothing that helps; one that does not "
+        "beat the linear model could be replaced by it."
+    )

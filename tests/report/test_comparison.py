@@ -1,0 +1,57 @@
+"""The second half of the verdict, in words and as a table."""
+
+import pytest
+
+from decoupled_descent.report import render_report
+from decoupled_descent.report.comparison import Contender, answers, comparison
+from tests.report.examples import classification
+from tests.report.reading import Page
+
+
+def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), half=None):
+    """A model, a linear model and a guess; pairs are the gain and its standard error."""
+    return [
+        Contender("this model", 0.4, 0.02, scores[0], half, 0.0, 0.0),
+        Contender("linear model", 0.4 + linear[0], 0.02, scores[1], half, *linear),
+        Contender("always 'no'", 0.4 + guess[0], 0.02, scores[2], half, *guess),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("contenders", "words"),
+    [
+        (three(), ["yes", "yes"]),
+        (three(linear=(0.01, 0.01)), ["yes", "about as good"]),
+        (three(linear=(-0.05, 0.01)), ["yes", "no"]),
+        (three(guess=(0.01, 0.02)), ["no", "yes"]),
+        (three(guess=(-0.1, 0.02)), ["no", "yes"]),
+        (three(scores=(0.99, 0.99, 0.99)), ["only its probabilities", "yes"]),
+        (three(scores=(0.1, 0.1, 0.3), half=2.0), ["yes", "yes"]),
+        ([], []),
+    ],
+)
+def test_answers(contenders, words):
+    found = answers(contenders)
+    assert [one.word for one in found] == words
+    for one in found:
+        assert (one.tone == "ok") == (one.word == "yes")
+
+
+def test_reasons():
+    lower, _ = answers(three())
+    assert lower.reason == "its error is 33.3\N{NO-BREAK SPACE}% lower than that of “always 'no'”"
+    chance, _ = answers(three(guess=(-0.01, 0.02)))
+    assert "higher than that of" in chance.reason
+    assert chance.reason.endswith("which chance explains")
+    rare, _ = answers(three(scores=(0.99, 0.99, 0.991)))
+    assert "99.0\N{NO-BREAK SPACE}% of the rows are right, against 99.1" in rare.reason
+
+
+def test_the_page_has_cards_and_a_table():
+    page = Page(render_report(classification(contenders=three())))
+    assert "Is it any good? Better than guessing? ✓ yes" in page.text
+    assert "always 'no' 60.0 % 0.6" in page.text
+    numbers = comparison(three(half=3.0), "mean squared error")
+    assert "half are missed by less than" in numbers
+    assert "0.6325" in numbers  # √0.4
+    assert comparison([], "log loss") == ""
