@@ -27,6 +27,11 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
     return int(value)
 
 
+def is_finite_number(value: Any) -> bool:
+    """Whether a value is a finite real number, and not a truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def real_number(name: str, value: Any) -> float:
     """Return a finite number as a ``float``, or raise ``ValueError``.
 
@@ -35,7 +40,7 @@ def real_number(name: str, value: Any) -> float:
         Traceback (most recent call last):
         ValueError: lr='fast' must be a finite number
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if not is_finite_number(value):
         raise ValueError(f"{name}={value!r} must be a finite number")
     return float(value)
 

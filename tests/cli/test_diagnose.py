@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.base import CLIP
+from decoupled_descent.estimators.network import CLIP
 from decoupled_descent.tables.columns import Columns
 from tests.cli.conftest import spoilt, table
 

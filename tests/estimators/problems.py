@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
+from tests.real_data import real_data
 
 #: No contest and few steps.
 CHEAP = {"method": "orthogonal", "lr": 1.0, "damping": 0.95, "ridge": 1.0, "max_iter": 30}
@@ -39,6 +40,22 @@ def real(n=120, d=6, seed=0):
     rng = np.random.default_rng(seed)
     X, w = rng.normal(size=(n, d)), rng.normal(size=d)
     return X, 3 * np.tanh(X @ w / np.linalg.norm(w)) + rng.normal(size=n) + 7
+
+
+def several_targets(n=120, d=6, seed=0):
+    """Rows and three targets of unlike scale: linear, bent and pure noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    noise = rng.normal(size=(n, 3))
+    signal = np.c_[X[:, 0] + X[:, 1], np.tanh(2 * X[:, 2]), np.zeros(n)]
+    return X, (signal + 0.5 * noise) * [1.0, 10.0, 100.0] + [3.0, 0.0, -50.0]
+
+
+def table(name):
+    """Rows and labels of one of the tables of real data."""
+    path = f"tables/{name}.npz"
+    with np.load(real_data(path) / path) as content:
+        return content["X"].astype(float), content["y"]
 
 
 def own_head(seed=0, outputs=1):

@@ -13,7 +13,16 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import decoupled_descent as dd
-from tests.estimators.problems import CHEAP, UNUSED, by_hand, features, own_head, real, scaled
+from tests.estimators.problems import (
+    CHEAP,
+    UNUSED,
+    by_hand,
+    features,
+    own_head,
+    real,
+    scaled,
+    several_targets,
+)
 
 X, Y = real()
 FRESH = features(40, 6, seed=99)
@@ -232,3 +241,67 @@ def test_targets_whose_squares_are_out_of_range(factor):
     assert cheap().fit(X, Y * 1e-140).estimated_r2_ == pytest.approx(
         cheap().fit(X, Y).estimated_r2_
     )
+
+
+FEW = {"features": ["linear", "rbf(1)"]}
+
+
+def test_several_targets_at_once(tmp_path):
+    X, Y = several_targets(3120)
+    model = dd.DecoupledRegressor(**FEW).fit(X[:120], Y[:120])
+    fresh, truth = model.predict(X[120:]), Y[120:]
+    assert fresh.shape == (3000, 3)
+    assert model.corrected_prediction_.shape == (120, 3)
+    errors = ((fresh - truth) ** 2).mean(1)
+    spread = math.hypot(model.estimated_test_error_stderr_, errors.std() / math.sqrt(3000))
+    assert abs(model.estimated_test_error_ - errors.mean()) < 3 * spread
+    each = r2_score(truth, fresh, multioutput="raw_values")
+    assert (np.abs(model.output_r2_ - each) < 3.5 * model.output_r2_stderr_).all()
+    assert model.output_r2_[0] > 0.6
+    assert abs(model.output_r2_[2]) < 0.2
+    assert model.estimated_r2_ == pytest.approx(model.output_r2_.mean())
+    again = mean_squared_error(Y[:120], model.corrected_prediction_)
+    assert model.estimated_test_error_ == pytest.approx(again, rel=0.1)
+    assert model.estimated_test_error_ > again * (1 - 1e-9)
+    loaded = dd.load_model(dd.save_model(tmp_path / "model.safetensors", model)).estimator
+    np.testing.assert_array_equal(loaded.predict(X[120:]), fresh)
+    np.testing.assert_array_equal(loaded.output_r2_, model.output_r2_)
+    np.testing.assert_array_equal(
+        loaded.predict_interval(X[:5], 0.8), model.predict_interval(X[:5], 0.8)
+    )
+
+
+def test_units_and_order_of_targets_do_not_matter():
+    X, Y = several_targets(80)
+    one = dd.DecoupledRegressor(**FEW).fit(X, Y)
+    other = dd.DecoupledRegressor(**FEW).fit(X, Y[:, ::-1] * 1000 - 5)
+    np.testing.assert_allclose(other.predict(FRESH), one.predict(FRESH)[:, ::-1] * 1000 - 5)
+    np.testing.assert_allclose(other.output_r2_, one.output_r2_[::-1], atol=1e-10)
+    assert other.estimated_test_error_ == pytest.approx(1e6 * one.estimated_test_error_)
+    assert other.estimated_test_error_stderr_ == pytest.approx(
+        1e6 * one.estimated_test_error_stderr_
+    )
+
+
+def test_a_target_beside_its_copy_is_the_target_alone():
+    alone = dd.DecoupledRegressor(**FEW).fit(X, Y)
+    twice = dd.DecoupledRegressor(**FEW).fit(X, np.c_[Y, Y])
+    np.testing.assert_allclose(twice.predict(FRESH)[:, 1], alone.predict(FRESH), rtol=1e-6)
+    assert twice.estimated_test_error_ == pytest.approx(alone.estimated_test_error_, rel=1e-6)
+    assert twice.estimated_r2_stderr_ == pytest.approx(alone.estimated_r2_stderr_, rel=0.05)
+    np.testing.assert_allclose(alone.output_r2_, [alone.estimated_r2_])
+
+
+def test_a_constant_target_among_others_has_no_r2():
+    model = dd.DecoupledRegressor(**FEW).fit(X, np.c_[Y, np.full(len(Y), 4.0)])
+    assert model.output_r2_[1] == model.output_r2_stderr_[1] == 0
+    np.testing.assert_allclose(model.predict(FRESH)[:, 1], 4.0)
+
+
+def test_rows_of_weight_zero_are_judged_as_new_ones():
+    weights = np.arange(len(Y)) % 3 > 0
+    model = dd.DecoupledRegressor(**FEW).fit(X, Y, sample_weight=weights.astype(float))
+    assert model.corrected_prediction_.shape == Y.shape
+    absent = model.predict(X[~weights])
+    np.testing.assert_allclose(model.corrected_prediction_[~weights], absent)
+    assert not np.allclose(model.corrected_prediction_[weights], model.predict(X[weights]))

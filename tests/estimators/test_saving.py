@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.parts import describe_head, rebuild_head
+from decoupled_descent.estimators.layers import describe_head, rebuild_head
 from decoupled_descent.estimators.saving import KEY, _checksum, is_model, load_model, save_model
 from decoupled_descent.objective import heads
 from decoupled_descent.tables.columns import Columns

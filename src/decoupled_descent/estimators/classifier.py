@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +12,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import nn
 
-from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, Floats, check_level
+from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
+from decoupled_descent.estimators.calibration import reliability, share_of
+from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import quantile
-from decoupled_descent.validation.tuning import Setting
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     r"""Classifier that estimates its own test error without a hold-out set.
 
@@ -61,6 +62,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         train_error_curve_: The error estimate over the iterates, shape (T,).
         train_error_stderr_curve_: Its standard error.
         corrected_proba_: Class probabilities of the training rows as if they were new, (n, K).
+        calibration_: Stated probabilities of the training rows as if they were new, and how often
+            they came true: a table with the expected calibration error.
         diagnostics_: Whether to trust the estimate, and why: see :func:`diagnose`.
         best_iter_: The iterate that was kept, n_iter_ iterates having been made.
         stop_reason_: Why training ended.
@@ -84,34 +87,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     """
 
     _task, _error_name, _unit = "classification", "log loss", 1.0
-    classes_: NDArray[Any]
 
-    def __init__(
-        self,
-        hidden: int | tuple[int, ...] | str = "auto",
-        activation: str = "tanh",
-        *,
-        head: nn.Module | None = None,
-        method: str = "auto",
-        features: Any = "auto",
-        stack: bool = True,
-        class_weight: Any = None,
-        lr: Setting = "auto",
-        damping: Setting = "auto",
-        ridge: Setting = "auto",
-        max_iter: int = 500,
-        early_stopping: bool = True,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            hidden, activation, head=head, method=method, features=features, stack=stack, lr=lr,
-            damping=damping, ridge=ridge, max_iter=max_iter, early_stopping=early_stopping,
-            warm_start=warm_start, random_state=random_state, device=device, verbose=verbose,
-        )  # fmt: skip
-        self.class_weight = class_weight
+    class_weight: Any = None
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on all rows.
@@ -139,12 +116,13 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         if self.class_weight is not None:
             own = compute_class_weight(self.class_weight, classes=classes, y=labels)[codes]
         weighing, groups = self._weighing(sample_weight, own, groups, len(codes))
-        if weighing.kept is not None and not weighing.kept.all():
-            features, labels = features[weighing.kept], labels[weighing.kept]
+        rows, kept = features, weighing.kept
+        if kept is not None:
+            features, labels = features[kept], labels[kept]
             classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
-        self.classes_ = classes
+        self.classes_: NDArray[Any] = classes
         binary = len(classes) == 2
         targets = torch.from_numpy(codes)
         loss, outputs = ("logistic", 1) if binary else ("cross_entropy", len(classes))
@@ -156,11 +134,11 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             run = self._train(features, targets.float() if binary else targets, loss, outputs)
             logits = run.best_outputs.double().cpu().numpy().reshape(len(codes), -1)
             chances, widening = _probabilities(logits), self.diagnostics_.widening
-        self.corrected_proba_ = chances
-        right = chances.argmax(1) == codes
-        shares = None if weighing.shares is None else weighing.shares.numpy()
-        self.estimated_accuracy_ = float(np.average(right, weights=shares))
-        self.estimated_accuracy_stderr_ = widening * _share_stderr(right)
+        self.corrected_proba_ = self._completed(chances, rows, kept)
+        counted = weighing.counted(groups)
+        self.estimated_accuracy_, stderr = share_of(chances.argmax(1) == codes, *counted)
+        self.estimated_accuracy_stderr_ = widening * stderr
+        self.calibration_ = reliability(chances, codes, *counted)
         self._left_out_scores = np.sort(1 - chances[np.arange(len(codes)), codes])
         return self
 
@@ -209,13 +187,16 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             Indices of the rows, most suspicious first, and the probability of each row's label.
         """
         check_is_fitted(self)
-        codes = np.searchsorted(self.classes_, np.asarray(y))
-        if len(codes) != len(self.corrected_proba_):
+        if not hasattr(self, "corrected_proba_"):
+            raise ValueError("a model from a file does not know its training rows; fit it again")
+        labels = np.asarray(y)
+        if labels.shape != (len(self.corrected_proba_),):
             raise ValueError(
-                f"y has {len(codes)} labels but the model was trained on "
+                f"y has shape {labels.shape} but the model was trained on "
                 f"{len(self.corrected_proba_)} rows; pass the labels of fit"
             )
-        chances = self.corrected_proba_[np.arange(len(codes)), codes]
+        own = labels.reshape(-1, 1) == self.classes_  # a label of rows of weight zero has none
+        chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
         order = np.argsort(chances)
         return order, chances[order]
 
@@ -224,13 +205,6 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         codes = self.predict_proba(X).argmax(1)
         chosen: NDArray[Any] = self.classes_[codes]
         return chosen
-
-
-def _share_stderr(right: NDArray[np.bool_]) -> float:
-    """Standard error of a share, after Agresti and Coull: above 0 even where all are right."""
-    n = len(right) + 4
-    share = (float(right.sum()) + 2) / n
-    return math.sqrt(share * (1 - share) / n)
 
 
 def _probabilities(logits: Floats) -> Floats:

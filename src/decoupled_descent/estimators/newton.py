@@ -1,9 +1,10 @@
-"""What the estimators need of the Newton method: weights, groups, and the mixture of models."""
+"""What the estimators need of the Newton method: weights, groups, and records of the search."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,74 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.interface import Features
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.search import Candidate, Search, predictions, row_count
+from decoupled_descent.validation.search import Candidate, Search
 
 Floats = NDArray[np.floating[Any]]
-
-
-class Member(NamedTuple):
-    """One model of the mixture.
-
-    Attributes:
-        share: Its weight.
-        features: The fitted feature map.
-        theta: Coefficients, shape (K, r).
-        bias: Intercepts, shape (K,).
-    """
-
-    share: float
-    features: Features
-    theta: Tensor
-    bias: Tensor
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """A trained model: members whose predictions are mixed.
-
-    Attributes:
-        loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
-        members: With shares that sum to 1, largest first.
-        rows: The number of training rows, which limits how sure a probability can be.
-    """
-
-    loss: str
-    members: tuple[Member, ...]
-    rows: float
-
-    @classmethod
-    def of(cls, found: Search) -> Mixture:
-        """Keep what predictions need of a search."""
-        members = []
-        for share, candidate in found.members:
-            state = candidate.run.state
-            (bias,) = state.head.values()
-            members.append(Member(share, candidate.features, state.theta, bias))
-        count = row_count(found.best.rows)
-        return cls(found.objective.loss.name, tuple(members), count)
-
-    def predict(self, X: Any) -> Floats:
-        """Probabilities of all classes, or numbers, shape (m, K)."""
-        maps: dict[int, Tensor] = {}
-        total: Tensor | None = None
-        for share, features, theta, bias in self.members:
-            if id(features) not in maps:
-                maps[id(features)] = features.transform(X)
-            outputs = maps[id(features)] @ theta.T + bias
-            part = share * predictions(self.loss, outputs, self.rows)
-            total = part if total is None else total + part
-        assert total is not None
-        result: Floats = total.numpy()
-        return result
 
 
 class Weighing(NamedTuple):
     """Rows that count, how much, and how much of that leaves with a row.
 
     Attributes:
-        kept: Rows of positive weight, shape (n,), of booleans; None for all.
+        kept: Rows of positive weight, shape (n,), of booleans; None where all have.
         weights: Of the kept rows in training, or None for ones.
         removed: What leaves with a row, or None for all of its weight.
         shares: Of the kept rows in the estimates: sample weights without class weights, or None.
@@ -89,6 +33,11 @@ class Weighing(NamedTuple):
     weights: Tensor | None
     removed: Tensor | None
     shares: Tensor | None
+
+    def counted(self, groups: Tensor | None) -> tuple[Floats | None, NDArray[Any] | None]:
+        """Weights of the kept rows in the estimates, and their groups."""
+        shares = None if self.shares is None else self.shares.numpy()
+        return shares, None if groups is None else groups.numpy()
 
 
 def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
@@ -116,7 +65,8 @@ def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
     own = np.ones(n) if class_weight is None else class_weight
     weights = torch.from_numpy((copies * own)[kept])
     removed = torch.from_numpy((np.minimum(copies, 1.0) * own)[kept])
-    return Weighing(kept, weights, removed, torch.from_numpy(copies[kept]))
+    shares = torch.from_numpy(copies[kept])
+    return Weighing(None if kept.all() else kept, weights, removed, shares)
 
 
 def check_groups(groups: Any, n: int) -> Tensor | None:
@@ -142,32 +92,37 @@ def check_groups(groups: Any, n: int) -> Tensor | None:
     return torch.from_numpy(codes.reshape(-1))
 
 
-def candidate_records(found: Search, unit: float) -> list[dict[str, Any]]:
+#: Error and standard error of a candidate, in the units of the estimator.
+Measure = Callable[[Candidate], tuple[float, float]]
+
+
+def candidate_records(found: Search, measured: Measure) -> list[dict[str, Any]]:
     """What was tried: features, ridge, leave-one-out error, and the share in the model."""
-    best = found.best
-    return [
-        {
-            "features": one.features.name,
-            "ridge": one.ridge,
-            "error": unit * one.error,
-            "stderr": unit * one.run.best.train_error_stderr,
-            "share": float(share),
-            "step": one.run.best_step,
-            "stop_reason": str(one.run.stop_reason),
-            "chosen": one is best,
-        }
-        for share, one in zip(found.weights.tolist(), found.candidates, strict=True)
-    ]
+    best, records = found.best, []
+    for share, one in zip(found.weights.tolist(), found.candidates, strict=True):
+        error, stderr = measured(one)
+        records.append(
+            {
+                "features": one.features.name,
+                "ridge": one.ridge,
+                "error": error,
+                "stderr": stderr,
+                "share": float(share),
+                "step": one.run.best_step,
+                "stop_reason": str(one.run.stop_reason),
+                "chosen": one is best,
+            }
+        )
+    return records
 
 
-def ridge_curve(found: Search, unit: float) -> tuple[Floats, Floats, Floats, int]:
+def ridge_curve(found: Search, measured: Measure) -> tuple[Floats, Floats, Floats, int]:
     """Ridges of the best features, largest first, their errors and stderrs, and the best place."""
     best = found.best
     path = [one for one in found.candidates if one.features is best.features]
     path.sort(key=lambda one: -one.ridge)
     ridges = np.array([one.ridge for one in path])
-    errors = unit * np.array([one.error for one in path])
-    stderrs = unit * np.array([one.run.best.train_error_stderr for one in path])
+    errors, stderrs = np.array([measured(one) for one in path]).T
     return ridges, errors, stderrs, path.index(best)
 
 

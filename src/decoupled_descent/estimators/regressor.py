@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,9 +11,12 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d, validate_data
+from torch import Tensor
 
-from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, Floats, check_level
+from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
+from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import quantile
+from decoupled_descent.validation.search import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
 LARGEST = 1e150
@@ -21,7 +25,7 @@ LARGEST = 1e150
 class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     r"""Regressor that estimates its own test error without a hold-out set.
 
-    As :class:`DecoupledClassifier`, for a real target and squared error. The target is standardised
+    As :class:`DecoupledClassifier`, for real targets and squared error. Targets are standardised
     inside; errors are mean squared errors in the target's own units.
 
     Args:
@@ -45,11 +49,14 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         verbose: Whether to draw a progress bar.
 
     Attributes:
-        estimated_test_error_: Mean squared error to expect on new rows.
+        estimated_test_error_: Mean squared error to expect on new rows, the mean over outputs.
         estimated_test_error_stderr_: Its standard error.
-        estimated_r2_: R² to expect on new rows.
+        estimated_r2_: R² to expect on new rows, the mean over outputs.
         estimated_r2_stderr_: Its standard error, the variance of the target being taken as known.
-        corrected_prediction_: Predictions for the training rows as if they were new, (n,).
+        output_r2_: R² to expect of each output, shape (K,).
+        output_r2_stderr_: Their standard errors.
+        corrected_prediction_: Predictions for the training rows as if they were new, (n,) or
+            (n, K).
         train_error_curve_: The error estimate over the iterates, shape (T,).
         diagnostics_: Whether to trust the estimate, and why.
 
@@ -72,7 +79,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
         Args:
             X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
-            y: Targets, shape (n,).
+            y: Targets, shape (n,); or (n, K) for K of them, with the Newton method.
             sample_weight: How often each row counts, shape (n,); once by default.
             groups: Rows that belong together have the same value here, shape (n,). They are left
                 out together, so that the estimate is for new groups.
@@ -86,31 +93,69 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True,
             accept_sparse=SPARSE if newton else False,
         )  # fmt: skip
-        labels = column_or_1d(labels, warn=True).astype(np.float64)
+        if labels.ndim == 1 or labels.shape[1] == 1 or not newton:
+            labels = column_or_1d(labels, warn=True)
+        labels = labels.astype(np.float64)
         weighing, groups = self._weighing(sample_weight, None, groups, len(labels))
-        if weighing.kept is not None and not weighing.kept.all():
-            features, labels = features[weighing.kept], labels[weighing.kept]
+        rows, kept = features, weighing.kept
+        if kept is not None:
+            features, labels = features[kept], labels[kept]
         _check_range(labels)
-        shares = None if weighing.shares is None else weighing.shares.numpy()
-        self.target_mean_ = float(np.average(labels, weights=shares))
-        variance = float(np.average((labels - self.target_mean_) ** 2, weights=shares))
-        variance = variance if _varies(labels) else 0.0
-        self.target_scale_ = math.sqrt(variance) if variance > 0 else 1.0
-        self._unit = 2 * self.target_scale_**2  # the loss is ½ (u − y)² of standardised targets
-        targets = torch.from_numpy((labels - self.target_mean_) / self.target_scale_)
+        columns = labels.reshape(len(labels), -1)
+        self._learn_target(labels, weighing.counted(groups)[0])
+        scaled = torch.from_numpy((labels - self.target_mean_) / self.target_scale_)
         if newton:
-            judged = self._search(features, targets, "squared", 1, weighing, groups)[:, 0]
+            outputs = columns.shape[1]
+            judged = self._search(features, scaled, "squared", outputs, weighing, groups)
         else:
-            run = self._train(features, targets.float(), "squared", 1)
-            judged = run.best_outputs.double().cpu().numpy()
-        self.corrected_prediction_ = self._rescaled(judged)
-        self._left_out_residuals = np.sort(np.abs(labels - self.corrected_prediction_))
-        share = self.estimated_test_error_ / variance if variance > 0 else 1.0
-        self.estimated_r2_ = 1 - share
-        self.estimated_r2_stderr_ = (
-            self.estimated_test_error_stderr_ / variance if variance > 0 else 0.0
-        )
+            run = self._train(features, scaled.float(), "squared", 1)
+            judged = run.best_outputs.double().cpu().numpy().reshape(-1, 1)
+            share = self.estimated_test_error_stderr_ / self._unit * 2
+            self._set_r2([2 * self.estimated_test_error_ / self._unit], [share])
+        self._left_out_residuals = np.sort(np.abs(columns - self._rescaled(judged)), 0)
+        self.corrected_prediction_ = self._shaped(self._completed(judged, rows, kept))
         return self
+
+    def _learn_target(self, labels: Floats, shares: Floats | None) -> None:
+        """Means and deviations of the targets, numbers or, for several outputs, arrays."""
+        mean = np.average(labels, axis=0, weights=shares)
+        deviation = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=shares))
+        self._varies = np.atleast_1d(labels.std(0) > 1e-12 * np.abs(labels.mean(0)))
+        scale = np.where(self._varies & (np.atleast_1d(deviation) > 0), deviation, 1.0)
+        several = labels.ndim == 2
+        self.target_mean_ = mean if several else float(mean)
+        self.target_scale_ = scale if several else float(scale[0])
+        self._unit = 2 * float((scale**2).mean())  # the loss is ½ (u − y)² of scaled targets
+
+    def _estimate(self, found: Search) -> None:
+        """Set error and R²; each output's part of the estimate follows from its residuals."""
+        rows, scales = found.best.rows, torch.as_tensor(np.atleast_1d(self.target_scale_))
+        squares = (found.left_out - rows.y.reshape(rows.n, -1)).square()
+        whole, count = rows.averaged(0.5 * squares.sum(1)), len(scales)
+
+        def part(prices: Tensor) -> tuple[float, float]:
+            """Estimate and standard error of the squared errors at given prices."""
+            values, usual = rows.averaged(squares @ prices), 2 * float(prices.mean())
+            error = found.estimate.error * _ratio(values.mean(), whole.mean(), usual)
+            return error, found.estimate.stderr * _ratio(values.std(), whole.std(), usual)
+
+        self.estimated_test_error_, self.estimated_test_error_stderr_ = part(scales**2 / count)
+        self._set_r2(*zip(*(part(one) for one in torch.eye(count).double()), strict=True))
+        self.estimated_r2_stderr_ = part(torch.from_numpy(self._varies / count))[1]
+
+    def _measured(self, candidate: Candidate) -> tuple[float, float]:
+        """Mean squared error of a candidate with each row left out, and its standard error."""
+        rows, scales = candidate.rows, torch.as_tensor(np.atleast_1d(self.target_scale_))
+        squares = (candidate.outputs - rows.y.reshape(rows.n, -1)).square()
+        values = rows.averaged(squares @ scales**2 / len(scales))
+        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
+
+    def _set_r2(self, errors: Sequence[float], stderrs: Sequence[float]) -> None:
+        """R² of each output and their mean, from squared errors of scaled targets."""
+        self.output_r2_ = np.where(self._varies, 1 - np.array(errors), 0.0)
+        self.output_r2_stderr_ = np.where(self._varies, stderrs, 0.0)
+        self.estimated_r2_ = float(self.output_r2_.mean())
+        self.estimated_r2_stderr_ = float(self.output_r2_stderr_.mean())
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Return intervals that hold the target of a new row at a stated level of confidence.
@@ -124,32 +169,44 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
         Returns:
             Shape (m, 2): lower and upper ends, in the target's units; infinite where there are too
-            few rows for the level.
+            few rows for the level. With K targets (m, K, 2), each interval at that level.
         """
-        width = quantile(self._left_out_residuals, check_level(level))
-        centre = self.predict(X)
-        intervals: Floats = np.stack([centre - width, centre + width], 1)
-        return intervals
+        width = np.array(
+            [quantile(each, check_level(level)) for each in self._left_out_residuals.T]
+        )
+        centre = self._rescaled(self._outputs(X))
+        intervals: Floats = np.stack([centre - width, centre + width], 2)
+        return intervals if self._several else intervals[:, 0]
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return predictions, shape (m,), in the target's units."""
-        return self._rescaled(self._outputs(X)[:, 0])
+        """Return predictions, shape (m,) or (m, K), in the units of the targets."""
+        return self._shaped(self._outputs(X))
+
+    @property
+    def _several(self) -> bool:
+        return isinstance(self.target_mean_, np.ndarray)
 
     def _rescaled(self, outputs: Floats) -> Floats:
+        """Outputs in the units of the targets, shape (m, K)."""
         rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
         return rescaled
+
+    def _shaped(self, outputs: Floats) -> Floats:
+        """The same, of shape (m,) where y had that shape."""
+        rescaled = self._rescaled(outputs)
+        return rescaled if self._several else rescaled[:, 0]
 
 
 def _check_range(labels: Floats) -> None:
     """Raise ``ValueError`` for targets whose squares are beyond float64."""
-    largest, spread = float(np.abs(labels).max()), float(np.ptp(labels))
-    if largest > LARGEST or 0 < spread < 1 / LARGEST:
-        raise ValueError(
-            f"y has values up to {largest:.3g} that differ by {spread:.3g}; multiply y so that "
-            f"both are between {1 / LARGEST:g} and {LARGEST:g}"
-        )
+    for column in labels.reshape(len(labels), -1).T:
+        largest, spread = float(np.abs(column).max()), float(np.ptp(column))
+        if largest > LARGEST or 0 < spread < 1 / LARGEST:
+            raise ValueError(
+                f"y has values up to {largest:.3g} that differ by {spread:.3g}; multiply y so that "
+                f"both are between {1 / LARGEST:g} and {LARGEST:g}"
+            )
 
 
-def _varies(labels: Floats) -> bool:
-    """Whether a target varies by more than the rounding of its mean."""
-    return bool(labels.std() > 1e-12 * abs(labels.mean()))
+def _ratio(part: Tensor, whole: Tensor, otherwise: float) -> float:
+    return float(part / whole) if float(whole) > 0 else otherwise

@@ -27,14 +27,9 @@ from torch import Tensor, nn
 import decoupled_descent
 from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.estimators.base import DecoupledEstimator
-from decoupled_descent.estimators.parts import (
-    describe_estimator,
-    describe_head,
-    describe_mixture,
-    rebuild_estimator,
-    rebuild_head,
-    rebuild_mixture,
-)
+from decoupled_descent.estimators.layers import describe_head, rebuild_head
+from decoupled_descent.estimators.mixture import describe_mixture, rebuild_mixture
+from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
 from decoupled_descent.tables.columns import Columns
 
@@ -197,15 +192,18 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
     estimator: Any = ESTIMATORS[task]()
     own = rebuild_estimator(estimator, content, tensors)
-    outputs = len(estimator.classes_) if task == "classification" else 0
-    outputs = 1 if outputs == 2 else outputs
+    if task == "classification":
+        outputs = 1 if len(estimator.classes_) == 2 else len(estimator.classes_)
+        loss = "logistic" if outputs == 1 else "cross_entropy"
+    else:
+        outputs, loss = len(estimator.output_r2_), "squared"
     if estimator.method_ == "newton":
-        estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, outputs)
+        estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, loss, outputs)
     else:
         estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
         if own:
             estimator.head = copy.deepcopy(estimator.head_)
-        _check_outputs(estimator.head_, len(estimator.theta_), max(outputs, 1))
+        _check_outputs(estimator.head_, len(estimator.theta_), outputs)
     if columns is not None and len(columns.names) != estimator.n_features_in_:
         raise ValueError(
             f"its columns make {len(columns.names)} features but it has "

@@ -1,0 +1,129 @@
+"""Are the stated probabilities true? Reliability of left-out probabilities, and shares of rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+#: There are at most this many bins, with at least so many rows each.
+BINS, LEAST = 10, 20
+
+
+@dataclass(frozen=True)
+class Calibration:
+    r"""Probabilities that were stated of rows as if they were new, and how often they came true.
+
+    For two classes these are the probabilities of the second; for more, those of the most probable
+    class of each row. Rows are sorted by them into bins of about equal size.
+
+    Attributes:
+        stated: Mean stated probability in each bin.
+        seen: How often the class was the right one.
+        count: Rows in each bin.
+        error: The expected calibration error, Σ_b share_b abs(seen_b − stated_b).
+        stderr: Its standard error.
+        chance: What it would be on average if all stated probabilities were true: bins are finite.
+    """
+
+    stated: tuple[float, ...]
+    seen: tuple[float, ...]
+    count: tuple[int, ...]
+    error: float
+    stderr: float
+    chance: float
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per bin: stated, seen, count."""
+        return pd.DataFrame({"stated": self.stated, "seen": self.seen, "count": self.count})
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the error is within two standard errors of what chance makes it."""
+        return self.error <= self.chance + 2 * self.stderr
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+
+def reliability(
+    chances: Floats,
+    codes: NDArray[Any],
+    weights: Floats | None = None,
+    groups: NDArray[Any] | None = None,
+) -> Calibration:
+    """Compare stated probabilities with what was seen.
+
+    Args:
+        chances: Probabilities of all classes, shape (n, K).
+        codes: The index of the right class of each row, shape (n,).
+        weights: How much each row counts; equally by default.
+        groups: Rows with the same whole number do not err independently.
+
+    Returns:
+        The table by bins and the expected calibration error.
+
+    Example:
+        >>> chances = np.repeat([[0.75, 0.25]], 40, axis=0)
+        >>> found = reliability(chances, np.arange(40) % 2)
+        >>> found.count, round(found.error, 6)
+        ((40,), 0.25)
+    """
+    n, classes = chances.shape
+    chosen = np.ones(n, dtype=int) if classes == 2 else chances.argmax(1)
+    stated, seen = chances[np.arange(n), chosen], (codes == chosen).astype(float)
+    shares = np.ones(n) / n if weights is None else weights / weights.sum()
+    bins = _bins(stated)
+    sizes = np.bincount(bins, shares)
+    means = [np.bincount(bins, shares * values) / sizes for values in (stated, seen)]
+    gaps = means[1] - means[0]
+    pulls = shares * np.sign(gaps)[bins] * (seen - stated - gaps[bins])
+    doubt = np.bincount(bins, shares**2 * stated * (1 - stated))  # if what is stated is true
+    return Calibration(
+        tuple(means[0].tolist()),
+        tuple(means[1].tolist()),
+        tuple(np.bincount(bins).tolist()),
+        float(sizes @ np.abs(gaps)),
+        float(np.sqrt(_group_sums(pulls, groups) @ _group_sums(pulls, groups))),
+        float(math.sqrt(2 / math.pi) * np.sqrt(doubt).sum()),
+    )
+
+
+def _bins(stated: Floats) -> NDArray[np.intp]:
+    """Bins of about equal size; equal probabilities are in the same one."""
+    count = max(1, min(BINS, len(stated) // LEAST))
+    limits = np.quantile(stated, np.arange(1, count) / count)
+    _, bins = np.unique(np.searchsorted(limits, stated), return_inverse=True)
+    return bins.reshape(-1)
+
+
+def _group_sums(values: Floats, groups: NDArray[Any] | None) -> Floats:
+    return values if groups is None else np.bincount(groups, values).astype(float)
+
+
+def share_of(
+    right: NDArray[np.bool_],
+    weights: Floats | None = None,
+    groups: NDArray[Any] | None = None,
+) -> tuple[float, float]:
+    r"""A share of rows and its standard error, which is above 0 even where all are right.
+
+    The variance of the share p is Σ_g (Σ_{i∈g} s_i (r_i − p))², s being shares of the weight and g
+    groups. It is that of m = p(1 − p)/variance independent rows, to which two right and two wrong
+    ones are added (Agresti and Coull). Where all rows agree, m is (Σ_g s_g)²/Σ_g s_g².
+    """
+    shares = np.full(len(right), 1 / len(right)) if weights is None else weights / weights.sum()
+    share = float(np.average(right, weights=weights))
+    variance = float((_group_sums(shares * (right - share), groups) ** 2).sum())
+    alone = 1 / float((_group_sums(shares, groups) ** 2).sum())
+    rows = min(share * (1 - share) / variance, 1 / float(shares @ shares)) if variance else alone
+    towards = (rows * share + 2) / (rows + 4)
+    return share, math.sqrt(towards * (1 - towards) / (rows + 4))

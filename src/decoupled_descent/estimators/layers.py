@@ -1,0 +1,103 @@
+"""Heads of networks as plain JSON and tensors, and back again: layers of a short list of kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from decoupled_descent.checks import is_finite_number
+from decoupled_descent.objective import heads
+
+#: Layers without parameters, and the options that matter to what they compute.
+LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
+    kind: {"gelu": ("approximate",), "softplus": ("beta", "threshold")}.get(name, ())
+    for name, kind in heads.ACTIVATIONS.items()
+} | {nn.LeakyReLU: ("negative_slope",)}
+CHAINS = (nn.Sequential, heads.Deep, heads.TwoLayer, heads.Linear, heads.GeneralisedLinear)
+KINDS = {kind.__name__: kind for kind in LAYERS}
+
+
+def describe_head(head: nn.Module) -> dict[str, Any]:
+    """Describe a head layer by layer.
+
+    Args:
+        head: A chain of linear maps and activations, or :class:`~decoupled_descent.heads.Product`.
+
+    Returns:
+        Its description.
+
+    Raises:
+        ValueError: If it has a layer of another kind.
+
+    Example:
+        >>> [layer["kind"] for layer in describe_head(heads.TwoLayer(3))["layers"]]
+        ['Tanh', 'Linear']
+    """
+    kind = type(head)
+    if kind in CHAINS and isinstance(head, nn.Sequential):
+        return {"kind": "Sequential", "layers": [describe_head(layer) for layer in head]}
+    if isinstance(head, nn.Linear) and kind is nn.Linear:
+        sizes = {"inputs": head.in_features, "outputs": head.out_features}
+        return {"kind": "Linear", **sizes, "bias": head.bias is not None}
+    if kind is heads.Product:
+        return {"kind": "Product"}
+    if kind in LAYERS:
+        return {"kind": kind.__name__} | {name: getattr(head, name) for name in LAYERS[kind]}
+    raise ValueError(
+        f"the head has a layer of type {kind.__name__}, which a model file cannot describe; save "
+        "estimator.head_.state_dict() and estimator.theta_ yourself"
+    )
+
+
+def rebuild_head(
+    description: Any, tensors: dict[str, Tensor], theta: NDArray[np.floating[Any]]
+) -> nn.Module:
+    """Build a described head and give it its parameters.
+
+    Args:
+        description: Perhaps of a head.
+        tensors: Of the file; the parameters are called ``head.…``.
+        theta: θ, shape (L, d).
+
+    Returns:
+        The head.
+
+    Raises:
+        ValueError: If kinds, shapes or values are not as they must be.
+    """
+    with torch.device("meta"):  # sizes from a file claim no memory
+        head = _layer(description)
+    state = {k.removeprefix("head."): v for k, v in tensors.items() if k.startswith("head.")}
+    wanted = {name: tuple(value.shape) for name, value in head.state_dict().items()}
+    if {name: tuple(value.shape) for name, value in state.items()} != wanted:
+        raise ValueError("the head's parameters do not fit its layers; train the model again")
+    if not all(v.is_floating_point() and v.isfinite().all() for v in state.values()):
+        raise ValueError("the head has parameters that are not finite; train the model again")
+    head.load_state_dict({name: value.clone() for name, value in state.items()}, assign=True)
+    head.width = len(theta)  # type: ignore[assignment]
+    return head
+
+
+def _layer(content: Any) -> nn.Module:
+    kind = content["kind"]
+    options = {name: value for name, value in content.items() if name != "kind"}
+    if kind == "Sequential":
+        return nn.Sequential(*(_layer(layer) for layer in options["layers"]))
+    if kind == "Linear":
+        sizes = options["inputs"], options["outputs"]
+        if any(type(size) is not int or not 0 < size < 2**31 for size in sizes):
+            raise ValueError(f"a layer has the sizes {sizes!r:.60}; train the model again")
+        return nn.Linear(*sizes, bias=bool(options["bias"]))
+    if kind == "Product":
+        return heads.Product(a=0.0)
+    if kind not in KINDS or set(options) != set(LAYERS[KINDS[kind]]):
+        raise ValueError(f"the layer {content!r:.80} is not known; update decoupled-descent")
+    for name, value in options.items():
+        known = value in ("none", "tanh") if name == "approximate" else is_finite_number(value)
+        if not known:
+            raise ValueError(f"a layer has {name}={value!r:.40}; train the model again")
+    return KINDS[kind](**options)

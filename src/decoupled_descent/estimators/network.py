@@ -1,0 +1,306 @@
+"""Networks trained by descents: scaling, architecture, the contest of settings, warm starts."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from torch import Tensor, nn
+
+from decoupled_descent.checks import whole_number
+from decoupled_descent.descent import METHODS, SETTINGS
+from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.objective import Objective, heads
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.training.callbacks import Callback, Step
+from decoupled_descent.training.loop import History
+from decoupled_descent.training.run import Run, fit
+from decoupled_descent.validation.selection import CorrectedError
+from decoupled_descent.validation.sweep import Sweep
+from decoupled_descent.validation.tuning import Setting, check_settings, stopping, tune
+
+Floats = NDArray[np.floating[Any]]
+
+#: Scaled columns are cut off at this many standard deviations: single entries far out would give
+#: their rows the say over whole columns, of which nothing can be learnt when they are left out.
+CLIP = 5.0
+
+
+class Continuation(NamedTuple):
+    """What a warm start on the same rows needs: the winner, where it got to, and its best."""
+
+    fingerprint: str
+    method: str
+    algorithm: Any
+    state: Any
+    history: History
+    best: Step
+    optimism: float
+
+    @classmethod
+    def of(cls, run: Run, key: str, method: str, optimism: float) -> Continuation:
+        """Keep what is needed of a finished run, all of it plain data."""
+        return cls(key, method, run.algorithm, run.state, run.history, run.best, optimism)
+
+    def join(self, run: Run) -> Run:
+        """Put the first part of a run before its second, whose first iterate is the same."""
+        merged = History()
+        for name in ("train_error", "train_error_stderr"):
+            setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
+        before = len(self.history.train_error) - 1
+        last, best = (replace(step, index=step.index + before) for step in (run.last, run.best))
+        better = run.history.lowest < self.history.lowest
+        return replace(run, history=merged, last=last, best=best if better else self.best)
+
+
+class NetworkTraining:
+    """The part of the estimators that trains networks; options are those of the estimators."""
+
+    _task: ClassVar[str]
+    _unit: float
+    _continuation: Continuation | None = None
+    _built: tuple[Any, ...] | None = None
+    hidden: int | tuple[int, ...] | str
+    activation: str
+    head: nn.Module | None
+    lr: Setting
+    damping: Setting
+    ridge: Setting
+    max_iter: int
+    early_stopping: bool
+    warm_start: bool
+    random_state: Any
+    device: str
+    verbose: bool
+    method_: str
+    candidates_: list[dict[str, Any]]
+    train_error_curve_: Floats
+    train_error_stderr_curve_: Floats
+
+    def _train(self, X: Floats, targets: Tensor, loss: str, outputs: int) -> Run:
+        """Standardise, train, and set what is common to both tasks."""
+        whole_number("max_iter", self.max_iter)
+        self._check_settings()
+        self.learn_scale(X)
+        device = _device(self.device)
+        features = torch.from_numpy(self.scaled(X)[:, self._varying])
+        rows = Rows(features.to(device, torch.float32), targets.to(device))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        wanted = self._architecture(outputs)
+        key = _fingerprint(rows)
+        before = self._before(key)
+        if before is None:
+            objective = Objective(self._starting_head(wanted, outputs, seed), loss)
+            sweep: Sweep | None = self._tune(rows, objective, seed)
+            assert sweep is not None
+            run, chosen = sweep.best, sweep.corrected_error
+        else:
+            self._check_unchanged(before, wanted)
+            objective, sweep = Objective(copy.deepcopy(self.head_), loss), None
+            run = self._continue(before, rows, objective)
+            chosen = _own_error(run, before.optimism)
+        self._record(run, rows, sweep, chosen)
+        kept = Continuation.of(run, key, self.method_, chosen.optimism)
+        self._continuation = kept if self.warm_start else None
+        self._built = wanted
+        return run
+
+    def _before(self, key: str) -> Continuation | None:
+        """What a warm start goes on from; None where training starts anew."""
+        if not self.warm_start or self._continuation is None:
+            return None
+        if self._continuation.fingerprint == key:
+            return self._continuation
+        warnings.warn(
+            "warm_start=True but X and y are not those of the last fit: training starts anew, for "
+            "parameters that have seen some of these rows cannot judge them",
+            stacklevel=4,
+        )
+        return None
+
+    @property
+    def _varying(self) -> NDArray[np.bool_]:
+        """Which columns have anything to tell."""
+        return np.isfinite(self.scale_)
+
+    def _check_settings(self) -> None:
+        """Raise ``ValueError`` for settings that are no numbers, or would go unheeded."""
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        check_settings(self.method_, settings)
+        for name in SETTINGS:
+            if name not in METHODS[self.method_].settings and settings[name] != "auto":
+                raise ValueError(
+                    f"{name}={settings[name]!r} has no effect with method={self.method_!r}; leave "
+                    "it at 'auto'"
+                )
+
+    def learn_scale(self, X: Floats) -> None:
+        """Learn the means and deviations of the columns, or refuse when all are constant."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.mean_, deviation = X.mean(0), X.std(0)
+        if not np.isfinite(deviation).all():
+            column = int(np.flatnonzero(~np.isfinite(deviation))[0])
+            raise ValueError(f"column {column} of X has entries too large to square; rescale it")
+        constant = deviation <= 1e-12 * np.maximum(np.abs(self.mean_), np.finfo(float).tiny)
+        if constant.all():
+            raise ValueError("every column of X is constant; there is nothing to learn from")
+        self.scale_ = np.where(constant, np.inf, deviation)  # which sends constant columns to 0
+
+    def scaled(self, X: Floats) -> Floats:
+        """Centre the columns, scale them to variance 1/d and cut off outliers, in float64.
+
+        Columns that were constant in training become zero and do not count in d.
+        """
+        deviations = np.clip((X - self.mean_) / self.scale_, -CLIP, CLIP)
+        scaled: Floats = deviations / math.sqrt(int(self._varying.sum()))
+        return scaled
+
+    def _starting_head(self, wanted: tuple[Any, ...], outputs: int, seed: int) -> nn.Module:
+        if self.head is not None:
+            return self.head
+        _, widths, activation = wanted
+        return heads.Deep(widths, activation, outputs, bias=True, seed=seed)
+
+    def _architecture(self, outputs: int) -> tuple[Any, ...]:
+        """The head given; or None, the widths and the activation of one to be made."""
+        if self.head is not None:
+            _check_head(self.head)
+            return (self.head,)
+        widths: Any = self.hidden
+        if isinstance(widths, str) and widths == "auto":
+            widths = 8 if outputs == 1 else max(12, 4 * outputs)
+        widths = tuple(widths) if isinstance(widths, tuple | list) else (widths,)
+        try:
+            sizes = [whole_number("hidden", width) for width in widths]
+        except ValueError:
+            sizes = []
+        if not sizes:
+            raise ValueError(
+                f"hidden={self.hidden!r} must be a width, several, or 'auto'; widths are whole "
+                "numbers of at least 1"
+            )
+        if self.activation is None:
+            raise ValueError(f"activation=None must be one of {', '.join(heads.ACTIVATIONS)}")
+        return (None, sizes, self.activation)
+
+    @property
+    def _callbacks(self) -> list[Callback]:
+        wanted = self.early_stopping and self.method_ != "gradient"
+        return [stopping()] if wanted else []
+
+    def _tune(self, rows: Rows, objective: Objective, seed: int) -> Sweep:
+        return tune(
+            rows, None, objective,
+            method=self.method_, lr=self.lr, damping=self.damping, ridge=self.ridge,
+            steps=int(self.max_iter), seed=seed, progress=bool(self.verbose),
+            callbacks=self._callbacks,
+        )  # fmt: skip
+
+    def _check_unchanged(self, before: Continuation, wanted: tuple[Any, ...]) -> None:
+        """Raise ``ValueError`` when options differ with which nothing can be gone on with."""
+        if self._built != wanted:
+            raise ValueError(
+                f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those of "
+                "the model to go on from; use warm_start=False"
+            )
+        if self.method_ != before.method:
+            raise ValueError(
+                f"method={self.method_!r} but the run to go on with is {before.method!r}; use "
+                "warm_start=False"
+            )
+
+    def _continue(self, before: Continuation, rows: Rows, objective: Objective) -> Run:
+        """Go on from where training on the same rows ended."""
+        given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
+        changed = {k: float(v) for k, v in given.items() if k in before.algorithm.settings}
+        run = fit(
+            rows.X, rows.y, objective, replace(before.algorithm, **changed), int(self.max_iter),
+            state=before.state, progress=bool(self.verbose), callbacks=self._callbacks,
+        )  # fmt: skip
+        return before.join(run)
+
+    def _record(self, run: Run, rows: Rows, sweep: Sweep | None, chosen: CorrectedError) -> None:
+        """Set the fitted attributes."""
+        self.diagnostics_ = diagnose(rows, None, sweep or run, task=self._task)
+        unit = self._unit
+        widened = unit * self.diagnostics_.widening
+        self.estimated_test_error_ = unit * chosen.error
+        self.estimated_test_error_stderr_ = widened * chosen.stderr
+        self.train_error_curve_ = unit * run.train_error.numpy()
+        self.train_error_stderr_curve_ = widened * run.train_error_stderr.numpy()
+        self.best_iter_ = run.best_step
+        self.n_iter_ = len(run.train_error)
+        self.stop_reason_ = str(run.stop_reason)
+        if sweep is not None:
+            self.candidates_ = _candidates(sweep, unit)
+        self.algorithm_ = run.algorithm
+        self.theta_ = np.zeros((len(run.best_theta), len(self.scale_)))
+        self.theta_[:, self._varying] = run.best_theta.double().cpu().numpy()
+        self.head_ = run.best_head.cpu()
+
+    def _evaluate(self, X: Floats) -> Floats:
+        """Outputs of the network for new rows, in float64, shape (m, K)."""
+        h = torch.from_numpy(self.scaled(X) @ self.theta_.T)
+        head = copy.deepcopy(self.head_).double()
+        with torch.no_grad():
+            outputs = head(h)
+        result: Floats = outputs.reshape(len(X), -1).numpy()
+        return result
+
+
+def _check_head(head: Any) -> None:
+    """Raise ``ValueError`` unless a head says how many pre-activations it takes."""
+    if isinstance(head, nn.Module) and Objective(head, "squared").width is None:
+        raise ValueError(
+            f"head={type(head).__name__} does not say how many pre-activations it takes; give it "
+            "an attribute: head.width = 8"
+        )
+
+
+def _candidates(sweep: Sweep, unit: float) -> list[dict[str, Any]]:
+    """The settings that were tried, each with its lowest error."""
+    return [
+        {key: record[key] for key in SETTINGS if key in record}
+        | {
+            "error": unit * record["train_error"],
+            "stderr": unit * record["stderr"],
+            "step": record["best_step"],
+            "stop_reason": record["stop_reason"],
+            "chosen": index == sweep.best_index,
+        }
+        for index, record in enumerate(sweep.records)
+    ]
+
+
+def _own_error(run: Run, optimism: float) -> CorrectedError:
+    """The error of a run that was continued, with the optimism of having been chosen."""
+    step = run.best_step
+    error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
+    return CorrectedError(error + optimism, stderr, optimism)
+
+
+def _device(name: Any) -> torch.device:
+    """Look a device up, or raise ``ValueError`` where this machine has none of that kind."""
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device={name!r} cannot be used here ({reason}); use 'cpu'") from error
+    return device
+
+
+def _fingerprint(rows: Rows) -> str:
+    """Tell whether rows are the ones trained on before."""
+    digest = hashlib.sha256()
+    for values in (rows.X, rows.y):
+        digest.update(values.cpu().numpy().tobytes())
+    return digest.hexdigest()
