@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from decoupled_descent.checks import Z95, interval, real_number, whole_number
+from decoupled_descent.checks import Z95, interval, outside, real_number, whole_number
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int8(3), np.uint64(2**40)])
@@ -50,3 +50,11 @@ def test_intervals_hold_95_percent_of_the_normal_law():
     assert pytest.approx(stats.norm.ppf(0.975), rel=1e-15) == Z95
     low, high = interval(2.0, 3.0)
     assert stats.norm(2, 3).cdf(high) - stats.norm(2, 3).cdf(low) == pytest.approx(0.95, rel=1e-12)
+
+
+def test_a_warning_names_the_first_line_outside_the_package():
+    inside = {"__name__": "decoupled_descent.somewhere", "outside": outside}
+    exec("def deep():\n    return outside()\ndef call(f=deep):\n    return f()", inside)
+    assert inside["deep"]() == 2
+    assert inside["call"]() == 3
+    assert outside() == 1

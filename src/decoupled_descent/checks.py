@@ -1,8 +1,9 @@
-"""Checks of single arguments, and the one interval of the library."""
+"""Checks of single arguments, the one interval of the library, and whom warnings name."""
 
 from __future__ import annotations
 
 import math
+import sys
 from numbers import Integral, Real
 from typing import Any
 
@@ -53,3 +54,11 @@ def interval(estimate: float, stderr: float) -> tuple[float, float]:
         (0.020018..., 1.97998...)
     """
     return estimate - Z95 * stderr, estimate + Z95 * stderr
+
+
+def outside() -> int:
+    """Return the ``stacklevel`` with which a warning names the first line outside this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_globals.get("__name__", "").startswith("decoupled_descent") and frame.f_back:
+        level, frame = level + 1, frame.f_back
+    return level

@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.objective.losses import get_loss, second_order
+from decoupled_descent.objective.losses import get_loss
+from decoupled_descent.objective.second_order import second_order
 from tests.oracles import newton as oracle
 
 N, D = 40, 6

@@ -15,7 +15,7 @@ from decoupled_descent.descent.spread import (
     chunks,
     spread,
 )
-from decoupled_descent.objective.losses import Curvature
+from decoupled_descent.objective.second_order import Curvature
 from tests.problems import normal
 
 N, RIDGE = 12, 0.7

@@ -93,6 +93,7 @@ def test_kinked_heads_are_found(case):
         bound = fit(head)
     assert bound.curvature == "smoothed"
     assert len(caught) == 1
+    assert caught[0].filename == __file__, "the user's own line, not one of the package"
 
 
 @pytest.mark.parametrize("kind", kinks.KINKED)

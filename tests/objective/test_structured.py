@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrize, prune
 
 import decoupled_descent as dd
-from decoupled_descent.objective import activations, structured
+from decoupled_descent.objective import activations, chains
 from decoupled_descent.objective.derivatives import Ask
 from decoupled_descent.objective.heads import Elementwise
 from tests.objective.references import (
@@ -303,9 +303,9 @@ def test_layers_that_do_nothing_keep_the_closed_form(case, loss):
 
 def test_layers_that_only_seem_to_do_nothing():
     """Dropout in training, and a flattening of several columns."""
-    assert structured.parse(followed_by(nn.Dropout(0.5)).train()) is None
-    assert structured.parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 2), nn.Flatten(0))) is None
-    assert structured.parse(nn.Sequential(nn.Flatten(0), nn.Tanh(), nn.Linear(3, 1))) is None
+    assert chains.parse(followed_by(nn.Dropout(0.5)).train()) is None
+    assert chains.parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 2), nn.Flatten(0))) is None
+    assert chains.parse(nn.Sequential(nn.Flatten(0), nn.Tanh(), nn.Linear(3, 1))) is None
 
 
 # What must not be taken for a chain of known layers
@@ -481,7 +481,7 @@ def test_impostors_are_left_to_autodiff(case):
 def test_backward_hooks_are_left_to_autodiff(register):
     head = chain()
     getattr(head[1], f"register_{register}")(lambda *args: None)
-    assert structured.parse(head) is None
+    assert chains.parse(head) is None
 
 
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.BatchNorm1d(3), nn.RReLU()])

@@ -24,7 +24,7 @@ from decoupled_descent.objective import (
     Objective,
     Parameters,
 )
-from decoupled_descent.objective.structured import does_nothing
+from decoupled_descent.objective.chains import does_nothing
 from decoupled_descent.rows.blocks import Rows, check_finite
 
 REDUCTIONS = ("sum", "mean")

@@ -17,7 +17,7 @@ from torch.func import grad, vmap
 from decoupled_descent.descent.newton_step import Problem, search, share
 from decoupled_descent.descent.spread import cholesky
 from decoupled_descent.objective import Parameters
-from decoupled_descent.objective.losses import Curvature
+from decoupled_descent.objective.second_order import Curvature
 
 #: The share of λ for the bias of the outputs: small, so that it is free, and positive.
 BIAS_SHARE = 1e-6

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.spread import Spread
-from decoupled_descent.objective.losses import Curvature
+from decoupled_descent.objective.second_order import Curvature
 
 #: ∂ℓ/∂o at outputs of shape (K, n, s): s versions of the n rows.
 Slopes = Callable[[Tensor], Tensor]

@@ -29,7 +29,7 @@ from decoupled_descent.descent.leave_one_out import (
 from decoupled_descent.descent.newton_step import Problem, newton_step
 from decoupled_descent.descent.spread import spread
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
-from decoupled_descent.objective.structured import adds_only
+from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.rows.blocks import Rows
 
 #: Rows whose outputs move by more than this when they are left out get further Newton steps; below,

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from decoupled_descent.descent.spread import cholesky, chunks, is_dual
 from decoupled_descent.objective import BoundObjective
-from decoupled_descent.objective.losses import Curvature, Loss, second_order
+from decoupled_descent.objective.losses import Loss
+from decoupled_descent.objective.second_order import Curvature, second_order
 from decoupled_descent.rows.blocks import Rows
 
 #: The first so many features are preconditioned jointly; features come largest first.
@@ -80,9 +81,7 @@ class Problem:
 
     def losses(self, outputs: Tensor) -> Tensor:
         """ℓ(o_i, y_i) without smoothing, shape (n,), for outputs of shape (n, K)."""
-        if self.loss.builtin:
-            return self.bound.objective.losses_of(outputs, self.rows.y)
-        return self.loss.value(outputs, self.rows.y)
+        return self.loss.of(outputs, self.rows.y)
 
     @cached_property
     def intercept(self) -> bool:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.objective.losses import Curvature
+from decoupled_descent.objective.second_order import Curvature
 
 #: The least curvature of a row, where it counts as zero in float64.
 TINY = 1e-10

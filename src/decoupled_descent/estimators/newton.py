@@ -130,7 +130,7 @@ def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
     """The best candidate as :func:`diagnose` takes it, with one loss per row."""
     rows, run = candidate.rows, candidate.run
     shaped = candidate.outputs.squeeze(1) if candidate.outputs.shape[1] == 1 else candidate.outputs
-    losses = run.objective.losses_of(shaped, rows.y)
+    losses = run.objective.loss.of(shaped, rows.y)
     best = replace(run.best, info=run.best.info._replace(losses=losses))
     return Rows(rows.X, rows.y), None, replace(run, best=best)
 

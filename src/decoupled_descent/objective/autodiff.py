@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -26,20 +26,11 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
     return picks.expand(width, n, width).contiguous()
 
 
-def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -> Tensor:
-    r"""Mean Jacobian of a row-wise g that autograd has recorded; symmetric only if g is a gradient.
-
-    .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
-
-    Example:
-        >>> h = torch.ones(3, 2, requires_grad=True)
-        >>> mean_jacobian(torch.stack([h[:, 1], 2 * h[:, 0]], 1), h)
-        tensor([[0., 1.],
-                [2., 0.]])
-    """
-    width = direction.shape[1]
+def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
+    """∂g_i/∂h_j row by row, shape (L, n, L), of a row-wise g that autograd has recorded."""
+    n, width = direction.shape
     if not direction.requires_grad:
-        return direction.new_zeros(width, width)
+        return direction.new_zeros(width, n, width)
 
     def pull_back(picked: Tensor) -> Tensor:
         (rows,) = torch.autograd.grad(
@@ -55,6 +46,21 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
             rows: Tensor = torch.func.vmap(pull_back)(picks)
         except RuntimeError:  # an autograd.Function that refuses to be batched
             rows = _one_by_one(pull_back, picks)
+    return rows.detach()
+
+
+def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -> Tensor:
+    r"""Mean Jacobian of a row-wise g that autograd has recorded; symmetric only if g is a gradient.
+
+    .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
+
+    Example:
+        >>> h = torch.ones(3, 2, requires_grad=True)
+        >>> mean_jacobian(torch.stack([h[:, 1], 2 * h[:, 0]], 1), h)
+        tensor([[0., 1.],
+                [2., 0.]])
+    """
+    rows = row_jacobians(direction, h)
     return rows.mean(1) if weights is None else weights @ rows / len(h)
 
 
@@ -71,57 +77,35 @@ def _one_by_one(pull_back: Callable[[Tensor], Tensor], picks: Tensor) -> Tensor:
         ) from error
 
 
-class Autodiff:
+def differentiate(
+    losses: Callable[[Tensor, Tensor, Parameters], Tensor],
+    h: Tensor,
+    y: Tensor,
+    parameters: Parameters,
+    ask: Ask,
+) -> RowDerivatives:
     """The engine for any smooth head and loss: reverse passes through ``losses(h, y, a)``."""
-
-    def __init__(self, losses: Callable[[Tensor, Tensor, Parameters], Tensor]) -> None:
-        self.losses = losses
-
-    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
-        """Differentiate the sum over rows."""
-        if torch.is_inference_mode_enabled():
-            raise ValueError(
-                "this head is differentiated by autograd, which torch.inference_mode() switches "
-                "off; train outside of it, or use torch.no_grad()"
-            )
-        with torch.enable_grad():
-            h = h.detach().contiguous().requires_grad_()  # some modules need contiguous rows
-            leaves = {k: v.detach().requires_grad_(ask.head) for k, v in parameters.items()}
-            loss = self.losses(h, y, leaves)
-            if not loss.requires_grad:
-                raise ValueError(
-                    "the loss has no gradient in the pre-activations, so training cannot lower it. "
-                    "Use a differentiable loss instead of a count of errors, and compute it "
-                    "without torch.no_grad() or detach()"
-                )
-            direction, means = self._slopes(loss, h, leaves, ask)
-            bend = mean_jacobian(direction, h, ask.jacobian_weights) if ask.jacobian else None
-        return RowDerivatives(loss.detach(), direction.detach(), bend, means)
-
-    @staticmethod
-    def _slopes(loss: Tensor, h: Tensor, leaves: Parameters, ask: Ask) -> tuple[Tensor, Parameters]:
-        """∇_hΨ with its graph where J̄ is wanted, and the mean of ∇_aΨ."""
-        ones, apart = torch.ones_like(loss), ask.head_weights is not None
-        wanted = [h, *leaves.values()] if ask.head and not apart else [h]
-        slopes = torch.autograd.grad(
-            loss, wanted, ones, create_graph=ask.jacobian, retain_graph=True, materialize_grads=True
+    if torch.is_inference_mode_enabled():
+        raise ValueError(
+            "this head is differentiated by autograd, which torch.inference_mode() switches "
+            "off; train outside of it, or use torch.no_grad()"
         )
-        found = slopes[1:]
-        if ask.head and apart and leaves:
-            found = torch.autograd.grad(
-                loss, list(leaves.values()), ask.head_weights, retain_graph=True,
-                materialize_grads=True,
-            )  # fmt: skip
-        means = [slope.detach() / len(h) for slope in found]
-        return slopes[0], dict(zip(leaves, means, strict=False))
-
-
-def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
-    """∂g_i/∂h_j row by row, shape (n, L, L), of a row-wise g that autograd has recorded."""
-    if not direction.requires_grad:
-        return direction.new_zeros(len(h), direction.shape[1], h.shape[1])
-    columns = [
-        torch.autograd.grad(part.sum(), h, retain_graph=True, materialize_grads=True)[0]
-        for part in direction.unbind(1)
-    ]
-    return torch.stack(columns, 1).detach()
+    with torch.enable_grad():
+        h = h.detach().contiguous().requires_grad_()  # some modules need contiguous rows
+        leaves = {k: v.detach().requires_grad_(ask.head) for k, v in parameters.items()}
+        loss = losses(h, y, leaves)
+        if not loss.requires_grad:
+            raise ValueError(
+                "the loss has no gradient in the pre-activations, so training cannot lower it. "
+                "Use a differentiable loss instead of a count of errors, and compute it "
+                "without torch.no_grad() or detach()"
+            )
+        slopes = partial(torch.autograd.grad, loss, retain_graph=True, materialize_grads=True)
+        together = ask.head and ask.head_weights is None
+        wanted = [h, *leaves.values()] if together else [h]
+        direction, *found = slopes(wanted, torch.ones_like(loss), create_graph=ask.jacobian)
+        if ask.head and leaves and not together:
+            found = list(slopes(list(leaves.values()), ask.head_weights))
+        bend = mean_jacobian(direction, h, ask.jacobian_weights) if ask.jacobian else None
+    means = {k: slope.detach() / len(h) for k, slope in zip(leaves, found, strict=False)}
+    return RowDerivatives(loss.detach(), direction.detach(), bend, means)

@@ -98,7 +98,8 @@ class BoundObjective:
         rows = self.objective.engine(h, y, parameters, ask)
         if self.g is not None:
             bend = jacobian and not self.kinked
-            rows = self._along_g(rows, h, y, parameters, bend, shares)
+            direction, found = self._along_g(h, y, parameters, bend, shares)
+            rows = rows._replace(direction=direction, jacobian=found)
         if jacobian and self.kinked:
             rows = rows._replace(jacobian=self._smoothed(h, y, parameters, spacing, shares))
         if head and self.f is not None:
@@ -112,43 +113,32 @@ class BoundObjective:
         with torch.enable_grad():
             h = h.detach().requires_grad_()
             if self.g is not None:
-                return autodiff.row_jacobians(self.g(h, y, parameters), h)
-            total = self.losses(h, y, parameters).sum()
-            (direction,) = torch.autograd.grad(total, h, create_graph=True)
-            return autodiff.row_jacobians(direction, h)
+                direction = self.g(h, y, parameters)
+            else:
+                total = self.losses(h, y, parameters).sum()
+                (direction,) = torch.autograd.grad(total, h, create_graph=True)
+            return autodiff.row_jacobians(direction, h).transpose(0, 1)
 
     def _along_g(
-        self,
-        rows: RowDerivatives,
-        h: Tensor,
-        y: Tensor,
-        parameters: Parameters,
-        jacobian: bool,
-        shares: Tensor | None,
-    ) -> RowDerivatives:
-        """Put g and its mean Jacobian in the place of the gradient's."""
+        self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, shares: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """g, and its mean Jacobian where it is wanted."""
         assert self.g is not None
         with torch.enable_grad():
             h = h.detach().requires_grad_(jacobian)
             direction = self.g(h, y, parameters)
             require_shape(direction, h)
-            if jacobian and not direction.requires_grad:
-                self._check_constant(h, y, parameters, direction)
-            bend = autodiff.mean_jacobian(direction, h, shares) if jacobian else None
-        return rows._replace(direction=direction.detach(), jacobian=bend)
-
-    def _check_constant(
-        self, h: Tensor, y: Tensor, parameters: Parameters, direction: Tensor
-    ) -> None:
-        """Raise ``ValueError`` when g varies with h but autograd cannot see how."""
-        assert self.g is not None
-        if not torch.equal(self.g(h.detach() + 0.5, y, parameters), direction):
-            raise ValueError(
-                "g depends on h, but autograd does not know how, so that J̄ would be 0. Compute g "
-                "without torch.no_grad(), detach() or NumPy, use torch.autograd.grad(…, "
-                "create_graph=True), or choose Objective(…, curvature='smoothed'), which needs "
-                "values only"
-            )
+            if not jacobian:
+                return direction.detach(), None
+            constant = not direction.requires_grad
+            if constant and not torch.equal(self.g(h.detach() + 0.5, y, parameters), direction):
+                raise ValueError(
+                    "g depends on h, but autograd does not know how, so that J̄ would be 0. Compute "
+                    "g without torch.no_grad(), detach() or NumPy, use torch.autograd.grad(…, "
+                    "create_graph=True), or choose Objective(…, curvature='smoothed'), which needs "
+                    "values only"
+                )
+            return direction.detach(), autodiff.mean_jacobian(direction, h, shares)
 
     def _smoothed(
         self,
@@ -159,16 +149,10 @@ class BoundObjective:
         shares: Tensor | None,
     ) -> Tensor:
         """J̄ by macroscopic differences; symmetric where g is a gradient."""
-
-        def direction(shifted: Tensor) -> Tensor:
-            if self.g is not None:
-                return self.g(shifted, y, parameters)
-            ask = Ask(jacobian=False, head=False)
-            return self.objective.engine(shifted, y, parameters, ask).direction
-
         if spacing is None:
             spacing = smoothed.spacing(h.std(0), len(h))
-        bend = smoothed.mean_jacobian(direction, h, spacing, shares).detach()
+        g = self.g or self.objective.slopes
+        bend = smoothed.mean_jacobian(lambda at: g(at, y, parameters), h, spacing, shares).detach()
         return bend if self.g is not None else (bend + bend.T) / 2
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from numbers import Integral
 
 import torch
 from torch import Tensor, nn
+
+from decoupled_descent.checks import whole_number
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,
@@ -43,28 +44,17 @@ class Elementwise(nn.Module):
 
 
 def activation_module(activation: Activation) -> nn.Module:
-    """Turn a name, a module or a function into an activation module.
-
-    Args:
-        activation: A key of ``ACTIVATIONS``, an ``nn.Module``, or an elementwise function.
-
-    Returns:
-        The module.
-
-    Example:
-        >>> activation_module("tanh")
-        Tanh()
-    """
+    """Turn a key of ``ACTIVATIONS``, a module or an elementwise function into a module."""
     if isinstance(activation, nn.Module):
         return activation
-    if isinstance(activation, str):
-        if activation not in ACTIVATIONS:
-            raise ValueError(
-                f"activation={activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}, "
-                "an nn.Module or an elementwise function"
-            )
-        return ACTIVATIONS[activation]()
-    return Elementwise(activation)
+    if not isinstance(activation, str):
+        return Elementwise(activation)
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"activation={activation!r} is unknown; use one of {', '.join(ACTIVATIONS)}, "
+            "an nn.Module or an elementwise function"
+        )
+    return ACTIVATIONS[activation]()
 
 
 def _linear(inputs: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Linear:
@@ -83,18 +73,12 @@ def _generator(seed: int | None) -> torch.Generator | None:
     return None if seed is None else torch.Generator().manual_seed(seed)
 
 
-def _check_width(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1")
-    return int(value)
-
-
 class Shift(nn.Module):
     """Adds a trainable constant to each column: an intercept, or the biases of a hidden layer."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.width = _check_width("width", width)
+        self.width = whole_number("width", width)
         self.bias = nn.Parameter(torch.zeros(self.width))
 
     def forward(self, h: Tensor) -> Tensor:
@@ -120,7 +104,7 @@ class Linear(nn.Sequential):
 
     def __init__(self, outputs: int = 1, intercept: bool = False) -> None:
         super().__init__(Shift(outputs) if intercept else nn.Identity())
-        self.width = _check_width("outputs", outputs)
+        self.width = whole_number("outputs", outputs)
 
 
 class GeneralisedLinear(nn.Sequential):
@@ -176,7 +160,7 @@ class Deep(nn.Sequential):
     ) -> None:
         if not widths:
             raise ValueError("widths is empty; give at least L, the width of the first layer")
-        sizes = [_check_width("widths", w) for w in widths] + [_check_width("outputs", outputs)]
+        sizes = [whole_number("widths", w) for w in widths] + [whole_number("outputs", outputs)]
         generator = _generator(seed)
         layers: list[nn.Module] = [Shift(sizes[0])] if hidden_bias else []
         for inputs, following in itertools.pairwise(sizes):

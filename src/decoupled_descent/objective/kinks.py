@@ -122,7 +122,7 @@ def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tenso
 
     def at(growth: float, h: Tensor, labels: Tensor) -> Tensor:
         labels = labels.to(h) if labels.is_floating_point() else labels
-        return values(h, labels, grown(parameters(h), growth))
+        return values(h, labels, grown(parameters(h), growth)).detach()
 
     labels = y[varied_rows(y, PROBED)]
     growths = (1.0, 5.0) if parameters(torch.zeros(1)) else (1.0,)

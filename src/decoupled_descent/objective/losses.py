@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,9 +10,6 @@ from torch import Tensor
 from torch.nn import functional
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
-
-#: Pieces of the window over which a loss with kinks is averaged.
-PIECES = 16
 
 
 class Expansion(NamedTuple):
@@ -47,6 +43,26 @@ class Loss(NamedTuple):
         """Whether this is one of the named losses, called with (n, K) outputs."""
         return LOSSES.get(self.name) == self  # not `is`: a copy from another process is equal
 
+    def of(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Evaluate ℓ row by row at outputs (n,) or (n, K), for labels as the user gave them."""
+        if not self.builtin:
+            return self.value(outputs, y)
+        outputs = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
+        return self.value(outputs, self._labels(y, outputs.dtype))
+
+    def expansion(self, outputs: Tensor, y: Tensor) -> Expansion:
+        """Expand ℓ at outputs of shape (K, n), for labels as the user gave them."""
+        assert self.expand is not None
+        labels = self._labels(y, outputs.dtype)
+        return self.expand(outputs, labels if self.categorical else labels.T)
+
+    def _labels(self, y: Tensor, dtype: torch.dtype) -> Tensor:
+        """Labels as a named loss takes them: class indices (n,), or numbers (n, K)."""
+        if self.categorical:
+            return y.long()
+        y = y if y.is_floating_point() else y.to(dtype)
+        return y.unsqueeze(1) if y.ndim == 1 else y
+
 
 def _total(losses: Tensor) -> Tensor:
     """Sum over outputs, (K, n) to (n,); a view for a single output."""
@@ -67,11 +83,6 @@ def _absolute(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs - labels).abs().sum(1)
 
 
-def _softplus(outputs: Tensor) -> Tensor:
-    """log(1 + eᵘ); torch's default threshold of 20 would leave an error of 2e-9."""
-    return functional.softplus(outputs, threshold=40)
-
-
 def _logistic(outputs: Tensor, labels: Tensor) -> Tensor:
     losses = functional.binary_cross_entropy_with_logits(outputs, labels, reduction="none")
     return losses.squeeze(1) if losses.shape[1] == 1 else losses.sum(1)
@@ -80,7 +91,8 @@ def _logistic(outputs: Tensor, labels: Tensor) -> Tensor:
 def _expand_logistic(outputs: Tensor, labels: Tensor) -> Expansion:
     """With p = 1/(1 + e^{−u}): ℓ' = p − y and ℓ'' = p (1 − p)."""
     probability = torch.sigmoid(outputs)
-    losses = torch.addcmul(_softplus(outputs), labels, outputs, value=-1)
+    softplus = functional.softplus(outputs, threshold=40)  # torch's default is off by 2e-9
+    losses = torch.addcmul(softplus, labels, outputs, value=-1)
     diagonal = torch.addcmul(probability, probability, probability, value=-1)
     return Expansion(_total(losses), probability - labels, diagonal)
 
@@ -165,7 +177,8 @@ def check_rows_one_by_one(loss: Loss, outputs: Tensor, y: Tensor) -> None:
     rows = varied_rows(y, len(outputs))
     outputs = outputs[: len(rows)]
     losses, count = _try(loss, outputs, y[rows]), len(rows)
-    given = f"(it is given outputs of shape {_shape(outputs)} and y of shape {_shape(y)})"
+    shapes = (str(tuple(t.shape)).replace(str(len(t)), "n", 1) for t in (outputs, y))
+    given = "(it is given outputs of shape {} and y of shape {})".format(*shapes)
     if losses.shape != (count,):
         raise ValueError(
             f"loss {loss.name!r} returned shape {tuple(losses.shape)} for {count} rows; "
@@ -192,11 +205,6 @@ def _try(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
             f"of shape {tuple(y.shape)}: {error}. A loss is given some of the rows at a time, "
             "so pass weights per row and the like as further columns of y"
         ) from error
-
-
-def _shape(rows: Tensor) -> str:
-    """(n, …), whatever n is."""
-    return f"({', '.join(['n', *map(str, rows.shape[1:])])}{',' if rows.ndim == 1 else ''})"
 
 
 def _check_classes(labels: Tensor, outputs: int) -> None:
@@ -239,177 +247,3 @@ def varied_rows(labels: Tensor, count: int) -> Tensor:
         ranks = torch.linspace(0, len(firsts) - 1, count // len(columns), device=labels.device)
         picked.append(firsts[ranks.round().long()])
     return torch.cat(picked)
-
-
-def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Mean over rows and outputs of \|∂²ℓ(u_i, y_i)/∂u_ik²\|.
-
-    Example:
-        >>> curvature(get_loss("logistic"), torch.zeros(3), torch.ones(3))
-        0.25
-    """
-    outputs, y = _as_called(loss, outputs, y)
-    with torch.enable_grad():
-        outputs = outputs.detach().clone().requires_grad_()
-        total = loss.value(outputs, y).sum()
-        (slope,) = torch.autograd.grad(total, outputs, create_graph=True)
-        if not slope.requires_grad:
-            return 0.0
-        columns = slope.reshape(len(slope), -1).sum(0)
-        bends = [torch.autograd.grad(c, outputs, retain_graph=True)[0] for c in columns]
-    own = torch.stack([b.reshape(len(b), -1)[:, k] for k, b in enumerate(bends)])
-    return float(own.abs().mean())
-
-
-def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Return κ, the curvature of a loss that learning rates follow.
-
-    It is the larger of the curvatures at outputs of zero, where training starts, and at the best
-    constant output: a robust loss with labels far from zero bends only there. A loss that bends
-    nowhere but in kinks has its largest slope instead. κ is 1 for squared and absolute loss, 1/4
-    for logistic, (1 − 1/K)/K for softmax with K classes. Only the shape of ``outputs`` matters.
-
-    Example:
-        >>> usual_curvature(get_loss("absolute"), torch.zeros(3), torch.ones(3))
-        1.0
-    """
-    zero = torch.zeros_like(outputs)
-    found = [curvature(loss, zero, y)]
-    if not loss.builtin:  # the named losses bend most at zero
-        found.append(curvature(loss, zero + _best_constant(loss, zero, y), y))
-    kappa = max((value for value in found if math.isfinite(value)), default=0.0)
-    return kappa or _largest_slope(loss, zero, y) or 1.0
-
-
-def _as_called(loss: Loss, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs and labels in the shapes that training gives to the loss."""
-    if not loss.builtin:
-        return outputs, y
-    outputs = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
-    return outputs, y.long() if loss.categorical else y.reshape(outputs.shape).to(outputs)
-
-
-def _best_constant(loss: Loss, zero: Tensor, y: Tensor) -> Tensor:
-    """The output, one for all rows, with the lowest mean loss; near it is near enough."""
-    constant = zero[0].clone().requires_grad_()
-    optimiser = torch.optim.Rprop([constant], step_sizes=(1e-12, 1e12))  # goes by signs: no scale
-    with torch.enable_grad():
-        for _ in range(100):
-            error = loss.value(zero + constant, y).mean()
-            (constant.grad,) = torch.autograd.grad(error, constant)
-            optimiser.step()
-    return constant.detach()
-
-
-def _largest_slope(loss: Loss, zero: Tensor, y: Tensor) -> float:
-    zero, y = _as_called(loss, zero, y)
-    with torch.enable_grad():
-        zero = zero.detach().clone().requires_grad_()
-        (slope,) = torch.autograd.grad(loss.value(zero, y).sum(), zero)
-    largest = float(slope.abs().max())
-    return largest if math.isfinite(largest) else 0.0
-
-
-class Curvature(NamedTuple):
-    r"""A loss to second order at the outputs of n rows, row by row.
-
-    Attributes:
-        value: ℓ(o_i, y_i), shape (n,).
-        slope: ∂ℓ/∂o, shape (n, K).
-        diagonal: b in W_i = diag(b_i) − c_i c_iᵀ, shape (n, K).
-        rank_one: c, shape (n, K), or None where W_i is diagonal.
-        full: W_i itself, shape (n, K, K), where it has no such form; None otherwise.
-    """
-
-    value: Tensor
-    slope: Tensor
-    diagonal: Tensor
-    rank_one: Tensor | None = None
-    full: Tensor | None = None
-
-    def matrices(self, rows: slice = slice(None)) -> Tensor:
-        """W_i of some rows, all by default, shape (n, K, K)."""
-        if self.full is not None:
-            return self.full[rows]
-        diagonal = torch.diag_embed(self.diagonal[rows])
-        if self.rank_one is None:
-            return diagonal
-        arms = self.rank_one[rows]
-        return diagonal - arms.unsqueeze(2) * arms.unsqueeze(1)
-
-
-def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0) -> Curvature:
-    r"""Expand a loss at outputs of shape (n, K).
-
-    With ``smoothing`` δ, the loss is averaged over outputs u − δ … u + δ, which turns kinks into
-    parabolas: the absolute loss becomes Huber's. Values and slopes are means over the window, and
-    ℓ'' is (ℓ'(u + δ) − ℓ'(u − δ))/2δ.
-
-    Example:
-        >>> bends = second_order(get_loss("absolute"), torch.tensor([[0.0]]), torch.zeros(1), 0.5)
-        >>> bends.slope, bends.diagonal
-        (tensor([[0.]]), tensor([[2.]]))
-    """
-    if loss.expand is not None and not smoothing:
-        labels = y.long() if loss.categorical else y.reshape(outputs.shape).to(outputs).T
-        found = loss.expand(outputs.T, labels)
-        arms = None if found.rank_one is None else found.rank_one.T
-        return Curvature(found.value, found.slope.T, found.diagonal.T, arms)
-    if smoothing:
-        return _windowed(loss, outputs, y, smoothing)
-    with torch.enable_grad():
-        outputs = outputs.detach().requires_grad_()
-        value = _value(loss, outputs, y)
-        (slope,) = torch.autograd.grad(value.sum(), outputs, create_graph=True)
-        parts = list(slope.sum(0)) if slope.requires_grad else []
-        bends = [torch.autograd.grad(part, outputs, retain_graph=True)[0] for part in parts]
-    full = torch.stack(bends, 1) if bends else torch.diag_embed(torch.zeros_like(outputs))
-    diagonal = full.diagonal(dim1=1, dim2=2)
-    coupled = outputs.shape[1] > 1 and not torch.equal(torch.diag_embed(diagonal), full)
-    return Curvature(value.detach(), slope.detach(), diagonal, None, full if coupled else None)
-
-
-def _value(loss: Loss, outputs: Tensor, y: Tensor) -> Tensor:
-    """The loss row by row, for outputs of shape (n, K)."""
-    return loss.value(*_as_called(loss, outputs, y))
-
-
-def _windowed(loss: Loss, outputs: Tensor, y: Tensor, width: float) -> Curvature:
-    """Averages over u_k − δ … u_k + δ, for each output k by itself.
-
-    Slopes and their derivatives are differences of the loss and its slopes at the ends. Values are
-    those of two tangents in each of ``PIECES`` pieces: exact for losses that are linear but for
-    kinks, so that values and slopes agree.
-    """
-
-    def expand(k: int, shift: float) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            u = outputs.detach().clone()
-            u[:, k] += shift
-            value = _value(loss, u.requires_grad_(), y)
-            return value.detach(), torch.autograd.grad(value.sum(), u)[0][:, k]
-
-    points = torch.linspace(-width, width, PIECES + 1, dtype=torch.float64).tolist()
-    means, slopes, bends = [], [], []
-    for k in range(outputs.shape[1]):
-        found = [expand(k, point) for point in points]
-        values, tangents = (torch.stack(parts) for parts in zip(*found, strict=True))
-        means.append(_between_tangents(values, tangents, 2 * width / PIECES).mean(0))
-        slopes.append((values[-1] - values[0]) / (2 * width))
-        bends.append(((tangents[-1] - tangents[0]) / (2 * width)).clamp_min(0))
-    centre = _value(loss, outputs, y).detach()
-    value = centre + (torch.stack(means) - centre).sum(0)
-    return Curvature(value, torch.stack(slopes, 1), torch.stack(bends, 1))
-
-
-def _between_tangents(values: Tensor, slopes: Tensor, step: float) -> Tensor:
-    """Mean over each piece of the tangent at its left end, then that at its right end."""
-    left, right = values[:-1], values[1:]
-    first, second = slopes[:-1], slopes[1:]
-    bend = second - first
-    flat = bend.abs() <= 1e-12 * (first.abs() + second.abs())
-    meet = (left + step * second - right) / torch.where(flat, 1.0, bend)  # where they cross
-    meet = torch.where(flat, 0.5 * step, meet).clamp(0, step)
-    rest = step - meet
-    area = meet * (left + 0.5 * meet * first) + rest * (right - 0.5 * rest * second)
-    return area / step

@@ -3,13 +3,15 @@ r"""The objective Ψ(h, y, a) = loss(head_a(h), y): a description of what is min
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.checks import outside
 from decoupled_descent.objective import kinks, structured
-from decoupled_descent.objective.autodiff import Autodiff
+from decoupled_descent.objective.autodiff import differentiate
 from decoupled_descent.objective.bound import BoundObjective, require_shape
 from decoupled_descent.objective.derivatives import (
     Ask,
@@ -79,11 +81,13 @@ class Objective:
         self.loss = get_loss(loss)
         self.curvature = curvature
         #: L as the user or the head declares it; None where it can only be guessed.
-        self.declared_width: int | None = width if width is not None else _declared(head)
-        self.width: int | None = self.declared_width or _first_linear(head)
+        self.declared_width: int | None = getattr(head, "width", None) if width is None else width
+        linear = (m.in_features for m in head.modules() if isinstance(m, nn.Linear))
+        #: L, guessed from the first linear layer of a head that does not declare it.
+        self.width: int | None = self.declared_width or next(linear, None)
         closed = None if curvature == "autodiff" else structured.engine(self.head, self.loss)
         self.closed_form = closed is not None
-        self.engine: Engine = closed or Autodiff(self._row_losses)
+        self.engine: Engine = closed or partial(differentiate, self._row_losses)
         if curvature == "structured" and not self.closed_form:
             raise ValueError(
                 f"curvature='structured' has no closed form for head {type(head).__name__} with "
@@ -192,16 +196,6 @@ class Objective:
         """
         return self._row_losses(h, y, self.parameters(h) if parameters is None else parameters)
 
-    def losses_of(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Evaluate the loss row by row, given outputs of shape (n,) or (n, K)."""
-        if not self.loss.builtin:
-            return self.loss.value(outputs, y)
-        outputs = outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
-        if self.loss.categorical:
-            return self.loss.value(outputs, y.long())
-        y = y if y.is_floating_point() else y.to(outputs.dtype)
-        return self.loss.value(outputs, y.unsqueeze(1) if y.ndim == 1 else y)
-
     def bind(
         self,
         y: Tensor,
@@ -284,12 +278,12 @@ class Objective:
     def _has_kinks(self, y: Tensor, width: int, g: Direction | None) -> bool:
         """Whether g, by default ∇_hΨ, jumps somewhere, or may come to do so."""
         if g is not None:
-            return kinks.values_jump(_detached(g), self.parameters, width, y)
+            return kinks.values_jump(g, self.parameters, width, y)
         if kinks.has_kinked_module(self.head) or not self.loss.smooth:
             return True
         if self.closed_form:
             return False
-        if kinks.values_jump(self._slopes, self.parameters, width, y):
+        if kinks.values_jump(self.slopes, self.parameters, width, y):
             return True
         if self.loss.builtin:
             return False
@@ -303,7 +297,7 @@ class Objective:
             "Objective(…, curvature='smoothed') to accept this silently, or 'autodiff' for "
             "pointwise derivatives",
             kinks.KinkWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
 
     def _check_direction(self, g: Direction, y: Tensor, width: int, like: Tensor) -> bool:
@@ -329,31 +323,15 @@ class Objective:
             )
         return True
 
-    def _slopes(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+    def slopes(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        """Return ∇_hΨ, shape (n, L)."""
         return self.engine(h, y, parameters, Ask(jacobian=False, head=False)).direction
 
     def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        return self.losses_of(self.pure_head(h, parameters), y)
-
-
-def _detached(g: Direction) -> Direction:
-    return lambda h, y, parameters: g(h, y, parameters).detach()
+        return self.loss.of(self.pure_head(h, parameters), y)
 
 
 def _probe(count: int, width: int, like: Tensor) -> Tensor:
     """A few rows of pre-activations between −1 and 1."""
     probe = torch.linspace(-1.0, 1.0, count * width, dtype=like.dtype, device=like.device)
     return probe.reshape(count, width)
-
-
-def _declared(head: nn.Module) -> int | None:
-    width: int | None = getattr(head, "width", None)
-    return width
-
-
-def _first_linear(head: nn.Module) -> int | None:
-    """Guess L as the number of inputs of the head's first linear layer."""
-    for module in head.modules():
-        if isinstance(module, nn.Linear):
-            return module.in_features
-    return None

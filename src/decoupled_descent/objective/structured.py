@@ -14,14 +14,16 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective.activations import Activation, closed_form
+from decoupled_descent.objective.activations import Activation
+from decoupled_descent.objective.chains import Affine, Step, parse, plain
 from decoupled_descent.objective.derivatives import (
     Ask,
     Engine,
@@ -29,97 +31,8 @@ from decoupled_descent.objective.derivatives import (
     RowDerivatives,
     weighted,
 )
-from decoupled_descent.objective.heads import Product, Shift
+from decoupled_descent.objective.heads import Product
 from decoupled_descent.objective.losses import Expansion, Loss
-
-
-class Affine(NamedTuple):
-    """A layer z ↦ W z + b, by the names of its parameters; W is the identity if it has none."""
-
-    weight: str | None
-    bias: str | None
-
-
-Step = Affine | Callable[[Tensor], Activation]
-
-DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
-
-
-def _plain(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a module does what its class says: nothing overridden, hooked or parametrised."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if "forward" in vars(module) or any(getattr(module, name) for name in hooks):
-        return False
-    return all(
-        getattr(type(module), name, None) is getattr(kind, name, None)
-        for name in ("forward", "__call__", "__iter__")
-    )
-
-
-def does_nothing(module: nn.Module) -> bool:
-    """Whether a module hands rows of shape (n, k) on as they are."""
-    if not _plain(module, type(module)):
-        return False
-    if type(module) in DROPOUTS:
-        return not module.training or getattr(module, "p", 1) == 0
-    if type(module) is nn.Flatten:
-        return module.start_dim in (1, -1) and module.end_dim in (1, -1)
-    if type(module) is nn.Unflatten:
-        size = module.unflattened_size
-        return module.dim in (1, -1) and isinstance(size, tuple) and len(size) == 1
-    return type(module) is nn.Identity
-
-
-def _leaves(head: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]] | None:
-    """The layers of a chain with their names, without those that do nothing; None if not plain."""
-    if not isinstance(head, nn.Sequential):
-        return [] if does_nothing(head) else [(prefix, head)]
-    if not _plain(head, nn.Sequential):
-        return None
-    leaves = []
-    for name, child in head._modules.items():  # named_children() leaves repetitions out
-        inner = None if child is None else _leaves(child, f"{prefix}{name}.")
-        if inner is None:
-            return None
-        leaves += inner
-    return leaves
-
-
-def _flattens_a_column(leaves: list[tuple[str, nn.Module]]) -> bool:
-    """Whether a chain ends with ``Flatten(0)`` of a single output: outputs (n,), not (n, 1)."""
-    last = leaves[-1][1] if leaves else None
-    if not isinstance(last, nn.Flatten) or not _plain(last, nn.Flatten) or last.start_dim != 0:
-        return False
-    outputs = [layer.out_features for _, layer in leaves if isinstance(layer, nn.Linear)]
-    return outputs[-1:] == [1]
-
-
-def parse(head: nn.Module) -> list[Step] | None:
-    """Read a head as a chain of affine maps and known activations; None if it is anything else.
-
-    Example:
-        >>> parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 1, bias=False)))[1]
-        Affine(weight='1.weight', bias=None)
-        >>> parse(nn.Sequential(nn.Softmax(1))) is None
-        True
-    """
-    leaves = _leaves(head)
-    if leaves is None:
-        return None
-    steps: list[Step] = []
-    for prefix, layer in leaves[:-1] if _flattens_a_column(leaves) else leaves:
-        if type(layer) is nn.Linear and _plain(layer, nn.Linear):
-            bias = None if layer.bias is None else f"{prefix}bias"
-            steps.append(Affine(f"{prefix}weight", bias))
-            continue
-        if type(layer) is Shift and _plain(layer, Shift):
-            steps.append(Affine(None, f"{prefix}bias"))
-            continue
-        known = closed_form(layer)
-        if known is None or not _plain(layer, type(layer)):
-            return None
-        steps.append(known)
-    return steps
 
 
 class _Pushed(NamedTuple):
@@ -171,60 +84,58 @@ class _Pushed(NamedTuple):
         return pulled if self.diagonal is None else pulled * self.diagonal
 
 
-class Chain:
-    """The engine for a chain of steps under a loss with known derivatives.
+@dataclass(frozen=True, eq=False)
+class _ClosedForm:
+    """What the engines share: a loss with known derivatives and the parameters not trained."""
+
+    loss: Loss
+    constants: Parameters
+
+    def weights(self, parameters: Parameters, like: Tensor) -> Parameters:
+        """All parameters of the head by name."""
+        return {k: v.to(like) for k, v in self.constants.items()} | parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Chain(_ClosedForm):
+    """The engine for a chain of steps.
 
     Inside, everything is kept feature by feature, (k, n): all tensors share one layout, which is
     also the one in which the products with X are fastest.
     """
 
-    def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
-        self.steps = steps
-        self.loss = loss
-        self.constants = constants
-        self.leading = 0  # affine maps before the first activation: J̄ is conjugated by them
-        while self.leading < len(steps) and isinstance(steps[self.leading], Affine):
-            self.leading += 1
+    steps: list[Step]
 
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Sweep over the layers: forward, backward and (on request) to second order."""
-        weights = _weights(parameters, self.constants, h)
+        weights, z = self.weights(parameters, h), h.T.contiguous()
         inputs: list[Tensor] = []
         active: dict[int, Activation] = {}
-        z = h.T.contiguous()
         for index, step in enumerate(self.steps):
             inputs.append(z)
             if isinstance(step, Affine):
-                z = _affine(step, weights, z)
+                z = step.forward(weights, z)
             else:
                 active[index] = step(z)
                 z = active[index][0]
-        expansion = _expand(self.loss, z, y)
-        adjoints = self._backward(expansion.slope, active, weights)
+        expansion = self.loss.expansion(z, y)
         means: Parameters = {}
-        if ask.head:
-            for index, step in enumerate(self.steps):
-                if isinstance(step, Affine):
-                    delta = weighted(adjoints[index + 1], ask.head_weights)
-                    means |= _head_gradient(step, delta, inputs[index], parameters)
+        adjoints = [expansion.slope]  # δ after the last step, before it, …
+        for index, step in reversed(list(enumerate(self.steps))):
+            delta = adjoints[-1]
+            if not isinstance(step, Affine):
+                adjoints.append(delta * active[index][1])
+                continue
+            adjoints.append(step.backward(weights, delta))
+            if ask.head:
+                delta = weighted(delta, ask.head_weights)
+                means = step.gradient(delta, inputs[index], parameters) | means
+        adjoints.reverse()
         bend = None
         if ask.jacobian:
             shares = ask.jacobian_weights
             bend = self._hessian(expansion, active, adjoints, weights, shares) / len(h)
         return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
-
-    def _backward(
-        self, slope: Tensor, active: dict[int, Activation], weights: Parameters
-    ) -> list[Tensor]:
-        """δ before the first step, after it, …, after the last."""
-        adjoints = [slope]
-        for index in reversed(range(len(self.steps))):
-            step = self.steps[index]
-            if isinstance(step, Affine):
-                adjoints.append(_pulled(step, weights, adjoints[-1]))
-            else:
-                adjoints.append(adjoints[-1] * active[index][1])
-        return adjoints[::-1]
 
     def _hessian(
         self,
@@ -235,9 +146,11 @@ class Chain:
         shares: Tensor | None,
     ) -> Tensor:
         """Σ_i w_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
+        kinds = [isinstance(step, Affine) for step in self.steps]
+        leading = kinds.index(False) if False in kinds else len(kinds)  # J̄ is conjugated by them
         pushed = _Pushed()
         total = torch.zeros((), dtype=expansion.slope.dtype, device=expansion.slope.device)
-        for index in range(self.leading, len(self.steps)):
+        for index in range(leading, len(self.steps)):
             step = self.steps[index]
             if isinstance(step, Affine):
                 if step.weight is not None:
@@ -251,48 +164,41 @@ class Chain:
         if expansion.rank_one is not None:
             pulled = pushed.transposed_times(expansion.rank_one)
             total = total - weighted(pulled, shares) @ pulled.T
-        for step in reversed(self.steps[: self.leading]):
-            assert isinstance(step, Affine)
-            if step.weight is not None:
+        for step in reversed(self.steps[:leading]):
+            if isinstance(step, Affine) and step.weight is not None:
                 total = weights[step.weight].T @ total @ weights[step.weight]
         return total
 
 
-class ScalarTwoLayer:
+@dataclass(frozen=True, eq=False)
+class ScalarTwoLayer(_ClosedForm):
     r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
 
     With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
     (L, n) tensor counts here: they are what decoupled descent costs beyond gradient descent.
     """
 
-    def __init__(self, steps: list[Step], loss: Loss, constants: Parameters) -> None:
-        activation, output = steps
-        assert isinstance(output, Affine)
-        assert not isinstance(activation, Affine)
-        self.activation, self.output = activation, output
-        self.loss = loss
-        self.constants = constants
+    activation: Callable[[Tensor], Activation]
+    output: Affine
 
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Apply the formulas above."""
-        weights = _weights(parameters, self.constants, h)
+        weights = self.weights(parameters, h)
         value, first, second = self.activation(h.T.contiguous())
-        losses, slope, diagonal, _ = _expand(self.loss, _affine(self.output, weights, value), y)
-        assert self.output.weight is not None
-        column = weights[self.output.weight].T
+        losses, slope, diagonal, _ = self.loss.expansion(self.output.forward(weights, value), y)
+        column = weights[str(self.output.weight)].T
         D = column * first
         direction = D * slope
         means: Parameters = {}
         if ask.head:
             delta = weighted(slope, ask.head_weights)
-            means = _head_gradient(self.output, delta, value, parameters)
+            means = self.output.gradient(delta, value, parameters)
         bend = None
         if ask.jacobian:
-            shares = ask.jacobian_weights
+            shares, n = ask.jacobian_weights, len(h)
             scale, left, right = second(lambda: column, D)
             bends = weighted(slope, shares) @ (left * right).t()
             eye, bent = _eye(len(column), h.dtype, h.device), D * weighted(diagonal, shares)
-            n = h.shape[0]
             bend = torch.addmm(eye * bends, D, bent.t(), beta=scale / n, alpha=1 / n)
         return RowDerivatives(losses, direction.T, bend, means)
 
@@ -303,76 +209,23 @@ def _eye(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.eye(width, dtype=dtype, device=device)
 
 
-def _own_weights(steps: list[Step], parameters: Mapping[str, Tensor]) -> bool:
-    """Whether every affine map has parameters of its own: not shared, tied or kept in buffers."""
-    affine = [step for step in steps if isinstance(step, Affine)]
-    names = [name for step in affine for name in step if name is not None]
-    return len(set(names)) == len(names) and all(name in parameters for name in names)
-
-
-def _weights(parameters: Parameters, constants: Parameters, like: Tensor) -> Parameters:
-    return {k: v.to(like) for k, v in constants.items()} | parameters if constants else parameters
-
-
-def _expand(loss: Loss, outputs: Tensor, y: Tensor) -> Expansion:
-    """Expand the loss at outputs of shape (K, n), for labels as the user gave them."""
-    assert loss.expand is not None
-    if loss.categorical:
-        return loss.expand(outputs, y.long())
-    y = y if y.is_floating_point() else y.to(outputs.dtype)
-    return loss.expand(outputs, y.unsqueeze(0) if y.ndim == 1 else y.T)
-
-
-def _mean_product(shape: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """A Bᵀ/n in one operation; ``shape`` only lends its shape (a division would cost as much)."""
-    return torch.addmm(shape, left, right.T, beta=0, alpha=1 / left.shape[1])
-
-
-def _pulled(step: Affine, weights: Parameters, delta: Tensor) -> Tensor:
-    """Wᵀδ."""
-    return delta if step.weight is None else weights[step.weight].T @ delta
-
-
-def _affine(step: Affine, weights: Parameters, z: Tensor) -> Tensor:
-    if step.weight is None:
-        assert step.bias is not None
-        return z + weights[step.bias].unsqueeze(1)
-    if step.bias is None:
-        return weights[step.weight] @ z
-    return torch.addmm(weights[step.bias].unsqueeze(1), weights[step.weight], z)
-
-
-def _head_gradient(step: Affine, delta: Tensor, z: Tensor, parameters: Parameters) -> Parameters:
-    """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""
-    means: Parameters = {}
-    if step.weight is not None and step.weight in parameters:
-        means[step.weight] = _mean_product(parameters[step.weight], delta, z)
-    if step.bias is not None and step.bias in parameters:
-        means[step.bias] = delta.mean(1)
-    return means
-
-
-class ProductEngine:
+class ProductEngine(_ClosedForm):
     r"""The XOR head u = a h₁ h₂: with D = a (h₂, h₁), ĥ = ℓ' D and ∇²Ψ = ℓ'' D Dᵀ + ℓ' a S."""
 
-    def __init__(self, loss: Loss, constants: Parameters) -> None:
-        self.loss, self.constants = loss, constants
-        self.swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]], device="cpu")
-
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
-        """Apply the formulas above."""
-        a = _weights(parameters, self.constants, h)["a"]
-        z = h.T
+        """Apply the formulas above; S swaps the two coordinates."""
+        a, z = self.weights(parameters, h)["a"], h.T
         product = z[:1] * z[1:]
-        losses, slope, diagonal, _ = _expand(self.loss, a * product, y)
+        losses, slope, diagonal, _ = self.loss.expansion(a * product, y)
         D = a * z.flip(0)
         means: Parameters = {}
         if ask.head and "a" in parameters:
             means = {"a": (weighted(slope, ask.head_weights) * product).mean()}
         bend, shares = None, ask.jacobian_weights
         if ask.jacobian:
-            bend = a * weighted(slope, shares).mean() * self.swap.to(h)
-            bend = torch.addmm(bend, D * weighted(diagonal, shares), D.t(), alpha=1 / h.shape[0])
+            swap = _eye(2, h.dtype, h.device).flip(0)
+            bend = a * weighted(slope, shares).mean() * swap
+            bend = torch.addmm(bend, D * weighted(diagonal, shares), D.t(), alpha=1 / len(h))
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
 
@@ -383,30 +236,20 @@ def engine(head: nn.Module, loss: Loss) -> Engine | None:
     """
     if loss.expand is None:
         return None
-    constants = {k: v.detach() for k, v in head.named_parameters() if not v.requires_grad}
-    trained = {k for k, v in head.named_parameters() if v.requires_grad}
-    product = type(head) is Product and _plain(head, Product) and trained <= {"a"}
-    if product and not loss.categorical:
+    named = dict(head.named_parameters())
+    constants = {k: v.detach() for k, v in named.items() if not v.requires_grad}
+    trained = named.keys() - constants.keys()
+    if type(head) is Product and plain(head, Product) and trained <= {"a"} and not loss.categorical:
         return ProductEngine(loss, constants)
     steps = parse(head)
-    if steps is None or not _own_weights(steps, dict(head.named_parameters())):
+    if steps is None:
         return None
-    if not trained <= {name for step in steps if isinstance(step, Affine) for name in step}:
-        return None  # a parameter that the forward pass does not use
-    two_layer = len(steps) == 2 and not isinstance(steps[0], Affine) and _outputs(head, steps) == 1
-    if two_layer and not loss.categorical:
-        return ScalarTwoLayer(steps, loss, constants)
-    return Chain(steps, loss, constants)
-
-
-def _outputs(head: nn.Module, steps: list[Step]) -> int | None:
-    """K, of a chain that ends with a linear layer."""
-    last = steps[-1]
-    named = isinstance(last, Affine) and last.weight is not None
-    return len(head.get_parameter(cast("str", cast("Affine", last).weight))) if named else None
-
-
-def adds_only(head: nn.Module) -> bool:
-    """Whether a head returns h, or h plus trainable constants: outputs linear in all parameters."""
-    steps = parse(head)
-    return steps is not None and all(isinstance(s, Affine) and s.weight is None for s in steps)
+    names = [name for step in steps if isinstance(step, Affine) for name in step if name]
+    if len(set(names)) < len(names) or not trained <= set(names) <= named.keys():
+        return None  # parameters that are shared, tied, kept in buffers, or not used at all
+    if len(steps) == 2 and not loss.categorical:
+        first, last = steps
+        scalar = isinstance(last, Affine) and last.weight and len(named[last.weight]) == 1
+        if scalar and not isinstance(first, Affine):
+            return ScalarTwoLayer(loss, constants, first, cast("Affine", last))
+    return Chain(loss, constants, steps)

@@ -16,6 +16,7 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor, nn
 
+from decoupled_descent.checks import outside
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import RowLoss
@@ -252,7 +253,7 @@ def sweep(
         runs = [parts[k % count][k // count] for k in range(len(configurations))]
     for configuration, run in zip(configurations, runs, strict=True):
         if (alarm := run.alarm) is not None:
-            warnings.warn(f"{configuration.name}: {alarm}", DivergenceWarning, stacklevel=2)
+            warnings.warn(f"{configuration.name}: {alarm}", DivergenceWarning, outside())
     return Sweep(tuple(c.name for c in configurations), tuple(runs))
 
 

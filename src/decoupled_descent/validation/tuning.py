@@ -21,7 +21,7 @@ from torch import Tensor
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.methods import SETTINGS, check_method
 from decoupled_descent.objective import BoundObjective, Objective
-from decoupled_descent.objective.losses import usual_curvature
+from decoupled_descent.objective.second_order import usual_curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.loop import check_rows
