@@ -77,6 +77,8 @@ class LimitStep(NamedTuple):
             divergence-free step takes rows of any covariance.
         corrected: Whether the reuse of rows is corrected for, so that pre-activations are those of
             new rows; gradient descent does not.
+        batch_size: Rows per update, of which a pass has n/batch_size; None for all rows.
+        replacement: Whether batches of the same pass are independent of each other.
     """
 
     g: Direction | None = None
@@ -85,6 +87,8 @@ class LimitStep(NamedTuple):
     ridge: float = math.inf
     covariance: Tensor | None = None
     corrected: bool = True
+    batch_size: int | None = None
+    replacement: bool = False
 
 
 class Algorithm(ABC):

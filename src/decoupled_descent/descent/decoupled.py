@@ -9,9 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
+from decoupled_descent.descent.batches import Batched
+from decoupled_descent.descent.common import Info, LimitStep, starting_theta
 from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
+from decoupled_descent.descent.passes import Moving, passing
 from decoupled_descent.descent.rules import Slots, require_linear
 from decoupled_descent.descent.stepping import Found, Pass, Steps
 from decoupled_descent.objective import (
@@ -41,8 +44,8 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DecoupledDescent(Descent):
-    r"""Full-batch descent whose train error is an estimate of its test error.
+class DecoupledDescent(Batched):
+    r"""Descent whose train error is an estimate of its test error.
 
     .. math::
        h_t &= X\theta_t + \eta_1\sum_{s<t}\eta_0^{t-1-s}\hat h_s, \qquad
@@ -66,6 +69,12 @@ class DecoupledDescent(Descent):
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁:
             ``functools.partial(torch.optim.Adam, lr=1e-2)``.
+        batch_size: Rows per update; all of them by default. A step is then one pass over the rows,
+            of n/batch_size updates; schedules count the updates. The train error of an iterate is
+            taken on all rows, and ``info.notes`` has the mean loss of the pass.
+        replacement: Whether every batch is drawn from all rows anew, instead of each row coming
+            once per pass.
+        batch_seed: Draws the batches.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
         noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
@@ -103,13 +112,17 @@ class DecoupledDescent(Descent):
             self.noise.check(rows)
         if self.rule is not None:
             require_linear(self.rule, theta)
+        if self.batch_size is not None:
+            transition(self.update, 0, theta)  # refuses rules that cannot wait for their turn
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
         head = bound.parameters(rows.X)
         return State(theta, memory, head, slots, self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """One update, from one pass over the rows."""
+        """One update from one pass over the rows, or a pass in mini-batches."""
+        if self.batch_size is not None:
+            return (yield from self._passing(state, rows, bound))
         found: Found = yield Pass(
             bound,
             state.theta,
@@ -134,6 +147,16 @@ class DecoupledDescent(Descent):
         slots = (theta_slots, memory_slots)
         return State(theta, memory, head, slots, head_slots, state.step + 1), info
 
+    def _passing(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        """A pass over the rows in mini-batches."""
+        theta_slots, memory_slots = state.slots
+        memory = LazyRows(state.memory, memory_slots)
+        at = Moving(state.theta, theta_slots, state.head, state.head_slots, memory)
+        at, info = yield from passing(self, at, rows, bound, state.step)
+        settled = memory.settled()
+        slots = (at.slots, settled[1:])
+        return State(at.theta, settled[0], at.head, slots, at.head_slots, state.step + 1), info
+
     def corrected(
         self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
     ) -> Tensor:
@@ -142,13 +165,22 @@ class DecoupledDescent(Descent):
         coloured = theta if self.noise is None else self.noise.coloured(theta)
         return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
 
-    def spacing(self, theta: Tensor, rows: Rows, bound: BoundObjective) -> Tensor | None:
+    def memory_factors(self, rows: Rows) -> Tensor | None:
+        """What multiplies ĥᵀ in the memory, by the noise model."""
+        if self.noise is None:
+            return None
+        return self.noise.remembered(rows.X.new_ones(1, rows.n), rows)
+
+    def spacing(
+        self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
+    ) -> Tensor | None:
         """Steps of smoothed differences: h_j varies by ‖θ_j‖/√d unless the noise model differs."""
         if not bound.kinked:
             return None
+        count = rows.n if count is None else count
         if self.noise is not None:
-            return smoothed.spacing(self.noise.spread(theta, rows), rows.n)
-        return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, rows.n)
+            return smoothed.spacing(self.noise.spread(theta, rows), count)
+        return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, count)
 
     def row_shares(self, rows: Rows) -> Tensor | None:
         """How much each row counts in J̄, by the noise model."""
@@ -162,7 +194,13 @@ class DecoupledDescent(Descent):
     def limit(self) -> LimitStep:
         """State evolution along g, without a preconditioner."""
         covariance = None if self.noise is None else self.noise.limit()
-        return LimitStep(self.g, self.f, covariance=covariance)
+        return LimitStep(
+            self.g,
+            self.f,
+            covariance=covariance,
+            batch_size=self.batch_size,
+            replacement=self.replacement,
+        )
 
 
 def _check_scaling(rows: Rows) -> None:

@@ -1,4 +1,4 @@
-r"""Full-batch gradient descent, the paper's equation "gd"."""
+r"""Gradient descent, the paper's equation "gd"."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
+from decoupled_descent.descent.batches import Batched
+from decoupled_descent.descent.common import Info, LimitStep, starting_theta
 from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.passes import Moving, passing
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Found, Pass, Steps
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
@@ -26,8 +28,8 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GradientDescent(Descent):
-    r"""Plain full-batch gradient descent.
+class GradientDescent(Batched):
+    r"""Plain gradient descent.
 
     .. math:: h_t = X\theta_t, \quad \hat h_t = \nabla_h\Psi(h_t, y, a_t), \quad
        \theta_{t+1} = \eta_0\theta_t - \eta_1 X^\top \hat h_t, \quad
@@ -44,6 +46,9 @@ class GradientDescent(Descent):
         rule: Replaces η₀ v − η₁ w by another linear rule:
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.
+        batch_size: Rows per update; all of them by default. A step is then one pass over the rows.
+        replacement: Whether every batch is drawn from all rows anew.
+        batch_seed: Draws the batches.
 
     Example:
         >>> import decoupled_descent as dd
@@ -73,7 +78,11 @@ class GradientDescent(Descent):
         return State(theta, head, self.update.slots(theta), self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """One update, from one pass over the rows."""
+        """One update from one pass over the rows, or a pass in mini-batches."""
+        if self.batch_size is not None:
+            at = Moving(state.theta, state.slots, state.head, state.head_slots, None)
+            at, info = yield from passing(self, at, rows, bound, state.step)
+            return State(at.theta, at.head, at.slots, at.head_slots, state.step + 1), info
         found: Found = yield Pass(bound, state.theta, state.head, trains_head=self.trains_head)
         scale = self.scale(rows.n)
         theta, slots = self.update(state.theta, found.gradient, state.slots, state.step, scale)
@@ -83,4 +92,9 @@ class GradientDescent(Descent):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
+        if self.batch_size is not None:
+            raise ValueError(
+                f"batch_size={self.batch_size}: state evolution knows gradient descent with all "
+                "rows per update only; leave batch_size out, or use DecoupledDescent"
+            )
         return LimitStep(corrected=False)

@@ -70,9 +70,13 @@ class Evolution:
 
 
 def follow(
-    trajectories: Iterable[AnyTrajectory], count: int, steps: int, progress: bool | None = None
+    trajectories: Iterable[AnyTrajectory],
+    count: int,
+    steps: int,
+    progress: bool | None = None,
+    every: int = 1,
 ) -> dict[str, Any]:
-    """Make all steps of every trajectory, and average over them.
+    """Make all steps of every trajectory, and average over them; keep one iterate of ``every``.
 
     Ctrl-C keeps the randomisations completed, or the steps of the first one.
     """
@@ -88,7 +92,7 @@ def follow(
             if latest is None or not latest.losses:
                 raise
             found = [latest.quantities(len(latest.losses))]
-    return average(found)
+    return average(found, every)
 
 
 def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str], None]) -> int:
@@ -109,7 +113,7 @@ def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str]
     return trajectory.steps
 
 
-def average(found: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
+def average(found: Sequence[Mapping[str, Tensor]], every: int = 1) -> dict[str, Any]:
     """Average over the randomisations, up to the last iterate that is finite in all.
 
     Returns means by name, those of the head as ``head``, and all standard errors as ``stderr``.
@@ -119,7 +123,8 @@ def average(found: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
     stderr: dict[str, Tensor] = {}
     for name in found[0]:
         pair = name in ("omega", "sigma", "xi", "gradient_overlap")
-        cut = (slice(reached), slice(reached)) if pair else slice(reached)
+        kept = slice(0, reached, every)
+        cut = (kept, kept) if pair else kept
         values = torch.stack([quantities[name][cut] for quantities in found])
         mean[name] = values.mean(0)
         spread = values.std(0) if len(values) > 1 else torch.zeros_like(mean[name])

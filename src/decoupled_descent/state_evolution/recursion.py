@@ -26,7 +26,11 @@ from decoupled_descent.state_evolution.populations import (
 )
 from decoupled_descent.state_evolution.reuse import ReuseTrajectory, coordinates
 from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
-from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
+from decoupled_descent.state_evolution.trajectory import (
+    Trajectory,
+    batch_masks,
+    rule_coefficients,
+)
 
 METHODS = ("auto", "quadrature", "paths")
 #: Points of the grids on which averages at one time are taken beside sampled paths, for L = 1.
@@ -52,7 +56,9 @@ class StateEvolution:
     In general rows have noise of covariance C/d, and V[r,s] = aΣ[r,s] + l_rᵀHl_s and Kl_t replace
     V and αχl_t, with K, a and H of :func:`~decoupled_descent.state_evolution.ridge.ridge_step`; Ω
     and Ξ are then the overlaps θᵀCθ/d and θᵀCθ̃/d. Decoupled descent is the case λ = ∞; orthogonal
-    decoupled descent has any λ, and g − hJ̄ᵀ in place of g. Any linear update rule is covered.
+    decoupled descent has any λ, and g − hJ̄ᵀ in place of g. Any linear update rule is covered, and
+    mini-batches, which multiply Σ[r,s] by E[s_r s_s] of their row factors; iterates are then those
+    at the beginning of each pass.
 
     Args:
         mixture: A :class:`~decoupled_descent.GaussianMixture`, its means in the coordinates of C;
@@ -160,11 +166,15 @@ class StateEvolution:
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
         makers: list[Callable[[], Trajectory | ReuseTrajectory]]
+        sizes = self.batch_sizes()
+        updates = (steps - 1) * len(sizes) + 1
         if self.step.corrected:
-            coefficients = rule_coefficients(self.algorithm.update, steps, width, scale)
+            coefficients = rule_coefficients(self.algorithm.update, updates, width, scale)
             common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
-            engines = self.engines(steps, self.model(width))
-            makers = [partial(Trajectory, *common, make) for make in engines]
+            engines, masks = self.engines(updates, self.model(width)), None
+            if len(sizes) > 1:
+                masks = batch_masks(sizes, self.rows(), updates, self.step.replacement)
+            makers = [partial(Trajectory, *common, make, masks) for make in engines]
         else:
             first = coordinates(self.geometry, start, theta)
             makers = [
@@ -172,7 +182,18 @@ class StateEvolution:
                 for seed in self._path_seeds()
             ]
         trajectories = (make() for make in makers)
-        return Evolution(theory=self, **follow(trajectories, len(makers), steps, progress))
+        found = follow(trajectories, len(makers), updates, progress, every=len(sizes))
+        return Evolution(theory=self, **found)
+
+    def batch_sizes(self) -> list[int]:
+        """Rows of the batches of a pass; a single one without mini-batches."""
+        size = self.step.batch_size
+        if size is None:
+            return [1]
+        n = self.rows()
+        whole, rest = divmod(n, size)
+        sizes = [size] * whole + [rest] * (rest > 0)
+        return [min(size, n)] * len(sizes) if self.step.replacement else sizes
 
     def _path_seeds(self) -> list[int]:
         """Seeds of the randomisations, where only paths will do."""
@@ -229,13 +250,16 @@ class StateEvolution:
 
     def sample_size(self) -> int:
         """Return n as the algorithm's reduction sees it: ratio · d, or 1 if it does not matter."""
-        if self.algorithm.reduction == "sum":
-            return 1
+        return 1 if self.algorithm.reduction == "sum" else self.rows()
+
+    def rows(self) -> int:
+        """Return n = ratio · d, where the step depends on it."""
         dimension = getattr(self.mixture, "dimension", None)
         if dimension is None:
             raise ValueError(
-                "reduction='mean' divides the step by n, but this mixture has no dimension; use "
-                "reduction='sum' with lr/n, or a GaussianMixture"
+                "reduction='mean' divides the step by n, and batch_size is a share of n, but this "
+                "mixture has no dimension; use reduction='sum' with lr/n and no batches, or a "
+                "GaussianMixture"
             )
         return max(1, round(self.ratio * int(dimension)))
 

@@ -170,6 +170,8 @@ def step_rates(theory: StateEvolution) -> tuple[float, float]:
             f"algorithm={theory.algorithm!r} reuses its rows without a correction, and its steps "
             "have no expansion or fixed point in these overlaps; use DecoupledDescent"
         )
+    if theory.step.batch_size is not None:
+        raise ValueError("batch_size: steps by mini-batches have no expansion; leave it out")
     rule = theory.algorithm.update
     if not isinstance(rule, Damped):
         raise ValueError(f"rule={rule!r} is not the paper's η₀ v − η₁ w; leave rule unset")

@@ -35,6 +35,22 @@ def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) ->
     return torch.stack(unrolled)
 
 
+def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Tensor:
+    r"""E[s_r s_t] for the row factors s of two updates by mini-batches, shape (T, T).
+
+    s is n/|B| in a batch and 0 outside. So E s² = n/|B|; updates of different passes are
+    independent, E s_r s_t = 1; within a pass, batches without a common row have E s_r s_t = 0.
+    """
+    per_pass = len(sizes)
+    masks = torch.ones(updates, updates, dtype=torch.float64)
+    for t in range(updates):
+        if not replacement:
+            first = t - t % per_pass
+            masks[first : first + per_pass, t] = 0.0
+        masks[t, t] = n / sizes[t % per_pass]
+    return masks
+
+
 class Trajectory:
     r"""One recursion: the Gram matrix of θ_1, θ̃_1, θ̃_2, …, extended by one block per step.
 
@@ -57,9 +73,10 @@ class Trajectory:
         start: Start,
         parameters: Parameters,
         engine: Callable[[], Engine],
+        masks: Tensor | None = None,
     ) -> None:
         self.ridge, self.algorithm, self.engine = ridge, algorithm, engine()
-        self.coefficients, self.pull = coefficients, start.pull
+        self.coefficients, self.pull, self.masks = coefficients, start.pull, masks
         self.steps, self.width, size = coefficients.shape
         self.gram = torch.zeros(size, size, dtype=torch.float64)
         self.gram[: self.width, : self.width] = start.overlap
@@ -90,6 +107,9 @@ class Trajectory:
         if not bool(torch.isfinite(row).all() and torch.isfinite(gram).all()):
             return math.inf
         seen, correlation = self.engine.step(Request(row, alignment, self.parameters, own, gram))
+        if self.masks is not None:
+            own_masks = self.masks[: t + 1, t].repeat_interleave(width)
+            correlation = correlation * own_masks.unsqueeze(1)
         self.sigma[:size, now] = correlation
         self.sigma[now, :size] = correlation.T
         self.means[:, new] = ridge.align @ seen.signal

@@ -1,0 +1,146 @@
+r"""Mini-batches: which rows they have, and a pass over all of them.
+
+A mini-batch that is drawn independently of the data multiplies row i of ĥ by s_i = n/|B| if i is in
+it and by 0 if not. That is one more function of the row, which the corrections allow:
+
+.. math::
+   \hat h = s \odot g(h, y, a), \qquad
+   \tilde\theta = X^\top\hat h - \alpha\,\theta \bar J^\top, \qquad
+   \bar J = \tfrac1n\textstyle\sum_i s_i \nabla g(h_i, y_i, a),
+
+and the memory takes up ĥ on the rows of the batch and follows the update rule on all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.checks import whole_number
+from decoupled_descent.descent.common import Descent
+from decoupled_descent.objective import BoundObjective
+from decoupled_descent.rows.blocks import Rows
+
+
+@dataclass(frozen=True)
+class Batched(Descent):
+    """The options of descents that can take mini-batches.
+
+    Args:
+        batch_size: Rows per update; all of them by default. A step is one pass over the rows, so
+            of n/batch_size updates, and schedules count the updates.
+        replacement: Whether every batch is drawn from all rows anew, instead of each row coming
+            once per pass.
+        batch_seed: Draws the batches.
+    """
+
+    batch_size: int | None = None
+    replacement: bool = False
+    batch_seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.batch_size is not None:
+            whole_number("batch_size", self.batch_size)
+        whole_number("batch_seed", self.batch_seed, 0)
+
+    def batches(self, rows: Rows, number: int) -> Batches:
+        """Return the batches of one pass."""
+        assert self.batch_size is not None
+        size = min(self.batch_size, rows.n)
+        return Batches(rows, size, self.replacement, self.batch_seed, number)
+
+    def corrected(
+        self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
+    ) -> Tensor:
+        """θ̃ᵀ from the gradient (L, d), which it is without a correction."""
+        return gradient
+
+    def memory_factors(self, rows: Rows) -> Tensor | None:
+        """What multiplies ĥᵀ in the memory, shape (1, n); None for one."""
+        return None
+
+    def spacing(
+        self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
+    ) -> Tensor | None:
+        """Steps of smoothed differences over ``count`` rows, where they are needed."""
+        return None
+
+
+class Batch(NamedTuple):
+    """Some rows."""
+
+    rows: Tensor  # which they are
+    X: Tensor  # features, shape (B, d)
+    y: Tensor  # labels, B rows
+
+
+#: The batch that was made last for each way to draw them: runs in a stack ask for the same one.
+_latest: WeakKeyDictionary[Rows, dict[Any, tuple[Any, Any]]] = WeakKeyDictionary()
+
+
+class Batches:
+    """The batches of one pass over the rows, the same whenever they are asked for.
+
+    Example:
+        >>> rows = Rows(torch.eye(5), torch.arange(5.0))
+        >>> batches = Batches(rows, 2, False, 0, 0)
+        >>> [len(batches[k].rows) for k in range(len(batches))]
+        [2, 2, 1]
+    """
+
+    def __init__(self, rows: Rows, size: int, replacement: bool, seed: int, number: int) -> None:
+        self.rows, self.size, self.number = rows, size, number
+        self.plan = (size, replacement, seed)
+
+    def __len__(self) -> int:
+        """How many updates a pass has."""
+        return math.ceil(self.rows.n / self.size)
+
+    def __getitem__(self, k: int) -> Batch:
+        """Gather the rows of batch k."""
+        index: Tensor = self._kept("order", self.number, self._order)[k]
+
+        def gather() -> Batch:
+            return Batch(index, self.rows.X[index], self.rows.y[index])
+
+        found: Batch = self._kept("batch", (self.number, k), gather)
+        return found
+
+    def _kept(self, what: str, key: Any, make: Any) -> Any:
+        kept = _latest.setdefault(self.rows, {})
+        place = (what, *self.plan)
+        if place not in kept or kept[place][0] != key:
+            kept[place] = (key, make())
+        return kept[place][1]
+
+    def _order(self) -> list[Tensor]:
+        """Draw the pass: all rows in random order, or subsets independent of each other."""
+        size, replacement, seed = self.plan
+        text = f"batches {seed} {self.number}"
+        digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+        n, device = self.rows.n, self.rows.X.device
+        if replacement:
+            return [subset(n, size, generator).to(device) for _ in range(len(self))]
+        order = torch.randperm(n, generator=generator, device=generator.device)
+        return list(torch.split(order.to(device), size))
+
+
+def subset(n: int, size: int, generator: torch.Generator) -> Tensor:
+    """Draw ``size`` of n numbers without repetition, in time proportional to ``size``."""
+    device = generator.device
+    if 2 * size > n:
+        return torch.randperm(n, generator=generator, device=device)[:size]
+    found = torch.empty(0, dtype=torch.int64, device=device)
+    while len(found) < size:
+        drawn = torch.randint(n, (2 * size,), generator=generator, device=device)
+        found = torch.unique(torch.cat([found, drawn]))
+    return found[torch.randperm(len(found), generator=generator, device=device)[:size]]

@@ -1,0 +1,105 @@
+r"""Rows that a linear rule moves all the time, at the cost of the few that are looked at.
+
+A mini-batch adds something new to its own rows of the memory. The others only decay, or follow
+their momentum: with S numbers per entry (the value and what the rule carries for it), each is
+multiplied by the same S × S matrix. So rows stay as they were when last touched, and the products
+of matrices since then are applied when a row is next asked for.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.descent.rules import LinearRule, Slots
+
+
+def transition(rule: LinearRule, step: int, like: Tensor) -> Tensor:
+    r"""What a step without a direction does to a value and its slots: a matrix of shape (S, S).
+
+    Args:
+        rule: The rule.
+        step: Which update.
+        like: θ, shape (L, d).
+
+    Returns:
+        The matrix; ``ValueError`` where it is not the same for all L pre-activations.
+
+    Example:
+        >>> from decoupled_descent.descent.rules import SGD
+        >>> transition(SGD(0.1, momentum=0.5), 3, torch.zeros(2, 4))
+        tensor([[ 1.0000, -0.0500],
+                [ 0.0000,  0.5000]])
+    """
+    width, slots = len(like), rule.slots(like)
+    if any(slot.shape != like.shape for slot in slots):
+        raise ValueError(
+            f"batch_size: what rule={rule!r} carries must have the shape of theta, so that rows "
+            "outside of a batch can follow it"
+        )
+    units = torch.eye(1 + len(slots), dtype=like.dtype, device=like.device)
+    parts = [unit.expand(width, -1).contiguous() for unit in units]
+    moved, following = rule(parts[0], torch.zeros_like(parts[0]), tuple(parts[1:]), step, 1.0)
+    found = torch.stack([moved, *following])  # (S, L, S)
+    if not torch.allclose(found, found[:, :1].expand_as(found)):
+        raise ValueError(
+            f"batch_size: rule={rule!r} decays some pre-activations faster than others, but rows "
+            "outside of a batch must all follow one decay; use a rule whose weight decay and "
+            "momentum are numbers"
+        )
+    return found[:, 0].contiguous()
+
+
+class LazyRows:
+    """Values of n rows and what the rule carries for them, brought up to date when read.
+
+    Args:
+        value: Shape (L, n).
+        slots: What the rule carries for it, each of shape (L, n).
+
+    Example:
+        >>> rows = LazyRows(torch.ones(1, 3), ())
+        >>> rows.advance(torch.tensor([[0.5]]))
+        >>> rows.write(torch.tensor([2]), (torch.tensor([[7.0]]),))
+        >>> rows.advance(torch.tensor([[0.5]]))
+        >>> rows.settled()[0]
+        tensor([[0.2500, 0.2500, 3.5000]])
+    """
+
+    def __init__(self, value: Tensor, slots: Slots) -> None:
+        self.values = torch.stack([part.T for part in (value, *slots)], 1).contiguous()  # (n, S, L)
+        self.touched = torch.zeros(len(self.values), dtype=torch.int64, device=value.device)
+        self._unit = torch.eye(1 + len(slots), dtype=value.dtype, device=value.device)
+        self._since = self._unit.unsqueeze(0)  # products of matrices from each moment until now
+        self._still = True  # whether all of them are the identity
+
+    def read(self, index: Tensor) -> tuple[Tensor, ...]:
+        """Return the value and the slots of some rows as they are now, each of shape (L, B)."""
+        found = self.values[index]
+        if not self._still:
+            found = self._since[self.touched[index]] @ found
+        return tuple(part.T.contiguous() for part in found.unbind(1))
+
+    def advance(self, matrix: Tensor) -> None:
+        """Let one step without a direction happen to all rows."""
+        if not self._still or not torch.equal(matrix, self._unit):
+            self._still = False
+            self._since = torch.cat([matrix @ self._since, self._unit.unsqueeze(0)])
+
+    def write(self, index: Tensor, parts: tuple[Tensor, ...]) -> None:
+        """Set rows to what they are now."""
+        self.values[index] = torch.stack([part.T for part in parts], 1)
+        self.touched[index] = len(self._since) - 1
+
+    def settled(self) -> tuple[Tensor, ...]:
+        """Bring all rows up to date and return the value and the slots, each of shape (L, n)."""
+        if not self._still:
+            self.values = self._since[self.touched] @ self.values
+            self.touched.zero_()
+            self._since, self._still = self._unit.unsqueeze(0), True
+        return tuple(part.T.contiguous() for part in self.values.unbind(1))
+
+    @property
+    def age(self) -> int:
+        """How many steps some rows may be behind."""
+        return len(self._since) - 1

@@ -1,0 +1,86 @@
+"""One pass over the rows in mini-batches: the step of descents with ``batch_size``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.descent.batches import Batch, Batched
+from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.lazy import LazyRows, transition
+from decoupled_descent.descent.rules import Slots
+from decoupled_descent.descent.stepping import Product
+from decoupled_descent.objective import BoundObjective, Parameters, RowDerivatives
+from decoupled_descent.rows.blocks import Rows
+
+
+class Moving(NamedTuple):
+    """What a mini-batch moves; without a memory, that is gradient descent."""
+
+    theta: Tensor  # θ, shape (L, d)
+    slots: Slots  # what the update rule carries for θ
+    head: Parameters  # a, by parameter name
+    head_slots: HeadSlots  # what the head's optimiser carries
+    memory: LazyRows | None  # M and what the update rule carries for it
+
+
+def passing(
+    algorithm: Batched, at: Moving, rows: Rows, bound: BoundObjective, number: int
+) -> Generator[Any, Any, tuple[Moving, Info]]:
+    r"""Evaluate the iterate on all rows, then make the updates of pass ``number``.
+
+    The notes of the info have the mean loss over the pass, each row at the update it takes part in,
+    as ``pass_error``, and its standard error.
+    """
+    batches = algorithm.batches(rows, number)
+    h: Tensor = (yield Product(at.theta, rows, transposed=True)).clone()
+    if at.memory is not None:
+        h += at.memory.settled()[0]
+    with torch.no_grad():
+        losses = bound.losses(h.T, rows.y, at.head).detach()
+    factors = algorithm.memory_factors(rows)
+    seen: list[Tensor] = []
+    for k in range(len(batches)):
+        batch, step = batches[k], number * len(batches) + k
+        weight = rows.n / len(batch.rows)
+        b: Tensor = yield Product(at.theta, batch.X, transposed=True)
+        kept = () if at.memory is None else at.memory.read(batch.rows)
+        b = b + kept[0] if kept else b
+        found = _look(algorithm, at, batch, b, rows, bound)
+        seen.append(found.loss)
+        direction = found.direction.T * weight
+        gradient: Tensor = yield Product(direction, batch.X, transposed=False)
+        tilde = algorithm.corrected(gradient, found.jacobian, at.theta, rows)
+        scale = algorithm.scale(rows.n)
+        theta, slots = algorithm.update(at.theta, tilde, at.slots, step, scale)
+        if at.memory is not None:
+            if factors is not None:
+                direction = direction * factors[:, batch.rows]
+            value, kept = algorithm.update(kept[0], direction, kept[1:], step, -scale)
+            at.memory.advance(transition(algorithm.update, step, at.theta))
+            at.memory.write(batch.rows, (value, *kept))
+        head, head_slots = algorithm.step_head(at.head, found.head, at.head_slots, step)
+        at = Moving(theta, slots, head, head_slots, at.memory)
+    during = Info(torch.cat(seen), h.T, None)
+    notes = {"pass_error": during.train_error, "pass_error_stderr": during.train_error_stderr}
+    return at, Info(losses, h.T, None, notes=notes)
+
+
+def _look(
+    algorithm: Batched, at: Moving, batch: Batch, h: Tensor, rows: Rows, bound: BoundObjective
+) -> RowDerivatives:
+    """Differentiate on one batch, given hᵀ of shape (L, B)."""
+    shares = algorithm.row_shares(rows)
+    return bound.derivatives(
+        h.T,
+        batch.y,
+        at.head,
+        jacobian=algorithm.uses_jacobian,
+        head=algorithm.trains_head,
+        spacing=algorithm.spacing(at.theta, rows, bound, len(batch.rows)),
+        jacobian_weights=None if shares is None else shares[batch.rows],
+    )

@@ -1,0 +1,87 @@
+"""State evolution of momentum, schedules, heads with optimisers and mini-batches, against runs."""
+
+from functools import partial
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.state_evolution.trajectory import batch_masks
+
+COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=30)
+ADAM = partial(torch.optim.Adam, lr=0.05)
+D, PASSES = 800, 5
+MEMBERS = {
+    "momentum": (dd.DecoupledDescent(0.1, rule=dd.rules.SGD(0.1, 0.8)), 16),
+    "Nesterov, weight decay, cosine, Adam": (
+        dd.DecoupledDescent(
+            0.1,
+            rule=dd.rules.SGD(0.2, 0.7, nesterov=True, weight_decay=0.02, schedule=COSINE),
+            head_optimizer=ADAM,
+        ),
+        16,
+    ),
+    "batches": (dd.DecoupledDescent(0.2, 0.97, batch_size=D // 4), PASSES),
+    "batches, drawn anew": (
+        dd.DecoupledDescent(0.2, 0.97, batch_size=D // 4, replacement=True),
+        PASSES,
+    ),
+    "batches, momentum, unequal": (
+        dd.DecoupledDescent(0.1, rule=dd.rules.SGD(0.1, 0.6), batch_size=230),
+        PASSES,
+    ),
+}
+
+
+@pytest.mark.parametrize(("algorithm", "steps"), MEMBERS.values(), ids=MEMBERS)
+def test_runs_follow_their_limit(algorithm, steps):
+    """Test errors of six runs from their own starts, within four standard errors of the limit."""
+    mixture, gaps = dd.mixtures.flipped_classes(D, 2.0, labels=(0.0, 1.0)), []
+    test = mixture.sample(8000, seed=99)
+    for seed in range(6):
+        objective = dd.Objective(dd.heads.TwoLayer(2, seed=seed), "logistic")
+        rows = dd.Rows(*mixture.sample(D, seed=seed))
+        state = algorithm.init(rows, objective, seed=seed)
+        theory = dd.StateEvolution(mixture, objective, algorithm, paths=1024, randomisations=2)
+        limit = theory.run(steps, theta=state.theta, progress=False).test_error
+        run = dd.fit(rows, None, objective, algorithm, steps, state=state, test=test)
+        gaps.append(run.test_error - limit)
+    differences = torch.stack(gaps)
+    stderr = (differences.std(0) / 6**0.5).clamp_min(0.003)  # of the 8000 test rows they share
+    assert stderr.max() < 0.03
+    assert (differences.mean(0) / stderr).abs().max() < 4
+
+
+def test_a_single_batch_is_no_batch():
+    mixture = dd.mixtures.flipped_classes(60, 2.0, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    whole, batch, wrong = (
+        dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.2, **options)).run(6).test_error
+        for options in ({}, {"batch_size": 60}, {"batch_size": 30})
+    )
+    torch.testing.assert_close(batch, whole, rtol=1e-12, atol=0)
+    assert not torch.allclose(wrong[1:], whole[1:], atol=1e-3)
+
+
+def test_factors_of_rows_in_batches():
+    generator, drawn = torch.Generator().manual_seed(0), []
+    for _ in range(4000):  # three batches of ten rows, twice; the factors of row 0
+        order = torch.stack([torch.randperm(10, generator=generator) for _ in range(2)])
+        place = torch.cat([(order < 4), (order >= 4) & (order < 8), order >= 8])[:, 0].double()
+        drawn.append(place[[0, 2, 4, 1, 3, 5]] * 10 / torch.tensor([4, 4, 2, 4, 4, 2]))
+    drawn = torch.stack(drawn)
+    products = drawn.unsqueeze(2) * drawn.unsqueeze(1)
+    wanted = batch_masks([4, 4, 2], 10, 6, replacement=False)
+    assert ((products.mean(0) - wanted).abs() <= 4 * products.std(0) / 4000**0.5 + 1e-12).all()
+    anew = batch_masks([4, 4, 4], 10, 6, replacement=True)
+    assert torch.equal(anew, torch.ones(6, 6) + torch.eye(6, dtype=torch.float64) * 1.5)
+
+
+def test_what_has_no_limit_says_so():
+    mixture = dd.mixtures.flipped_classes(60, 2.0, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    with pytest.raises(ValueError, match="all rows per update only"):
+        dd.StateEvolution(mixture, objective, dd.GradientDescent(0.1, batch_size=5))
+    theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1, batch_size=30))
+    with pytest.raises(ValueError, match="batch_size"):
+        dd.theory.taylor_terms(theory.run(3))
