@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.objective.kinks import KinkWarning as KinkWarning
     from decoupled_descent.plotting.runs import plot_run as plot_run
     from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
+    from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
     from decoupled_descent.rows import features as features
     from decoupled_descent.rows.blocks import Rows as Rows
     from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
@@ -92,6 +93,7 @@ _NAMES = {
     "tune": "validation.tuning",
     # for theorists
     "GaussianMixture": "datasets.mixtures",
+    "plot_preactivations": "plotting.theory",
     "StateEvolution": "state_evolution.recursion",
     # for algorithms and callbacks of one's own
     "Algorithm": "descent",

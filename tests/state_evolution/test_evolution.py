@@ -117,3 +117,58 @@ def test_averages_end_where_the_shortest_trajectory_does():
     assert mean["head"]["a"].tolist() == [1.0]
     assert mean["stderr"]["test_error"].tolist() == [1.0]
     assert mean["stderr"]["head.a"].tolist() == [1.0]
+
+
+def test_expectations_are_those_of_the_lemma():
+    """Means of any function: polynomials to rounding, jumps to the standard error."""
+    mixture, objective, algorithm, theta = problems.flipped(60)
+    evolution = dd.StateEvolution(mixture, objective, algorithm).run(6, theta)
+    m, variance = evolution.alignment[4, :, 0], float(evolution.overlap[4])
+    fourth = evolution.expect(lambda h, y, a: h[:, 0] ** 4 * y, 4)
+    moments = m**4 + 6 * m**2 * variance + 3 * variance**2
+    expected = float(moments @ (mixture.weights * torch.tensor([0.1, 0.9], dtype=torch.float64)))
+    np.testing.assert_allclose(fourth.value, expected, rtol=1e-10)
+    loss = evolution.expect(objective.losses, -1)
+    np.testing.assert_allclose(loss.value, float(evolution.test_error[-1]), rtol=1e-8)
+    above = evolution.expect(lambda h, y, a: (h[:, 0] > 0.3).double(), 4)
+    exact = float(mixture.weights @ torch.special.ndtr((m - 0.3) / variance**0.5))
+    assert abs(above.value - exact) < 5 * above.stderr
+    assert 0 < above.stderr < 1e-3
+    with pytest.raises(ValueError, match=r"phi returned shape \(.*, 1\)"):
+        evolution.expect(lambda h, y, a: h, 0)
+
+
+def test_expectations_over_training_rows_of_gradient_descent():
+    mixture, objective, _, theta = problems.flipped(60)
+    algorithm = dd.GradientDescent(0.4)
+    evolution = dd.StateEvolution(mixture, objective, algorithm, paths=256, randomisations=3).run(
+        5, theta
+    )
+    trained = evolution.expect(objective.losses, 3)
+    np.testing.assert_allclose(trained.value, float(evolution.train_error[3]), rtol=1e-12)
+    np.testing.assert_allclose(trained.stderr, float(evolution.stderr["train_error"][3]), rtol=1e-8)
+    new = evolution.expect(objective.losses, 3, new=True)
+    assert abs(new.value - float(evolution.test_error[3])) < 1e-6
+    rows = evolution.training_rows(3)
+    losses = objective.losses(rows.h[:1], torch.zeros(1).double(), {})
+    assert rows.h.shape == (3 * 256, 1)
+    assert losses.isfinite().all()
+    np.testing.assert_allclose(float(rows.weights.sum()), 1)
+
+
+@pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.GradientDescent])
+def test_a_run_has_the_predicted_moments(kind):
+    """Means of h² and h⁴ per label over the training rows of one large run, at a late step."""
+    n, steps = 3000, 8
+    mixture, objective, _, theta = problems.flipped(n)
+    algorithm = kind(0.4)
+    evolution = dd.StateEvolution(mixture, objective, algorithm, paths=2048).run(steps, theta)
+    X, y = mixture.sample(n, seed=4)
+    seen = []
+    dd.fit(X, y, objective, algorithm, steps, theta, callbacks=[seen.append])
+    h = seen[-1].info.preactivations.double()[:, 0]
+    for power in (2, 4):
+        row = h**power * y
+        mean = evolution.expect(lambda h, y, a, k=power: h[:, 0] ** k * y, -1)
+        # rows are not independent: fluctuations of theta add to those of a mean of n rows
+        assert abs(float(row.mean()) - mean.value) < 6 * float(row.std()) / n**0.5

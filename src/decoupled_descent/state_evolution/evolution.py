@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.objective import Parameters
+from decoupled_descent.objective.kinks import Values
 from decoupled_descent.progress import progress_bar
+from decoupled_descent.state_evolution.laws import on_cpu
+from decoupled_descent.state_evolution.orders import value_orders
+from decoupled_descent.state_evolution.risk import Estimate, average_over, mean_value
 from decoupled_descent.training.run import DivergenceWarning
 
 if TYPE_CHECKING:
@@ -44,6 +48,7 @@ class Evolution:
         stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
             for the head); under quadrature, half the difference between two neighbouring orders.
         theory: What was run.
+        makers: Make the trajectories of a method without a correction once more.
     """
 
     test_error: Tensor
@@ -58,6 +63,7 @@ class Evolution:
     gradient_overlap: Tensor = field(repr=False)
     stderr: dict[str, Tensor] = field(repr=False)
     theory: StateEvolution = field(repr=False)
+    makers: Sequence[Callable[[], ReuseTrajectory]] = field(repr=False, default=())
 
     @property
     def test_error_stderr(self) -> Tensor:
@@ -67,6 +73,71 @@ class Evolution:
     def parameters(self, step: int) -> Parameters:
         """Return ā at one iterate, by name."""
         return {name: path[step] for name, path in self.head.items()}
+
+    @on_cpu
+    def expect(self, phi: Values, step: int, *, new: bool = False) -> Estimate:
+        r"""The limit of the mean of any function over the training rows (Lemma "ddState").
+
+        .. math:: \lim \tfrac1n\textstyle\sum_i \phi(h_{t,i}, y_i, a_t)
+                  = \sum_j p_j E[\phi(m_{j,t} + G^t, Y_j, \bar a_t)]
+
+        Args:
+            phi: ``phi(h, y, a)`` for h of shape (n, L), y of shape (n,) and a by name; returns one
+                number per row. It may jump.
+            step: t; negative values count from the end.
+            new: Average over new rows. This makes a difference only for methods without a
+                correction, whose training rows are followed once more for the average.
+
+        Returns:
+            The value and its standard error.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> objective = dd.Objective(dd.heads.Linear(), "squared")
+            >>> theory = dd.StateEvolution(
+            ...     dd.mixtures.signalless(10), objective, dd.DecoupledDescent(lr=0.1)
+            ... )
+            >>> mean = theory.run(steps=3).expect(lambda h, y, a: h[:, 0] ** 4, step=0)
+            >>> round(float(mean), 10)
+            3.0
+        """
+        step = range(len(self.test_error))[step]
+        if self.makers and not new:
+            found = []
+            for trajectory in self._followed(step):
+                about = (trajectory.population, trajectory.heads[step])
+                found.append(mean_value(phi, trajectory.preactivations, *about))
+            return Estimate.of(found)
+        model, parameters = self.theory.model(self.overlap.shape[-1]), self.parameters(step)
+        point = (self.alignment[step], self.overlap[step], parameters)
+        orders = value_orders(model, phi, parameters)
+        return average_over(model, phi, point, orders, seed=self.theory.seed)
+
+    def training_rows(self, step: int) -> TrainingRows | None:
+        """Sampled training rows in the limit, where they differ from new ones; else None."""
+        parts = [
+            (at.preactivations, at.population.modes, at.population.weights / len(self.makers))
+            for at in self._followed(range(len(self.test_error))[step])
+        ]
+        if not parts:
+            return None
+        return TrainingRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def _followed(self, step: int) -> Iterator[ReuseTrajectory]:
+        """Follow the paths of a method without a correction once more, up to a step."""
+        for make in self.makers:
+            trajectory = make()
+            for _ in range(step + 1):
+                trajectory.advance()
+            yield trajectory
+
+
+class TrainingRows(NamedTuple):
+    """Training rows in the limit: pre-activations, modes and weights."""
+
+    h: Tensor  # shape (N, L)
+    modes: Tensor  # shape (N,)
+    weights: Tensor  # sum to one, shape (N,)
 
 
 def follow(

@@ -22,10 +22,12 @@ def loss_has_kinks(model: Model) -> bool:
     if objective.closed_form:
         return False
     about = (objective.parameters, model.width, model.responses)
-    if kinks.loss_jumps(objective.loss, objective.pure_head, *about) or _jump(model, model.losses):
+    if kinks.loss_jumps(objective.loss, objective.pure_head, *about) or values_jump(
+        model, model.losses
+    ):
         return True
     try:
-        return _jump(model, model.gradients)
+        return values_jump(model, model.gradients)
     except (RuntimeError, ValueError):  # no gradient: nothing is known about the slope
         return True
 
@@ -37,7 +39,7 @@ def has_kinks(model: Model) -> bool:
     """
     if loss_has_kinks(model):
         return True
-    if not model.objective.closed_form and _jump(model, model.plain.row_jacobians):
+    if not model.objective.closed_form and values_jump(model, model.plain.row_jacobians):
         return True
     g = model.step.g
     if g is None:
@@ -48,13 +50,13 @@ def has_kinks(model: Model) -> bool:
         return torch.cat([g(h, y, parameters).detach(), bends.flatten(1)], 1)
 
     try:
-        return _jump(model, own)
+        return values_jump(model, own)
     except (RuntimeError, ValueError):
         return False
 
 
-def _jump(model: Model, values: kinks.Values) -> bool:
-    """Probe along a few lines, with a few responses and with larger weights."""
+def values_jump(model: Model, values: kinks.Values) -> bool:
+    """Whether values of (h, y, a) jump; along a few lines, with a few responses, larger weights."""
 
     def flat(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return values(h, y, parameters).reshape(len(h), -1)

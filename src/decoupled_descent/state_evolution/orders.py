@@ -16,7 +16,7 @@ from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.objective import Parameters, kinks
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
-from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
+from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks, values_jump
 from decoupled_descent.state_evolution.laws import atoms, is_gaussian, response_rule
 from decoupled_descent.state_evolution.populations import (
     ORDERS,
@@ -55,6 +55,11 @@ def loss_orders(
     """
     heads = _heads(model) if parameters is None else [parameters]
     return _orders(model, order, loss_has_kinks, model.losses, heads)
+
+
+def value_orders(model: Model, values: kinks.Values, parameters: Parameters) -> tuple[Orders, ...]:
+    """Return the orders of two neighbouring rules for any function of (h, y, a), or none."""
+    return _orders(model, None, lambda model: values_jump(model, values), values, [parameters])
 
 
 def step_orders(model: Model, order: int | None = None) -> tuple[Orders, ...]:

@@ -3,7 +3,7 @@ r"""State evolution: what training does in the limit n, d → ∞ (Definition "d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -165,9 +165,10 @@ class StateEvolution:
         width = len(start.overlap)
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
-        makers: list[Callable[[], Trajectory | ReuseTrajectory]]
         sizes = self.batch_sizes()
         updates = (steps - 1) * len(sizes) + 1
+        reused: list[Callable[[], ReuseTrajectory]] = []
+        makers: Sequence[Callable[[], Trajectory | ReuseTrajectory]] = reused
         if self.step.corrected:
             coefficients = rule_coefficients(self.algorithm.update, updates, width, scale)
             common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
@@ -177,13 +178,13 @@ class StateEvolution:
             makers = [partial(Trajectory, *common, make, masks) for make in engines]
         else:
             first = coordinates(self.geometry, start, theta)
-            makers = [
+            reused += [
                 partial(ReuseTrajectory, self, steps, first, parameters, scale, seed)
                 for seed in self._path_seeds()
             ]
         trajectories = (make() for make in makers)
         found = follow(trajectories, len(makers), updates, progress, every=len(sizes))
-        return Evolution(theory=self, **found)
+        return Evolution(theory=self, makers=reused, **found)
 
     def batch_sizes(self) -> list[int]:
         """Rows of the batches of a pass; a single one without mini-batches."""

@@ -178,6 +178,7 @@ class ReuseTrajectory:
         self.means, self.theta, self.slots = means, theta, self.algorithm.update.slots(theta)
         self.path: list[tuple[Tensor, Tensor]] = []  # θ_t and θ̃_t
         self.directions: list[Tensor] = []  # ĥ_t
+        self.heads: list[Parameters] = []
         self.losses: list[dict[str, Tensor]] = []  # and everything else at one time
 
     def advance(self) -> float:
@@ -190,7 +191,8 @@ class ReuseTrajectory:
         if not bool(overlap.isfinite().all() and alignment.isfinite().all()):
             return math.inf
         noise = self.noise.multiply(coloured)
-        h = (alignment.T[:, population.modes] + noise).T
+        h = self.preactivations = (alignment.T[:, population.modes] + noise).T
+        self.heads.append(parameters)
         seen = model.observe(population, h, parameters)
         first = self.known + t * width * self.points
         fresh = torch.zeros_like(theta)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective import Objective, Parameters
+from decoupled_descent.objective.kinks import Values
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.inputs import (
     as_limit,
@@ -19,7 +20,8 @@ from decoupled_descent.state_evolution.inputs import (
 from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
 from decoupled_descent.state_evolution.orders import loss_orders
 from decoupled_descent.state_evolution.populations import (
-    Nodes,
+    Orders,
+    Population,
     independent_seeds,
     quadrature_rules,
     sampled_nodes,
@@ -38,6 +40,12 @@ class Estimate(NamedTuple):
     def __float__(self) -> float:
         """Return the value."""
         return self.value
+
+    @classmethod
+    def of(cls, found: list[Tensor]) -> Estimate:
+        """Return the mean of independent values, and its standard error."""
+        values = torch.stack(found)
+        return cls(float(values.mean()), float(values.std()) / len(values) ** 0.5)
 
 
 @on_cpu
@@ -91,27 +99,49 @@ def asymptotic_test_error(
     model = Model(objective, mixture, width)
     parameters = head_parameters(objective, head)
 
-    def mean_loss(nodes: Nodes) -> Tensor:
-        h = nodes.place(alignment, overlap)
-        with torch.no_grad():
-            losses = model.losses(h, nodes.population.responses, parameters)
-        return nodes.population.weights @ losses
-
-    orders = loss_orders(model, order, parameters)
-    if orders:
-        return _estimate([mean_loss(n) for n in quadrature_rules(mixture, width, orders)])
     if randomisations < 2 or samples // randomisations < 4:
         raise ValueError(
             f"samples={samples} split into randomisations={randomisations} must leave at least 2 "
             "randomisations of at least 4 points"
         )
-    seeds, count = independent_seeds(seed, randomisations), samples // randomisations
-    return _estimate([mean_loss(sampled_nodes(mixture, width, count, s)) for s in seeds])
+    orders = loss_orders(model, order, parameters)
+    point = (alignment, overlap, parameters)
+    return average_over(model, model.losses, point, orders, samples, randomisations, seed)
 
 
-def _estimate(found: list[Tensor]) -> Estimate:
-    values = torch.stack(found)
-    return Estimate(float(values.mean()), float(values.std()) / len(values) ** 0.5)
+def average_over(
+    model: Model,
+    values: Values,
+    point: tuple[Tensor, Tensor, Parameters],
+    orders: tuple[Orders, ...],
+    samples: int = 2**16,
+    randomisations: int = 8,
+    seed: int = 0,
+) -> Estimate:
+    """Average a function of (h, y, a) over new rows at (m, Ω, a), by two rules or by samples."""
+    alignment, overlap, parameters = point
+    if orders:
+        sets = quadrature_rules(model.mixture, model.width, orders)
+    else:
+        seeds, count = independent_seeds(seed, randomisations), samples // randomisations
+        sets = [sampled_nodes(model.mixture, model.width, count, own) for own in seeds]
+    found = []
+    for nodes in sets:
+        h = nodes.place(alignment, overlap)
+        with torch.no_grad():
+            found.append(mean_value(values, h, nodes.population, parameters))
+    return Estimate.of(found)
+
+
+def mean_value(values: Values, h: Tensor, population: Population, parameters: Parameters) -> Tensor:
+    """Average a function of (h, y, a) over a population; check its shape."""
+    found = torch.as_tensor(values(h, population.responses, parameters))
+    if found.shape != (len(h),):
+        raise ValueError(
+            f"phi returned shape {tuple(found.shape)} for {len(h)} rows; it must return one number "
+            "per row"
+        )
+    return population.weights @ found.double()
 
 
 @on_cpu
