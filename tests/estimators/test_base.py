@@ -64,13 +64,13 @@ def test_levels_that_make_no_sense(level):
 @pytest.mark.parametrize("method", ["newton", "orthogonal"])
 @BOTH
 def test_a_fitted_estimator_keeps_little(kind, method):
-    """A row more adds its prediction and its score, three numbers at most, to a linear model."""
+    """A row more adds its prediction and what intervals need, to a linear model of 6 columns."""
     options = {"ridge": 1.0} | ({"features": "linear"} if method == "newton" else {"max_iter": 5})
     sizes = []
     for n in (400, 800):
         X, y = binary(n) if kind is Classifier else real(n)
         sizes.append(len(pickle.dumps(kind(method=method, **options).fit(X, y))))
-    assert (sizes[1] - sizes[0]) / 400 < 4 * 8
+    assert (sizes[1] - sizes[0]) / 400 < 12 * 8
 
 
 @BOTH

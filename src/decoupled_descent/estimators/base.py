@@ -102,7 +102,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         )  # fmt: skip
         best = found.best
         self.mixture_ = Mixture.of(found)
-        self._estimate(found)
+        self._estimate(found, weighing, seed)
         self.ridges_, errors, stderrs, self.best_iter_ = ridge_curve(found, self._measured)
         self.train_error_curve_, self.train_error_stderr_curve_ = errors, stderrs
         self.n_iter_ = len(errors)
@@ -113,7 +113,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         left_out: Floats = found.left_out.numpy()
         return left_out
 
-    def _estimate(self, found: Search) -> None:
+    def _estimate(self, found: Search, weighing: Weighing, seed: int) -> None:
         """Set the error to expect and its standard error."""
         self.estimated_test_error_ = found.estimate.error
         self.estimated_test_error_stderr_ = found.estimate.stderr
@@ -168,8 +168,14 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
 
     def _outputs(self, X: ArrayLike) -> Floats:
         """Evaluate the model on new rows, in float64."""
+        return self._predicted(self._checked(X))
+
+    def _checked(self, X: ArrayLike) -> Any:
+        """New rows as the model takes them, or ``ValueError``."""
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
+        return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
+
+    def _predicted(self, rows: Any) -> Floats:
         return self.mixture_.predict(rows) if self.method_ == "newton" else self._evaluate(rows)
 
 

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
 from decoupled_descent.estimators.calibration import reliability, share_of
+from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
-from decoupled_descent.estimators.newton import quantile
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -139,7 +139,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         self.estimated_accuracy_, stderr = share_of(chances.argmax(1) == codes, *counted)
         self.estimated_accuracy_stderr_ = widening * stderr
         self.calibration_ = reliability(chances, codes, *counted)
-        self._left_out_scores = np.sort(1 - chances[np.arange(len(codes)), codes])
+        scores = 1 - chances[np.arange(len(codes)), codes]
+        self._jackknife = Jackknife.plain(scores[:, None], weighing.shares)
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
@@ -170,7 +171,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             Shape (m, K), True where the class is in the set, in the order of ``classes_``.
         """
-        limit, chances = quantile(self._left_out_scores, check_level(level)), self.predict_proba(X)
+        chances = self.predict_proba(X)
+        limit = float(self._jackknife.widths(check_level(level)))
         found: NDArray[np.bool_] = 1 - chances <= limit
         found[np.arange(len(found)), chances.argmax(1)] = True  # no set is empty
         return found

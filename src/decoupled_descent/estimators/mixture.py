@@ -25,12 +25,14 @@ class Member(NamedTuple):
         features: The fitted feature map.
         theta: Coefficients, shape (K, r).
         bias: Intercepts, shape (K,).
+        ridge: λ.
     """
 
     share: float
     features: Features
     theta: Tensor
     bias: Tensor
+    ridge: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Mixture:
         for share, candidate in found.members:
             state = candidate.run.state
             (bias,) = state.head.values()
-            members.append(Member(share, candidate.features, state.theta, bias))
+            members.append(Member(share, candidate.features, state.theta, bias, candidate.ridge))
         count = row_count(found.best.rows)
         return cls(found.objective.loss.name, tuple(members), count)
 
@@ -62,7 +64,7 @@ class Mixture:
         """Probabilities of all classes, or numbers, shape (m, K)."""
         maps: dict[int, Tensor] = {}
         total: Tensor | None = None
-        for share, features, theta, bias in self.members:
+        for share, features, theta, bias, _ in self.members:
             if id(features) not in maps:
                 maps[id(features)] = features.transform(X)
             outputs = maps[id(features)] @ theta.T + bias
@@ -84,8 +86,9 @@ def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any
         described.append(settings)
         tensors |= {f"map.{place}.{name}": value for name, value in parts.items()}
     members = []
-    for index, (share, features, theta, bias) in enumerate(mixture.members):
-        members.append({"share": float(share), "map": places[id(features)]})
+    for index, (share, features, theta, bias, ridge) in enumerate(mixture.members):
+        place = places[id(features)]
+        members.append({"share": float(share), "map": place, "ridge": float(ridge)})
         tensors |= {f"member.{index}.theta": theta, f"member.{index}.bias": bias}
     about = {"loss": mixture.loss, "rows": mixture.rows, "maps": described, "members": members}
     return tensors, about
@@ -107,13 +110,15 @@ def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: str, outputs
     members = []
     for index, member in enumerate(content["members"]):
         theta, bias = (tensors[f"member.{index}.{name}"].clone() for name in ("theta", "bias"))
-        features, share = maps[member["map"]], member["share"]
+        features, share, ridge = maps[member["map"]], member["share"], member["ridge"]
         wanted = (outputs, len(features.map_.shift))
         if theta.shape != wanted or bias.shape != wanted[:1] or not is_finite_number(share):
             raise ValueError("its coefficients do not fit its features; train the model again")
+        if not is_finite_number(ridge) or ridge <= 0:
+            raise ValueError("its coefficients do not fit its features; train the model again")
         if not (theta.isfinite().all() and bias.isfinite().all() and 0 < share <= 1):
             raise ValueError("its coefficients or shares make no sense; train the model again")
-        members.append(Member(float(share), features, theta, bias))
+        members.append(Member(float(share), features, theta, bias, float(ridge)))
     if not members or abs(sum(member.share for member in members) - 1) > 1e-6:
         raise ValueError("the shares of its members do not sum to 1; train the model again")
     rows = content["rows"]

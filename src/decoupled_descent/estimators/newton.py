@@ -133,9 +133,3 @@ def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
     losses = run.objective.loss.of(shaped, rows.y)
     best = replace(run.best, info=run.best.info._replace(losses=losses))
     return Rows(rows.X, rows.y), None, replace(run, best=best)
-
-
-def quantile(values: Floats, level: float) -> float:
-    """The conformal quantile: the ⌈(n + 1) level⌉-th smallest value, infinite beyond the last."""
-    place = math.ceil((len(values) + 1) * level)
-    return math.inf if place > len(values) else float(np.sort(values)[place - 1])

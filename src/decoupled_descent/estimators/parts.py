@@ -18,6 +18,7 @@ from decoupled_descent.descent import METHODS
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration
+from decoupled_descent.estimators.jackknife import describe_jackknife, rebuild_jackknife
 from decoupled_descent.estimators.network import CLIP
 
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
@@ -47,14 +48,12 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
     task, names = estimator._task, getattr(estimator, "feature_names_in_", None)
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in LEFT_OUT}
-    judged = (
-        estimator._left_out_scores if task == "classification" else estimator._left_out_residuals
-    )
-    tensors["judged"] = torch.from_numpy(np.array(judged))
+    kept, description = describe_jackknife(estimator._jackknife)
+    tensors |= kept
     score = SCORES[task]
     numbers = (*ESTIMATES, score, f"{score}stderr_")
     of_task = _describe_classes if task == "classification" else _describe_targets
-    description = of_task(estimator) | {
+    description |= of_task(estimator) | {
         "task": task,
         "columns_in": int(estimator.n_features_in_),
         "method": estimator.method_,
@@ -103,9 +102,7 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
             f"outliers were cut off at {content['clip']!r:.20} instead of {CLIP:g} deviations; "
             "train the model again"
         )
-    judged = np.sort(_array(tensors, "judged"), 0)
-    classes = estimator._task == "classification"
-    setattr(estimator, "_left_out_scores" if classes else "_left_out_residuals", judged)
+    estimator._jackknife = rebuild_jackknife(content, tensors)
     if content["method"] not in METHODS:
         raise ValueError(f"it has the method {content['method']!r:.20}; update decoupled-descent")
     estimator.method_ = content["method"]

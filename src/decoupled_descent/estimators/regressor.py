@@ -14,8 +14,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
+from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
-from decoupled_descent.estimators.newton import quantile
+from decoupled_descent.estimators.newton import Weighing
 from decoupled_descent.validation.search import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
@@ -112,7 +113,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             judged = run.best_outputs.double().cpu().numpy().reshape(-1, 1)
             share = self.estimated_test_error_stderr_ / self._unit * 2
             self._set_r2([2 * self.estimated_test_error_ / self._unit], [share])
-        self._left_out_residuals = np.sort(np.abs(columns - self._rescaled(judged)), 0)
+            self._jackknife = Jackknife.plain(judged - scaled.numpy().reshape(-1, 1))
         self.corrected_prediction_ = self._shaped(self._completed(judged, rows, kept))
         return self
 
@@ -127,8 +128,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.target_scale_ = scale if several else float(scale[0])
         self._unit = 2 * float((scale**2).mean())  # the loss is ½ (u − y)² of scaled targets
 
-    def _estimate(self, found: Search) -> None:
+    def _estimate(self, found: Search, weighing: Weighing, seed: int) -> None:
         """Set error and R²; each output's part of the estimate follows from its residuals."""
+        self._jackknife = Jackknife.of(found, weighing.shares, seed)
         rows, scales = found.best.rows, torch.as_tensor(np.atleast_1d(self.target_scale_))
         squares = (found.left_out - rows.y.reshape(rows.n, -1)).square()
         whole, count = rows.averaged(0.5 * squares.sum(1)), len(scales)
@@ -160,8 +162,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Return intervals that hold the target of a new row at a stated level of confidence.
 
-        Their half width is the quantile of the absolute errors of the training rows, each judged as
-        if it were new (the jackknife).
+        They are those of the jackknife+: each training row (at most 500 of them) is compared with
+        the model that has not seen it, and so is the new row. Without any assumption but that rows
+        are drawn alike they hold at ``2 * level - 1``, and usually close to ``level``. With groups
+        they are for rows of new groups. Networks use the errors of training rows alone.
 
         Args:
             X: Features, shape (m, d).
@@ -171,11 +175,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             Shape (m, 2): lower and upper ends, in the target's units; infinite where there are too
             few rows for the level. With K targets (m, K, 2), each interval at that level.
         """
-        width = np.array(
-            [quantile(each, check_level(level)) for each in self._left_out_residuals.T]
-        )
-        centre = self._rescaled(self._outputs(X))
-        intervals: Floats = np.stack([centre - width, centre + width], 2)
+        level = check_level(level)
+        rows = self._checked(X)
+        newton = self.method_ == "newton"
+        centre = torch.from_numpy(self._predicted(rows))
+        ends = self._jackknife.intervals(self.mixture_ if newton else None, rows, centre, level)
+        intervals = np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
         return intervals if self._several else intervals[:, 0]
 
     def predict(self, X: ArrayLike) -> Floats:

@@ -199,6 +199,8 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
         outputs, loss = len(estimator.output_r2_), "squared"
     if estimator.method_ == "newton":
         estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, loss, outputs)
+        if task == "regression":
+            estimator._jackknife.check(estimator.mixture_, outputs)
     else:
         estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
         if own:

@@ -1,0 +1,191 @@
+r"""Prediction intervals from models that have not seen a row: the jackknife+.
+
+With μ₋ᵢ the model without row i (or without its group) and R_i = |y_i − μ₋ᵢ(x_i)|, the interval at
+level 1 − α ends at the quantiles of μ₋ᵢ(x) ∓ R_i over the training rows (Barber, Candès, Ramdas and
+Tibshirani, *Predictive inference with the jackknife+*, 2021). It holds the target of a new row with
+probability at least 1 − 2α whatever the law of the rows, and usually with about 1 − α.
+
+For squared loss all these models are known. Leaving row i out moves the prediction of any x by
+
+.. math:: J(x) H^{-1} J_i^\top d_i = \Bigl(\frac{1}{\sum_j w_j} + \sum_k
+   \frac{\phi_k(x)\,\phi_k(x_i)}{v_k + \lambda}\Bigr) d_i, \qquad d_i = \rho_i (o_i^{(-i)} - y_i),
+
+since features are centred and uncorrelated (:mod:`decoupled_descent.rows.decomposition`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoupled_descent.checks import is_finite_number
+from decoupled_descent.estimators.mixture import Mixture
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.validation.search import Search
+
+Floats = NDArray[np.floating[Any]]
+
+#: At most this many training rows are left out for an interval, drawn at random where there are
+#: more: the level that their quantile has is uncertain by 1.4 points, and files stay small.
+MOST = 500
+#: New rows are taken in blocks, so that about so many numbers are in memory.
+NUMBERS = 2**21
+#: Tensors that every jackknife has.
+SINGLE = ("residuals", "weights", "groups")
+
+
+@dataclass(frozen=True)
+class Jackknife:
+    """What intervals need of the training rows, s of them.
+
+    Attributes:
+        residuals: abs(y − μ₋ᵢ(x_i)), shape (s, K).
+        weights: How much each row counts, shape (s,); their sum is the number of equal rows that
+            would tell as much.
+        groups: Rows with the same whole number are left out together, shape (s,).
+        constant: 1/Σ_j w_j over all training rows.
+        features: φ of these rows for each feature map of the mixture, shapes (s, r).
+        moves: d for each member of the mixture, shapes (s, K); none for networks, whose intervals
+            have the same width everywhere.
+    """
+
+    residuals: Tensor
+    weights: Tensor
+    groups: Tensor
+    constant: float = 0.0
+    features: tuple[Tensor, ...] = ()
+    moves: tuple[Tensor, ...] = ()
+
+    @classmethod
+    def of(cls, found: Search, shares: Tensor | None, seed: int) -> Jackknife:
+        """Keep what intervals need of a search with squared loss."""
+        rows, members = found.best.rows, [candidate for _, candidate in found.members]
+        y = rows.y.reshape(rows.n, -1)
+        some, codes = _some(rows, seed)
+        removed = rows.removed if rows.groups is None else rows.weights
+        leaving = torch.ones_like(y) if removed is None else removed.unsqueeze(1)
+        maps = {id(one.features): one.rows.X[some] for one in members}
+        return cls(
+            (y - found.left_out).abs()[some],
+            _counted(None if shares is None else shares[some], len(some)),
+            codes,
+            1 / float(rows.n if rows.weights is None else rows.weights.sum()),
+            tuple(maps.values()),
+            tuple((leaving * (one.outputs - y))[some] for one in members),
+        )
+
+    @classmethod
+    def plain(cls, residuals: Floats, shares: Tensor | None = None) -> Jackknife:
+        """Errors (or scores) of rows as if they were new, shape (n, K), and nothing else."""
+        n = len(residuals)
+        return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), torch.arange(n))
+
+    def widths(self, level: float) -> Tensor:
+        """The quantile of the residuals, shape (K,): half the width of intervals without moves."""
+        return quantiles(self.residuals.unsqueeze(0), self.weights, level)[0]
+
+    def intervals(self, mixture: Mixture | None, X: Any, centre: Tensor, level: float) -> Tensor:
+        """Lower and upper ends, shape (m, K, 2), around predictions of shape (m, K)."""
+        if mixture is None:
+            return torch.stack([centre - self.widths(level), centre + self.widths(level)], 2)
+        found, size = [], max(1, NUMBERS // self.residuals.numel())
+        for start in range(0, len(centre), size):
+            rows = slice(start, start + size)
+            models = centre[rows].unsqueeze(1) + self.changes(mixture, X[rows])
+            lower = -quantiles(self.residuals - models, self.weights, level)
+            upper = quantiles(self.residuals + models, self.weights, level)
+            found.append(torch.stack([lower, upper], 2))
+        return torch.cat(found)
+
+    def check(self, mixture: Mixture, outputs: int) -> None:
+        """Raise ``ValueError`` unless these are the rows of a mixture."""
+        maps = {id(member.features): len(member.theta.T) for member in mixture.members}
+        shapes = [value.shape[1] for value in (self.residuals, *self.features, *self.moves)]
+        if shapes != [outputs, *maps.values(), *[outputs] * len(mixture.members)]:
+            raise ValueError("its left-out rows do not fit its members; train the model again")
+
+    def changes(self, mixture: Mixture, X: Any) -> Tensor:
+        """μ₋ᵢ(x) − μ(x), shape (m, s, K)."""
+        total, maps = torch.zeros(()), iter(self.features)
+        known: dict[int, tuple[Tensor, Tensor]] = {}
+        for member, moves in zip(mixture.members, self.moves, strict=True):
+            key = id(member.features)
+            if key not in known:
+                known[key] = member.features.transform(X), next(maps)
+            new, old = known[key]
+            pulled = new / (member.features.map_.values + member.ridge) @ old.T + self.constant
+            total = total + member.share * pulled.unsqueeze(2) * moves
+        if int(self.groups.max()) + 1 == len(self.groups):  # each row by itself
+            return total
+        sums = total.new_zeros(len(total), int(self.groups.max()) + 1, total.shape[2])
+        return sums.index_add_(1, self.groups, total)[:, self.groups]
+
+
+def quantiles(values: Tensor, weights: Tensor, level: float) -> Tensor:
+    """The conformal quantile along the second axis, infinite beyond the last value.
+
+    With unit weights it is the ⌈(s + 1) level⌉-th smallest of s values.
+    """
+    ordered, order = values.sort(1)
+    reached = weights[order].cumsum(1)
+    place = (reached < level * (float(weights.sum()) + 1) * (1 - 1e-12)).sum(1, keepdim=True)
+    past = torch.full_like(ordered[:, :1], math.inf)
+    return torch.cat([ordered, past], 1).gather(1, place).squeeze(1)
+
+
+def _counted(shares: Tensor | None, n: int) -> Tensor:
+    """Weights whose sum is the number of equal rows that tell as much, (Σw)²/Σw²."""
+    if shares is None:
+        return torch.ones(n, dtype=torch.float64)
+    return shares * (shares.sum() / shares.square().sum())
+
+
+def _some(rows: Rows, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows to leave out, whole groups of them, and the number of each row's group."""
+    groups = torch.arange(rows.n) if rows.groups is None else rows.groups
+    sizes = torch.bincount(groups)
+    order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
+    fits = sizes[order].cumsum(0) <= MOST
+    fits[0] = True
+    some = torch.isin(groups, order[fits]).nonzero().squeeze(1)
+    codes: Tensor = torch.unique(groups[some], return_inverse=True)[1]
+    return some, codes
+
+
+def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name for a file, and what they are: how many rows, and the bytes they take."""
+    tensors = {f"jackknife.{name}": getattr(jackknife, name) for name in SINGLE}
+    for name in ("features", "moves"):
+        for place, value in enumerate(getattr(jackknife, name)):
+            tensors[f"jackknife.{name}.{place}"] = value
+    size = sum(value.numel() * value.element_size() for value in tensors.values())
+    about = {"rows": len(jackknife.residuals), "constant": jackknife.constant, "bytes": size}
+    return tensors, {"jackknife": about}
+
+
+def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Jackknife:
+    """Put it together again, or raise ``ValueError``."""
+    single = [tensors[f"jackknife.{name}"].clone() for name in SINGLE]
+    lists = []
+    for name in ("features", "moves"):
+        starts = f"jackknife.{name}."
+        places = sorted(int(key.removeprefix(starts)) for key in tensors if key.startswith(starts))
+        lists.append(tuple(tensors[f"{starts}{place}"].clone() for place in places))
+    constant, rows = content["jackknife"]["constant"], len(single[0])
+    floats = [*single[:2], *lists[0], *lists[1]]
+    right = is_finite_number(constant) and all(
+        len(value) == rows and value.dtype == torch.float64 and bool(value.isfinite().all())
+        for value in floats
+    )
+    groups = single[2]
+    right = right and groups.dtype == torch.int64 and groups.shape == single[1].shape == (rows,)
+    right = right and all(value.ndim == 2 for value in (single[0], *lists[0], *lists[1]))
+    if not right or not rows or int(groups.min()) < 0 or int(groups.max()) >= rows:
+        raise ValueError("its left-out rows do not fit together; train the model again")
+    return Jackknife(single[0], single[1], groups, float(constant), lists[0], lists[1])
