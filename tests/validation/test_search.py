@@ -137,10 +137,10 @@ def test_without_stacking_there_is_one_member():
 def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
     X, y = straight()
     found = search(X, y, "logistic", features="linear", progress=False)
-    ridges = np.array([one.ridge for one in found.candidates])
-    errors = np.array([one.error for one in found.candidates])
+    walked = sorted(found.candidates, key=lambda one: -one.ridge)
+    ridges = np.array([one.ridge for one in walked])
+    errors = np.array([one.error for one in walked])
     place = int(errors.argmin())
-    assert (np.diff(ridges) < 0).all()
     assert 0 < place < len(ridges) - 1
     np.testing.assert_allclose(ridges[:-1] / ridges[1:], 10**0.5)
 
@@ -162,13 +162,11 @@ def test_an_interrupted_search_keeps_what_it_has(monkeypatch):
     X, y = straight()
     whole = search(X, y, "logistic", features=FEW, progress=False)
     assert not whole.interrupted
-    first = whole.candidates[0].features.name
-    count = sum(one.features.name == first for one in whole.candidates)
-    interrupting(monkeypatch, count + 1)
+    count = len(whole.candidates) - 1
+    interrupting(monkeypatch, count)
     found = search(X, y, "logistic", features=FEW, progress=False)
     assert found.interrupted
-    assert {one.features.name for one in found.candidates} == {first}
-    assert len(found.candidates) == count
+    assert [one.name for one in found.candidates] == [one.name for one in whole.candidates[:count]]
     assert np.isfinite(found.estimate.error)
 
 

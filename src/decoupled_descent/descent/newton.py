@@ -35,6 +35,9 @@ from decoupled_descent.rows.blocks import Rows
 #: Rows whose outputs move by more than this when they are left out get further Newton steps; below,
 #: the error of the first is of the order of the square.
 LARGE_MOVE = 0.5
+#: At most this many rows do, those with the largest moves: what is left of the others is divided by
+#: a number of rows that is larger still.
+REFINED = 400
 #: The most Newton steps of a refit without one row, which starts at the minimum with it.
 REFIT_STEPS = 20
 #: Such a refit has reached its minimum when the next step would lower F by half of this share.
@@ -163,7 +166,8 @@ class DecoupledNewton(Algorithm):
             return leave_groups_out(outputs, bends, around, weights, rows.groups)
         removed = problem.removed
         first = leave_out(outputs, bends, around.blocks, removed)
-        movers = (first.change > LARGE_MOVE).nonzero().squeeze(1)
+        movers = first.change.topk(min(REFINED, rows.n)).indices
+        movers = movers[first.change[movers] > LARGE_MOVE].sort().values
         if problem.exact or not len(movers):
             return first
         slopes = problem.slopes

@@ -216,9 +216,10 @@ class _Leading:
         self, X: Tensor, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
     ) -> None:
         self.coupled = bends.rank_one is not None
-        self.diagonal = torch.full_like(curvature[:, :1] @ X[:1], ridge)
-        for rows in chunks(len(X)):
-            self.diagonal += curvature[:, rows] @ X[rows].square()
+        self.diagonal = torch.full_like(curvature[:, :1] @ X[:1, LEAD:], ridge)
+        if X.shape[1] > LEAD:
+            for rows in chunks(len(X)):
+                self.diagonal += curvature[:, rows] @ X[rows, LEAD:].square()
         self.shift_diagonal = curvature.sum(1) + 1e-6 * float(curvature.shape[1])
         top = X[:, :LEAD]
         lead = torch.stack([top.T @ (row.unsqueeze(1) * top) for row in curvature])
@@ -227,9 +228,8 @@ class _Leading:
 
     def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
         theta = theta - theta.mean(0) if self.coupled else theta
-        found = theta / self.diagonal
-        lead = self.lead.shape[1]
-        found[:, :lead] = torch.bmm(self.lead, theta[:, :lead].unsqueeze(2)).squeeze(2)
+        lead = torch.bmm(self.lead, theta[:, :LEAD].unsqueeze(2)).squeeze(2)
+        found = torch.cat([lead, theta[:, LEAD:] / self.diagonal], 1)
         shift = shift / self.shift_diagonal
         if self.coupled:
             return found - found.mean(0), shift - shift.mean()

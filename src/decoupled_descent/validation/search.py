@@ -15,7 +15,8 @@ trains the model that judges the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from torch import Tensor
 from decoupled_descent.descent.newton import DecoupledNewton, paired_losses
 from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.objective import Objective, heads
-from decoupled_descent.progress import progress_bar
+from decoupled_descent.progress import progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
@@ -33,6 +34,7 @@ from decoupled_descent.rows.ridge_path import ridge_path
 from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import Run, fit
+from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.stacking import (
     cross_fitted,
@@ -51,6 +53,8 @@ STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
 SHARE = 0.2
 #: The tolerance of candidates: a hundred millionth of what is minimised.
 ROUGH = 1e-8
+#: Searches with fewer numbers of features than this take seconds.
+QUICK = 10**6
 #: Candidates with less weight than this are left out of the mixture.
 LEAST_WEIGHT = 0.01
 #: The most rows whose pairs are looked at for the standard error.
@@ -111,7 +115,7 @@ class Search:
     @property
     def best(self) -> Candidate:
         """The candidate with the lowest leave-one-out error."""
-        return min(self.candidates, key=lambda one: one.error)
+        return _best(self.candidates)
 
     @property
     def members(self) -> list[tuple[float, Candidate]]:
@@ -211,22 +215,43 @@ def search(
     found: list[Candidate] = []
     ranking: list[tuple[str, float]] = []
     interrupted = False
-    with progress_bar(KEPT + 2, "features", progress) as advance:
+    maps = min(len(tried), KEPT + 1)
+    _announce(X, tried[-maps:], outputs, progress)
+    with progress_bar(1 + FITS * maps, "search", progress) as advance:
         try:
             ranked = _rank(X, y, loss, outputs, tried, weights, removed, seed)
             ranking = [(one.features.name, one.error) for one in ranked]
-            advance(1, f"{len(ranked)} feature maps compared")
-            for index, one in enumerate(_kept(ranked)):
+            kept = _kept(ranked)
+            for index, one in enumerate(kept):
+                done = 1 + FITS * maps * index // len(kept)
+                advance(done, one.features.name)
                 phi = one.phi
                 if phi is None:
                     phi = one.features.fit_transform(X, sample_weight=weights)
-                found += _walk(one, Rows(phi, y, **common), objective, ridge)
-                advance(index + 2, f"lowest error {min(one.error for one in found):.4g}")
+                for count, fitted in enumerate(
+                    _walk(one, Rows(phi, y, **common), objective, ridge)
+                ):
+                    found.append(fitted)
+                    lowest = f"{one.features.name}, lowest error {_best(found).error:.4g}"
+                    advance(done + min(count + 1, FITS), lowest)
         except KeyboardInterrupt:
             if not found:
                 raise
             interrupted = True
     return _combined(objective, found, stack, seed, tuple(ranking), interrupted)
+
+
+def _announce(X: Any, tried: Sequence[Features], outputs: int, progress: bool | None) -> None:
+    """Say on a terminal how long the search will take, if that is more than a minute."""
+    n, d = X.shape
+    widths = [
+        d if each.name.startswith("linear") else min(n, each.get_params().get("landmarks", d))
+        for each in tried
+    ]
+    if show_progress(progress) and n * max(widths) > QUICK:
+        seconds = expected_seconds(n, widths, outputs)
+        if seconds > 60:
+            print(f"This will take about {in_words(seconds)}.", file=sys.stderr)
 
 
 class _Ranked(NamedTuple):
@@ -279,41 +304,50 @@ def _kept(ranked: Sequence[_Ranked]) -> list[_Ranked]:
     ]
 
 
-def _walk(one: _Ranked, rows: Rows, objective: Objective, ridge: float | str) -> list[Candidate]:
-    """Fits along a grid of ridges, downhill from a first guess until both neighbours are worse."""
-    found: dict[int, Candidate] = {}
-    exact = objective.loss.name == "squared"
-
-    def fitted(value: float, start: Candidate | None) -> Candidate:
-        algorithm = DecoupledNewton(value, tolerance=ROUGH, repairs=0)
-        state = None if start is None else start.run.state
-        run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
-        if run.stop_reason is StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
-        outputs = run.best_outputs.reshape(rows.n, -1)
-        name = objective.loss.name
-        said = predictions(name, outputs, row_count(rows))
-        losses = row_losses(name, said, rows.y)
-        mean = float(rows.averaged(losses).mean())
-        return Candidate(one.features, value, run, outputs, rows, said, mean)
-
-    def error(place: int) -> float:
-        if place not in found:
-            near = min(found, key=lambda other: abs(other - place), default=None)
-            found[place] = fitted(10 ** (STEP * place), None if near is None else found[near])
-        return found[place].error
-
+def _walk(
+    one: _Ranked, rows: Rows, objective: Objective, ridge: float | str
+) -> Iterator[Candidate]:
+    """Fit along a grid of ridges, downhill from a first guess until both neighbours are worse."""
     if not isinstance(ridge, str):
-        return [fitted(float(ridge), None)]
+        yield _fitted(one, rows, objective, float(ridge), None)
+        return
+    found: dict[int, Candidate] = {}
     low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
+    exact = objective.loss.name == "squared"
     guess = math.log10(one.ridge if exact else SHARE * one.ridge)
     best = min(max(round(guess / STEP), low), high)
     while True:
         tried = [place for place in (best, best - 1, best + 1) if low <= place <= high]
-        lowest = min(tried, key=error)
+        for place in tried:
+            if place not in found:
+                near = min(found, key=lambda other: abs(other - place), default=None)
+                start = None if near is None else found[near]
+                found[place] = _fitted(one, rows, objective, 10 ** (STEP * place), start)
+                yield found[place]
+        lowest = min(tried, key=lambda place: found[place].error)
         if lowest == best:
-            return [found[place] for place in sorted(found, reverse=True)]
+            return
         best = lowest
+
+
+def _fitted(
+    one: _Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
+) -> Candidate:
+    """One fit, from the minimum of another ridge if there is one."""
+    algorithm = DecoupledNewton(ridge, tolerance=ROUGH, repairs=0)
+    state = None if start is None else start.run.state
+    run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
+    if run.stop_reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    outputs = run.best_outputs.reshape(rows.n, -1)
+    name = objective.loss.name
+    said = predictions(name, outputs, row_count(rows))
+    error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
+    return Candidate(one.features, ridge, run, outputs, rows, said, error)
+
+
+def _best(found: Sequence[Candidate]) -> Candidate:
+    return min(found, key=lambda one: one.error)
 
 
 def _combined(
@@ -341,7 +375,7 @@ def _combined(
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
     variance = max(float(values.var()), _stated_variance(loss, mixed))
-    best = min(found, key=lambda one: one.error)
+    best = _best(found)
     together = _pairs(best, seed) if rows.groups is None else 0.0
     stderr = math.sqrt(variance / len(values) + together)
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())

@@ -1,0 +1,50 @@
+"""How long a search will take: counted in products of matrices, whose speed is measured first."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from decoupled_descent.descent.spread import DUAL, SQUARE
+
+#: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
+STEPS, FITS, REFINED = 6, 5, 400
+#: Searches take about so many times longer than their products of matrices alone.
+OVERHEAD = 2.0
+
+
+def expected_seconds(n: int, widths: list[int], outputs: int) -> float:
+    """Seconds that a search takes with feature maps of the given widths, to a factor of about 2."""
+    work = sum(FITS * _fit(n, min(n, width)) for width in widths)
+    return OVERHEAD * outputs * work / _speed()
+
+
+def _fit(n: int, r: int) -> float:
+    """Operations of one fit for one output."""
+    refined = min(REFINED, n / 3)
+    if DUAL * n < r and n <= SQUARE:
+        return STEPS * n**3 + 5 * n**3 + 8 * n**2 * refined
+    return STEPS * 2 * n * r * min(r, 512) + 80 * n * r + 3 * n * r**2 + 10 * n * r * refined
+
+
+def _speed(size: int = 400) -> float:
+    """Operations per second of a product of matrices in float64, on this machine at this time."""
+    square = torch.ones(size, size, dtype=torch.float64)
+    square @ square
+    start = time.perf_counter()
+    square @ square
+    return 2.0 * size**3 / max(time.perf_counter() - start, 1e-9)
+
+
+def in_words(seconds: float) -> str:
+    """A duration for people.
+
+    Example:
+        >>> in_words(95), in_words(5000)
+        ('2 minutes', '1.4 hours')
+    """
+    if seconds < 5400:
+        minutes = max(1, round(seconds / 60))
+        return f"{minutes} minute{'s' * (minutes > 1)}"
+    return f"{seconds / 3600:.1f} hours"
