@@ -35,13 +35,13 @@ def test_stops_at_the_first_update_that_fails_its_inequality(errors, tolerance, 
         if following >= target:
             expected = (t + 1, "rising" if following > now else "converged")
             break
-    found = feed(dd.EarlyStopping(tolerance, relative), errors)
+    found = feed(dd.EarlyStopping(tolerance, relative, patience=1), errors)
     assert (None if found is None else (found[0], str(found[1]))) == expected
 
 
 def test_relative_rule_is_the_logarithmic_one():
     errors = [1.0, 0.9, 0.85, 0.84]
-    index, _ = feed(dd.EarlyStopping(0.05, relative=True), errors)
+    index, _ = feed(dd.EarlyStopping(0.05, relative=True, patience=1), errors)
     drops = [math.log(b) - math.log(a) for a, b in itertools.pairwise(errors)]
     assert index == 1 + next(t for t, drop in enumerate(drops) if drop >= math.log(1 - 0.05))
 
@@ -87,8 +87,31 @@ def test_small_improvements_add_up_to_one():
     assert feed(dd.EarlyStopping(0.25, patience=4), [1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]) is None
 
 
-def test_an_instance_starts_afresh_with_every_run():
+def test_the_default_waits_for_a_hundred_updates_and_then_for_fifty():
     stopping = dd.EarlyStopping()
+    assert feed(stopping, [1.0] * 300) == (150, "converged")
+    assert feed(stopping, [1.0] * 140 + [0.5] * 300) == (190, "converged")
+    rises = [1.0 + 0.01 * k for k in range(60)] + [1.6 - 0.01 * k for k in range(100)]
+    assert feed(stopping, rises) is None
+
+
+def test_the_saddle_of_xor_is_passed_by_default():
+    """By the paper's rule at ε = 0.001 the run stops at the start, at 0.71; 0.15 is ahead."""
+    X, y = dd.mixtures.xor(1000, 4.0).sample(1000, seed=2)
+    objective = dd.Objective(dd.heads.Product(seed=2), "logistic")
+    lowest = {}
+    for patience in (1, None):
+        stopping = dd.EarlyStopping(1e-3, patience=patience)
+        algorithm = dd.DecoupledDescent(0.05)
+        run = dd.fit(X, y, objective, algorithm, 400, seed=2, callbacks=stopping)
+        lowest[patience] = float(run.train_error.min())
+        assert run.stop_reason in (dd.StopReason.CONVERGED, dd.StopReason.RISING)
+    assert lowest[1] > 0.7
+    assert lowest[None] < 0.16
+
+
+def test_an_instance_starts_afresh_with_every_run():
+    stopping = dd.EarlyStopping(patience=1)
     assert feed(stopping, [1.0, 2.0]) == feed(stopping, [5.0, 6.0]) == (1, dd.StopReason.RISING)
 
 
@@ -125,9 +148,15 @@ def test_bad_options(options, message):
 def test_relative_tolerance_of_negative_errors():
     """Negative log-likelihoods of densities: lower is better below zero too."""
     rising, falling = [-1.0, -0.95, -0.9, -0.85], [-1.0, -1.2, -1.5, -1.55]
-    assert feed(dd.EarlyStopping(0.1, relative=True), rising) == (1, dd.StopReason.RISING)
-    assert feed(dd.EarlyStopping(0.1, relative=True), falling) == (3, dd.StopReason.CONVERGED)
-    assert feed(dd.EarlyStopping(0.1, relative=True), [0.5, 0.2, -0.1, -0.2]) is None
+    assert feed(dd.EarlyStopping(0.1, relative=True, patience=1), rising) == (
+        1,
+        dd.StopReason.RISING,
+    )
+    assert feed(dd.EarlyStopping(0.1, relative=True, patience=1), falling) == (
+        3,
+        dd.StopReason.CONVERGED,
+    )
+    assert feed(dd.EarlyStopping(0.1, relative=True, patience=1), [0.5, 0.2, -0.1, -0.2]) is None
 
 
 def test_progress_that_nobody_could_measure():

@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from decoupled_descent.checks import whole_number
 from decoupled_descent.training.callbacks import Step, StopReason
 
+#: Updates before failures are counted, and how many in a row end a run. 45 runs of XOR (signal-to-
+#: noise ratios 3 to 6, rates 0.02 to 0.1) with tolerances 0 and 0.001 all get past the saddle; of
+#: these 90, 6 do not with 0 and 50, and 36 do not by the paper's 0 and 1.
+START, PATIENCE = 100, 50
+
 
 @dataclass
 class EarlyStopping:
@@ -21,18 +26,24 @@ class EarlyStopping:
 
     for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
     rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
-    the ones that its conclusion needs.) With patience or ``start``, E_t is the error of the last
-    improvement, and ``patience`` updates in a row must fail to improve on it. If the error after
-    ``start`` updates is larger than at the beginning, improvements are counted from that error.
+    the ones that its conclusion needs.) That is ``patience=1, start=0``, which stops at the first
+    saddle: from a random start the error may stay the same, or rise, until the signal is found.
+
+    By default, with neither patience nor ``start`` given, training goes on for 100 updates and then
+    stops when 50 in a row have not lowered the error by more than ε in all. With patience or
+    ``start``, E_t is the error of the last improvement, and ``patience`` updates in a row must fail
+    to improve on it. If the error after ``start`` updates is larger than at the beginning,
+    improvements are counted from that error.
 
     ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the whole run.
 
     Args:
         tolerance: ε.
         relative: Whether ε is relative to the error.
-        patience: How many updates in a row may fail to improve before training stops.
-        start: How many updates are made before failures are counted: from a random start the error
-            may stay the same or rise until the signal is found.
+        patience: How many updates in a row may fail to improve before training stops; by default
+            50, or 1 where ``start`` is given.
+        start: How many updates are made before failures are counted; by default 100, or 0 where
+            ``patience`` is given.
         standard_errors: The tolerance is at least this many standard errors of the train error. A
             hundredth, with patience, ends runs whose progress is too small to measure.
 
@@ -40,16 +51,16 @@ class EarlyStopping:
         >>> import decoupled_descent as dd
         >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
         >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> stopping = dd.EarlyStopping(tolerance=1e-4)
+        >>> stopping = dd.EarlyStopping(tolerance=1e-3)
         >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 500, callbacks=stopping)
-        >>> str(run.stop_reason), len(run.train_error) < 100
+        >>> str(run.stop_reason), len(run.train_error) < 250
         ('converged', True)
     """
 
     tolerance: float = 0.0
     relative: bool = False
-    patience: int = 1
-    start: int = 0
+    patience: int | None = None
+    start: int | None = None
     standard_errors: float = 0.0
     _first: float = field(default=math.inf, init=False, repr=False)
     _lowest: float = field(default=math.inf, init=False, repr=False)
@@ -68,21 +79,34 @@ class EarlyStopping:
                 f"standard_errors={self.standard_errors!r} must be at least 0 and finite"
             )
         for name, least in (("patience", 1), ("start", 0)):
-            whole_number(name, getattr(self, name), least)
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), least)
 
     def __call__(self, step: Step) -> StopReason | None:
         """Look at one iterate; a new run (index 0) starts afresh."""
         error = step.train_error
         if step.index == 0:
             self._first = error
-        worse = step.index == self.start and error > self._first
+        worse = step.index == self._begun() and error > self._first
         if step.index == 0 or worse or error < self._target(step):
             self._lowest, self._failures = error, 0
             return None
-        self._failures += step.index > self.start
-        if self._failures < self.patience:
+        self._failures += step.index > self._begun()
+        if self._failures < self._allowed():
             return None
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
+
+    def _begun(self) -> int:
+        """After how many updates failures are counted."""
+        if self.start is not None:
+            return self.start
+        return START if self.patience is None else 0
+
+    def _allowed(self) -> int:
+        """How many failures in a row end the run."""
+        if self.patience is not None:
+            return self.patience
+        return PATIENCE if self.start is None else 1
 
     def _target(self, step: Step) -> float:
         """The error an update must stay below to count as an improvement."""
