@@ -139,10 +139,10 @@ DATA = {
         changed(answer=pd.date_range("2020-01-01", periods=60).astype(str)),
         "'answer' holds dates",
     ),
-    "money as target": (
+    "money of two kinds as target": (
         "a.csv",
-        changed(answer=[f"${k:,}" for k in range(1000, 1060)]),
-        r"row 1: '\$1,000' is not a number such as 1234.5",
+        changed(answer=[f"${k:,}" for k in range(1000, 1059)] + ["1.000,5"]),
+        r"row 60: '1.000,5' is not a number such as 1,234.5",
     ),
     "too many classes": ("a.csv", changed(answer=[f"c{k}" for k in range(60)]), "too many for"),
     "a class with one row": ("a.csv", changed(answer=["x", *["y"] * 29, *["z"] * 30]), "class 'x'"),
@@ -160,7 +160,17 @@ DATA = {
     "constant columns": ("a.csv", changed(a=1, b=2, town="x"), "the same value in every row: 'a'"),
     "columns without values": ("a.csv", changed(a="", b="?", town="NA"), "without values: 'a'"),
     "text among numbers": ("a.csv", changed(b=LATE), "column 'b', row 60: 'oops' is not a number"),
-    "units": ("a.csv", changed(b=[f"{k}%" for k in range(60)]), "row 1: '0%' is not a number"),
+    "units": (
+        "a.csv",
+        changed(b=[*(f"{k}%" for k in range(59)), "7 kg"]),
+        "row 60: '7 kg' is not a number such as 1,234.5",
+    ),
+    "an infinite price": ("a.csv", changed(b=[*(f"${k}" for k in range(59)), "$inf"]), "row 60"),
+    "several columns at once": (
+        "a.csv",
+        changed(a=LATE, b=LATE),
+        "column 'a', row 60: 'oops'.*column 'b', row 60: 'oops'",
+    ),
     "1e300": ("a.csv", changed(b=[*range(59), 1e300]), r"column 'b', row 60: 1e\+300 is beyond"),
     "infinite number": ("a.csv", changed(b=[*range(59), "-inf"]), "row 60: -inf is beyond"),
     "impossible date": ("a.csv", changed(b=["2020-01-01"] * 59 + ["2020-13-01"]), "is not a date"),

@@ -252,11 +252,16 @@ def reasonable(key, value, entry):
         return value is True and entry["kind"] == "category"
     if key == "origin":
         return False
+    if key in ("terms", "weights"):
+        return value == []
     return key == "levels" and value == [] and entry["kind"] != "category"
 
 
 @pytest.mark.parametrize("name", ["holes", "town", "day", "flag"])
-@pytest.mark.parametrize("key", ["name", "kind", "fill", "missing", "origin", "levels", "other"])
+@pytest.mark.parametrize(
+    "key",
+    ["name", "kind", "fill", "missing", "origin", "levels", "other", "style", "terms", "weights"],
+)
 def test_every_entry_is_checked(name, key):
     good = Columns.learn(example()).to_dict()
     for value in WRONG:

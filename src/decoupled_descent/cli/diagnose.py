@@ -5,21 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import decoupled_descent as dd
-from decoupled_descent.cli.options import Data, Json, Target, Task
+from decoupled_descent.cli.options import Data, Drop, Identifier, Json, Missing, Target, Task
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
 
 
-def diagnose(data: Data, target: Target, task: Task = None, as_json: Json = False) -> None:
+def diagnose(
+    data: Data,
+    target: Target,
+    task: Task = None,
+    identifier: Identifier = None,
+    drop: Drop = None,
+    missing: Missing = None,
+    as_json: Json = False,
+) -> None:
     """Say before training whether the train error can be trusted as an estimate of the test error.
 
     The columns are prepared as `train` does it. After training, `train` knows more and says it.
     """
     from decoupled_descent.cli.output import console, echo_json, few, heading, points, verdict
-    from decoupled_descent.cli.tables import prepare
+    from decoupled_descent.cli.tables import Wishes, prepare
 
-    prepared = prepare(data, target, task)
+    wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()))
+    prepared = prepare(data, target, task, wishes)
     found = before_training(prepared).to_dict()
     n, d = prepared.X.shape
     if as_json:
@@ -39,6 +48,8 @@ def before_training(prepared: Prepared) -> dd.Diagnosis:
     import numpy as np
     import torch
 
+    from decoupled_descent.cli import findings
+
     classes = prepared.task == "classification"
     estimator = dd.DecoupledClassifier() if classes else dd.DecoupledRegressor()
     estimator.learn_scale(prepared.X)
@@ -48,4 +59,5 @@ def before_training(prepared: Prepared) -> dd.Diagnosis:
     else:
         standard = (prepared.y - prepared.y.mean()) / (prepared.y.std() or 1.0)
         labels = torch.from_numpy(standard).float()
-    return dd.diagnose(rows, labels, task=prepared.task)
+    found = dd.diagnose(rows, labels, task=prepared.task)
+    return findings.joined(found, findings.of_table(prepared))

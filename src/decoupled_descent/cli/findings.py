@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc
+
+from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
+
+#: Likeness within groups is more than chance below this probability …
+CHANCE = 0.01
+#: … and makes an estimate worthless from this intraclass correlation on.
+MUCH = 0.1
+#: A column that explains this share of the target alone is suspicious.
+PERFECT = 0.98
 
 
 def is_interrupted(estimator: Any) -> bool:
@@ -15,11 +28,114 @@ def is_interrupted(estimator: Any) -> bool:
     )
 
 
-def add(estimator: Any, found: list[Finding]) -> None:
-    """Put findings among those of the estimator, the most serious first."""
-    findings = [*found, *estimator.diagnostics_.findings]
+def joined(diagnosis: Diagnosis, found: list[Finding]) -> Diagnosis:
+    """Put findings among those of a diagnosis, the most serious first."""
+    findings = [*found, *diagnosis.findings]
     findings.sort(key=lambda one: STATUSES.index(one.status), reverse=True)
-    estimator.diagnostics_ = Diagnosis(tuple(findings))
+    return Diagnosis(tuple(findings))
+
+
+def add(estimator: Any, found: list[Finding]) -> None:
+    """Put findings among those of an estimator."""
+    estimator.diagnostics_ = joined(estimator.diagnostics_, found)
+
+
+def of_table(prepared: Prepared) -> list[Finding]:
+    """What columns say that were not used, or should perhaps not be."""
+    found = [_belonging(prepared, name, values) for name, values in prepared.repeated]
+    return [*found, *_leaks(prepared)]
+
+
+def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
+    """Rows that share an identifier: do they share the target, too?"""
+    share, chance = likeness(targets(prepared), groups)
+    status = "ok" if chance > CHANCE else "caution" if share < MUCH else "alarm"
+    return Finding(
+        "rows that belong together", share, f"caution where chance is below {CHANCE:g}, alarm from "
+        f"{MUCH:g}", status,
+        f"Rows with the same {name!r} have similar values of the target. The model is judged on "
+        "rows whose companions it has seen: for new ones the error is higher.",
+        f"train with --group {name}, which leaves all rows of one value out together",
+        "intraclass correlation of the target within the values of the column; F test",
+    )  # fmt: skip
+
+
+def targets(prepared: Prepared) -> NDArray[np.float64]:
+    """The target as columns: numbers, or an indicator of each class, shape (n, K)."""
+    if prepared.task == "regression":
+        return np.asarray(prepared.y, dtype=np.float64)[:, None]
+    codes = np.unique(prepared.y, return_inverse=True)[1].reshape(-1)
+    indicators: NDArray[np.float64] = np.eye(int(codes.max()) + 1)[codes]
+    return indicators
+
+
+def likeness(y: NDArray[np.float64], groups: NDArray[Any]) -> tuple[float, float]:
+    r"""Intraclass correlation of rows in groups, and the probability that chance explains it.
+
+    .. math:: \rho = (F - 1)/(F - 1 + m)
+
+    F compares the variance between groups with that within, m is the mean size of a group.
+    """
+    codes = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    counts, n = np.bincount(codes), len(y)
+    means = np.stack([np.bincount(codes, weights=column) for column in y.T], 1) / counts[:, None]
+    between = float((counts[:, None] * np.square(means - y.mean(0))).sum())
+    within = float(np.square(y - means[codes]).sum())
+    a, b = len(counts) - 1, n - len(counts)
+    ratio = between / a / max(within / b, 1e-300)
+    degrees = max(1, y.shape[1] - 1)
+    share = max(0.0, (ratio - 1) / (ratio - 1 + n / len(counts)))
+    return share, float(fdtrc(a * degrees, b * degrees, ratio))
+
+
+def _leaks(prepared: Prepared) -> list[Finding]:
+    """Columns that predict the target almost perfectly, each alone."""
+    if prepared.columns is None:
+        return []
+    y, start, found = targets(prepared), 0, []
+    for column in prepared.columns.columns:
+        stop = start + len(column.outputs)
+        share = explained(prepared.X[:, start:stop], y) if column.kind != "text" else 0.0
+        if share >= PERFECT:
+            found.append(
+                Finding(
+                    "a column that knows the answer",
+                    share,
+                    f"note from {PERFECT:g}",
+                    "note",
+                    f"{column.name!r} alone predicts the target almost perfectly. If it is only "
+                    "known once the target is, the model is of no use for new rows.",
+                    f"if so, train with --drop {shlex.quote(column.name)}",
+                    "share of the target's variance that rows with the same or the next value "
+                    "explain",
+                )
+            )
+        start = stop
+    return found
+
+
+def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Share of the variance that rows explain which come next in order of one column.
+
+    Rows of equal values are averaged, each row left out; others are compared with the mean of
+    their two neighbours.
+    """
+    variance = float(np.square(y - y.mean(0)).sum())
+    keys = block[:, 0] if block.shape[1] == 1 else block @ np.arange(1.0, block.shape[1] + 1)
+    values, codes = np.unique(keys, return_inverse=True)
+    codes = codes.reshape(-1)
+    counts = np.bincount(codes)
+    if len(values) < 2 or variance <= 0:
+        return 0.0
+    sums = np.stack([np.bincount(codes, weights=column) for column in y.T], 1)
+    alone = counts[codes] == 1
+    others = (sums[codes] - y) / np.maximum(counts[codes] - 1, 1)[:, None]
+    means = sums / counts[:, None]
+    last = len(values) - 1
+    below, above = np.maximum(codes - 1, 0), np.minimum(codes + 1, last)
+    below, above = np.where(codes == 0, 1, below), np.where(codes == last, last - 1, above)
+    guess = np.where(alone[:, None], (means[below] + means[above]) / 2, others)
+    return 1 - float(np.square(y - guess).sum()) / variance
 
 
 def interrupted() -> Finding:

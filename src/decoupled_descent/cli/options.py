@@ -30,6 +30,31 @@ Task = Annotated[
 ]
 
 
+Identifier = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        help="Names the rows: kept out of the model, and carried into the predictions.",
+        show_default=False,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="Do not use this column; may be repeated.", show_default=False
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--na",
+        metavar="WORD",
+        help="A word or number that stands for a missing value, such as -999; may be repeated.",
+        show_default=False,
+    ),
+]
+
 #: Characters that steer a terminal, or turn the order of the text around them.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 

@@ -18,7 +18,13 @@ from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import SavedModel
 from decoupled_descent.report.text import interval, together
 from decoupled_descent.tables.targets import split_target
-from decoupled_descent.tables.values import is_number, levels, listed, numbers_of
+from decoupled_descent.tables.values import (
+    is_number,
+    levels,
+    listed,
+    mark_missing,
+    numbers_of,
+)
 
 #: A difference is called more than chance if chance exceeds it with less than this probability.
 UNLIKELY = 0.003
@@ -57,7 +63,10 @@ def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
     Raises ``ValueError`` if columns are missing, or values are not of the kind they were.
     """
     estimator: Any = saved.estimator
-    notes, rows = list(frame.attrs["notes"]), matrix(saved, frame)
+    notes = list(frame.attrs["notes"])
+    if saved.columns is not None:
+        frame = mark_missing(frame, saved.columns.words)
+    rows = matrix(saved, frame)
     if saved.columns is not None:
         extra = [name for name in saved.columns.extra(frame) if name != saved.target]
         notes += [f"ignored, as the model does not know them: {listed(extra)}"] if extra else []
@@ -67,6 +76,7 @@ def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
         shares = estimator.predict_proba(rows)
         for k, label in enumerate(estimator.classes_.tolist()):
             table[f"probability_{label}"] = shares[:, k]
+    _carry(saved, frame, table, notes)
     actual = None
     if saved.target in frame.columns:
         try:
@@ -75,6 +85,16 @@ def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
         except ValueError as error:
             notes.append(f"no actual error: {error}")
     return Predictions(table, actual, notes)
+
+
+def _carry(saved: SavedModel, frame: pd.DataFrame, table: pd.DataFrame, notes: list[str]) -> None:
+    """Put the identifier of the rows before their predictions."""
+    name = saved.columns.identifier if saved.columns is not None else ""
+    if name and name in frame.columns:
+        taken = name in table.columns
+        table.insert(0, f"{name} (id)" if taken else name, frame[name].to_numpy())
+    elif name:
+        notes.append(f"the table has no {name!r}, which identified the rows in training")
 
 
 def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -115,7 +135,7 @@ def compare(saved: SavedModel, frame: pd.DataFrame, rows: Any) -> Actual:
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
-    labels = split_target(frame, str(saved.target))[1]
+    labels = split_target(frame, str(saved.target), quantity=saved.task == "regression")[1]
     chosen = rows[frame.index.isin(labels.index)]
     estimator: Any = saved.estimator
     if saved.task == "regression":
@@ -207,12 +227,17 @@ def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
 def to_dict(saved: SavedModel, found: Predictions) -> dict[str, Any]:
     """Return the result for machines."""
     table = found.table
-    shares = {name.removeprefix("probability_"): table[name].tolist() for name in table.columns[1:]}
+    shares = {
+        name.removeprefix("probability_"): table[name].tolist()
+        for name in table.columns[list(table.columns).index("prediction") + 1 :]
+    }
+    carried = table.columns[0] if table.columns[0] != "prediction" else None
     error, stderr = estimate(saved)
     return {
         "task": saved.task,
         "target": saved.target,
         "rows": len(table),
+        "id": None if carried is None else table[carried].tolist(),
         "predictions": table["prediction"].tolist(),
         "probabilities": shares or None,
         "estimated_test_error": error,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from decoupled_descent.tables.columns import Columns
 from decoupled_descent.tables.reading import read_table
 from decoupled_descent.tables.targets import CLASSES, recognise_task, split_target
+from decoupled_descent.tables.values import listed, mark_missing
 
 #: Fewer rows are too few to estimate an error from.
 FEWEST = 10
@@ -28,6 +29,8 @@ class Prepared(NamedTuple):
         task: ``"classification"`` or ``"regression"``.
         notes: What was done, in sentences.
         groups: The group of each row, or None.
+        repeated: Columns whose values name groups of rows and that were not used, with their names.
+        frame: The features as they were read.
     """
 
     X: NDArray[np.float64]
@@ -36,55 +39,78 @@ class Prepared(NamedTuple):
     task: str
     notes: list[str]
     groups: NDArray[Any] | None = None
+    repeated: tuple[tuple[str, NDArray[Any]], ...] = ()
+    frame: pd.DataFrame | None = None
 
 
-def prepare(path: Path, target: str, task: str | None, group: str | None = None) -> Prepared:
+class Wishes(NamedTuple):
+    """What to do with columns, as told by options."""
+
+    group: str | None = None  # rows with the same value here are left out together
+    identifier: str | None = None  # carried to predictions
+    drop: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # that stand for missing values
+
+
+def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = None) -> Prepared:
     """Read a table, take the target out, recognise the task and turn the rest into a matrix.
-
-    A column of groups is taken out, too.
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    frame = read_table(path)
+    wishes = wishes or Wishes()
+    frame = mark_missing(read_table(path), wishes.words)
     try:
-        features, labels = split_target(frame, target)
+        features, labels = split_target(frame, target, quantity=task == "regression")
         if len(labels) < FEWEST:
             count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
             raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
         found = recognise_task(labels, task)
-        groups = None
+        _check_columns(features, target, wishes)
+        groups, group = None, wishes.group
         if group is not None:
-            groups, features = _take_groups(features, group, target)
-        columns = Columns.learn(features)
+            groups = _groups(features, group)
+        dropped = (*wishes.drop, *([] if group is None else [group]))
+        columns = Columns.learn(features, wishes.words, wishes.identifier or "", dropped)
         notes = [*features.attrs["notes"], *([] if task else [_recognised(labels, found)])]
         y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
         if groups is not None:
             different = len(set(groups.tolist()))
             notes.append(f"rows of the same {group!r} ({different} values) are left out together")
+        repeated = tuple(
+            (name, np.asarray(features[name].astype(str))) for name in columns.repeated
+        )
+        for name, values in repeated:
+            notes.append(
+                f"{name!r}: {len(set(values))} values in {len(values):,} rows, so rows with the "
+                f"same one may belong together; --group {name} leaves them out together"
+            )
         said = [*notes, *columns.notes]
-        return Prepared(columns.apply(features), y, columns, found, said, groups)
+        X = columns.apply(features)
+        return Prepared(X, y, columns, found, said, groups, repeated, features)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error
 
 
-def _take_groups(
-    features: pd.DataFrame, group: str, target: str
-) -> tuple[NDArray[Any], pd.DataFrame]:
-    """Take the column of groups out of the features."""
-    if group not in features.columns:
-        names = ", ".join(map(repr, list(features.columns)[:10]))
-        why = "is the target" if group == target else "is not a column"
-        raise ValueError(f"--group {group!r} {why}; columns are {names}")
-    column, notes = features[group], features.attrs["notes"]
+def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
+    """Raise ``ValueError`` for options that name no column."""
+    named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
+    for option, names in named.items():
+        for name in names:
+            if name is not None and name not in features.columns:
+                why = "is the target" if name == target else "is not a column"
+                raise ValueError(f"{option} {name!r} {why}; columns are {listed(features.columns)}")
+
+
+def _groups(features: pd.DataFrame, group: str) -> NDArray[Any]:
+    """Return the group of each row as text."""
+    column = features[group]
     if column.isna().any():
         raise ValueError(
             f"--group {group!r} has {int(column.isna().sum())} missing value(s); give every row a "
             "group, or delete those rows"
         )
-    rest = features.drop(columns=group)
-    rest.attrs["notes"] = notes
-    return column.astype(str).to_numpy(), rest
+    return np.asarray(column.astype(str))
 
 
 def _classes(labels: pd.Series) -> NDArray[Any]:

@@ -13,7 +13,16 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 import decoupled_descent as dd
-from decoupled_descent.cli.options import Data, Json, ReachedError, Target, Task
+from decoupled_descent.cli.options import (
+    Data,
+    Drop,
+    Identifier,
+    Json,
+    Missing,
+    ReachedError,
+    Target,
+    Task,
+)
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
@@ -70,6 +79,9 @@ def train(
             show_default=False,
         ),
     ] = None,
+    identifier: Identifier = None,
+    drop: Drop = None,
+    missing: Missing = None,
     lr: Annotated[str, typer.Option(metavar="NUMBER", help="Learning rate.")] = "auto",
     damping: Annotated[
         str, typer.Option(metavar="NUMBER", help="Factor on the weights at every step, up to 1.")
@@ -103,12 +115,14 @@ def train(
         raise ValueError(f"--group has no effect with --method {method}; leave it out")
     from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
-    from decoupled_descent.cli.tables import prepare
+    from decoupled_descent.cli.tables import Wishes, prepare
 
     replaced = results.check_folder(out, data)
-    prepared = prepare(data, target, task, group)
+    wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()))
+    prepared = prepare(data, target, task, wishes)
     estimator, warned = fit(prepared, options)
     interrupted = findings.is_interrupted(estimator)
+    findings.add(estimator, findings.of_table(prepared))
     findings.add(estimator, [findings.interrupted()] if interrupted else [])
     if interrupted and replaced:  # a half-trained model does not replace a good one
         out = Path(f"{out.resolve()}-interrupted")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from decoupled_descent.tables.styles import DATE_STYLES, NUMBER_STYLES
 from decoupled_descent.tables.values import (
     LARGEST,
     Floats,
@@ -19,10 +21,13 @@ from decoupled_descent.tables.values import (
     meant_as,
     numbers_of,
     parse_dates,
+    spelling,
+    style_of,
     texts_of,
 )
+from decoupled_descent.tables.words import MOST_TERMS, is_wordy, learn_terms, tf_idf
 
-KINDS = ("number", "date", "category", "presence")
+KINDS = ("number", "date", "category", "presence", "text")
 LEVELS = 20  # the most columns for one text column, besides those for other and missing values
 NEARLY = 0.9  # text with at least this share of different values names the rows
 FEWEST, SHARE = 5, 0.01  # missing values are marked if there are at least so many, and this share
@@ -31,6 +36,13 @@ LONG = 100  # the fewest for which 1001, 1002, 1003, … is one, whatever the na
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
 )
+#: Names of columns that identify patients, customers and the like.
+REPEATED = re.compile(
+    r"(?i:(^|[\W_])ids?$)|[a-z](Id|ID)$|(?i:^(patient|subject|person|user|customer|client|household|"
+    r"family|animal|student|participant|donor|batch|device|session)([\W_]*(nr|no|num|number|code|"
+    r"key))?$)"
+)
+REPEATS = "naming things that occur in several rows"
 DAY = np.timedelta64(86_400_000_000, "us")
 
 
@@ -47,6 +59,9 @@ class Column:
         origin: The earliest date, for dates.
         levels: The values that have a column of their own, for categories.
         other: Whether one column stands for all other values.
+        style: How numbers or dates are written, where not as 1234.5 and 2024-05-31.
+        terms: Words that have a column of their own, for free text.
+        weights: Of the words.
     """
 
     name: str
@@ -56,12 +71,16 @@ class Column:
     origin: str = ""
     levels: tuple[str, ...] = ()
     other: bool = False
+    style: str = ""
+    terms: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        texts = (self.name, self.kind, self.origin, *self.levels)
+        texts = (self.name, self.kind, self.origin, self.style, *self.levels, *self.terms)
         right = all(isinstance(text, str) for text in texts)
         right &= all(isinstance(flag, bool) for flag in (self.missing, self.other))
-        right &= isinstance(self.fill, int | float) and not isinstance(self.fill, bool)
+        numbers = (self.fill, *self.weights)
+        right &= all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers)
         right = right and (
             self.kind in KINDS
             and -LARGEST <= self.fill <= LARGEST
@@ -71,6 +90,10 @@ class Column:
             and (not self.origin or str(parse_dates([self.origin])[0]) == self.origin)
             and (self.kind == "category" or not self.other)
             and (self.kind != "presence" or self.missing)
+            and self.style in {"number": NUMBER_STYLES, "date": DATE_STYLES}.get(self.kind, ("",))
+            and bool(self.terms) == (self.kind == "text")
+            and len(set(self.terms)) == len(self.terms) == len(self.weights) <= MOST_TERMS
+            and all(0 < weight < LARGEST for weight in self.weights)
         )
         if not right:
             raise ValueError(f"the column {self!r:.200} makes no sense; train the model again")
@@ -80,6 +103,7 @@ class Column:
         """Names of the columns made from this one."""
         names = [self.name] if self.kind in ("number", "date") else []
         names += [f"{self.name}={level}" for level in self.levels]
+        names += [f"{self.name}:{term}" for term in self.terms]
         names += [f"{self.name}=other"] if self.other else []
         return names + ([f"{self.name}_missing"] if self.missing else [])
 
@@ -88,14 +112,20 @@ class Column:
         result = np.zeros((len(column), len(self.outputs)))
         if self.kind == "category":
             codes, texts = levels_of(column)
-            numbers = {level: k for k, level in enumerate(self.levels)}
+            numbers = {spelling(level): k for k, level in enumerate(self.levels)}
             unknown = len(self.levels) if self.other else -1
             missing = result.shape[1] - 1 if self.missing else -1
-            places = np.array([*(numbers.get(text, unknown) for text in texts), missing])[codes]
+            found = (numbers.get(spelling(text), unknown) for text in texts)
+            places = np.array([*found, missing])[codes]
             rows = np.flatnonzero(places >= 0)
             result[rows, places[rows]] = 1.0
         elif self.kind == "presence":
             result[:, 0] = texts_of(column)[0] < 0
+        elif self.kind == "text":
+            codes, texts = texts_of(column)
+            result[:, : len(self.terms)] = tf_idf([*texts, ""], self.terms, self.weights)[codes]
+            if self.missing:
+                result[:, -1] = codes < 0
         else:
             values = self._values(column)
             absent = np.isnan(values)
@@ -107,17 +137,18 @@ class Column:
     def _values(self, column: pd.Series) -> Floats:
         """Return numbers, or dates in days, nan where they are missing."""
         if self.kind == "number":
-            return numbers_of(column)
-        return (dates_of(column) - np.datetime64(self.origin, "us")) / DAY
+            return numbers_of(column, self.style)
+        return (dates_of(column, self.style) - np.datetime64(self.origin, "us")) / DAY
 
     def remark(self, column: pd.Series) -> str:
         """Say which values :meth:`apply` replaces: missing ones, and those unknown in training."""
-        if self.kind == "presence":
+        if self.kind in ("presence", "text"):
             return ""
         if self.kind != "category":
             return self.filled(int(np.isnan(self._values(column)).sum()))
         codes, texts = levels_of(column)
-        new = [k for k, text in enumerate(texts) if text not in self.levels]
+        known = set(map(spelling, self.levels))
+        new = [k for k, text in enumerate(texts) if spelling(text) not in known]
         rows, absent = int(np.isin(codes, new).sum()), int((codes < 0).sum())
         count = f"{rows} values" if rows > 1 else "1 value"
         lacked = "did not have" + ", or only rarely" * self.other
@@ -141,11 +172,11 @@ def learn_column(column: pd.Series) -> tuple[Column | None, str]:
     kind = kind_of(column)
     if kind == "category":
         return _learn_category(column)
-    origin = ""
+    origin, style = "", style_of(column, kind)
     if kind == "number":
-        values = numbers_of(column)
+        values = numbers_of(column, style)
     else:
-        dates = dates_of(column)
+        dates = dates_of(column, style)
         earliest = np.datetime64(pd.Series(dates).min(), "us")
         origin = "" if np.isnat(earliest) else str(earliest)
         values = (dates - earliest) / DAY
@@ -159,12 +190,16 @@ def learn_column(column: pd.Series) -> tuple[Column | None, str]:
         -1 <= start <= 1 or len(values) >= LONG or IDENTIFIER.search(column.name)
     ):
         return None, "numbering the rows"
+    if kind == "number" and is_repeated(column.name, known):
+        return None, REPEATS
     if (known == known[0]).all():
         if not marked:
             return None, "the same value in every row"
         return Column(column.name, "presence", missing=True), "only whether it has a value is used"
-    learnt = Column(column.name, kind, float(np.median(known)), marked, origin)
-    notes = [f"dates, turned into days since {origin:.10}"] if origin else []
+    learnt = Column(column.name, kind, float(np.median(known)), marked, origin, style=style)
+    written = f", written as {style}" if style else ""
+    notes = [f"dates{written}, turned into days since {origin:.10}"] if origin else []
+    notes += [f"numbers{written}"] if style and not origin else []
     if start is not None:
         notes.append("rises by 1 in every row: delete it if it numbers the rows")
     notes += [learnt.filled(absent)] if absent else []
@@ -193,8 +228,12 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         return None, "the same value in every row"
     hint = "" if isinstance(column.dtype, pd.CategoricalDtype) else meant_as(texts, codes)
     hint = f"; {hint}" if hint else ""
+    if len(texts) > LEVELS and is_wordy(texts):
+        return _learn_text(column, absent)
     if len(texts) >= NEARLY * counts.sum():
         return None, "text that differs in nearly every row" + hint
+    if is_repeated(column.name, codes[codes >= 0]):
+        return None, REPEATS
     order = sorted(range(len(texts)), key=lambda k: (-counts[k], texts[k]))
     levels = tuple(texts[k] for k in order[:LEVELS] if counts[k] > 1)
     learnt = Column(
@@ -205,7 +244,29 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         "zeros and ones"
     )
     note += f", one for the {len(texts) - len(levels)} rarest values together" * learnt.other
-    return learnt, note + f", one for {_count(absent)}" * learnt.missing + hint
+    spellings = len(texts_of(column)[1]) - len(texts)
+    joined = f", {spellings} of them spellings that were joined" if spellings > 0 else ""
+    note += f", one for {_count(absent)}" * learnt.missing
+    return learnt, note.replace(" different values,", f" different values{joined},", 1) + hint
+
+
+def _learn_text(column: pd.Series, absent: int) -> tuple[Column | None, str]:
+    codes, texts = texts_of(column)
+    terms, weights = learn_terms([texts[code] for code in codes if code >= 0])
+    if not terms:
+        return None, "text without words that occur in several rows"
+    learnt = Column(column.name, "text", missing=absent > 0, terms=terms, weights=weights)
+    note = f"free text, turned into {len(terms)} columns, one for each word that occurs in several "
+    return learnt, note + "rows (TF-IDF)" + f", and one for {_count(absent)}" * (absent > 0)
+
+
+def is_repeated(name: str, values: Any) -> bool:
+    """Whether a column names things, such as patients, that occur in several rows each.
+
+    Its name says that it identifies something, and it has more values than a category would.
+    """
+    different = len(np.unique(values))
+    return bool(REPEATED.search(name)) and LEVELS < different <= len(values) / 2
 
 
 def _count(absent: int) -> str:

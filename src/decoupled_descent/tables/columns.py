@@ -2,11 +2,13 @@
 
 - Numbers, also written as text, and true/false as 1/0: missing values become the median. If many
   are missing, a further column ``name_missing`` marks them.
-- Dates (``datetime64``, or text like 2024-05-31 or 2024-05-31 17:45, but not 31/05/2024): days
-  since the earliest one.
+  Currency, per cent and thousands may be written as in $1,234.50, 12 % or 1.234,50 €.
+- Dates (``datetime64``, or text like 2024-05-31, 2024-05-31 17:45 or 31/05/2024 where the column
+  shows the order): days since the earliest one.
+- Sentences: TF-IDF weights of the words that occur in several rows.
 - Any other text: a column of zeros and ones for each frequent value, one for all others together,
-  and one for missing values if there were any.
-- Columns that cannot help (constant, empty, numbering or naming the rows) are dropped.
+  and one for missing values if there were any. Blanks and capitals do not make another value.
+- Columns that cannot help (constant, empty, numbering or naming rows, patients) are dropped.
 
 Nothing is standardised.
 """
@@ -15,14 +17,18 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from decoupled_descent.tables.column import Column, learn_column
-from decoupled_descent.tables.values import Floats, listed, plain
+from decoupled_descent.tables.column import REPEATS, Column, learn_column
+from decoupled_descent.tables.values import Floats, listed, mark_missing, plain
+
+#: Parts of :class:`Columns` that are lists of texts.
+LISTS = ("dropped", "notes", "words", "repeated")
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,21 @@ class Columns:
     columns: tuple[Column, ...]  # the columns that are used
     dropped: tuple[str, ...] = ()  # names of those that are not
     notes: tuple[str, ...] = ()  # what was done, in sentences
+    words: tuple[str, ...] = ()  # that stand for missing values, besides the usual ones
+    identifier: str = ""  # the column that is carried to predictions
+    repeated: tuple[str, ...] = ()  # dropped columns whose values name groups of rows
 
     @classmethod
-    def learn(cls, frame: pd.DataFrame) -> Self:
+    def learn(
+        cls,
+        frame: pd.DataFrame,
+        words: Sequence[str] = (),
+        identifier: str = "",
+        drop: Sequence[str] = (),
+    ) -> Self:
         """Learn from the train rows, without the target, how to treat each column.
+
+        ``words`` stand for missing values; columns of ``drop`` and the identifier are not used.
 
         Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
         values that are neither numbers nor dates nor text; or if no column is left.
@@ -61,19 +78,33 @@ class Columns:
             raise ValueError("the table has no rows; there is nothing to learn from")
         columns, notes = [], []
         dropped: dict[str, list[str]] = {}
-        for name, column in _by_name(frame).items():
-            learnt, note = learn_column(column)
+        problems: list[str] = []
+        for name, column in _by_name(mark_missing(frame, words)).items():
+            if name == identifier or name in drop:
+                why = "as wanted" if name in drop else "as the identifier of the rows"
+                dropped.setdefault(why, []).append(name)
+                continue
+            try:
+                learnt, note = learn_column(column)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
             if learnt is None:
                 dropped.setdefault(note, []).append(name)
             else:
                 columns.append(learnt)
                 notes += [f"{name!r}: {note}"] if note else []
+        if problems:
+            more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
+            raise ValueError("; ".join([*problems[:10], *more]))
         notes += [f"dropped, {why}: {listed(names)}" for why, names in dropped.items()]
         if not columns:
             raise ValueError(
                 f"no column is left to learn from ({'; '.join(notes) or 'none given'})"
             )
-        return cls(tuple(columns), tuple(itertools.chain(*dropped.values())), tuple(notes))
+        names = tuple(itertools.chain(*dropped.values()))
+        repeated = tuple(dropped.get(REPEATS, ()))
+        return cls(tuple(columns), names, tuple(notes), tuple(words), identifier, repeated)
 
     @property
     def names(self) -> list[str]:
@@ -100,7 +131,7 @@ class Columns:
         The columns may come in any order; unknown ones are ignored. Raises ``ValueError`` if some
         are missing, or values are not of the kind they were in training.
         """
-        table, absent = _by_name(frame), self.missing(frame)
+        table, absent = _by_name(mark_missing(frame, self.words)), self.missing(frame)
         if absent:
             raise ValueError(
                 f"the table lacks {listed(absent)}, which the model was trained with; it has "
@@ -110,30 +141,38 @@ class Columns:
 
     def remarks(self, frame: pd.DataFrame) -> list[str]:
         """Say for each column which values :meth:`apply` replaces: missing and unknown ones."""
-        table = _by_name(frame)
+        table = _by_name(mark_missing(frame, self.words))
         found = {column.name: column.remark(table[column.name]) for column in self.columns}
         return [f"{name!r}: {remark}" for name, remark in found.items() if remark]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, texts, numbers and truth values, as JSON has them."""
-        columns = [{**asdict(column), "levels": [*column.levels]} for column in self.columns]
-        return {"columns": columns, "dropped": [*self.dropped], "notes": [*self.notes]}
+        listed = ("levels", "terms", "weights")
+        columns = [
+            asdict(column) | {name: [*getattr(column, name)] for name in listed}
+            for column in self.columns
+        ]
+        rest = {name: [*getattr(self, name)] for name in LISTS}
+        return {"columns": columns, **rest, "identifier": self.identifier}
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
         """Read what :meth:`to_dict` returned; raise ``ValueError`` for anything else."""
-        parts = _entries(content, {"columns": list, "dropped": list, "notes": list}, "the columns")
+        keys: dict[str, type] = {"columns": list, **dict.fromkeys(LISTS, list), "identifier": str}
+        parts = _entries(content, keys, "the columns")
         kinds: dict[str, type] = {field.name: object for field in fields(Column)}
-        entries = [
-            _entries(entry, kinds | {"levels": list}, "a column") for entry in parts["columns"]
-        ]
-        columns = tuple(Column(**{**e, "levels": tuple(e["levels"])}) for e in entries)
-        if not all(isinstance(text, str) for text in parts["dropped"] + parts["notes"]):
-            raise ValueError("the columns cannot be used: dropped and notes must hold texts")
+        several = dict.fromkeys(("levels", "terms", "weights"), list)
+        entries = [_entries(entry, kinds | several, "a column") for entry in parts["columns"]]
+        columns = tuple(
+            Column(**(entry | {name: tuple(entry[name]) for name in several})) for entry in entries
+        )
+        if not all(isinstance(text, str) for name in LISTS for text in parts[name]):
+            raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
         names = [*(column.name for column in columns), *parts["dropped"]]
         if not columns or len(set(names)) < len(names):
             raise ValueError("the columns cannot be used: there are none, or one is named twice")
-        return cls(columns, tuple(parts["dropped"]), tuple(parts["notes"]))
+        lists = {name: tuple(parts[name]) for name in LISTS}
+        return cls(columns, identifier=parts["identifier"], **lists)
 
 
 def _entries(content: object, kinds: dict[str, type], what: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.tables.styles import number_style
 from decoupled_descent.tables.values import (
     LIKELY,
     MEANT_DATE,
@@ -32,14 +34,17 @@ LIKELY_CLASSES, ROWS = 20, 10  # whole numbers are classes if there are at most 
 DATES = "{!r} holds dates; turn them into numbers to predict them"
 
 
-def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series]:
+def split_target(
+    frame: pd.DataFrame, target: str, quantity: bool = False
+) -> tuple[pd.DataFrame, pd.Series]:
     """Take the column to be predicted out of a table.
 
     Returns the other columns and the labels; both keep the numbers of their rows. Rows without a
     label are dropped, and ``features.attrs["notes"]`` says so. Whole numbers become int64, other
     numbers float64, true and false bool, all else text. In a column of numbers, "?", "none" and the
     like (:data:`~decoupled_descent.tables.values.MARKERS`) are missing labels; among text they may
-    be classes and are kept.
+    be classes and are kept. Where many different ones occur, or a ``quantity`` is expected, numbers
+    may be written as $1,234.50.
 
     Example:
         >>> table = pd.DataFrame({"size": [1.5, 2.5, 3.5], "price": ["20", "?", "30"]})
@@ -56,7 +61,7 @@ def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Ser
     if len(names) == 1:
         raise ValueError(f"{target!r} is the only column; there is nothing to predict it from")
     place = names.index(target)
-    values, known = _labels(frame.iloc[:, place].rename(target))
+    values, known, style = _labels(frame.iloc[:, place].rename(target), quantity)
     if not known.any():
         raise ValueError(f"the column {target!r} has no values")
     features = frame.drop(columns=frame.columns[place])[known]
@@ -66,12 +71,23 @@ def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Ser
         rows = f"{len(absent)} row{'s' * (len(absent) > 1)} without a value of {target!r}"
         first = ", ".join(absent[:10]) + ", …" * (len(absent) > 10)
         notes.append(f"{rows} {'were' if len(absent) > 1 else 'was'} left out: {first}")
+    notes += [f"{target!r}: numbers, written as {style}"] if style else []
+    alike = _alike(values[known])
+    notes += [f"{target!r} has classes that differ only by capitals: {alike}"] if alike else []
     features.attrs = {"notes": notes}
     return features, pd.Series(values[known], index=features.index, name=target)
 
 
-def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return the labels in a plain type, and which rows have one."""
+def _alike(labels: NDArray[Any]) -> str:
+    """Texts of which another spelling occurs, too."""
+    texts = sorted(set(labels.tolist())) if labels.dtype.kind == "O" else []
+    counts = Counter(str(text).casefold() for text in texts)
+    return listed(text for text in texts if counts[str(text).casefold()] > 1)
+
+
+def _labels(column: pd.Series, quantity: bool) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+    """Return the labels in a plain type, which rows have one, and how they are written."""
+    style = ""
     if types.is_datetime64_any_dtype(column.dtype):
         raise ValueError(DATES.format(column.name))
     truths = types.is_bool_dtype(column.dtype)
@@ -79,22 +95,24 @@ def _labels(column: pd.Series) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         codes, texts = texts_of(column)
-        numbers = parse_numbers(texts)
+        style = number_style(texts) if quantity or len(texts) > LIKELY_CLASSES else ""
+        numbers = parse_numbers(texts, style)
         if not texts or np.isnan(numbers).any():
             if len(texts) > LIKELY_CLASSES:
                 if share(~np.isnan(numbers) | matches(LIKELY, texts), codes) >= MOSTLY:
-                    numbers_of(column)  # names the value that is not a number
+                    numbers_of(column, style)  # names the value that is not a number
                 if share(matches(MEANT_DATE, texts), codes) >= MOSTLY:
                     raise ValueError(DATES.format(column.name))
             codes, texts = texts_of(column, frozenset({""}))
-            return np.array([*texts, ""], dtype=object)[codes], codes >= 0
+            texts = [" ".join(text.split()) for text in texts]
+            return np.array([*texts, ""], dtype=object)[codes], codes >= 0, ""
         truths = all(text.casefold() in TRUTHS for text in texts)
         values = np.append(numbers, np.nan)[codes]
     known = ~np.isnan(values)
     if truths:
-        return values == 1, known
+        return values == 1, known, ""
     whole = (np.abs(values[known]) < 2**53).all() and (values[known] % 1 == 0).all()
-    return (np.where(known, values, 0).astype(np.int64) if whole else values), known
+    return (np.where(known, values, 0).astype(np.int64) if whole else values), known, style
 
 
 def recognise_task(labels: pd.Series, task: str | None = None) -> str:

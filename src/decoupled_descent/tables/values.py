@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -15,8 +16,21 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.tables.styles import (
+    date_style,
+    iso_dates,
+    number_style,
+    plain_numbers,
+    read_numbers,
+)
+
 #: Texts that stand for a missing value, in lower case.
-MARKERS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "-", "missing"})
+MARKERS = frozenset(
+    {
+        "", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "??", "-", "--", "---", ".",
+        "n.a.", "n.a", "n/k", "nil", "missing", "unknown", "unk", "not available",
+    }
+)  # fmt: skip
 TRUTHS = {"true": 1.0, "false": 0.0}
 LARGEST = 1e100  # squares and sums of such numbers are still finite
 MOSTLY = 0.8  # if this share of the rows are numbers, other text is a mistake and not a category
@@ -40,20 +54,16 @@ def listed(names: Iterable[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" * (len(names) > most))
 
 
-def parse_numbers(texts: list[str]) -> Floats:
+def parse_numbers(texts: list[str], style: str = "") -> Floats:
     """Read numbers written as text, nan for other text; 1 and 0 if all are true or false."""
     if all(text.casefold() in TRUTHS for text in texts):
         return np.array([TRUTHS[text.casefold()] for text in texts], dtype=np.float64)
-    return _parse_plain(texts)
+    return read_numbers(texts, style)
 
 
-def _parse_plain(texts: list[str]) -> Floats:
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
-    return cast(Floats, numbers.to_numpy(dtype=np.float64))
-
-
-def parse_dates(texts: list[str]) -> NDArray[np.datetime64]:
+def parse_dates(texts: list[str], style: str = "") -> NDArray[np.datetime64]:
     """Read dates written as text, NaT for other text; times without a zone are taken as UTC."""
+    texts = iso_dates(texts, style)
     likely = pd.Series([text if DATE.fullmatch(text) else None for text in texts], dtype=object)
     return _utc(pd.to_datetime(likely, format="ISO8601", utc=True, errors="coerce"))
 
@@ -104,7 +114,7 @@ def _merge(codes: NDArray[np.intp], texts: list[Any]) -> tuple[NDArray[np.intp],
 def levels(texts: list[str]) -> list[str]:
     """Return the texts with one spelling for 1, 1.0 and 01, and one for TRUE and true."""
     found = []
-    for text, number in zip(texts, _parse_plain(texts), strict=True):
+    for text, number in zip(texts, plain_numbers(texts), strict=True):
         if math.isfinite(number):
             text = repr(float(number)).removesuffix(".0")
         found.append(text.title() if text.casefold() in TRUTHS else text)
@@ -112,9 +122,22 @@ def levels(texts: list[str]) -> list[str]:
 
 
 def levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
-    """Like :func:`texts_of`, but 1, 1.0 and 01 are one value, and so are TRUE and true."""
+    """Like :func:`texts_of`, but 1, 1.0 and 01 are one value, and so are TRUE, True and true.
+
+    Of several spellings of a value, the most frequent one is returned.
+    """
+    codes, texts = _merge(*_leveled(column))
+    counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+    order = sorted(range(len(texts)), key=lambda k: (-counts[k], texts[k]))
+    best: dict[str, str] = {}
+    for k in order:
+        best.setdefault(spelling(texts[k]), texts[k])
+    return _merge(codes, [best[spelling(text)] for text in texts])
+
+
+def _leveled(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
     codes, texts = texts_of(column)
-    return _merge(codes, levels(texts))
+    return codes, levels(texts)
 
 
 def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> Any:
@@ -135,12 +158,14 @@ def is_number(dtype: Any) -> bool:
     return bool(types.is_numeric_dtype(dtype)) and not types.is_complex_dtype(dtype)
 
 
-def numbers_of(column: pd.Series) -> Floats:
+def numbers_of(column: pd.Series, style: str = "") -> Floats:
     """Read the values as numbers, nan where they are missing."""
     if is_number(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
-        values = _parsed(column, parse_numbers, "number such as 1234.5")
+        values = _parsed(
+            column, partial(parse_numbers, style=style), f"number such as {style or '1234.5'}"
+        )
     large = np.flatnonzero(np.abs(values) > LARGEST)
     if large.size:
         raise ValueError(
@@ -150,16 +175,55 @@ def numbers_of(column: pd.Series) -> Floats:
     return cast(Floats, values)
 
 
-def dates_of(column: pd.Series) -> NDArray[np.datetime64]:
+def dates_of(column: pd.Series, style: str = "") -> NDArray[np.datetime64]:
     """Read the values as dates, NaT where they are missing."""
     if types.is_datetime64_any_dtype(column.dtype):
         return _utc(column)
-    return cast(NDArray[np.datetime64], _parsed(column, parse_dates, "date such as 2024-05-31"))
+    parse = partial(parse_dates, style=style)
+    found = _parsed(column, parse, f"date such as {style or '2024-05-31'}")
+    return cast(NDArray[np.datetime64], found)
+
+
+def style_of(column: pd.Series, kind: str) -> str:
+    """Recognise how the numbers or dates of a column are written."""
+    if is_number(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
+        return ""
+    return (number_style if kind == "number" else date_style)(texts_of(column)[1])
+
+
+def spelling(text: str) -> str:
+    """What spellings of one category have in common: blanks and capitals do not count.
+
+    Example:
+        >>> spelling("New  york ") == spelling("New York"), spelling("a") == spelling("A")
+        (True, False)
+    """
+    text = " ".join(text.split())
+    return text.casefold() if len(text) > 1 else text
+
+
+def mark_missing(frame: pd.DataFrame, words: Iterable[str]) -> pd.DataFrame:
+    """Empty the cells that hold one of some words or numbers."""
+    known = {word.strip().casefold() for word in words}
+    if not known:
+        return frame
+    numbers = plain_numbers(sorted(known))
+    marked = frame.copy()
+    for k in range(frame.shape[1]):
+        column = frame.iloc[:, k]
+        if is_number(column.dtype) and not types.is_bool_dtype(column.dtype):
+            gone = column.isin(numbers[~np.isnan(numbers)])
+        else:
+            gone = column.map(lambda one: isinstance(one, str) and one.strip().casefold() in known)
+        if gone.any():
+            marked.isetitem(k, column.mask(gone.to_numpy(dtype=bool)))
+    marked.attrs = dict(frame.attrs)
+    return marked
 
 
 def meant_as(texts: list[str], codes: NDArray[np.intp]) -> str:
     """Say how to write text that is probably meant as dates or numbers; nothing for words."""
-    numbers = ~np.isnan(_parse_plain(texts)) | matches(MEANT_NUMBER, texts)
+    numbers = ~np.isnan(plain_numbers(texts)) | matches(MEANT_NUMBER, texts)
     for found, what in (
         (matches(MEANT_DATE, texts), "dates: write all as 2024-05-31"),
         (numbers, "numbers: write all as 1234.5"),
@@ -194,7 +258,8 @@ def kind_of(column: pd.Series) -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
-    numbers = ~np.isnan(parse_numbers(texts)) | matches(LIKELY, texts)
+    numbers = ~np.isnan(parse_numbers(texts, number_style(texts))) | matches(LIKELY, texts)
     if share(numbers, codes) >= MOSTLY:
         return "number"
-    return "date" if share(~np.isnat(parse_dates(texts)), codes) >= MOSTLY else "category"
+    dates = parse_dates(texts, date_style(texts))
+    return "date" if share(~np.isnat(dates), codes) >= MOSTLY else "category"

@@ -1,0 +1,53 @@
+"""Free text as numbers: TF-IDF weights of the words that occur in several rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+MOST_TERMS = 500  # columns for one column of text
+FEWEST_ROWS = 3  # in which a word must occur
+TOO_COMMON = 0.5  # words in a larger share of the rows tell rows apart hardly better than none
+WORDY = 4  # texts of so many words (the median) are sentences, others are names
+WORD = r"(?u)\b\w\w+\b"  # of two characters at least, as scikit-learn's
+
+
+def is_wordy(texts: Sequence[str]) -> bool:
+    """Whether texts are sentences rather than names."""
+    return bool(texts) and float(np.median([len(re.findall(WORD, t)) for t in texts])) >= WORDY
+
+
+def learn_terms(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Choose the most frequent words that are not everywhere; return them with their weights.
+
+    The weights are scikit-learn's, log((1 + n)/(1 + rows with the word)) + 1.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectoriser = TfidfVectorizer(
+        token_pattern=WORD, min_df=FEWEST_ROWS, max_df=TOO_COMMON, max_features=MOST_TERMS
+    )
+    try:
+        vectoriser.fit(texts)
+    except ValueError:  # no word is left
+        return (), ()
+    terms = sorted(vectoriser.vocabulary_, key=lambda term: vectoriser.vocabulary_[term])
+    return tuple(terms), tuple(float(weight) for weight in vectoriser.idf_)
+
+
+def tf_idf(texts: Sequence[str], terms: Sequence[str], weights: Sequence[float]) -> Floats:
+    """Counts of terms, on a logarithmic scale, times their weights; rows of length 1 or 0."""
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    counter = CountVectorizer(token_pattern=WORD, vocabulary=list(terms))
+    counts: Floats = counter.transform(texts).toarray().astype(np.float64)
+    positive = counts > 0
+    counts[positive] = 1 + np.log(counts[positive])
+    counts *= np.asarray(weights)
+    lengths = np.sqrt(np.square(counts).sum(1, keepdims=True))
+    return counts / np.where(lengths > 0, lengths, 1.0)

@@ -1,0 +1,72 @@
+"""What the command finds beside the checks of the estimators: groups, leaks, interruptions."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import f_oneway
+
+import decoupled_descent as dd
+from decoupled_descent.cli import findings
+
+
+def icu(patients, each, rng, d=8):
+    """Rows of patients, each with a level of all measurements and an outcome of its own."""
+    own = np.repeat(np.arange(patients), each)
+    X = rng.normal(size=(patients, d))[own] + 0.4 * rng.normal(size=(len(own), d))
+    outcome = rng.integers(2, size=patients)[own]
+    y = np.where(rng.random(len(own)) < 0.1, 1 - outcome, outcome)
+    frame = pd.DataFrame(X, columns=[f"m{k}" for k in range(d)])
+    return frame.assign(patient_id=own, died=np.where(y == 1, "yes", "no"))
+
+
+def test_the_intensive_care_table(run, tmp_path):
+    """Without --group a wrong estimate and no trust; with it the error on new patients."""
+    rng = np.random.default_rng(0)
+    icu(30, 8, rng).sample(frac=1, random_state=0).to_csv(tmp_path / "icu.csv", index=False)
+    arguments = ("train", tmp_path / "icu.csv", "--target", "died", "--out", tmp_path / "o")
+    alone = json.loads(run(*arguments, "--json")[1])
+    assert alone["verdict"] == "do not trust"
+    assert "--group patient_id" in alone["findings"][0]["advice"]
+    together = json.loads(run(*arguments, "--group", "patient_id", "--json")[1])
+    model = dd.load_model(tmp_path / "o")
+    new = icu(300, 8, rng)
+    right = model.predict(new) == new["died"].to_numpy()
+    by_patient = right.reshape(300, 8).mean(1)
+    noise = np.hypot(together["estimated_score_stderr"], by_patient.std(ddof=1) / 300**0.5)
+    assert alone["estimated_score"] - right.mean() > 4 * noise
+    assert abs(together["estimated_score"] - right.mean()) < 2 * noise
+    assert "rows that belong together" not in {one["name"] for one in together["findings"]}
+
+
+def test_likeness_against_one_way_analysis_of_variance():
+    rng = np.random.default_rng(1)
+    groups = rng.integers(12, size=200)
+    y = rng.normal(size=200) + 0.5 * rng.normal(size=12)[groups]
+    share, chance = findings.likeness(y[:, None], groups)
+    expected = f_oneway(*(y[groups == k] for k in range(12)))
+    assert chance == pytest.approx(expected.pvalue, rel=1e-9)
+    m = 200 / 12
+    assert share == pytest.approx((expected.statistic - 1) / (expected.statistic - 1 + m))
+
+
+def test_chance_is_called_chance():
+    """Random groups: at most about 1 % are called more than chance."""
+    rng = np.random.default_rng(2)
+    said = 0
+    for _ in range(300):
+        y = np.eye(3)[rng.integers(3, size=150)]
+        said += findings.likeness(y, rng.integers(25, size=150))[1] < findings.CHANCE
+    assert said <= 10  # 3 expected
+
+
+def test_explained_by_one_column():
+    x = np.random.default_rng(3).normal(size=300)
+    y = np.stack([np.where(x > 0, 1.0, 0.0), np.where(x > 0, 0.0, 1.0)], 1)
+    assert findings.explained(x[:, None], y) > findings.PERFECT
+    noisy = y[np.random.default_rng(4).permutation(300)]
+    assert findings.explained(x[:, None], noisy) < 0.3
+    levels = np.eye(3)[np.arange(300) % 3]
+    assert findings.explained(levels, levels @ np.array([[0.0], [5.0], [1.0]])) == pytest.approx(1)
+    assert findings.explained(np.ones((300, 1)), y) == 0.0
