@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent import theory as theory
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
+    from decoupled_descent.datasets.continuous import ContinuousMixture as ContinuousMixture
     from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
     from decoupled_descent.descent import Algorithm as Algorithm
     from decoupled_descent.descent import DecoupledDescent as DecoupledDescent
@@ -92,6 +93,7 @@ _NAMES = {
     "sweep": "validation.sweep",
     "tune": "validation.tuning",
     # for theorists
+    "ContinuousMixture": "datasets.continuous",
     "GaussianMixture": "datasets.mixtures",
     "plot_preactivations": "plotting.theory",
     "StateEvolution": "state_evolution.recursion",

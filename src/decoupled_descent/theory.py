@@ -12,14 +12,21 @@ Where runs end
     :func:`fixed_point` and :func:`critical_point` return a :class:`FixedPoint` and a
     :class:`CriticalPoint`.
 What drives the error
+    :func:`slopes` differentiates the test error in its overlaps (:class:`Slopes`);
     :func:`taylor_terms` and :func:`pure_taylor_terms` return :class:`TaylorTerms` and
     :class:`PureTaylorTerms`.
+Without a signal
+    :func:`signalless_overlap` and :func:`signalless_growth` are closed forms.
+Which algorithm to train with
+    :func:`search` ranks directions and rates by their limits, as a :class:`Search` of
+    :class:`Candidate` s.
 For algorithms of your own
     :class:`LimitStep` is what the ``limit()`` of an algorithm returns, :func:`ridge_step` gives the
     limits of a preconditioned step as a :class:`RidgeStep`.
 """
 
 from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.fixed_points import (
     CriticalPoint,
@@ -34,7 +41,10 @@ from decoupled_descent.state_evolution.risk import (
     Estimate,
     asymptotic_test_error,
     population_test_error,
+    slopes,
 )
+from decoupled_descent.state_evolution.search import Candidate, Search, search
+from decoupled_descent.state_evolution.signalless import signalless_growth, signalless_overlap
 from decoupled_descent.state_evolution.taylor import (
     PureTaylorTerms,
     TaylorTerms,
@@ -43,6 +53,7 @@ from decoupled_descent.state_evolution.taylor import (
 )
 
 __all__ = [
+    "Candidate",
     "CriticalPoint",
     "Estimate",
     "Evolution",
@@ -51,6 +62,8 @@ __all__ = [
     "MixtureLimit",
     "PureTaylorTerms",
     "RidgeStep",
+    "Search",
+    "Slopes",
     "StateEvolution",
     "TaylorTerms",
     "asymptotic_test_error",
@@ -59,6 +72,10 @@ __all__ = [
     "population_test_error",
     "pure_taylor_terms",
     "ridge_step",
+    "search",
+    "signalless_growth",
+    "signalless_overlap",
+    "slopes",
     "taylor_terms",
     "teacher",
 ]

@@ -157,3 +157,30 @@ def test_too_few_samples():
     mixture, objective, _, theta = problems.four_modes(20)
     with pytest.raises(ValueError, match="samples=16"):
         dd.theory.population_test_error(mixture, objective, theta, samples=16)
+
+
+def test_slopes_are_differences_of_the_test_error():
+    mixture = dd.mixtures.xor(10, snr=1.0)
+    objective = dd.Objective(dd.heads.Product(a=0.7), "logistic")
+    m = 0.2 * mixture.means[:, :2].clone() + 0.1
+    m = m - m.mean(0)
+    omega = torch.tensor([[1.3, 0.2], [0.2, 0.9]], dtype=torch.float64)
+    found = dd.theory.slopes(mixture, objective, m, omega)
+
+    def error(alignment, overlap, a=0.7):
+        head = {"a": torch.tensor(a, dtype=torch.float64)}
+        return float(dd.theory.asymptotic_test_error(mixture, objective, alignment, overlap, head))
+
+    step = 1e-5
+    for j, k in ((0, 0), (3, 1)):
+        moved = torch.zeros_like(m)
+        moved[j, k] = step
+        slope = (error(m + moved, omega) - error(m - moved, omega)) / (2 * step)
+        np.testing.assert_allclose(float(found.alignment[j, k]), slope, atol=1e-8)
+    for direction in ([[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]):
+        moved = step * torch.tensor(direction, dtype=torch.float64)
+        slope = (error(m, omega + moved) - error(m, omega - moved)) / (2 * step)
+        own = float((found.curvature * moved).sum()) / (2 * step)
+        np.testing.assert_allclose(own, slope, atol=1e-8)
+    slope = (error(m, omega, 0.7 + step) - error(m, omega, 0.7 - step)) / (2 * step)
+    np.testing.assert_allclose(float(found.head["a"]), slope, atol=1e-8)

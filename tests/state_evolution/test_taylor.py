@@ -201,3 +201,20 @@ def test_other_update_rules_are_refused():
     algorithm = dd.DecoupledDescent(0.1, rule=RowRates([0.1], [0.9]))
     with pytest.raises(ValueError, match="not the paper's"):
         taylor_terms(evolve(algorithm, steps=2))
+
+
+@pytest.mark.parametrize("algorithm", [dd.DecoupledDescent(0.3), general(0.2)])
+def test_the_cross_term_never_exceeds_its_bound(algorithm):
+    evolution = evolve(algorithm, 12)
+    terms = taylor_terms(evolution)
+    assert bool((terms.cross.abs() <= terms.cross_bound * (1 + 1e-12)).all())
+    # at L = 1 the bound replaces Ξ by √(Ω V), step by step
+    xi = evolution.xi.diagonal()[0, 0].abs()
+    root = (evolution.overlap[:, 0, 0] * evolution.gradient_overlap.diagonal()[0, 0]).sqrt()
+    np.testing.assert_allclose(terms.cross_bound * xi, terms.cross.abs() * root, rtol=1e-8)
+
+
+def test_the_bound_of_the_pure_expansion_is_the_same():
+    evolution = evolve(dd.DecoupledDescent(0.1))
+    pure, full = pure_taylor_terms(evolution), taylor_terms(evolution)
+    np.testing.assert_allclose(pure.cross_bound, full.cross_bound, rtol=1e-12)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.objective.kinks import Values
-from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.state_evolution.averages import Model, Slopes
 from decoupled_descent.state_evolution.inputs import (
     as_limit,
     check_limits,
@@ -18,7 +18,7 @@ from decoupled_descent.state_evolution.inputs import (
     head_parameters,
 )
 from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
-from decoupled_descent.state_evolution.orders import loss_orders
+from decoupled_descent.state_evolution.orders import loss_orders, one_time_nodes
 from decoupled_descent.state_evolution.populations import (
     Orders,
     Population,
@@ -181,3 +181,46 @@ def population_test_error(
     means, theta = check_theta(mixture, theta)
     alignment, overlap = (rows @ theta.T / theta.shape[1] for rows in (means, theta))
     return asymptotic_test_error(mixture, objective, alignment, overlap, head, **options)
+
+
+@on_cpu
+def slopes(
+    mixture: MixtureLaw,
+    objective: Objective,
+    alignment: Any,
+    overlap: Any,
+    head: nn.Module | Mapping[str, Tensor] | None = None,
+    *,
+    order: int | None = None,
+    seed: int = 0,
+) -> Slopes:
+    r"""Derivatives of test(m, Ω, a) (equations "gradA" to "gradOm" of the paper).
+
+    .. math:: \partial_{m_j} = p_j E\nabla_h\Psi, \qquad
+              \partial_\Omega = \tfrac12\textstyle\sum_j p_j E\nabla_h^2\Psi, \qquad
+              \partial_a = \sum_j p_j E\nabla_a\Psi
+
+    Args:
+        mixture: Gives p, χ and the response laws.
+        objective: Ψ.
+        alignment: m, shape (J, L).
+        overlap: Ω, shape (L, L).
+        head: a, a module or its parameters by name; the objective's own by default.
+        order: Gauss–Hermite nodes per coordinate, where there are no kinks.
+        seed: Of the points, where averages are sampled.
+
+    Returns:
+        ``alignment`` (J, L), ``curvature`` (L, L), twice the derivative in Ω, and ``head`` by name.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> mixture = dd.mixtures.signalless(dimension=10)
+        >>> objective = dd.Objective(dd.heads.Linear(), "squared")
+        >>> dd.theory.slopes(mixture, objective, [[0.0]], [[3.0]]).curvature
+        tensor([[1.]], dtype=torch.float64)
+    """
+    alignment, overlap = as_limit(alignment), as_limit(overlap)
+    check_limits(mixture, alignment, overlap)
+    model = Model(objective, mixture, len(overlap), trains_head=True)
+    nodes = one_time_nodes(model, order, seed)
+    return model.slopes(nodes, alignment, overlap, head_parameters(objective, head))

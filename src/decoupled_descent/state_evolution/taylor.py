@@ -34,6 +34,8 @@ class TaylorTerms:
         variance_damping: −η₀(1−η₀) Σ_j p_j ⟨E∇²_hΨ, Ω[t,t]⟩ ("omDamp").
         cross: −½ η₀η₁ Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩: what past gradients do to the variance
             ("omCross").
+        cross_bound: η₀η₁ ‖Σ_j p_j E∇²_hΨ‖ (tr Ω[t,t] tr V[t,t])^{1/2}, which the size of ``cross``
+            cannot exceed (Remark "TaylorError"); V is the overlap of the gradients.
     """
 
     test_error: Tensor
@@ -43,11 +45,13 @@ class TaylorTerms:
     signal: Tensor
     variance_damping: Tensor
     cross: Tensor
+    cross_bound: Tensor
 
     @property
     def terms(self) -> dict[str, Tensor]:
         """The six terms by name."""
-        names = [field.name for field in fields(self) if field.name != "test_error"]
+        others = ("test_error", "cross_bound")
+        names = [field.name for field in fields(self) if field.name not in others]
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -110,10 +114,17 @@ def taylor_terms(evolution: Evolution) -> TaylorTerms:
                 -eta1 * (at.alignment * pulled).sum(),
                 -eta0 * (1 - eta0) * (at.curvature * evolution.overlap[t]).sum(),
                 -0.5 * eta0 * eta1 * (at.curvature * (xi + xi.T)).sum(),
+                eta0 * eta1 * _cross_bound(evolution, t, at.curvature),
             ]
         )
     columns = torch.tensor(rows, dtype=torch.float64).T
     return TaylorTerms(evolution.test_error, *columns)
+
+
+def _cross_bound(evolution: Evolution, t: int, curvature: Tensor) -> float:
+    """‖H‖_F (tr Ω[t,t] tr V[t,t])^{1/2}, at least |⟨H, Ξ[t,t]⟩| by Cauchy and Schwarz."""
+    sizes = evolution.overlap[t].trace() * evolution.gradient_overlap[t, t].trace()
+    return float(curvature.norm() * sizes.clamp(min=0).sqrt())
 
 
 class PureTaylorTerms(NamedTuple):
@@ -123,11 +134,13 @@ class PureTaylorTerms(NamedTuple):
         head_descent: −η ‖G_t p‖², never positive.
         signal: −η α ‖U_t (diag(p) χ diag(p))^{1/2}‖²_F, never positive.
         cross: −½ η Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩, of either sign ("TaylorError").
+        cross_bound: A bound on its size, as in :class:`TaylorTerms`.
     """
 
     head_descent: Tensor
     signal: Tensor
     cross: Tensor
+    cross_bound: Tensor
 
 
 @on_cpu
@@ -158,6 +171,7 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
                 -eta * sum(float(v.square().sum()) for v in at.head.values()),
                 -eta * theory.ratio * float((at.alignment.T @ root).square().sum()),
                 -0.5 * eta * float((at.curvature * (xi + xi.T)).sum()),
+                eta * _cross_bound(evolution, t, at.curvature),
             ]
         )
     return PureTaylorTerms(*torch.tensor(rows, dtype=torch.float64).T)
