@@ -20,7 +20,7 @@ from decoupled_descent.rows.blocks import Rows
 #: The first so many features are preconditioned jointly; features come largest first.
 LEAD = 512
 #: A Newton direction need not be more exact than this: further steps are cheaper.
-FORCING = 1e-2
+FORCING = 1e-4
 #: For squared loss one step is all, and it must be exact.
 EXACT = 1e-24
 #: The most conjugate gradient steps within one Newton step.

@@ -51,8 +51,9 @@ KEPT = 2
 STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
 #: The real loss starts from this share of the best ridge of the ranking: its curvature is smaller.
 SHARE = 0.2
-#: The tolerance of candidates: a hundred millionth of what is minimised.
-ROUGH = 1e-8
+#: The tolerance of candidates. Newton steps square it, so that a smaller one costs a step only, and
+#: a row of weight 2 is the same as the row twice.
+CLOSE = 1e-14
 #: Searches with fewer numbers of features than this take seconds.
 QUICK = 10**6
 #: Candidates with less weight than this are left out of the mixture.
@@ -334,7 +335,7 @@ def _fitted(
     one: _Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
 ) -> Candidate:
     """One fit, from the minimum of another ridge if there is one."""
-    algorithm = DecoupledNewton(ridge, tolerance=ROUGH, repairs=0)
+    algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=0)
     state = None if start is None else start.run.state
     run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
