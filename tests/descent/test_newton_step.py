@@ -62,7 +62,7 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     def value(flat):
         return total(at, flat, outputs)
 
-    monkeypatch.setattr(module, "search", lambda value, start, gain: 1.0)
+    monkeypatch.setattr(module, "search", lambda value, start, gain, rounding: 1.0)
     # a Newton direction need not be exact far from the minimum: solve again from where it led
     move = newton_step(at, theta, shift)
     for _ in range(8):

@@ -121,3 +121,18 @@ def test_bad_arguments_are_refused(name):
     arguments, message = bad(name)
     with pytest.raises(ValueError, match=message):
         ridge_path(*arguments)
+
+
+def test_groups_leave_together():
+    X, y = problem()
+    phi = Kernel("rbf").fit_transform(X)
+    groups = torch.arange(24) % 6
+    path = ridge_path(phi, y, RIDGES, groups=groups)
+    for place, ridge in enumerate(RIDGES):
+        for group in range(6):
+            out = (groups == group).numpy()
+            fitted = refit(phi.numpy()[~out], y[~out], ridge, np.ones(20))
+            expected = np.column_stack([phi.numpy()[out], np.ones(4)]) @ fitted
+            np.testing.assert_allclose(path.outputs[place, out], expected, atol=1e-9)
+    alone = ridge_path(phi, y, RIDGES, groups=torch.arange(24))
+    torch.testing.assert_close(alone.losses, ridge_path(phi, y, RIDGES).losses)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from decoupled_descent.validation import ranking
 from decoupled_descent.validation import search as module
 from decoupled_descent.validation.search import search
 
@@ -202,7 +203,7 @@ def test_weights_count_as_copies():
 
 
 def test_the_ranking_takes_some_of_many_rows(monkeypatch):
-    monkeypatch.setattr(module, "RANKED", 50)
+    monkeypatch.setattr(ranking, "RANKED", 50)
     X, y = straight()
     found = search(X, y, "logistic", features=FEW, progress=False)
     assert found.best.rows.n == 100
@@ -218,3 +219,24 @@ def test_no_probability_is_surer_than_the_rows_allow():
     assert float(found.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
     assert float(found.predict(100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
     assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
+
+
+def test_many_rows_are_scouted_first(monkeypatch):
+    X, y = products(600)
+    monkeypatch.setattr(module, "SCOUTED", 150)
+    sizes, real = [], module.fit
+
+    def fit(rows, *args, **options):
+        sizes.append(rows.n)
+        return real(rows, *args, **options)
+
+    monkeypatch.setattr(module, "fit", fit)
+    found = search(X, y, "logistic", features=FEW, progress=False)
+    names = {one.features.name for one in found.candidates}
+    assert "linear" in names  # always fitted, although it cannot see products
+    assert set(sizes) == {150, 600}
+    assert sizes.count(600) == len(found.candidates)
+    assert all(one.rows.n == 600 for one in found.candidates)
+    fresh, labels = products(3000, seed=7)
+    losses = log_loss(found.predict(fresh), labels)
+    assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr

@@ -166,7 +166,7 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
         return float(weights @ losses + 0.5 * (penalty * parameters.square()).sum())
 
     now = value(0.0)
-    t = search(value, now, gain)
+    t = search(value, now, gain, 1e-15 * problem.total)
     after, a = flat.split(start + t * direction)
     return GaussNewtonMove(
         problem, outputs, bends, factor, share(-gain, now), after.contiguous(), a

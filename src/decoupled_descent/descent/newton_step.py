@@ -136,7 +136,7 @@ def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Mo
         return float(problem.weights @ losses + 0.5 * problem.ridge * at.square().sum())
 
     start = float(problem.weights @ bends.value + 0.5 * problem.ridge * theta.square().sum())
-    t = search(value, start, gain)
+    t = search(value, start, gain, 1e-15 * problem.total)
     after = None if intercept is None else intercept + t * shift_direction
     return Move(outputs.T, share(-gain, start), theta + t * direction, after)
 
@@ -146,10 +146,15 @@ def share(gain: float, value: float) -> float:
     return gain / max(abs(value), 1e-100)
 
 
-def search(value: Callable[[float], float], start: float, gain: float) -> float:
-    """Halve a step until it lowers F by a share of what the slope promises (Armijo)."""
-    t = 1.0
-    while t > SHORTEST and not value(t) <= start + 1e-4 * t * gain + 1e-13 * abs(start):
+def search(
+    value: Callable[[float], float], start: float, gain: float, rounding: float = 0.0
+) -> float:
+    """Halve a step until it lowers F by a share of what the slope promises (Armijo).
+
+    F is known to a relative error and ``rounding``; a smaller rise is not held against a step.
+    """
+    t, slack = 1.0, 1e-13 * abs(start) + rounding
+    while t > SHORTEST and not value(t) <= start + 1e-4 * t * gain + slack:
         t /= 2
     return t if t > SHORTEST else 0.0
 

@@ -26,7 +26,8 @@ from decoupled_descent.estimators.newton import (
     weigh,
 )
 from decoupled_descent.plotting.runs import plot_curve
-from decoupled_descent.validation.search import Candidate, Search, search
+from decoupled_descent.validation.found import Candidate, Search
+from decoupled_descent.validation.search import search
 from decoupled_descent.validation.tuning import Setting
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from torch import Tensor
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.validation.search import Search
+from decoupled_descent.validation.found import Search
 
 Floats = NDArray[np.floating[Any]]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.rows.features import restore
 from decoupled_descent.rows.interface import Features
-from decoupled_descent.validation.search import Search, predictions, row_count
+from decoupled_descent.validation.found import Search, predictions, row_count
 
 Floats = NDArray[np.floating[Any]]
 

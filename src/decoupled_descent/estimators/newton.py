@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.search import Candidate, Search
+from decoupled_descent.validation.found import Candidate, Search
 
 Floats = NDArray[np.floating[Any]]
 

@@ -17,7 +17,7 @@ from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
-from decoupled_descent.validation.search import Candidate, Search
+from decoupled_descent.validation.found import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
 LARGEST = 1e150

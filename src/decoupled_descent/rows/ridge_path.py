@@ -13,7 +13,10 @@ Taking the weight ρ_i ≤ w_i away from row i and solving again moves its outpu
 .. math::
    o_i^{(-i)} = y_i - \frac{y_i - o_i}{1 - ρ_i V_i},
 
-exactly (Sherman–Morrison). All ridges share U: a ridge costs a few products with n × r numbers.
+exactly (Sherman–Morrison). All ridges share U: a ridge costs a few products with n × r numbers. The
+same holds for a group G of rows that leave together, with V_GG = 1/Σw + Φ_G diag(1/(v + λ)) Φ_Gᵀ:
+
+.. math:: y_G - o_G^{(-G)} = (I - V_{GG} W_G)^{-1} (y_G - o_G) .
 """
 
 from __future__ import annotations
@@ -49,9 +52,14 @@ class RidgePath(NamedTuple):
 
 
 def ridge_path(
-    features: Tensor, y: Any, ridges: Any, sample_weight: Any = None, removed: Any = None
+    features: Tensor,
+    y: Any,
+    ridges: Any,
+    sample_weight: Any = None,
+    removed: Any = None,
+    groups: Tensor | None = None,
 ) -> RidgePath:
-    """Fit ridge regressions and leave every row out of each, exactly.
+    """Fit ridge regressions and leave every row, or group of rows, out of each, exactly.
 
     Args:
         features: Centred and uncorrelated features, shape (n, r), from a feature map that was
@@ -61,6 +69,7 @@ def ridge_path(
         sample_weight: Weight of every row, shape (n,); all 1 by default.
         removed: How much of its weight a row loses when it is left out, shape (n,); all of it by
             default. A row of weight 2 that stands for two rows loses 1.
+        groups: Rows that leave together, whole: a number per row, shape (n,).
 
     Returns:
         Left-out outputs and losses, leverages, and the coefficients with all rows.
@@ -89,8 +98,18 @@ def ridge_path(
     fitted = (features @ coefficients.transpose(0, 1).reshape(r, L * K)).reshape(n, L, K)
     residuals = centred - fitted.transpose(0, 1)
     leverages = _leverages(features, weights, values, ridge)
-    rest = (1 - share * leverages).clamp_min(torch.finfo(torch.float64).tiny)
-    errors = residuals / rest[:, :, None]
+    if groups is None:
+        rest = (1 - share * leverages).clamp_min(torch.finfo(torch.float64).tiny)
+        errors = residuals / rest[:, :, None]
+    else:
+        inverse = 1 / (values + ridge[:, None])
+        errors = torch.empty_like(residuals)
+        for group in torch.unique(groups):
+            rows = (groups == group).nonzero().squeeze(1)
+            own = features[rows]
+            V = torch.einsum("ir,lr,jr->lij", own, inverse, own) + 1 / weights.sum()
+            system = torch.eye(len(rows), dtype=torch.float64) - V * weights[rows]
+            errors[:, rows] = torch.linalg.solve(system, residuals[:, rows])
     return RidgePath(y - errors, errors.square().sum(2), leverages, coefficients, mean)
 
 

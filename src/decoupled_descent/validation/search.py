@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,13 +27,30 @@ from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import as_features, fit_all
+from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.ridge_path import ridge_path
 from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.run import Run, fit
+from decoupled_descent.training.run import fit
 from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
+from decoupled_descent.validation.found import (
+    Candidate,
+    Search,
+    evaluate,
+    lowest,
+    predictions,
+    row_count,
+)
+from decoupled_descent.validation.ranking import (
+    HIGHEST,
+    KEPT,
+    LOWEST,
+    STEP,
+    Ranked,
+    keep,
+    rank,
+    some_rows,
+)
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.stacking import (
     cross_fitted,
@@ -43,14 +59,8 @@ from decoupled_descent.validation.stacking import (
     stack_weights,
 )
 
-#: The most rows by which feature maps are ranked; beyond, the order hardly changes.
-RANKED = 400
-#: How many feature maps are kept beside the linear one; a third one was never worth its time.
-KEPT = 2
-#: Ridges are powers of ten in steps of half a decade, within these exponents.
-STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
-#: The real loss starts from this share of the best ridge of the ranking: its curvature is smaller.
-SHARE = 0.2
+#: Beyond this many rows, ridges are found on so many of them first.
+SCOUTED = 2000
 #: The tolerance of candidates. Newton steps square it, so that a smaller one costs a step only, and
 #: a row of weight 2 is the same as the row twice.
 CLOSE = 1e-14
@@ -62,115 +72,6 @@ LEAST_WEIGHT = 0.01
 PAIRED = 1000
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
 MOST_PARAMETERS = 4000
-
-
-class Candidate(NamedTuple):
-    """One fit of the search.
-
-    Attributes:
-        features: The fitted feature map.
-        ridge: λ.
-        run: The Newton run that ended at the minimum.
-        outputs: Outputs of the rows with each left out, shape (n, K).
-        rows: The features of the training rows, with labels, weights and groups.
-        said: Left-out predictions, shape (n, K) or, with two classes, (n, 2).
-        error: The leave-one-out error of these predictions.
-    """
-
-    features: Features
-    ridge: float
-    run: Run
-    outputs: Tensor
-    rows: Rows
-    said: Tensor
-    error: float
-
-    @property
-    def name(self) -> str:
-        """Features and ridge in words."""
-        return f"{self.features.name}, ridge={self.ridge:.3g}"
-
-
-@dataclass(frozen=True)
-class Search:
-    """What the search found.
-
-    Attributes:
-        objective: Ψ of all candidates.
-        candidates: All fits, in the order in which they were made.
-        weights: The share of each in the model, shape (F,); a single 1 without stacking.
-        estimate: The error to expect on new rows, with its standard error.
-        losses: Cross-fitted losses row by row, shape (n,).
-        ranking: Feature maps and their errors in the first round, best first.
-        interrupted: Whether Ctrl-C ended the search early.
-    """
-
-    objective: Objective
-    candidates: tuple[Candidate, ...]
-    weights: Tensor
-    estimate: CorrectedError
-    losses: Tensor
-    ranking: tuple[tuple[str, float], ...]
-    interrupted: bool
-
-    @property
-    def best(self) -> Candidate:
-        """The candidate with the lowest leave-one-out error."""
-        return _best(self.candidates)
-
-    @property
-    def members(self) -> list[tuple[float, Candidate]]:
-        """The candidates in the model with their shares, largest first."""
-        pairs = zip(self.weights.tolist(), self.candidates, strict=True)
-        return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
-
-    def outputs(self, of: Callable[[Candidate], Tensor]) -> Tensor:
-        """Mix what members say, (m, K): probabilities for classes, numbers otherwise."""
-        loss = self.objective.loss.name
-        count = row_count(self.candidates[0].rows)
-        parts = [share * predictions(loss, of(member), count) for share, member in self.members]
-        return torch.stack(parts).sum(0)
-
-    @property
-    def left_out(self) -> Tensor:
-        """Mixed predictions of the training rows as if they were new, (n, K)."""
-        return self.outputs(lambda member: member.outputs)
-
-    def predict(self, X: Any) -> Tensor:
-        """Mixed predictions of new rows, (m, K)."""
-        maps: dict[int, Tensor] = {}
-        for _, member in self.members:
-            if id(member.features) not in maps:
-                maps[id(member.features)] = member.features.transform(X)
-        return self.outputs(lambda member: evaluate(member, maps[id(member.features)]))
-
-
-def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:
-    """Outputs of a candidate for given features, shape (m, K)."""
-    state = candidate.run.state
-    with torch.no_grad():
-        found = candidate.run.objective.pure_head(phi @ state.theta.T, state.head)
-    return found.unsqueeze(1) if found.ndim == 1 else found
-
-
-def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
-    r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
-
-    A sample of n rows cannot show that a class is less likely than about 1/n. One more row, which
-    belongs to each of the K classes alike, is counted: (n p + 1/K) / (n + 1).
-    """
-    if loss == "logistic":
-        outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
-    elif loss != "cross_entropy":
-        return outputs
-    return (count * torch.softmax(outputs, 1) + 1 / outputs.shape[1]) / (count + 1)
-
-
-def row_count(rows: Rows) -> float:
-    """How many independent rows there are: groups, or the sum of the weights."""
-    if rows.groups is not None:
-        return float(rows.groups.max() + 1)
-    return float(rows.n if rows.weights is None else rows.weights.sum())
 
 
 def search(
@@ -220,9 +121,11 @@ def search(
     _announce(X, tried[-maps:], outputs, progress)
     with progress_bar(1 + FITS * maps, "search", progress) as advance:
         try:
-            ranked = _rank(X, y, loss, outputs, tried, weights, removed, seed)
+            ranked = rank(X, y, loss, outputs, tried, common, seed)
             ranking = [(one.features.name, one.error) for one in ranked]
-            kept = _kept(ranked)
+            kept = keep(ranked)
+            if len(y) > SCOUTED and ridge == "auto":
+                kept = _scouted(kept, X, y, objective, common, seed)
             for index, one in enumerate(kept):
                 done = 1 + FITS * maps * index // len(kept)
                 advance(done, one.features.name)
@@ -233,8 +136,8 @@ def search(
                     _walk(one, Rows(phi, y, **common), objective, ridge)
                 ):
                     found.append(fitted)
-                    lowest = f"{one.features.name}, lowest error {_best(found).error:.4g}"
-                    advance(done + min(count + 1, FITS), lowest)
+                    note = f"{one.features.name}, lowest error {lowest(found).error:.4g}"
+                    advance(done + min(count + 1, FITS), note)
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -255,68 +158,44 @@ def _announce(X: Any, tried: Sequence[Features], outputs: int, progress: bool | 
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)
 
 
-class _Ranked(NamedTuple):
-    features: Features
-    error: float
-    ridge: float
-    phi: Tensor | None  # of all rows, where these were ranked by
-
-
-def _targets(y: Tensor, loss: str, outputs: int) -> Tensor:
-    if loss == "cross_entropy":
-        return torch.nn.functional.one_hot(y.long(), outputs).double()
-    return y.double().reshape(len(y), -1)
-
-
-def _rank(
+def _scouted(
+    kept: Sequence[Ranked],
     X: Any,
     y: Tensor,
-    loss: str,
-    outputs: int,
-    tried: Sequence[Features],
-    weights: Tensor | None,
-    removed: Tensor | None,
+    objective: Objective,
+    common: dict[str, Any],
     seed: int,
-) -> list[_Ranked]:
-    """Exact leave-one-out of kernel ridge regression for every feature map, best first."""
-    n, targets = X.shape[0], _targets(y, loss, outputs)
-    rows = torch.arange(n)
-    if n > RANKED:
-        generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(n, generator=generator)[:RANKED].sort().values
-    part = [None if each is None else each[rows] for each in (weights, removed)]
-    ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
-    whole, ranked = n <= RANKED, []
-    for features, phi in fit_all(tried, X if whole else X[rows.numpy()], part[0]):
-        path = ridge_path(phi, targets[rows], ridges, *part)
-        share = torch.ones(len(rows), dtype=torch.float64) if part[0] is None else part[0]
-        errors = path.losses @ share / share.sum()
-        best = int(errors.argmin())
-        ranked.append(
-            _Ranked(features, float(errors[best]), float(ridges[best]), phi if whole else None)
+) -> list[Ranked]:
+    """Find the ridge of each map on some of the rows, and leave out maps that are clearly worse.
+
+    The best ridge hardly depends on the number of rows, and a fit with all of them is dear.
+    """
+    rows = some_rows(len(y), SCOUTED, common["groups"], seed)
+    part = {name: None if each is None else each[rows] for name, each in common.items()}
+    found = []
+    for one in kept:
+        phi = one.features.fit_transform(X[rows.numpy()], sample_weight=part["weights"])
+        found.append(lowest(list(_walk(one, Rows(phi, y[rows], **part), objective, "auto"))))
+    best = lowest(found)
+    loss, scouted = objective.loss.name, []
+    for one, tried in zip(kept, found, strict=True):
+        more = tried.rows.averaged(
+            row_losses(loss, tried.said, y[rows]) - row_losses(loss, best.said, y[rows])
         )
-    return sorted(ranked, key=lambda one: one.error)
+        doubt = 2 * float(more.std()) / math.sqrt(len(more))
+        if tried is best or one.features.name == "linear" or float(more.mean()) <= doubt:
+            scouted.append(one._replace(start=tried.ridge, error=tried.error))
+    return scouted
 
 
-def _kept(ranked: Sequence[_Ranked]) -> list[_Ranked]:
-    """The best few, and the linear model in any case."""
-    return [
-        one for place, one in enumerate(ranked) if place < KEPT or one.features.name == "linear"
-    ]
-
-
-def _walk(
-    one: _Ranked, rows: Rows, objective: Objective, ridge: float | str
-) -> Iterator[Candidate]:
+def _walk(one: Ranked, rows: Rows, objective: Objective, ridge: float | str) -> Iterator[Candidate]:
     """Fit along a grid of ridges, downhill from a first guess until both neighbours are worse."""
     if not isinstance(ridge, str):
         yield _fitted(one, rows, objective, float(ridge), None)
         return
     found: dict[int, Candidate] = {}
     low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
-    exact = objective.loss.name == "squared"
-    guess = math.log10(one.ridge if exact else SHARE * one.ridge)
-    best = min(max(round(guess / STEP), low), high)
+    best = min(max(round(math.log10(one.start) / STEP), low), high)
     while True:
         tried = [place for place in (best, best - 1, best + 1) if low <= place <= high]
         for place in tried:
@@ -325,14 +204,14 @@ def _walk(
                 start = None if near is None else found[near]
                 found[place] = _fitted(one, rows, objective, 10 ** (STEP * place), start)
                 yield found[place]
-        lowest = min(tried, key=lambda place: found[place].error)
-        if lowest == best:
+        following = min(tried, key=lambda place: found[place].error)
+        if following == best:
             return
-        best = lowest
+        best = following
 
 
 def _fitted(
-    one: _Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
+    one: Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
 ) -> Candidate:
     """One fit, from the minimum of another ridge if there is one."""
     algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=0)
@@ -345,10 +224,6 @@ def _fitted(
     said = predictions(name, outputs, row_count(rows))
     error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
     return Candidate(one.features, ridge, run, outputs, rows, said, error)
-
-
-def _best(found: Sequence[Candidate]) -> Candidate:
-    return min(found, key=lambda one: one.error)
 
 
 def _combined(
@@ -376,7 +251,7 @@ def _combined(
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
     variance = max(float(values.var()), _stated_variance(loss, mixed))
-    best = _best(found)
+    best = lowest(found)
     together = _pairs(best, seed) if rows.groups is None else 0.0
     stderr = math.sqrt(variance / len(values) + together)
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())

@@ -1,0 +1,130 @@
+"""What a search finds: fits of one feature map and one ridge each, and their mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.objective import Objective
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.interface import Features
+from decoupled_descent.training.run import Run
+from decoupled_descent.validation.selection import CorrectedError
+
+
+class Candidate(NamedTuple):
+    """One fit of the search.
+
+    Attributes:
+        features: The fitted feature map.
+        ridge: λ.
+        run: The Newton run that ended at the minimum.
+        outputs: Outputs of the rows with each left out, shape (n, K).
+        rows: The features of the training rows, with labels, weights and groups.
+        said: Left-out predictions, shape (n, K) or, with two classes, (n, 2).
+        error: The leave-one-out error of these predictions.
+    """
+
+    features: Features
+    ridge: float
+    run: Run
+    outputs: Tensor
+    rows: Rows
+    said: Tensor
+    error: float
+
+    @property
+    def name(self) -> str:
+        """Features and ridge in words."""
+        return f"{self.features.name}, ridge={self.ridge:.3g}"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the search found.
+
+    Attributes:
+        objective: Ψ of all candidates.
+        candidates: All fits, in the order in which they were made.
+        weights: The share of each in the model, shape (F,); a single 1 without stacking.
+        estimate: The error to expect on new rows, with its standard error.
+        losses: Cross-fitted losses row by row, shape (n,).
+        ranking: Feature maps and their errors in the first round, best first.
+        interrupted: Whether Ctrl-C ended the search early.
+    """
+
+    objective: Objective
+    candidates: tuple[Candidate, ...]
+    weights: Tensor
+    estimate: CorrectedError
+    losses: Tensor
+    ranking: tuple[tuple[str, float], ...]
+    interrupted: bool
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the lowest leave-one-out error."""
+        return lowest(self.candidates)
+
+    @property
+    def members(self) -> list[tuple[float, Candidate]]:
+        """The candidates in the model with their shares, largest first."""
+        pairs = zip(self.weights.tolist(), self.candidates, strict=True)
+        return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
+
+    def outputs(self, of: Callable[[Candidate], Tensor]) -> Tensor:
+        """Mix what members say, (m, K): probabilities for classes, numbers otherwise."""
+        loss = self.objective.loss.name
+        count = row_count(self.candidates[0].rows)
+        parts = [share * predictions(loss, of(member), count) for share, member in self.members]
+        return torch.stack(parts).sum(0)
+
+    @property
+    def left_out(self) -> Tensor:
+        """Mixed predictions of the training rows as if they were new, (n, K)."""
+        return self.outputs(lambda member: member.outputs)
+
+    def predict(self, X: Any) -> Tensor:
+        """Mixed predictions of new rows, (m, K)."""
+        maps: dict[int, Tensor] = {}
+        for _, member in self.members:
+            if id(member.features) not in maps:
+                maps[id(member.features)] = member.features.transform(X)
+        return self.outputs(lambda member: evaluate(member, maps[id(member.features)]))
+
+
+def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:
+    """Outputs of a candidate for given features, shape (m, K)."""
+    state = candidate.run.state
+    with torch.no_grad():
+        found = candidate.run.objective.pure_head(phi @ state.theta.T, state.head)
+    return found.unsqueeze(1) if found.ndim == 1 else found
+
+
+def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
+    r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
+
+    A sample of n rows cannot show that a class is less likely than about 1/n. One more row, which
+    belongs to each of the K classes alike, is counted: (n p + 1/K) / (n + 1).
+    """
+    if loss == "logistic":
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
+    elif loss != "cross_entropy":
+        return outputs
+    return (count * torch.softmax(outputs, 1) + 1 / outputs.shape[1]) / (count + 1)
+
+
+def row_count(rows: Rows) -> float:
+    """How many independent rows there are: groups, or the sum of the weights."""
+    if rows.groups is not None:
+        return float(rows.groups.max() + 1)
+    return float(rows.n if rows.weights is None else rows.weights.sum())
+
+
+def lowest(found: Sequence[Candidate]) -> Candidate:
+    """The candidate with the lowest leave-one-out error."""
+    return min(found, key=lambda one: one.error)

@@ -1,0 +1,91 @@
+"""The first round of the search: feature maps ranked by kernel ridge regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.rows.candidates import fit_all
+from decoupled_descent.rows.interface import Features
+from decoupled_descent.rows.ridge_path import ridge_path
+
+#: The most rows by which feature maps are ranked; beyond, the order hardly changes.
+RANKED = 400
+#: How many feature maps are kept beside the linear one; a third one was never worth its time.
+KEPT = 2
+#: Ridges are powers of ten in steps of half a decade, within these exponents.
+STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
+#: The real loss starts from this share of the best ridge of the ranking: its curvature is smaller.
+SHARE = 0.2
+
+
+class Ranked(NamedTuple):
+    """A feature map and its place.
+
+    Attributes:
+        features: The map, fitted to the rows of the ranking.
+        error: Its lowest leave-one-out error.
+        start: The first ridge to try with the real loss.
+        phi: The features of all rows, where these were ranked by.
+    """
+
+    features: Features
+    error: float
+    start: float
+    phi: Tensor | None
+
+
+def _targets(y: Tensor, loss: str, outputs: int) -> Tensor:
+    if loss == "cross_entropy":
+        return torch.nn.functional.one_hot(y.long(), outputs).double()
+    return y.double().reshape(len(y), -1)
+
+
+def some_rows(n: int, most: int, groups: Tensor | None, seed: int) -> Tensor:
+    """At most so many rows, drawn without looking at labels; groups stay together."""
+    if n <= most:
+        return torch.arange(n)
+    generator = torch.Generator().manual_seed(seed)
+    if groups is None:
+        return torch.randperm(n, generator=generator)[:most].sort().values
+    order = torch.randperm(int(groups.max()) + 1, generator=generator)
+    sizes = torch.bincount(groups)[order].cumsum(0)
+    return torch.isin(groups, order[: max(2, int((sizes <= most).sum()))]).nonzero().squeeze(1)
+
+
+def rank(
+    X: Any,
+    y: Tensor,
+    loss: str,
+    outputs: int,
+    tried: Sequence[Features],
+    common: dict[str, Any],
+    seed: int,
+) -> list[Ranked]:
+    """Exact leave-one-out of kernel ridge regression for every feature map, best first."""
+    n, targets = X.shape[0], _targets(y, loss, outputs)
+    rows = some_rows(n, RANKED, common["groups"], seed)
+    part = {name: None if each is None else each[rows] for name, each in common.items()}
+    weights = part["weights"]
+    ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
+    whole, ranked = n <= RANKED, []
+    for features, phi in fit_all(tried, X if whole else X[rows.numpy()], weights):
+        path = ridge_path(
+            phi, targets[rows], ridges, weights, part["removed"], groups=part["groups"]
+        )
+        share = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
+        errors = path.losses @ share / share.sum()
+        best = int(errors.argmin())
+        start = float(ridges[best]) * (1.0 if loss == "squared" else SHARE)
+        ranked.append(Ranked(features, float(errors[best]), start, phi if whole else None))
+    return sorted(ranked, key=lambda one: one.error)
+
+
+def keep(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The best few, and the linear model in any case."""
+    return [
+        one for place, one in enumerate(ranked) if place < KEPT or one.features.name == "linear"
+    ]
