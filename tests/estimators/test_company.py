@@ -1,13 +1,15 @@
 """Estimators among scikit-learn's tools: seeds, warm starts, copies, frames, pipelines."""
 
 import pickle
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -188,3 +190,70 @@ def test_plot_training():
     np.testing.assert_allclose(ax.lines[0].get_ydata(), model.train_error_curve_)
     assert ax.get_ylabel() == "log loss"
     assert ax.get_title() == "DecoupledClassifier, orthogonal"
+
+
+class Recorded(dd.DecoupledClassifier):
+    """Remembers what reached ``fit``, over all copies."""
+
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y, sample_weight=None, groups=None):
+        self.seen.append((sample_weight, groups))
+        return super().fit(X, y, sample_weight, groups)
+
+
+def newton(**options):
+    Recorded.seen.clear()
+    return Recorded(features="linear", ridge=1.0, **options)
+
+
+WEIGHTS, GROUPS = 1.0 + np.arange(120) % 3, np.arange(120) // 4
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_weights_and_groups_are_routed(piped):
+    """To ``fit`` as requested, and to the splitter; a group never stands on both sides."""
+    with config_context(enable_metadata_routing=True):
+        model = newton().set_fit_request(sample_weight=True, groups=True)
+        model.set_score_request(sample_weight=piped)  # a pipeline wants one who takes it
+        chain = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        found = cross_validate(
+            chain if piped else model, X, Y, cv=GroupKFold(3), return_indices=True,
+            params={"sample_weight": WEIGHTS, "groups": GROUPS}, error_score="raise",
+        )  # fmt: skip
+    assert found["test_score"].min() > 0.6
+    for (weights, groups), rows in zip(Recorded.seen, found["indices"]["train"], strict=True):
+        np.testing.assert_array_equal(weights, WEIGHTS[rows])
+        np.testing.assert_array_equal(groups, GROUPS[rows])
+    for train, test in zip(*found["indices"].values(), strict=True):
+        assert not set(GROUPS[train]) & set(GROUPS[test])
+
+
+def test_what_is_not_requested_is_not_routed():
+    with config_context(enable_metadata_routing=True):
+        model = newton().set_fit_request(sample_weight=False, groups=True)
+        model.set_score_request(sample_weight=True)
+        grid = {"ridge": [0.3, 3.0]}
+        search = GridSearchCV(model, grid, cv=GroupKFold(2), error_score="raise")
+        search.fit(X, Y, sample_weight=WEIGHTS, groups=GROUPS)
+        assert len(Recorded.seen) == 5  # two ridges, two folds, and the best once more
+        assert all(weights is None and groups is not None for weights, groups in Recorded.seen)
+        assert len(Recorded.seen[-1][1]) == 120
+        assert search.best_estimator_.estimated_accuracy_ > 0.6
+        undecided = make_pipeline(StandardScaler(), newton().set_fit_request(groups=True))
+        with pytest.raises((ValueError, TypeError), match="sample_weight"):
+            undecided.fit(X, Y, sample_weight=WEIGHTS, groups=GROUPS)
+
+
+def test_groups_without_routing_go_to_the_splitter_alone():
+    scores = cross_val_score(newton(), X, Y, groups=GROUPS, cv=GroupKFold(3))
+    assert scores.shape == (3,)
+    assert all(groups is None for _, groups in Recorded.seen)
+
+
+def test_a_pipeline_passes_groups_by_name():
+    chain = make_pipeline(StandardScaler(), dd.DecoupledRegressor(features="linear", ridge=1.0))
+    target = X[:, 0] + np.repeat(np.random.default_rng(0).normal(size=30), 4)
+    chain.fit(X, target, decoupledregressor__groups=GROUPS)
+    alone = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(X, target)
+    assert chain[-1].estimated_test_error_stderr_ > alone.estimated_test_error_stderr_

@@ -173,7 +173,7 @@ def test_too_few_rows_for_a_level():
     assert np.isinf(ends).all()
 
 
-def test_flipped_labels_are_suspicious():
+def test_flipped_labels_are_suspicious(tmp_path):
     X, y = problems.binary(150, strength=8.0)
     flipped = np.random.default_rng(1).choice(150, 8, replace=False)
     y[flipped] = 1 - y[flipped]
@@ -184,6 +184,41 @@ def test_flipped_labels_are_suspicious():
     assert sorted(order) == list(range(150))
     with pytest.raises(ValueError, match="trained on 150 rows"):
         model.suspicious_rows(y[:10])
+    path = dd.save_model(tmp_path / "model.safetensors", model)
+    with pytest.raises(ValueError, match="does not know its training rows"):
+        dd.load_model(path).estimator.suspicious_rows(y)
+
+
+def test_suspicious_rows_after_weights_of_zero():
+    X, y = problems.binary(120, strength=8.0)
+    weights = (np.arange(120) % 3 > 0).astype(float)
+    labels = np.where(y, "yes", "no").astype(object)
+    labels[0] = "typo"  # of weight zero: a class that the model never saw
+    model = Classifier(features=FEW).fit(X, labels, sample_weight=weights)
+    order, chances = model.suspicious_rows(labels)
+    assert sorted(order) == list(range(120))
+    assert (order[0], chances[0]) == (0, 0.0)
+    absent = model.predict_proba(X[weights == 0])
+    np.testing.assert_array_equal(model.corrected_proba_[weights == 0], absent)
+
+
+def test_left_out_probabilities_find_wrong_labels_with_cleanlab():
+    """A tenth of the labels is flipped: of those that cleanlab reports, most were."""
+    filters = pytest.importorskip("cleanlab.filter")
+    found, right, wrong = 0, 0, 0
+    for seed in range(3):
+        X, y = problems.binary(200, strength=8.0, seed=seed)
+        rng = np.random.default_rng(seed)
+        flipped = rng.choice(200, 20, replace=False)
+        y[flipped] = 1 - y[flipped]
+        model = Classifier(features="linear").fit(X, y)
+        issues = filters.find_label_issues(y, model.corrected_proba_, n_jobs=1)
+        found += int(issues.sum())
+        right += int(issues[flipped].sum())
+        wrong += 20
+    assert found > 0.5 * wrong
+    assert right / found > 0.6
+    assert right / wrong > 0.6
 
 
 @pytest.mark.parametrize("task", ["binary", "several", "real"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,8 +14,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, from_numpy, nn
 
+from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import check_method
 from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.estimators.learning_curve import (
+    LearningCurve,
+    learning_curve,
+    measured_losses,
+)
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.network import Floats, NetworkTraining
 from decoupled_descent.estimators.newton import (
@@ -48,6 +55,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
 
     _task: ClassVar[str]
     _error_name: ClassVar[str]
+    _encoded: ClassVar[Callable[[Any, Any], tuple[Tensor, str, int]]]
 
     hidden: int | tuple[int, ...] | str = "auto"
     activation: str = "tanh"
@@ -89,6 +97,66 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             xlabel="ridge, from strong to weak" if self.method_ == "newton" else "step",
         )
 
+    def learning_curve(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        repeats: int = 2,
+    ) -> LearningCurve:
+        """Say what twice as many rows would bring, from fits to quarters and halves of the rows.
+
+        Every part is fitted with the features that weigh most in the model; its ridge is chosen
+        anew, and every row is left out of it. Each division of the rows takes about as long as
+        ``fit``.
+
+        Args:
+            X: Features of ``fit``, shape (n, d), n at least 40.
+            y: Labels or targets of ``fit``.
+            sample_weight: Weights of ``fit``.
+            groups: Groups of ``fit``; parts consist of whole groups.
+            repeats: How often the rows are divided at random.
+
+        Returns:
+            A table of errors, the error to expect, its interval, and ``.plot()``.
+        """
+        check_is_fitted(self)
+        whole_number("repeats", repeats)
+        if self.method_ != "newton":
+            raise ValueError(f"learning_curve needs method='newton', not {self.method_!r}")
+        rows, labels = validate_data(
+            self, X, y, dtype=np.float64, reset=False, accept_sparse=SPARSE,
+            multi_output=self._task == "regression",
+        )  # fmt: skip
+        weighing, codes = self._weighing(
+            sample_weight, self._own_weights(labels), groups, rows.shape[0]
+        )
+        if weighing.kept is not None:
+            rows, labels = rows[weighing.kept], labels[weighing.kept]
+        targets, loss, outputs = self._encoded(labels)
+        features = self.mixture_.main_features()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+
+        def judge(part: NDArray[np.intp]) -> Floats:
+            given = [None if v is None else v[part] for v in (*weighing[1:3], codes)]
+            found = search(
+                rows[part], targets[part], loss, outputs=outputs, features=features,
+                ridge=self.ridge, weights=given[0], removed=given[1], groups=given[2],
+                stack=bool(self.stack), seed=seed, progress=False,
+            )  # fmt: skip
+            losses: Floats = self._row_errors(found).numpy()
+            return losses
+
+        n = len(targets)
+        strata = targets.long().numpy() if self._task == "classification" else np.zeros(n, int)
+        together = np.arange(n) if codes is None else codes.numpy()
+        shares = np.ones(n) if weighing.shares is None else weighing.shares.numpy()
+        losses = measured_losses(judge, together, strata, repeats, seed)
+        now = self.estimated_test_error_, self.estimated_test_error_stderr_
+        return learning_curve(losses, together, shares, now, self._error_name, seed)
+
     def _search(
         self, X: Any, targets: Tensor, loss: str, outputs: int, weighing: Weighing, groups: Any
     ) -> Floats:
@@ -118,6 +186,14 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         """Set the error to expect and its standard error."""
         self.estimated_test_error_ = found.estimate.error
         self.estimated_test_error_stderr_ = found.estimate.stderr
+
+    def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
+        """Weights that follow from the labels; none unless a task has them."""
+        return None
+
+    def _row_errors(self, found: Search) -> Tensor:
+        """Losses of the rows with each left out, shape (n,)."""
+        return found.losses
 
     def _measured(self, candidate: Candidate) -> tuple[float, float]:
         """Error and standard error of one candidate, with each row left out."""

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
 from decoupled_descent.estimators.calibration import reliability, share_of
@@ -112,9 +113,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         codes = codes.reshape(-1)
-        own = None
-        if self.class_weight is not None:
-            own = compute_class_weight(self.class_weight, classes=classes, y=labels)[codes]
+        own = self._own_weights(labels)
         weighing, groups = self._weighing(sample_weight, own, groups, len(codes))
         rows, kept = features, weighing.kept
         if kept is not None:
@@ -123,15 +122,12 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
         self.classes_: NDArray[Any] = classes
-        binary = len(classes) == 2
-        targets = torch.from_numpy(codes)
-        loss, outputs = ("logistic", 1) if binary else ("cross_entropy", len(classes))
+        targets, loss, outputs = self._encoded(labels)
         if newton:
-            targets = targets.double() if binary else targets
             chances = self._search(features, targets, loss, outputs, weighing, groups)
             widening = 1.0
         else:
-            run = self._train(features, targets.float() if binary else targets, loss, outputs)
+            run = self._train(features, targets.float() if outputs == 1 else targets, loss, outputs)
             logits = run.best_outputs.double().cpu().numpy().reshape(len(codes), -1)
             chances, widening = _probabilities(logits), self.diagnostics_.widening
         self.corrected_proba_ = self._completed(chances, rows, kept)
@@ -142,6 +138,24 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         scores = 1 - chances[np.arange(len(codes)), codes]
         self._jackknife = Jackknife.plain(scores[:, None], weighing.shares)
         return self
+
+    def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
+        """The class weight of each row."""
+        if self.class_weight is None:
+            return None
+        classes, codes = np.unique(labels, return_inverse=True)
+        weights: Floats = compute_class_weight(self.class_weight, classes=classes, y=labels)
+        return weights[codes.reshape(-1)]
+
+    def _encoded(self, labels: NDArray[Any]) -> tuple[Tensor, str, int]:
+        """Labels as the loss takes them, the loss, and the number of outputs."""
+        codes = np.searchsorted(self.classes_, labels)
+        if not (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == labels).all():
+            raise ValueError("y has labels that are not among classes_; pass the labels of fit")
+        targets = torch.from_numpy(codes)
+        if len(self.classes_) == 2:
+            return targets.double(), "logistic", 1
+        return targets, "cross_entropy", len(self.classes_)
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return logits: shape (m,) for two classes, positive for the second; else (m, K)."""

@@ -60,6 +60,14 @@ class Mixture:
         count = row_count(found.best.rows)
         return cls(found.objective.loss.name, tuple(members), count)
 
+    def main_features(self) -> Features:
+        """The feature map whose members have the largest share."""
+        shares: dict[int, float] = {}
+        for member in self.members:
+            shares[id(member.features)] = shares.get(id(member.features), 0.0) + member.share
+        main = max(shares, key=lambda key: shares[key])
+        return next(one.features for one in self.members if id(one.features) == main)
+
     def predict(self, X: Any) -> Floats:
         """Probabilities of all classes, or numbers, shape (m, K)."""
         maps: dict[int, Tensor] = {}

@@ -102,20 +102,24 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         if kept is not None:
             features, labels = features[kept], labels[kept]
         _check_range(labels)
-        columns = labels.reshape(len(labels), -1)
         self._learn_target(labels, weighing.counted(groups)[0])
-        scaled = torch.from_numpy((labels - self.target_mean_) / self.target_scale_)
+        scaled, loss, outputs = self._encoded(labels)
         if newton:
-            outputs = columns.shape[1]
-            judged = self._search(features, scaled, "squared", outputs, weighing, groups)
+            judged = self._search(features, scaled, loss, outputs, weighing, groups)
         else:
-            run = self._train(features, scaled.float(), "squared", 1)
+            run = self._train(features, scaled.float(), loss, 1)
             judged = run.best_outputs.double().cpu().numpy().reshape(-1, 1)
             share = self.estimated_test_error_stderr_ / self._unit * 2
             self._set_r2([2 * self.estimated_test_error_ / self._unit], [share])
             self._jackknife = Jackknife.plain(judged - scaled.numpy().reshape(-1, 1))
         self.corrected_prediction_ = self._shaped(self._completed(judged, rows, kept))
         return self
+
+    def _encoded(self, labels: Floats) -> tuple[Tensor, str, int]:
+        """Scaled targets, the loss, and the number of outputs."""
+        shaped = labels if self._several else labels.reshape(-1)
+        scaled = torch.from_numpy((shaped - self.target_mean_) / self.target_scale_)
+        return scaled, "squared", np.size(self.target_mean_)
 
     def _learn_target(self, labels: Floats, shares: Floats | None) -> None:
         """Means and deviations of the targets, numbers or, for several outputs, arrays."""
@@ -144,6 +148,14 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.estimated_test_error_, self.estimated_test_error_stderr_ = part(scales**2 / count)
         self._set_r2(*zip(*(part(one) for one in torch.eye(count).double()), strict=True))
         self.estimated_r2_stderr_ = part(torch.from_numpy(self._varies / count))[1]
+
+    def _row_errors(self, found: Search) -> Tensor:
+        """Squared errors of the rows in the targets' units, corrected as their mean is."""
+        scales = torch.as_tensor(np.atleast_1d(self.target_scale_))
+        y = found.best.rows.y.reshape(len(found.losses), -1)
+        squares = (found.left_out - y).square()
+        factor = _ratio(found.losses.mean(), 0.5 * squares.sum(1).mean(), 1.0)
+        return factor * squares @ scales**2 / len(scales)
 
     def _measured(self, candidate: Candidate) -> tuple[float, float]:
         """Mean squared error of a candidate with each row left out, and its standard error."""
