@@ -85,8 +85,10 @@ def check_files(done, folder, seed):
                 assert set(curve[kind]) == {"median", "q25", "q75", "min", "max"}
                 assert len(curve[kind]["median"]) == 4
             assert curve["mean_absolute_gap"] >= 0
-            theory = curve["algorithm"] == "dd" and figure not in ("mnist", "cifar")
+            theory = figure not in ("mnist", "cifar")
             assert len(curve["state_evolution"]) == (4 if theory else 0)
+            own = theory and curve["algorithm"] == "gd"
+            assert len(curve.get("state_evolution_train", [])) == (4 if own else 0)
 
 
 def test_the_same_command_twice_writes_the_same(tiny):

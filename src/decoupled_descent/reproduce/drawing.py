@@ -64,6 +64,9 @@ def error_grid(
         prediction = None if theory is None else _finite(np.median(theory, axis=0))
         heading_here = ": ".join(filter(None, parts))
         style.error_panel(ax, train, test, heading_here, loss, prediction, legend=False)
+        if f"{name}/state_evolution_train" in curves:
+            own = _finite(np.median(curves[f"{name}/state_evolution_train"], axis=0))
+            ax.plot(own, **(style.THEORY | {"label": None}))
         ax.set_xlim(0, train.shape[1])
         if share:
             ax.label_outer(remove_inner_ticks=False)

@@ -176,7 +176,8 @@ def train(problem: Problem, steps: int) -> Curves:
 
     Both errors of an entry belong to the same iterate, and entry 0 is the start. (The paper's
     listing pairs the train error before an update with the test error after it.) The curves are
-    ``"<panel>/<algorithm>/train"``, ``…/test`` and ``…/state_evolution``, shape (T,).
+    ``"<panel>/<algorithm>/train"``, ``…/test``, ``…/state_evolution`` and, for train errors with a
+    limit of their own, ``…/state_evolution_train``, shape (T,).
     """
     panel, rows, test, objective, algorithms, theta, mixture = problem
     curves: Curves = {}
@@ -187,13 +188,16 @@ def train(problem: Problem, steps: int) -> Curves:
             if run.stop_reason is dd.StopReason.INTERRUPTED:
                 raise KeyboardInterrupt
             errors: dict[str, Any] = {"train": run.train_error, "test": run.test_error}
-            if mixture is not None and name == "dd":
+            if mixture is not None:
                 ratio = len(rows[0]) / rows[0].shape[1]
+                paths = 4096 if algorithm.estimates_test_error else 2048  # the latter cost more
                 theory = dd.StateEvolution(
-                    mixture, objective, algorithm, ratio, paths=4096, randomisations=2
+                    mixture, objective, algorithm, ratio, paths=paths, randomisations=2
                 )
                 evolution = theory.run(steps, theta=theta, progress=False)
                 errors["state_evolution"] = evolution.test_error
+                if not algorithm.estimates_test_error:
+                    errors["state_evolution_train"] = evolution.train_error
         curves |= {f"{panel}/{name}/{kind}": _filled(e, steps) for kind, e in errors.items()}
     return curves
 

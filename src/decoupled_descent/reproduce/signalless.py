@@ -89,10 +89,14 @@ class Sweep(ErrorFigure):
     """Panels of which the one that most runs select is marked."""
 
     def draw(self, settings: Settings, curves: Curves) -> Figure:
-        """Draw the panels and mark one."""
+        """Draw the panels, mark one, and say on which side of the border c²α = 1 each is."""
         figure, choices = super().draw(settings, curves), selected(curves, "train")
         winner = max(choices, key=choices.count)
         for ax in figure.axes:
+            c = float(ax.get_title().split("=")[1])
+            size = c**2 * settings["n"] / settings["d"]
+            trend = "falls" if size < 1 else "grows" if size > 1 else "the border"
+            ax.text(0.03, 0.05, f"c²α = {size:.3g}: {trend}", transform=ax.transAxes)
             if ax.get_title() == written(winner):
                 share = f"selected in {choices.count(winner)} of {len(choices)} runs"
                 ax.set_title(f"{written(winner)}: {share}", fontweight="bold")

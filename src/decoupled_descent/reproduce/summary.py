@@ -86,7 +86,7 @@ def summarise_errors(curves: Curves) -> list[Panel]:
     """Summarise error curves, shape (replications, T), panel by panel.
 
     ``state_evolution`` is the median of the predictions made from every run's own start, and empty
-    where there are none.
+    where there are none; ``state_evolution_train`` that of a train error with its own limit.
     """
     panels: dict[str, Panel] = {}
     for name in curves:
@@ -103,6 +103,9 @@ def summarise_errors(curves: Curves) -> list[Panel]:
             "diverged": int(np.isinf(train).any(axis=1).sum()),
             "state_evolution": [] if theory is None else quantiles(theory)["median"],
         }
+        own = curves.get(f"{panel}/{algorithm}/state_evolution_train")
+        if own is not None:
+            curve["state_evolution_train"] = quantiles(own)["median"]
         if theory is not None:
             curve["distance_to_theory"] = gap(np.median(test, 0)[None], np.median(theory, 0)[None])
         panels.setdefault(panel, {"name": panel, "curves": []})["curves"].append(curve)

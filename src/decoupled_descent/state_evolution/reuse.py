@@ -51,16 +51,18 @@ class Basis:
             rows = rows - self.coefficients(rows) @ self.vectors
         return rows
 
-    def add(self, row: Tensor) -> Tensor | None:
-        """Add the direction in which a row leaves the span, and return it; None if it does not."""
-        length = float((self.weights @ row.square()).sqrt())
-        rest = self.rest(row.unsqueeze(0))[0]
-        new = float((self.weights @ rest.square()).sqrt())
-        if not new > NEW * length:
-            return None
-        self._vectors[self.count] = rest / new
-        self.count += 1
-        return self._vectors[self.count - 1]
+    def add(self, rows: Tensor) -> Tensor:
+        """Add the directions in which rows leave the span; return them, shape (at most L, N)."""
+        before = self.count
+        for row, rest in zip(rows, self.rest(rows), strict=True):
+            added = self._vectors[before : self.count]
+            for _ in range(2):
+                rest = rest - added @ (self.weights * rest) @ added
+            length = float((self.weights @ rest.square()).sqrt())
+            if length > NEW * float((self.weights @ row.square()).sqrt()):
+                self._vectors[self.count] = rest / length
+                self.count += 1
+        return self._vectors[before : self.count]
 
 
 class ReusedNoise:
@@ -98,40 +100,36 @@ class ReusedNoise:
         self.left, self.frame = Basis(weights, rank), Basis(weights, frame)
         self.forward = torch.empty(rank, paths, dtype=torch.float64)  # y_a
         self.backward = torch.zeros(rank, len(coordinates), dtype=torch.float64)  # w_b
-        for row in known:
-            self.frame.add(row)
+        self.frame.add(known)
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Return (Zxᵀ)ᵀ for rows x in coordinates, shape (L, M)."""
-        for row in rows:
-            direction = self.right.add(row)
-            if direction is not None:
-                weighted = self.right.weights * direction / self.ratio
-                known = self.backward[: self.left.count] @ weighted
-                image = known @ self.left.vectors + self._fresh()
-                self.forward[self.right.count - 1] = image
+        new = self.right.add(rows)
+        known = (new * self.right.weights) @ self.backward[: self.left.count].T / self.ratio
+        images = known @ self.left.vectors + self._fresh(len(new))
+        self.forward[self.right.count - len(new) : self.right.count] = images
         return self.right.coefficients(rows) @ self.forward[: self.right.count]
 
     def multiply_transposed(self, rows: Tensor, fresh: Tensor) -> Tensor:
         """Return Zᵀu for functions u of the paths, rows (L, M), in coordinates.
 
-        ``fresh`` has one unit vector for every row, orthogonal to all that was seen.
+        ``fresh`` has unit vectors orthogonal to all that was seen, one for every row.
         """
-        for row, unit in zip(rows, fresh, strict=True):
-            direction = self.left.add(row)
-            if direction is not None:
-                self.frame.add(direction)
-                weighted = self.ratio * self.left.weights * direction
-                known = self.forward[: self.right.count] @ weighted
-                image = known @ self.right.vectors + math.sqrt(self.ratio) * unit
-                self.backward[self.left.count - 1] = image
+        new = self.left.add(rows)
+        self.frame.add(new)
+        known = (new * self.left.weights) @ self.forward[: self.right.count].T * self.ratio
+        images = known @ self.right.vectors + math.sqrt(self.ratio) * fresh[: len(new)]
+        self.backward[self.left.count - len(new) : self.left.count] = images
         return self.left.coefficients(rows) @ self.backward[: self.left.count]
 
-    def _fresh(self) -> Tensor:
-        """Normals orthogonal to everything that was seen on the paths."""
-        self.used += 1
-        found = self.frame.add(self.normals.mirrored(self.used - 1))
-        assert found is not None
+    def _fresh(self, count: int) -> Tensor:
+        """Normals orthogonal to everything that was seen on the paths, shape (count, M)."""
+        drawn = [self.normals.mirrored(self.used + k) for k in range(count)]
+        self.used += count
+        if not count:
+            return self.frame.vectors[:0]
+        found = self.frame.add(torch.stack(drawn))
+        assert len(found) == count
         return found
 
 
