@@ -26,16 +26,14 @@ class Bend(NamedTuple):
 Activation = tuple[Tensor, Tensor, Callable[[Callable[[], Tensor], Tensor], Bend]]
 
 
-@cache
-def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A constant kept at hand: making it anew would cost as much as using it."""
-    return torch.ones((), dtype=dtype, device=device)
+#: A constant that is kept: making it anew would cost as much as using it.
+_one = cache(partial(torch.ones, ()))
 
 
 def _tanh(z: Tensor) -> Activation:
     """σ = tanh z, σ' = 1 − σ², σ'' = −2 σ σ'."""
     value = torch.tanh(z)
-    first = torch.addcmul(_one(value.dtype, value.device), value, value, value=-1)
+    first = torch.addcmul(_one(dtype=value.dtype, device=value.device), value, value, value=-1)
     return value, first, lambda _, pulled: Bend(-2, pulled, value)
 
 

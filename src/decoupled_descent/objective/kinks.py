@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -119,21 +118,20 @@ def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tenso
     What fails in float64 (a loss may hold constants in float32) is tried in float32; what fails in
     both raises.
     """
-
-    def at(growth: float, h: Tensor, labels: Tensor) -> Tensor:
-        labels = labels.to(h) if labels.is_floating_point() else labels
-        return values(h, labels, grown(parameters(h), growth)).detach()
-
     labels = y[varied_rows(y, PROBED)]
+
+    def jump(growth: float, dtype: torch.dtype) -> bool:
+        def at(h: Tensor, labels: Tensor) -> Tensor:
+            labels = labels.to(h) if labels.is_floating_point() else labels
+            return values(h, labels, grown(parameters(h), growth)).detach()
+
+        return jumps(at, width, labels, dtype)
+
     growths = (1.0, 5.0) if parameters(torch.zeros(1)) else (1.0,)
-    failure: Exception | None = None
-    for dtype in (torch.float64, torch.float32):
-        try:
-            return any(jumps(partial(at, growth), width, labels, dtype) for growth in growths)
-        except (RuntimeError, ValueError) as error:
-            failure = error
-    assert failure is not None
-    raise failure
+    try:
+        return any(jump(growth, torch.float64) for growth in growths)
+    except (RuntimeError, ValueError):
+        return any(jump(growth, torch.float32) for growth in growths)
 
 
 def grown(parameters: Parameters, scale: float) -> Parameters:
@@ -158,57 +156,33 @@ def loss_jumps(
     trained yet does not come near them. So u is taken near zero, near the labels, and as far out as
     twice the largest label. A loss that fails on the probe is taken to be smooth.
     """
-    labels = y[varied_rows(y, PROBED)]
+    y = y[varied_rows(y, PROBED)]
+    normal = torch.randn(64, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for dtype in (torch.float64, torch.float32):  # a loss may hold constants in float32
+        labels = y.reshape(len(y), -1).to(dtype)
+        far = 2 * float(labels.abs().max())
+        h, largest = normal.to(labels), max(NEAR, far)
         try:
-            return _loss_jumps(loss, head, parameters, width, labels, dtype)
+            with torch.no_grad():  # small and large h; weights may start from next to nothing
+                reached = [
+                    head(scale * h, grown(parameters(h), growth))
+                    for scale in (1.0, largest)
+                    for growth in (1.0, 1e3 * largest, -1e3 * largest)
+                ]
+            outputs = torch.cat(reached)
+            slopes, count = _slopes(loss, outputs), outputs[0].numel()
+            if jumps(slopes, count, y, dtype, NEAR):
+                return True
+            classes = count > 1 and not y.is_floating_point()
+            if classes or far <= NEAR:
+                return False
+            nearby = labels[:, torch.arange(count, device=y.device) % labels.shape[1]]
+            if jumps(slopes, count, y, dtype, NEAR, nearby):
+                return True
+            return dtype == torch.float64 and jumps(slopes, count, y, dtype, far)
         except Exception:  # a loss may fail for outputs that no head produces
             continue
     return False
-
-
-def _loss_jumps(
-    loss: Loss,
-    head: Callable[[Tensor, Parameters], Tensor],
-    parameters: ParametersLike,
-    width: int,
-    y: Tensor,
-    dtype: torch.dtype,
-) -> bool:
-    labels = y.reshape(len(y), -1).to(dtype)
-    far = 2 * float(labels.abs().max())
-    outputs = _reached(head, parameters, labels, width, max(NEAR, far))
-    slopes, count = _slopes(loss, outputs), outputs[0].numel()
-    if jumps(slopes, count, y, dtype, NEAR):
-        return True
-    classes = count > 1 and not y.is_floating_point()
-    if classes or far <= NEAR:
-        return False
-    nearby = labels[:, torch.arange(count, device=y.device) % labels.shape[1]]
-    if jumps(slopes, count, y, dtype, NEAR, nearby):
-        return True
-    return dtype == torch.float64 and jumps(slopes, count, y, dtype, far)
-
-
-@torch.no_grad()
-def _reached(
-    head: Callable[[Tensor, Parameters], Tensor],
-    parameters: ParametersLike,
-    like: Tensor,
-    width: int,
-    largest: float,
-) -> Tensor:
-    """Outputs of the head for small and large pre-activations and weights, of either sign."""
-    generator = torch.Generator().manual_seed(0)
-    h = torch.randn(64, width, generator=generator, dtype=torch.float64, device=generator.device)
-    h, weight = h.to(like), 1e3 * largest  # weights may start from next to nothing
-    return torch.cat(
-        [
-            head(scale * h, grown(parameters(h), growth))
-            for scale in (1.0, largest)
-            for growth in (1.0, weight, -weight)
-        ]
-    )
 
 
 def _slopes(loss: Loss, outputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

@@ -18,7 +18,11 @@ class PureHead:
 
     def __init__(self, head: nn.Module) -> None:
         head = getattr(head, "_orig_mod", head)  # compiled modules have no second derivatives
-        _check_initialised(head)
+        if any(map(nn.parameter.is_lazy, [*head.parameters(), *head.buffers()])):
+            raise ValueError(
+                f"head {type(head).__name__} has parameters whose shape is not known yet "
+                "(LazyLinear?); call it once, head(torch.zeros(1, L)), before Objective(head, …)"
+            )
         self.module = _own_copy(head)
         frozen = {k: v for k, v in self.module.named_parameters() if not v.requires_grad}
         fixed = dict(self.module.named_buffers()) | frozen
@@ -71,53 +75,43 @@ class PureHead:
     @torch.no_grad()
     def check(self, probe: Tensor) -> Tensor:
         """Return the outputs for a few rows; raise ``ValueError`` unless rows are mapped singly."""
-        parameters = self.parameters(probe)
+        parameters, name = self.parameters(probe), type(self.module).__name__
         before = _generators(probe)
         try:
             outputs = self(probe, parameters)
         except Exception as error:
             raise ValueError(
-                f"head {type(self.module).__name__} cannot take pre-activations of shape "
-                f"{tuple(probe.shape)}: {error}"
+                f"head {name} cannot take pre-activations of shape {tuple(probe.shape)}: {error}"
             ) from error
-        try:
-            self._check_outputs(outputs, probe, parameters)
-            self._check_rows(outputs, probe, parameters)
-        except ValueError:
+        wrong = self._wrong(outputs, probe, parameters)
+        if wrong:
             _restore(before, probe)
-            raise
+            raise ValueError(f"head {name} {wrong}")
         return outputs
 
-    def _check_outputs(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
-        name, count = type(self.module).__name__, len(probe)
+    def _wrong(self, outputs: Any, probe: Tensor, parameters: Parameters) -> str:
+        """What is wrong with the outputs, or nothing."""
         if not isinstance(outputs, Tensor):
-            raise ValueError(
-                f"head {name} returned a {type(outputs).__name__}; it must return one tensor of "
-                "shape (n,) or (n, K)"
-            )
-        if outputs.ndim not in (1, 2) or len(outputs) != count:
-            raise ValueError(
-                f"head {name} returned shape {tuple(outputs.shape)} for {count} rows; it must "
-                "return (n,) or (n, K)"
-            )
+            kind = type(outputs).__name__
+            return f"returned a {kind}; it must return one tensor of shape (n,) or (n, K)"
+        if outputs.ndim not in (1, 2) or len(outputs) != len(probe):
+            shape = tuple(outputs.shape)
+            return f"returned shape {shape} for {len(probe)} rows; it must return (n,) or (n, K)"
         if not outputs.isfinite().all():
-            raise ValueError(
-                f"head {name} returned {outputs[~outputs.isfinite()][0].item()} for finite "
-                "pre-activations; check its parameters"
-            )
-
-    def _check_rows(self, outputs: Tensor, probe: Tensor, parameters: Parameters) -> None:
+            bad = outputs[~outputs.isfinite()][0].item()
+            return f"returned {bad} for finite pre-activations; check its parameters"
         try:
             alone = torch.cat([self(row.unsqueeze(0), parameters) for row in probe])
             independent = torch.allclose(alone, outputs, rtol=1e-3, atol=1e-5)
         except (RuntimeError, ValueError):  # batch normalisation refuses single rows
             independent = False
-        if not independent or self._draws(probe, parameters):
-            raise ValueError(
-                f"head {type(self.module).__name__} mixes rows or is random (batch normalisation, "
-                "dropout?); decoupled descent needs a head that treats rows one by one: remove "
-                "such layers, or call head.eval() before Objective(head, …)"
-            )
+        if independent and not self._draws(probe, parameters):
+            return ""
+        return (
+            "mixes rows or is random (batch normalisation, dropout?); decoupled descent needs a "
+            "head that treats rows one by one: remove such layers, or call head.eval() before "
+            "Objective(head, …)"
+        )
 
     def _draws(self, probe: Tensor, parameters: Parameters) -> bool:
         """Whether every call draws random numbers; another thread may draw some during one."""
@@ -141,14 +135,6 @@ def _own_copy(head: nn.Module) -> nn.Module:
         if isinstance(value, Tensor) and not value.is_leaf
     }
     return copy.deepcopy(head, derived)
-
-
-def _check_initialised(head: nn.Module) -> None:
-    if any(map(nn.parameter.is_lazy, [*head.parameters(), *head.buffers()])):
-        raise ValueError(
-            f"head {type(head).__name__} has parameters whose shape is not known yet "
-            "(LazyLinear?); call it once, head(torch.zeros(1, L)), before Objective(head, …)"
-        )
 
 
 def _shares(head: nn.Module) -> bool:
