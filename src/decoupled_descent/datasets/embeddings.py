@@ -17,17 +17,11 @@ CATS_DOGS = "cifar10_cats_dogs_resnet18"
 
 
 class Embeddings(NamedTuple):
-    """Rows of features with labels.
+    """Rows of features with labels."""
 
-    Attributes:
-        X: Features, shape (n, d), float32.
-        y: Labels, shape (n,), whole numbers.
-        split: 0 for train rows and 1 for test rows, shape (n,); None if the file has no split.
-    """
-
-    X: NDArray[np.float32]
-    y: NDArray[np.int64]
-    split: NDArray[np.int64] | None
+    X: NDArray[np.float32]  #: features, shape (n, d)
+    y: NDArray[np.int64]  #: labels, shape (n,)
+    split: NDArray[np.int64] | None  #: 0 for train rows, 1 for test rows, if the file says so
 
 
 def load_embeddings(path: str | Path) -> Embeddings:

@@ -43,19 +43,12 @@ Pixels = NDArray[np.uint8]
 
 
 class Mnist(NamedTuple):
-    """The data set as it was published.
+    """The data set as it was published: images of 28 × 28 bytes, and their digits."""
 
-    Attributes:
-        train_images: Shape (60000, 28, 28).
-        train_labels: Shape (60000,), digits.
-        test_images: Shape (10000, 28, 28).
-        test_labels: Shape (10000,).
-    """
-
-    train_images: Pixels
-    train_labels: Pixels
-    test_images: Pixels
-    test_labels: Pixels
+    train_images: Pixels  #: shape (60000, 28, 28)
+    train_labels: Pixels  #: shape (60000,)
+    test_images: Pixels  #: shape (10000, 28, 28)
+    test_labels: Pixels  #: shape (10000,)
 
 
 def read_idx(path: str | Path) -> Pixels:

@@ -23,21 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BoundObjective:
-    r"""What :meth:`Objective.bind` returns: Ψ with g, f and the way to find J̄ settled.
-
-    Attributes:
-        objective: The description it comes from.
-        width: L.
-        curvature: How J̄ is found: ``"structured"``, ``"autodiff"`` or ``"smoothed"``.
-        g: Replaces ∇_hΨ; None for the gradient.
-        f: Replaces ∇_aΨ; None for the gradient.
-    """
+    r"""What :meth:`Objective.bind` returns: Ψ with a fixed g, f and way to find J̄."""
 
     objective: Objective
-    width: int
-    curvature: str
-    g: Direction | None = None
-    f: HeadDirection | None = None
+    width: int  #: L
+    curvature: str  #: how J̄ is found: "structured", "autodiff" or "smoothed"
+    g: Direction | None = None  #: replaces ∇_hΨ
+    f: HeadDirection | None = None  #: replaces ∇_aΨ
 
     @property
     def kinked(self) -> bool:

@@ -1,4 +1,4 @@
-r"""What an objective tells about rows, and what may be asked of it."""
+r"""The derivatives of an objective, and how to ask for them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,12 @@ HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
 
 
 class RowDerivatives(NamedTuple):
-    r"""What one call to an objective tells about n rows.
+    r"""Loss and derivatives of n rows."""
 
-    Attributes:
-        loss: Ψ(h_i, y_i, a) row by row, shape (n,).
-        direction: ĥ = g(h, y, a), by default ∇_hΨ, shape (n, L).
-        jacobian: J̄ with J̄[i, j] the (weighted) mean over rows of ∂g_i/∂h_j, shape (L, L); None if
-            not asked for.
-        head: (Weighted) mean over rows of f(h, y, a), by default ∇_aΨ, by parameter name; empty if
-            not asked for.
-    """
-
-    loss: Tensor
-    direction: Tensor
-    jacobian: Tensor | None
-    head: Parameters
+    loss: Tensor  #: Ψ(h_i, y_i, a), shape (n,)
+    direction: Tensor  #: ĥ = g(h, y, a), by default ∇_hΨ, shape (n, L)
+    jacobian: Tensor | None  #: J̄, the mean over rows of ∂g_i/∂h_j, shape (L, L), if asked for
+    head: Parameters  #: the mean over rows of f(h, y, a), by default ∇_aΨ, if asked for
 
 
 class Ask(NamedTuple):

@@ -22,21 +22,13 @@ class Expansion(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A loss ℓ(u, y) of the head's outputs u (n, K) and the labels y, row by row.
-
-    Attributes:
-        name: What users write.
-        value: (u, y) ↦ ℓ, shape (n,).
-        expand: (uᵀ, yᵀ) ↦ value and derivatives; None when only autodiff knows them.
-        categorical: Whether labels are class indices (n,) rather than shaped like the outputs.
-        smooth: Whether the first derivative is continuous (no kinks).
-    """
+    """A loss ℓ(u, y) of the head's outputs u (n, K) and the labels y, row by row."""
 
     name: str
-    value: RowLoss
-    expand: Callable[[Tensor, Tensor], Expansion] | None = None
-    categorical: bool = False
-    smooth: bool = True
+    value: RowLoss  # (u, y) ↦ ℓ, shape (n,)
+    expand: Callable[[Tensor, Tensor], Expansion] | None = None  # (uᵀ, yᵀ) ↦ ℓ to second order
+    categorical: bool = False  # labels are class indices (n,), not shaped like the outputs
+    smooth: bool = True  # no kinks
 
     @property
     def builtin(self) -> bool:
@@ -170,10 +162,7 @@ def check_labels(loss: Loss, labels: Tensor, outputs: int) -> None:
 
 @torch.no_grad()
 def check_rows_one_by_one(loss: Loss, outputs: Tensor, y: Tensor) -> None:
-    """Raise ``ValueError`` unless a user's loss treats rows one by one.
-
-    ``outputs`` are the head's for a few rows; some labels that differ are tried.
-    """
+    """Raise ``ValueError`` unless a user's loss treats rows one by one, tried on a few rows."""
     rows = varied_rows(y, len(outputs))
     outputs = outputs[: len(rows)]
     losses, count = _try(loss, outputs, y[rows]), len(rows)

@@ -87,7 +87,7 @@ class Objective:
         self.width: int | None = self.declared_width or next(linear, None)
         closed = None if curvature == "autodiff" else structured.engine(self.head, self.loss)
         self.closed_form = closed is not None
-        self.engine: Engine = closed or partial(differentiate, self._row_losses)
+        self.engine: Engine = closed or partial(differentiate, self.losses)
         if curvature == "structured" and not self.closed_form:
             raise ValueError(
                 f"curvature='structured' has no closed form for head {type(head).__name__} with "
@@ -149,52 +149,22 @@ class Objective:
         return f"Objective({type(self.head).__name__}, {self.loss.name!r}, {self.curvature})"
 
     def parameters(self, like: Tensor | None = None) -> Parameters:
-        """Return detached copies of the head's trainable parameters: a, by name.
-
-        Args:
-            like: Gives the dtype and the device; the head's own by default.
-
-        Returns:
-            The parameters.
-        """
+        """Return copies of the head's trainable parameters a by name, in ``like``'s dtype."""
         return self.pure_head.parameters(like)
 
     def module(self, parameters: Parameters) -> nn.Module:
-        """Return a copy of the head that carries the given parameters, in their dtype and device.
-
-        Args:
-            parameters: a, by name.
-
-        Returns:
-            A new module.
-        """
+        """Return a copy of the head that has the given parameters, in their dtype and device."""
         return self.pure_head.with_parameters(parameters)
 
     def outputs(self, h: Tensor, parameters: Parameters | None = None) -> Tensor:
-        """Evaluate the head.
-
-        Args:
-            h: Pre-activations, shape (n, L).
-            parameters: a, by name; the head's own by default.
-
-        Returns:
-            𝓜_a(h), shape (n,) or (n, K); a single column is squeezed.
-        """
+        """Evaluate 𝓜_a(h), shape (n,) or (n, K), for h of shape (n, L) and a or the head's own."""
         outputs = self.pure_head(h, self.parameters(h) if parameters is None else parameters)
         return outputs.squeeze(1) if outputs.ndim == 2 and outputs.shape[1] == 1 else outputs
 
     def losses(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
-        """Evaluate Ψ row by row.
-
-        Args:
-            h: Pre-activations, shape (n, L).
-            y: Labels, n rows.
-            parameters: a, by name; the head's own by default.
-
-        Returns:
-            Ψ(h_i, y_i, a), shape (n,).
-        """
-        return self._row_losses(h, y, self.parameters(h) if parameters is None else parameters)
+        """Evaluate Ψ(h_i, y_i, a) row by row, shape (n,), for a or the head's own parameters."""
+        parameters = self.parameters(h) if parameters is None else parameters
+        return self.loss.of(self.pure_head(h, parameters), y)
 
     def bind(
         self,
@@ -241,29 +211,14 @@ class Objective:
         f: HeadDirection | None = None,
         **options: Any,
     ) -> RowDerivatives:
-        """Bind to these labels and differentiate, once; bind yourself to do it more often.
+        """Bind to these labels and call :meth:`BoundObjective.derivatives`, once.
 
-        Args:
-            h: Pre-activations, shape (n, L).
-            y: Labels, n rows.
-            parameters: a, by name; the head's own by default.
-            g: Replaces ∇_hΨ.
-            f: Replaces ∇_aΨ.
-            options: Those of :meth:`BoundObjective.derivatives`.
-
-        Returns:
-            The row derivatives.
+        To differentiate more than once, call :meth:`bind` and keep what it returns.
         """
         return self.bind(y, h.shape[1], h, g=g, f=f).derivatives(h, y, parameters, **options)
 
     def check(self, y: Tensor, width: int, like: Tensor) -> None:
-        """Raise ``ValueError`` if head, loss, labels and width do not fit together.
-
-        Args:
-            y: All labels.
-            width: L, from θ.
-            like: Gives the dtype and the device.
-        """
+        """Raise ``ValueError`` if head, loss, labels and width do not fit together."""
         if self.declared_width is not None and self.declared_width != width:
             raise ValueError(
                 f"the head takes L = {self.declared_width} pre-activations, but theta has {width} "
@@ -326,9 +281,6 @@ class Objective:
     def slopes(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         """Return ∇_hΨ, shape (n, L)."""
         return self.engine(h, y, parameters, Ask(jacobian=False, head=False)).direction
-
-    def _row_losses(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        return self.loss.of(self.pure_head(h, parameters), y)
 
 
 def _probe(count: int, width: int, like: Tensor) -> Tensor:

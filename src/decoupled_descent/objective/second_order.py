@@ -15,31 +15,21 @@ PIECES = 16
 
 
 class Curvature(NamedTuple):
-    r"""A loss to second order at the outputs of n rows, row by row.
+    r"""A loss to second order at the outputs of n rows: W_i = diag(b_i) − c_i c_iᵀ is ∂²ℓ/∂o²."""
 
-    Attributes:
-        value: ℓ(o_i, y_i), shape (n,).
-        slope: ∂ℓ/∂o, shape (n, K).
-        diagonal: b in W_i = diag(b_i) − c_i c_iᵀ, shape (n, K).
-        rank_one: c, shape (n, K), or None where W_i is diagonal.
-        full: W_i itself, shape (n, K, K), where it has no such form; None otherwise.
-    """
-
-    value: Tensor
-    slope: Tensor
-    diagonal: Tensor
-    rank_one: Tensor | None = None
-    full: Tensor | None = None
+    value: Tensor  # ℓ(o_i, y_i), shape (n,)
+    slope: Tensor  # ∂ℓ/∂o, shape (n, K)
+    diagonal: Tensor  # b, shape (n, K)
+    rank_one: Tensor | None = None  # c, shape (n, K), unless W_i is diagonal
+    full: Tensor | None = None  # W_i itself, shape (n, K, K), where it has no such form
 
     def matrices(self, rows: slice = slice(None)) -> Tensor:
         """W_i of some rows, all by default, shape (n, K, K)."""
         if self.full is not None:
             return self.full[rows]
         diagonal = torch.diag_embed(self.diagonal[rows])
-        if self.rank_one is None:
-            return diagonal
-        arms = self.rank_one[rows]
-        return diagonal - arms.unsqueeze(2) * arms.unsqueeze(1)
+        arms = None if self.rank_one is None else self.rank_one[rows]
+        return diagonal if arms is None else diagonal - arms.unsqueeze(2) * arms.unsqueeze(1)
 
 
 def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0) -> Curvature:

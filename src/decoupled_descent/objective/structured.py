@@ -36,17 +36,11 @@ from decoupled_descent.objective.losses import Expansion, Loss
 
 
 class _Pushed(NamedTuple):
-    """A_l = ∂z_l/∂h, kept as diag(D) until the first affine map, as W diag(D) until the next.
+    """A_l = ∂z_l/∂h, kept as diag(D) until the first affine map, as W diag(D) until the next."""
 
-    Attributes:
-        diagonal: D, shape (L, n), or None for ones.
-        weight: W, shape (k, L), or None for the identity.
-        dense: A_l written out, shape (k, L, n), once the two factors no longer suffice.
-    """
-
-    diagonal: Tensor | None = None
-    weight: Tensor | None = None
-    dense: Tensor | None = None
+    diagonal: Tensor | None = None  # D, shape (L, n); None for ones
+    weight: Tensor | None = None  # W, shape (k, L); None for the identity
+    dense: Tensor | None = None  # A_l, shape (k, L, n), once the two factors no longer suffice
 
     def through_activation(self, first: Tensor) -> _Pushed:
         """diag(σ') A_l."""

@@ -31,15 +31,7 @@ class Block(NamedTuple):
 
 
 def as_floats(name: str, values: Any) -> Tensor:
-    """Turn an array into a two-dimensional, finite, floating-point tensor.
-
-    Args:
-        name: The argument's name, for error messages.
-        values: A tensor or anything NumPy understands.
-
-    Returns:
-        The tensor; floating-point tensors are passed on without a copy.
-    """
+    """Turn an array into a finite floating-point matrix, without a copy where possible."""
     tensor = as_tensor(name, values)
     if not tensor.is_floating_point():
         tensor = tensor.to(torch.get_default_dtype())

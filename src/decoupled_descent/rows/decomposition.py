@@ -29,17 +29,11 @@ POWER_STEPS = 3
 
 
 class FeatureMap(NamedTuple):
-    """φ(x) = raw(x) P − shift.
+    """φ(x) = raw(x) P − shift."""
 
-    Attributes:
-        projection: P, shape (m, r).
-        shift: Shape (r,).
-        values: v, shape (r,).
-    """
-
-    projection: Tensor
-    shift: Tensor
-    values: Tensor
+    projection: Tensor  # P, shape (m, r)
+    shift: Tensor  # shape (r,)
+    values: Tensor  # v, shape (r,)
 
     def __call__(self, raw: Any) -> Tensor:
         """Return the features, shape (b, r), of raw rows, shape (b, m), dense or CSR."""

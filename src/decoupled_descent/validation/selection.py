@@ -15,15 +15,10 @@ from torch import Tensor
 
 
 class Difference(NamedTuple):
-    """How much worse one configuration is than another, on the same rows.
+    """How much worse one configuration is than another, on the same rows."""
 
-    Attributes:
-        mean: Mean of the row-wise differences of their losses.
-        stderr: Its standard error.
-    """
-
-    mean: float
-    stderr: float
+    mean: float  #: mean of the row-wise differences of their losses
+    stderr: float  #: its standard error
 
     @property
     def z(self) -> float:
@@ -34,17 +29,11 @@ class Difference(NamedTuple):
 
 
 class CorrectedError(NamedTuple):
-    """The error of the best of K configurations, with the winner's curse taken out.
+    """The error of the best of K configurations, with the winner's curse taken out."""
 
-    Attributes:
-        error: The corrected estimate.
-        stderr: Its standard error, that of the winner's own error.
-        optimism: What was added to the winner's train error; at least 0.
-    """
-
-    error: float
-    stderr: float
-    optimism: float
+    error: float  #: the corrected estimate
+    stderr: float  #: its standard error, that of the winner's own error
+    optimism: float  #: what was added to the winner's train error; at least 0
 
 
 def paired_difference(losses: Tensor, reference: Tensor) -> Difference:

@@ -23,12 +23,7 @@ from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.loop import (
-    Trainee,
-    check_rows,
-    check_test,
-    train_together,
-)
+from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
 from decoupled_descent.training.run import DivergenceWarning, Run
 from decoupled_descent.validation.configurations import Configuration, combine
 from decoupled_descent.validation.selection import (
