@@ -141,5 +141,5 @@ def test_bad_input(options, pool, message):
 
 
 def test_inverse_of_the_wrong_width():
-    with pytest.raises(ValueError, match="X has 5 columns but 6 were fitted"):
+    with pytest.raises(ValueError, match="X has 5 features, but Whitening is expecting 6 features"):
         Whitening().fit(TRAIN).inverse_transform(TEST[:, :5])

@@ -89,7 +89,7 @@ KINKED_HEADS = {
 def test_kinked_heads_are_found(case):
     head = KINKED_HEADS[case]()
     head.width = 3
-    with pytest.warns(dd.KinkWarning, match="has kinks.*macroscopic differences") as caught:
+    with pytest.warns(dd.KinkWarning, match="has kinks.*differences with large steps") as caught:
         bound = fit(head)
     assert bound.curvature == "smoothed"
     assert len(caught) == 1

@@ -251,7 +251,7 @@ def hidden_gradient(h, y, a):
 def test_a_g_that_hides_its_graph():
     X, y = binary()
     algorithm = dd.DecoupledDescent(0.1, g=hidden_gradient)
-    with pytest.raises(ValueError, match=r"J̄ would be 0.*create_graph=True.*smoothed"):
+    with pytest.raises(ValueError, match=r"derivative would be 0.*create_graph=True.*smoothed"):
         dd.fit(X, y, two_layer(), algorithm, 3)
     smoothed = dd.Objective(dd.heads.TwoLayer(3).double(), "logistic", curvature="smoothed")
     assert dd.fit(X, y, smoothed, algorithm, 3).theta.isfinite().all()

@@ -21,8 +21,9 @@ def write_mnist(folder, monkeypatch, train=300, test=120, seed=0):
     parts = {}
     for name, array in zip(mnist.PARTS, arrays, strict=True):
         mnist.write_idx(folder / "mnist" / f"{name}.gz", array)
-        parts[name] = (array.shape, hashlib.sha256(array.tobytes()).hexdigest())
+        parts[name] = hashlib.sha256(array.tobytes()).hexdigest()
     monkeypatch.setattr(mnist, "PARTS", parts)
+    monkeypatch.setattr(mnist, "SHAPES", [array.shape for array in arrays])
 
 
 def write_embeddings(folder, rows=240, d=12, seed=0):

@@ -113,9 +113,6 @@ def find_cats_dogs(data: str | Path | None = None) -> Path:
     Args:
         data: A folder, or the file itself; by default the folder named by ``DECOUPLED_DATA``, then
             the user's cache.
-
-    Returns:
-        The file.
     """
     if data is not None and Path(data).is_file():
         return Path(data)

@@ -110,9 +110,6 @@ def signalless(dimension: int, noise: str | NoiseLaw = "gaussian") -> GaussianMi
     Args:
         dimension: d.
         noise: The noise law.
-
-    Returns:
-        The mixture.
     """
     return GaussianMixture(torch.zeros(1, dimension, device="cpu"), [1.0], [0.0], noise)
 
@@ -132,9 +129,6 @@ def flipped_classes(
         flip: ε in (0, ½), the probability of a wrong label.
         labels: The labels of the modes v and −v; use (0, 1) with the loss ``"logistic"``.
         noise: The noise law.
-
-    Returns:
-        The mixture.
     """
     if not 0 <= flip <= 0.5:
         raise ValueError(f"flip={flip} must lie between 0 and 0.5")
@@ -168,9 +162,6 @@ def discrete_regression(
         response_noise: Standard deviation of the Gaussian response noise.
         weights: p_1 … p_J; uniform by default.
         noise: The noise law of the features.
-
-    Returns:
-        The mixture.
     """
     whole_number("modes", modes)
     level = torch.arange(1, modes + 1, dtype=torch.float64, device="cpu") / modes
@@ -188,9 +179,6 @@ def xor(dimension: int, snr: float = 4.0, noise: str | NoiseLaw = "gaussian") ->
         dimension: d, even.
         snr: λ, every entry of v.
         noise: The noise law.
-
-    Returns:
-        The mixture.
 
     Example:
         >>> xor(dimension=6, snr=2.0).overlaps[0]

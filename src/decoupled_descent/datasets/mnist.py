@@ -19,25 +19,14 @@ from decoupled_descent.datasets.folders import cache_folder, data_folders
 from decoupled_descent.datasets.noise_laws import three_point
 from decoupled_descent.files import written_whole
 
-#: File names, shapes and SHA-256 sums of the raw values, in the order of :class:`Mnist`.
-PARTS: dict[str, tuple[tuple[int, ...], str]] = {
-    "train-images-idx3-ubyte": (
-        (60000, 28, 28),
-        "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-    ),
-    "train-labels-idx1-ubyte": (
-        (60000,),
-        "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-    ),
-    "t10k-images-idx3-ubyte": (
-        (10000, 28, 28),
-        "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-    ),
-    "t10k-labels-idx1-ubyte": (
-        (10000,),
-        "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    ),
+#: File names and SHA-256 sums of the raw values, in the order of :class:`Mnist`.
+PARTS = {
+    "train-images-idx3-ubyte": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+    "train-labels-idx1-ubyte": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
+    "t10k-images-idx3-ubyte": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+    "t10k-labels-idx1-ubyte": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
 }
+SHAPES: list[tuple[int, ...]] = [(60000, 28, 28), (60000,), (10000, 28, 28), (10000,)]
 
 Pixels = NDArray[np.uint8]
 
@@ -89,9 +78,6 @@ def load_mnist(data: str | Path | None = None) -> Mnist:
     Args:
         data: The folder; by default the one named by ``DECOUPLED_DATA``, then the user's cache,
             which is also where a download goes.
-
-    Returns:
-        The data set.
     """
     for folder in data_folders(data):
         for place in (folder / "mnist", folder):
@@ -118,8 +104,9 @@ def _at(folder: Path, name: str) -> Path | None:
 
 def check(arrays: Mnist, sources: Sequence[object]) -> None:
     """Raise ``ValueError`` if an array is not the published one."""
-    for (name, (shape, digest)), array, source in zip(PARTS.items(), arrays, sources, strict=True):
-        if array.shape != shape or hashlib.sha256(array.tobytes()).hexdigest() != digest:
+    for name, shape, array, source in zip(PARTS, SHAPES, arrays, sources, strict=True):
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        if array.shape != shape or digest != PARTS[name]:
             raise ValueError(
                 f"{source} is not MNIST's {name}: shape {array.shape} (should be {shape}) or "
                 "values differ from the published ones; remove it and fetch it again"
@@ -143,7 +130,7 @@ def _download() -> Mnist:
         ) from error
     images = np.asarray(bunch["data"], dtype=np.uint8).reshape(-1, 28, 28)
     labels = np.asarray(bunch["target"]).astype(np.uint8)
-    split = PARTS["train-labels-idx1-ubyte"][0][0]
+    split = SHAPES[0][0]
     arrays = Mnist(images[:split], labels[:split], images[split:], labels[split:])
     check(arrays, ["the download from openml.org"] * len(PARTS))
     for name, array in zip(PARTS, arrays, strict=True):

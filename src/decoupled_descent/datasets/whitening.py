@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 METHODS = ("vanilla", "zca")
 
@@ -66,9 +66,6 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             y: Not used.
             pool: Further rows, such as the test rows, that enter the covariance but not the means
                 and deviations: joint ZCA.
-
-        Returns:
-            This object.
         """
         if self.method not in METHODS:
             raise ValueError(f"method={self.method!r} must be one of {', '.join(METHODS)}")
@@ -80,25 +77,20 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.whitening_, self.dewhitening_, self.rank_ = None, None, rows.shape[1]
         if self.method == "vanilla":
             return self
-        standard = self._standardise(rows)
         if pool is not None:
             more = validate_data(self, pool, dtype=np.float64, reset=False)
-            standard = np.concatenate([standard, self._standardise(more)])
+            rows = np.concatenate([rows, more])
+        standard = (rows - self.mean_) / self.scale_
         count, d = standard.shape
         eigenvalues, V = np.linalg.eigh(standard.T @ standard / (count - 1))
-        tolerance = self.tolerance
-        if tolerance is None:
-            tolerance = max(count, d) * np.finfo(np.float64).eps
+        rounding = max(count, d) * np.finfo(np.float64).eps
+        tolerance = rounding if self.tolerance is None else self.tolerance
         kept = eigenvalues > max(tolerance * eigenvalues[-1], 0.0)
         V, roots = V[:, kept], np.sqrt(eigenvalues[kept])
         self.whitening_ = (V / roots) @ V.T
         self.dewhitening_ = (V * roots) @ V.T
         self.rank_ = int(kept.sum())
         return self
-
-    def _standardise(self, rows: Floats) -> Floats:
-        standard: Floats = (rows - self.mean_) / self.scale_
-        return standard
 
     def transform(self, X: ArrayLike) -> Floats:
         """Apply what was learnt.
@@ -111,7 +103,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        white = self._standardise(rows.astype(np.float64))
+        white = (rows.astype(np.float64) - self.mean_) / self.scale_
         if self.whitening_ is not None:
             white = white @ self.whitening_
         result: Floats = (white / white.shape[1] ** 0.5).astype(rows.dtype)
@@ -127,11 +119,8 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             The original rows, with the mean in directions in which the fitted rows did not vary.
         """
         check_is_fitted(self)
-        rows = check_array(X, dtype=(np.float64, np.float32))
-        d = len(self.mean_)
-        if rows.shape[1] != d:
-            raise ValueError(f"X has {rows.shape[1]} columns but {d} were fitted")
-        original = rows.astype(np.float64) * d**0.5
+        rows = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        original = rows.astype(np.float64) * rows.shape[1] ** 0.5
         if self.dewhitening_ is not None:
             original = original @ self.dewhitening_
         result: Floats = (original * self.scale_ + self.mean_).astype(rows.dtype)

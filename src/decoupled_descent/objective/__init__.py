@@ -1,7 +1,7 @@
 """The objective Ψ(h, y, a) = loss(head_a(h), y) and all its derivatives.
 
-:class:`Objective` describes, :class:`BoundObjective` differentiates. ``structured`` knows closed
-forms layer by layer, ``autodiff`` works for any smooth module, ``smoothed`` sees across kinks.
+:class:`Objective` describes, :class:`BoundObjective` differentiates. ``structured`` has closed
+forms layer by layer, ``autodiff`` works for any smooth module, ``smoothed`` is for kinks.
 """
 
 from decoupled_descent.objective.bound import BoundObjective

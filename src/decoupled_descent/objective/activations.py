@@ -22,7 +22,7 @@ class Bend(NamedTuple):
     right: Tensor
 
 
-#: σ(z), σ'(z), and (() ↦ δ, δσ') ↦ δσ''(z), which plain gradient descent never asks for.
+#: σ(z), σ'(z), and a function of δ (made when it is called) and δσ' that returns δσ''(z).
 Activation = tuple[Tensor, Tensor, Callable[[Callable[[], Tensor], Tensor], Bend]]
 
 

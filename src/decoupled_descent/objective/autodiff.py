@@ -1,7 +1,7 @@
 r"""Row derivatives of any smooth module, exact, by reverse passes.
 
-The rows do not talk to each other, so differentiating the *sum* over rows of the k-th component of
-g gives ∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one call.
+Rows are independent, so differentiating the *sum* over rows of the k-th component of g gives
+∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one call.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives
 
-#: Up to this many entries, what picks the components of g is kept from step to step.
+#: Up to this many entries, the unit vectors are kept from step to step.
 KEPT = 2**20
 
 
 @lru_cache(maxsize=2)
 def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return e_k for every row, shape (L, n, L); in one piece, with which autograd is faster."""
+    """Return e_k for every row, shape (L, n, L); contiguous, which is faster in autograd."""
     picks = torch.eye(width, dtype=dtype, device=device).unsqueeze(1)
     return picks.expand(width, n, width).contiguous()
 
@@ -71,9 +71,9 @@ def _one_by_one(pull_back: Callable[[Tensor], Tensor], picks: Tensor) -> Tensor:
         raise
     except RuntimeError as error:
         raise ValueError(
-            f"the head or the loss cannot be differentiated twice ({error}), which J̄ needs. Use "
-            "Objective(…, curvature='smoothed'), which takes first derivatives only. Pass compiled "
-            "modules as they were before torch.compile"
+            f"the head or the loss cannot be differentiated twice ({error}), as the correction "
+            "needs it. Use Objective(…, curvature='smoothed'), which takes first derivatives only. "
+            "Pass compiled modules as they were before torch.compile"
         ) from error
 
 

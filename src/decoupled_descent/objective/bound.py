@@ -33,7 +33,7 @@ class BoundObjective:
 
     @property
     def kinked(self) -> bool:
-        """Whether J̄ is taken by differences that see kinks."""
+        """Whether J̄ is taken by differences across kinks."""
         return self.curvature == "smoothed"
 
     @property
@@ -78,9 +78,6 @@ class BoundObjective:
             jacobian_weights: Other weights for the Jacobian alone.
             spacing: δ, shape (L,), the step of smoothed differences; from the spread of ``h`` by
                 default.
-
-        Returns:
-            The row derivatives.
         """
         if parameters is None:
             parameters = self.parameters(h)
@@ -125,10 +122,10 @@ class BoundObjective:
             constant = not direction.requires_grad
             if constant and not torch.equal(self.g(h.detach() + 0.5, y, parameters), direction):
                 raise ValueError(
-                    "g depends on h, but autograd does not know how, so that J̄ would be 0. Compute "
-                    "g without torch.no_grad(), detach() or NumPy, use torch.autograd.grad(…, "
-                    "create_graph=True), or choose Objective(…, curvature='smoothed'), which needs "
-                    "values only"
+                    "g depends on h, but autograd does not know how: the derivative would be 0. "
+                    "Compute g without torch.no_grad(), detach() or NumPy, use "
+                    "torch.autograd.grad(…, create_graph=True), or choose "
+                    "Objective(…, curvature='smoothed'), which needs values only"
                 )
             return direction.detach(), autodiff.mean_jacobian(direction, h, shares)
 
@@ -140,7 +137,7 @@ class BoundObjective:
         spacing: Tensor | None,
         shares: Tensor | None,
     ) -> Tensor:
-        """J̄ by macroscopic differences; symmetric where g is a gradient."""
+        """J̄ by differences across kinks; symmetric where g is a gradient."""
         if spacing is None:
             spacing = smoothed.spacing(h.std(0), len(h))
         g = self.g or self.objective.slopes

@@ -42,7 +42,7 @@ PROBED = 16
 #: How far around zero and around the labels to look closely; h is of order one.
 NEAR = 4.0
 
-#: Something to be looked at along lines: (h, y, a) ↦ one row per sample.
+#: A function to probe along lines: (h, y, a) ↦ one row per sample.
 Values = Callable[[Tensor, Tensor, Parameters], Tensor]
 #: The head's parameters in the dtype of a tensor.
 ParametersLike = Callable[[Tensor], Parameters]
@@ -71,9 +71,9 @@ def jumps(
 ) -> bool:
     """Probe numerically whether g(h, y) jumps along a few lines within ``reach`` of ``centre``.
 
-    Every line is cut into intervals. Every interval is halved again and again, keeping the half
-    across which g changes more. Across an interval of length 3e-11 (in float32 1e-5) a continuous g
-    hardly changes; a jump stays what it was. Poles and nan are left out.
+    Every line is cut into intervals. Every interval is halved many times, keeping the half across
+    which g changes more. Across an interval of length 3e-11 (in float32 1e-5) a continuous g hardly
+    changes, while a jump keeps its size. Poles and nan are left out.
 
     Example:
         >>> y = torch.zeros(4)
@@ -135,7 +135,7 @@ def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tenso
 
 
 def grown(parameters: Parameters, scale: float) -> Parameters:
-    """Return enlarged weights, zeros replaced by noise: small weights would hide kinks."""
+    """Return larger weights, zeros replaced by noise, because small weights hide kinks."""
     noise = torch.Generator().manual_seed(0)
     return {
         k: scale * torch.where(v == 0, torch.randn(v.shape, generator=noise, device="cpu").to(v), v)
@@ -163,7 +163,7 @@ def loss_jumps(
         far = 2 * float(labels.abs().max())
         h, largest = normal.to(labels), max(NEAR, far)
         try:
-            with torch.no_grad():  # small and large h; weights may start from next to nothing
+            with torch.no_grad():  # small and large h; weights may start near zero
                 reached = [
                     head(scale * h, grown(parameters(h), growth))
                     for scale in (1.0, largest)

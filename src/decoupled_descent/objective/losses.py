@@ -126,9 +126,6 @@ def get_loss(loss: str | RowLoss) -> Loss:
     Args:
         loss: One of the names above, or ``loss(outputs, y)`` returning one value per row.
 
-    Returns:
-        The loss.
-
     Example:
         >>> import torch
         >>> get_loss("squared").value(torch.tensor([[2.0]]), torch.tensor([[0.0]]))

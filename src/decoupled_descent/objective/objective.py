@@ -48,8 +48,8 @@ class Objective:
             ``loss(outputs, y)`` that returns one value per row.
         width: L; read off the head where possible.
         curvature: How J̄ is found: ``"structured"`` by closed forms, ``"autodiff"`` by reverse
-            passes, ``"smoothed"`` by macroscopic differences that see kinks, or ``"auto"``: closed
-            forms whenever the head and the loss have them, and smoothed where there are kinks.
+            passes, ``"smoothed"`` by differences with large steps, for kinks, or ``"auto"``: closed
+            forms where the head and the loss have them, and smoothed where there are kinks.
 
     Example:
         >>> import torch, decoupled_descent as dd
@@ -247,10 +247,10 @@ class Objective:
     def _warn_of_kinks(self, g: Direction | None) -> None:
         subject = f"head {type(self.head).__name__} with loss {self.loss.name!r}"
         warnings.warn(
-            f"{subject if g is None else 'g'} has kinks, where exact second derivatives miss the "
-            "jumps of the first. J̄ is taken by macroscopic differences instead. Pass "
-            "Objective(…, curvature='smoothed') to accept this silently, or 'autodiff' for "
-            "pointwise derivatives",
+            f"{subject if g is None else 'g'} has kinks. Exact second derivatives miss the jumps "
+            "of the first, so that differences with large steps are used instead. Pass "
+            "Objective(…, curvature='smoothed') to accept this without a warning, or "
+            "curvature='autodiff' for exact second derivatives",
             kinks.KinkWarning,
             stacklevel=outside(),
         )
@@ -258,8 +258,8 @@ class Objective:
     def _check_direction(self, g: Direction, y: Tensor, width: int, like: Tensor) -> bool:
         """Raise ``ValueError`` when g gives a row another value beside other rows.
 
-        Returns whether g could be probed. One with fixed weights per sample, say, accepts the
-        training rows only.
+        Returns whether g could be probed. A g with one weight per training row, for example,
+        cannot be called with other rows.
         """
         rows = varied_rows(y, 8)
         h, labels, parameters = _probe(len(rows), width, like), y[rows], self.parameters(like)

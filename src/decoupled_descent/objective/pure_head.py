@@ -28,10 +28,10 @@ class PureHead:
         fixed = dict(self.module.named_buffers()) | frozen
         self._fixed = {k: v.detach().clone() for k, v in fixed.items()}
         self._tied = _shares(head)
-        self._turn = threading.RLock()  # parameters sit in the module for the time of a call
+        self._turn = threading.RLock()  # a call puts parameters into the module
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give copies a module without traces of the last call."""
+        """Return what is copied: all but the lock, and a clean copy of the module."""
         with self._turn:
             state = vars(self) | {"module": _own_copy(self.module)}
         return {name: value for name, value in state.items() if name != "_turn"}

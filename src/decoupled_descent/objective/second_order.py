@@ -68,8 +68,7 @@ def _windowed(loss: Loss, outputs: Tensor, y: Tensor, width: float) -> Curvature
     """Averages over u_k − δ … u_k + δ, for each output k by itself.
 
     Slopes and their derivatives are differences of the loss and its slopes at the ends. Values are
-    those of two tangents in each of ``PIECES`` pieces: exact for losses that are linear but for
-    kinks, so that values and slopes agree.
+    means over two tangents in each of ``PIECES`` pieces, exact for piecewise linear losses.
     """
 
     def expand(k: int, shift: float) -> tuple[Tensor, Tensor]:
@@ -116,9 +115,9 @@ def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
     r"""Return κ, the curvature of a loss that learning rates follow.
 
     It is the larger of the curvatures at outputs of zero, where training starts, and at the best
-    constant output: a robust loss with labels far from zero bends only there. A loss that bends
-    nowhere but in kinks has its largest slope instead. κ is 1 for squared and absolute loss, 1/4
-    for logistic, (1 − 1/K)/K for softmax with K classes. Only the shape of ``outputs`` matters.
+    constant output, because a robust loss with labels far from zero is curved only there. For a
+    piecewise linear loss, κ is its largest slope. κ is 1 for squared and absolute loss, 1/4 for
+    logistic, (1 − 1/K)/K for softmax with K classes. Only the shape of ``outputs`` matters.
 
     Example:
         >>> from decoupled_descent.objective.losses import get_loss
@@ -127,7 +126,7 @@ def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
     """
     zero = torch.zeros_like(outputs)
     found = [curvature(loss, zero, y)]
-    if not loss.builtin:  # the named losses bend most at zero
+    if not loss.builtin:  # the named losses are most curved at zero
         found.append(curvature(loss, zero + _best_constant(loss, zero, y), y))
     kappa = max((value for value in found if math.isfinite(value)), default=0.0)
     if not kappa:
@@ -136,9 +135,9 @@ def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
 
 
 def _best_constant(loss: Loss, zero: Tensor, y: Tensor) -> Tensor:
-    """The output, one for all rows, with the lowest mean loss; near it is near enough."""
+    """Approximate the constant output with the lowest mean loss."""
     constant = zero[0].clone().requires_grad_()
-    optimiser = torch.optim.Rprop([constant], step_sizes=(1e-12, 1e12))  # goes by signs: no scale
+    optimiser = torch.optim.Rprop([constant], step_sizes=(1e-12, 1e12))  # signs only: any scale
     with torch.enable_grad():
         for _ in range(100):
             error = loss.value(zero + constant, y).mean()

@@ -1,7 +1,8 @@
-r"""Mean Jacobians across kinks (ReLU, hinge, absolute loss), by macroscopic differences.
+r"""Mean Jacobians across kinks (ReLU, hinge, absolute loss), by differences with large steps.
 
-Where g jumps, its mean derivative over Gaussian h has a contribution from the jump. Autodiff looks
-at one point at a time and cannot see it. A central difference whose step many rows straddle does:
+Where g jumps, its mean derivative over Gaussian h has a contribution from the jump. Autodiff, which
+differentiates at single points, misses it. A central difference does not, if its step is so large
+that the jump lies within it for many rows:
 
 .. math:: \bar J_{ij} = \frac1n\sum_r \frac{g_i(h_r + \delta_j e_j) - g_i(h_r - \delta_j e_j)}
    {2\delta_j}, \qquad \delta_j = 2\,\mathrm{sd}(h_j)\, n^{-1/5} .

@@ -60,9 +60,6 @@ def plot_curve(
         ylabel: What the error is.
         xlabel: What it is drawn over.
 
-    Returns:
-        A figure.
-
     Example:
         >>> plot_curve([1.0, 0.5, 0.6], [0.1, 0.1, 0.1], ylabel="log loss").axes[0].get_ylabel()
         'log loss'
@@ -99,36 +96,27 @@ def plot_sweep(sweep: Sweep) -> Figure:
         2
     """
     figure, axes = new_figure(columns=2)
-    _train_errors(axes[0, 0], sweep)
-    _behind_the_winner(axes[0, 1], sweep)
-    return figure
-
-
-def _train_errors(ax: Axes, sweep: Sweep) -> None:
-    """Draw all train errors, the winner's in colour, a cross where a run ended early."""
+    errors, behind = axes[0]
     for index, run in enumerate(sweep.runs):
         error = run.train_error.numpy()
-        (line,) = ax.plot(error, color="0.6", lw=0.9, zorder=2)
+        (line,) = errors.plot(error, color="0.6", lw=0.9, zorder=2)
         if index == sweep.best_index:
-            line.set(
-                color=COLOURS["train"], lw=2.0, zorder=3, label=f"winner: {sweep.names[index]}"
-            )
+            name = f"winner: {sweep.names[index]}"
+            line.set(color=COLOURS["train"], lw=2.0, zorder=3, label=name)
         if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
-            ax.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
-    ax.set(xlabel="step", ylabel="train error")
+            errors.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
+    errors.set(xlabel="step", ylabel="train error")
     highest_start = max(float(run.train_error[0]) for run in sweep.runs)
-    ax.set_ylim(min(0.0, float(sweep.best.train_error.min())), 1.15 * highest_start)
-    tidy(ax, "small")
+    errors.set_ylim(min(0.0, float(sweep.best.train_error.min())), 1.15 * highest_start)
+    tidy(errors, "small")
 
-
-def _behind_the_winner(ax: Axes, sweep: Sweep) -> None:
-    """Draw every configuration's difference from the winner, the winner on top."""
     differences = [sweep.difference(index) for index in range(len(sweep.runs))]
     order = sorted(range(len(differences)), key=lambda k: -differences[k].mean)
-    for place, index in enumerate(order):
+    for place, index in enumerate(order):  # the winner on top
         mean, margin = differences[index].mean, Z95 * differences[index].stderr
         colour = COLOURS["train"] if index == sweep.best_index else "0.4"
-        ax.errorbar(mean, place, xerr=margin, fmt="o", ms=4, capsize=2, color=colour)
-    ax.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
-    ax.set(xlabel="behind the winner, on the same rows")
-    tidy(ax)
+        behind.errorbar(mean, place, xerr=margin, fmt="o", ms=4, capsize=2, color=colour)
+    behind.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
+    behind.set(xlabel="behind the winner, on the same rows")
+    tidy(behind)
+    return figure

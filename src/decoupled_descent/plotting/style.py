@@ -15,19 +15,15 @@ if TYPE_CHECKING:  # matplotlib is imported where something is drawn
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-#: Blue and orange ("vermilion") of the Okabe-Ito palette: also the colour-blind tell them apart.
+#: Blue and orange ("vermilion") of the Okabe-Ito palette, safe for colour-blind readers.
 COLOURS = {"train": "#0072B2", "test": "#D55E00"}
 
 #: Okabe-Ito colours for the terms of a Taylor expansion.
 TERMS = ("#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#D55E00")
 
 #: How predictions are drawn: dashes on top of the curves, which stay visible between them.
-THEORY: dict[str, Any] = {
-    "color": "black",
-    "lw": 1.2,
-    "ls": (0, (4, 4)),
-    "label": "state evolution",
-}
+THEORY: dict[str, Any] = {"color": "black", "lw": 1.2, "ls": (0, (4, 4))}
+THEORY["label"] = "state evolution"
 
 
 def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, np.ndarray]:

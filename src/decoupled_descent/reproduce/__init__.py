@@ -75,9 +75,9 @@ def reproduce(
         out: The folder in which to make a folder of the figure's name with ``<figure>.png``,
             ``<figure>.svg``, ``summary.json`` and every replication; the next call with the same
             settings uses the replications that are there.
-        quick: Fewer runs for a look; for ``"xor"`` more than a few, but smaller and shorter ones.
+        quick: Fewer runs; for ``"xor"`` smaller and shorter ones.
         replications: How many, instead of the paper's number.
-        seed: Of the first replication; the others count on from it.
+        seed: Of the first replication; the others follow it.
         data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
         jobs: How many processes; as many as there are cores by default.
         progress: Whether to draw a progress bar; by default, only on a terminal.

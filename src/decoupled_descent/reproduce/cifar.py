@@ -18,17 +18,13 @@ import numpy as np
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.datasets.embeddings import Embeddings, find_cats_dogs, load_embeddings
+from decoupled_descent.datasets.embeddings import find_cats_dogs, load_embeddings
 from decoupled_descent.datasets.whitening import Whitening
 from decoupled_descent.reproduce import experiment as shared
 from decoupled_descent.reproduce.experiment import ErrorFigure, Labelled, Problem, Settings
 from decoupled_descent.reproduce.summary import Panel, measure, written
 
-
-@functools.lru_cache(maxsize=1)
-def _load(path: Path) -> Embeddings:
-    """Load the embeddings once per process."""
-    return load_embeddings(path)
+_load = functools.lru_cache(maxsize=1)(load_embeddings)  # once per process
 
 
 def prepare(data: Path | None) -> Settings:

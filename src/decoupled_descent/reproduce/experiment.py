@@ -44,24 +44,17 @@ class Problem(NamedTuple):
 class Experiment(ABC):
     """One figure of the paper: its settings, how to compute it, how to show it.
 
-    Attributes:
-        name: What users ask for, such as ``"xor"``.
-        title: A heading.
-        label: The figure's label in the paper's source.
-        settings: The paper's settings, ``replications`` among them.
-        quick: What ``--quick`` changes.
-        prepare: ``prepare(data)`` finds the data, or raises ``OSError``. It returns what to add to
-            the settings, so that replications on other data are not mixed with these.
-        timed: Whether it measures time, so that replications must not run at the same time.
+    ``prepare(data)`` finds the data, or raises ``OSError``. It returns what to add to the settings,
+    so that replications on other data are not mixed with these.
     """
 
-    name: str
+    name: str  # what users ask for, such as "xor"
     title: str
-    label: str
-    settings: Settings
-    quick: Settings
+    label: str  # in the paper's source
+    settings: Settings  # the paper's, "replications" among them
+    quick: Settings  # what --quick changes
     prepare: Callable[[Path | None], Settings] | None = None
-    timed: bool = False
+    timed: bool = False  # measures time, so that replications must not run at the same time
 
     @abstractmethod
     def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
@@ -91,24 +84,17 @@ class Experiment(ABC):
 class ErrorFigure(Experiment):
     """A figure of train and test errors, panel by panel.
 
-    Attributes:
-        problems: ``problems(settings, seed)`` yields the panels of one replication; for real data,
-            ``problems(settings, seed, data)``.
-        heading: What the figure's title says first.
-        shown: The settings that the title states.
-        loss: What the vertical axes show.
-        selects: Whether the panels are candidates on the same data, to be chosen by train error.
-        remarks: Sentences about the panels of this figure, after those that all figures have.
-        grid: Options of ``error_grid``.
+    ``problems(settings, seed)`` yields the panels of one replication; for real data,
+    ``problems(settings, seed, data)``.
     """
 
     problems: Callable[..., Iterable[Problem]]
-    heading: str
-    shown: tuple[str, ...]
-    loss: str = "cross-entropy"
-    selects: bool = False
-    remarks: Callable[[list[Panel]], list[str]] = lambda _: []
-    grid: Mapping[str, Any] = field(default_factory=dict)
+    heading: str  # what the figure's title says first
+    shown: tuple[str, ...]  # the settings that the title states
+    loss: str = "cross-entropy"  # on the vertical axes
+    selects: bool = False  # the panels are candidates on the same data, chosen by train error
+    remarks: Callable[[list[Panel]], list[str]] = lambda _: []  # sentences of this figure alone
+    grid: Mapping[str, Any] = field(default_factory=dict)  # options of error_grid
 
     def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
         """Train all panels."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,9 +57,9 @@ MISSING = """<section id="{name}">
 def write_gallery(folder: Path, done: Sequence[Reproduced], skipped: Mapping[str, str]) -> Path:
     """Write ``index.html`` with the figures, and the ones left out with the reason."""
     sections = [_section(one) for one in done]
-    sections += [MISSING.format(name=_text(k), reason=_text(v)) for k, v in skipped.items()]
+    sections += [MISSING.format(name=escape(k), reason=escape(v)) for k, v in skipped.items()]
     names = [one.experiment.name for one in done] + list(skipped)
-    links = " ".join(f'<a href="#{_text(name)}">{_text(name)}</a>' for name in names)
+    links = " ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
     page = PAGE.format(style=STYLE, links=links, sections="\n".join(sections))
     target = folder / "index.html"
     write_text(target, page)
@@ -71,14 +71,10 @@ def _section(one: Reproduced) -> str:
     picture = next(path for path in one.files if path.suffix == ".png")
     settings = ", ".join(f"{name} = {value}" for name, value in one.summary["settings"].items())
     return SECTION.format(
-        name=_text(one.experiment.name),
-        title=_text(one.experiment.title),
-        label=_text(one.experiment.label),
-        findings=_text(one.summary["findings"]),
-        settings=_text(settings),
+        name=escape(one.experiment.name),
+        title=escape(one.experiment.title),
+        label=escape(one.experiment.label),
+        findings=escape(one.summary["findings"]),
+        settings=escape(settings),
         picture=base64.b64encode(picture.read_bytes()).decode(),
     )
-
-
-def _text(value: str) -> str:
-    return html.escape(value, quote=True)

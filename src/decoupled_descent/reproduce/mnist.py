@@ -13,16 +13,12 @@ from pathlib import Path
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.datasets.mnist import Mnist, add_noise, load_mnist, two_digits
+from decoupled_descent.datasets.mnist import add_noise, load_mnist, two_digits
 from decoupled_descent.reproduce import experiment as shared
 from decoupled_descent.reproduce.experiment import ErrorFigure, Labelled, Problem, Settings
 from decoupled_descent.reproduce.summary import Panel, apart, lowest, written
 
-
-@functools.lru_cache(maxsize=1)
-def _load(data: Path | None) -> Mnist:
-    """Load MNIST once per process."""
-    return load_mnist(data)
+_load = functools.lru_cache(maxsize=1)(load_mnist)  # once per process
 
 
 def prepare(data: Path | None) -> Settings:

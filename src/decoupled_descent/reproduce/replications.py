@@ -70,7 +70,7 @@ def run_all(
 ) -> Curves:
     """Compute the replications that are not in the folder yet; return all, stacked, by name.
 
-    ``seed`` is that of the first replication, the others count on from it. ``jobs`` is the number
+    ``seed`` is that of the first replication, the others follow it. ``jobs`` is the number
     of processes, by default one per core. ``progress`` is as in :func:`progress_bar`.
     """
     seeds = range(seed, seed + settings["replications"])
@@ -79,40 +79,22 @@ def run_all(
     missing = [s for s, curves in found.items() if curves is None]
     kept = len(found) - len(missing)
     description = experiment.name + (f" ({kept} replications are there already)" if kept else "")
-    with progress_bar(len(missing), description, progress) as advance:
-        finished = _compute(experiment, settings, missing, folder, data, jobs)
-        for done, (s, curves) in enumerate(finished, 1):
+    jobs = 1 if experiment.timed else min(jobs or int(joblib.cpu_count()), max(1, len(missing)))
+    parallel = joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1)
+    with progress_bar(len(missing), description, progress) as advance, parallel:
+        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        calls = (joblib.delayed(_replicate)(experiment, settings, s, folder, data) for s in missing)
+        for done, (s, curves) in enumerate(pool(calls), 1):
             found[s] = curves
             advance(done, f"seed {s}")
     whole = [curves for curves in found.values() if curves is not None]
     return {name: np.stack([curves[name] for curves in whole]) for name in whole[0]}
 
 
-def _compute(
-    experiment: Experiment,
-    settings: Settings,
-    seeds: list[int],
-    folder: Path,
-    data: Path | None,
-    jobs: int | None,
-) -> Iterator[tuple[int, Curves]]:
-    """Yield replications as they finish, from one process or several, one thread in each."""
-    jobs = min(jobs or int(joblib.cpu_count()), len(seeds))
-    if experiment.timed or jobs <= 1:
-        with one_thread():
-            for seed in seeds:
-                yield _replicate(experiment, settings, seed, folder, data)
-        return
-    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
-        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        calls = (joblib.delayed(_replicate)(experiment, settings, s, folder, data) for s in seeds)
-        yield from pool(calls)
-
-
 def _replicate(
     experiment: Experiment, settings: Settings, seed: int, folder: Path, data: Path | None
 ) -> tuple[int, Curves]:
-    """Compute one replication and save it; this is what the processes do."""
+    """Compute one replication on one thread, and save it."""
     with one_thread():
         curves = experiment.replicate(settings, seed, data)
     identity = key(experiment.name, settings, seed)

@@ -53,14 +53,8 @@ def quantiles(values: ArrayLike) -> dict[str, Any]:
     """
     levels = {"median": 0.5, "q25": 0.25, "q75": 0.75, "min": 0.0, "max": 1.0}
     found = style.quantiles(values, list(levels.values()))
-    return {name: _plain(values) for name, values in zip(levels, found.tolist(), strict=True)}
-
-
-def _plain(values: Any) -> Any:
-    """Numbers and nested lists of numbers that JSON can hold: None for what is not finite."""
-    if isinstance(values, list):
-        return [_plain(value) for value in values]
-    return values if math.isfinite(values) else None
+    plain = np.where(np.isfinite(found), found.astype(object), np.array(None)).tolist()
+    return dict(zip(levels, plain, strict=True))
 
 
 def gap(train: ArrayLike, test: ArrayLike) -> float | None:

@@ -70,7 +70,7 @@ def as_tensor(name: str, values: Any) -> Tensor:
             f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as "
             "numbers first"
         )
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch can hardly compute with them
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch has few operations for them
         array = array.astype(np.int64)
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
     with warnings.catch_warnings():  # read-only arrays are welcome: nothing is written to them

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-#: Directions whose variance is below this share of the largest are rounding, and dropped.
+#: Directions whose variance is below this share of the largest are rounding errors, and dropped.
 NEGLIGIBLE = 1e-9
-#: A centred kernel matrix below this share of the original one is rounding.
+#: A centred kernel matrix below this share of the original one is a rounding error.
 CONSTANT = 1e-13
 #: Rows are handled in blocks whose kernel values take about this many bytes.
 BLOCK_BYTES = 32 * 2**20

@@ -110,25 +110,14 @@ class Gram:
         per_row = [values.to(self._X.dtype) for values in own]
         if n >= TALL * d:
             scale = (c / (self.eigenvalues + self.shift(ridge))).to(self._X)
-            return LeaveOneOut(self._rotated, scale, self._basis, *per_row)
-        rows = self._preconditioned(ridge).mul_(c)
+            rotated, basis = self._rotation
+            return LeaveOneOut(rotated, scale, basis, *per_row)
+        inverse = (self.vectors * (c / (self.eigenvalues + self.shift(ridge)))) @ self.vectors.T
+        rows = self._X.double()  # cX A⁻¹ = c(XXᵀ + μI)⁻¹ X
+        rows = inverse @ rows if self.wide else rows @ inverse
         return LeaveOneOut(rows.to(self._X), None, None, *per_row)
 
     @cached_property
-    def _rotated(self) -> Tensor:
-        """X V in the dtype of X, shape (n, d)."""
-        rotated: Tensor = self.coordinates().to(self._X).contiguous()
-        return rotated
-
-    @cached_property
-    def _basis(self) -> Tensor:
-        """Vᵀ in the dtype of X, shape (d, d)."""
-        basis: Tensor = self.vectors.T.to(self._X).contiguous()
-        return basis
-
-    def _preconditioned(self, ridge: float) -> Tensor:
-        """X A⁻¹ = (XXᵀ + μI)⁻¹ X, shape (n, d)."""
-        inverse = (self.vectors / (self.eigenvalues + self.shift(ridge))) @ self.vectors.T
-        rows = self._X.double()
-        preconditioned: Tensor = inverse @ rows if self.wide else rows @ inverse
-        return preconditioned
+    def _rotation(self) -> tuple[Tensor, Tensor]:
+        """X V, shape (n, d), and Vᵀ, shape (d, d), in the dtype of X; all ridges share them."""
+        return self.coordinates().to(self._X).contiguous(), self.vectors.T.to(self._X).contiguous()

@@ -3,7 +3,7 @@ r"""The two products of every step, θXᵀ and qX, by the faster of two routines
 Both are thin: a few rows meet a large X. Where X exceeds a processor's own caches, oneDNN, which
 comes with PyTorch, takes a third to nine tenths of the time of ``torch.mm`` for them, and needs no
 copy of X in either direction. PyTorch calls it this way only from compiled graphs and does not
-document it, so it is tried out before it is relied on.
+document it, so it is tested before it is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def backward(q: Tensor, X: Tensor, add: Tensor | None = None) -> Tensor:
 
 
 def fast_routine(X: Tensor) -> Routine | None:
-    """OneDNN's routine where there is one and it pays for this X; None for ``torch.mm``."""
+    """OneDNN's routine if it exists and is faster for this X; None for ``torch.mm``."""
     pays = (
         X.numel() >= LARGE
         and X.dtype == torch.float32
@@ -50,7 +50,7 @@ def fast_routine(X: Tensor) -> Routine | None:
 
 @cache
 def _onednn() -> Routine | None:
-    """Find oneDNN's product, and see that it is what it is taken for."""
+    """Find oneDNN's product, and check that it computes what it should."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
 

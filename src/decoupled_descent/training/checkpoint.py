@@ -74,7 +74,7 @@ class SaveIterates:
         return Path(self.folder) / f"step-{step:06d}.safetensors"
 
     def __call__(self, step: Step) -> None:
-        """Save the iterate if its turn has come."""
+        """Save every k-th iterate."""
         made = getattr(step.state, "step", step.index)
         if made % self.every:
             return
@@ -82,16 +82,13 @@ class SaveIterates:
         if "theta" not in parts:  # a state of the user's own making
             parts = dict(leaves({"theta": step.state.theta, "head": step.state.head}))
         tensors = {
-            name: value.clone(memory_format=torch.contiguous_format)  # files share no memory
+            name: value.clone(memory_format=torch.contiguous_format)  # a file shares no memory
             for name, value in parts.items()
             if isinstance(value, Tensor)
         }
         rest = {k: v for k, v in parts.items() if isinstance(v, int | float | str)}
-        metadata = {
-            "train_error": repr(step.train_error),
-            "step": str(made),
-            "rest": json.dumps(rest),
-        }
+        metadata = {"train_error": repr(step.train_error), "step": str(made)}
+        metadata["rest"] = json.dumps(rest)
         with written_whole(self.path(made)) as partial:
             save_file(tensors, partial, metadata)
 
@@ -102,9 +99,6 @@ class SaveIterates:
             step: After how many updates.
             like: A state of the same algorithm and head, such as ``algorithm.init(rows,
                 objective)``.
-
-        Returns:
-            The state.
         """
         path = self.path(step)
         tensors, rest = _read(path)
@@ -170,7 +164,7 @@ def _rebuilt(like: Any, found: Mapping[str, Any], name: str = "") -> Any:
 
 
 def _kind(value: Any) -> str:
-    """Say what a leaf is, as far as two states must agree about it."""
+    """What two states must agree about in a leaf: its type, and shape and dtype of tensors."""
     if isinstance(value, Tensor):
         return f"{value.dtype} of shape {tuple(value.shape)}"
     return "nothing" if value is None else type(value).__name__

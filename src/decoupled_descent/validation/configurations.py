@@ -26,11 +26,13 @@ class Configuration(NamedTuple):
 def combine(
     objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
 ) -> list[Configuration]:
-    """Every combination, named by what sets it apart."""
+    """Return every combination, named by what sets it apart."""
     for algorithm in _each(algorithms):
         check_algorithm(algorithm)
     objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
-    seeds = _seeds(seed)
+    seeds = list(seed) if isinstance(seed, Iterable) else [seed]
+    if not all(isinstance(each, Integral) for each in seeds):
+        raise ValueError(f"seed={seed!r} must be a whole number, or several in a list")
     if not (objectives and methods and seeds):
         raise ValueError("a sweep needs at least one objective, one algorithm and one seed")
     thetas = list(theta) if isinstance(theta, list | tuple) else [theta] * len(objectives)
@@ -44,15 +46,8 @@ def combine(
     ):
         parts = [head] * (len(objectives) > 1) + [method] * (len(methods) > 1)
         parts += [f"seed={s}"] * (len(seeds) > 1)
-        found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, s))
+        found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, int(s)))
     return found
-
-
-def _seeds(given: Any) -> list[int]:
-    seeds = [given] if not isinstance(given, Iterable) else list(given)
-    if not all(isinstance(seed, Integral) for seed in seeds):
-        raise ValueError(f"seed={given!r} must be a whole number, or several in a list")
-    return [int(seed) for seed in seeds]
 
 
 def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
@@ -64,7 +59,7 @@ def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[t
 
 
 def _each(given: Any) -> list[Any]:
-    """What was given, by name, in a sequence or alone, as a list."""
+    """Return what was given by name, in a sequence or alone, as a list."""
     if isinstance(given, Mapping):
         return list(given.values())
     several = isinstance(given, Sequence) and not isinstance(given, str)
@@ -72,9 +67,8 @@ def _each(given: Any) -> list[Any]:
 
 
 def _head_names(objectives: Sequence[Objective]) -> list[str]:
-    names = [type(objective.head).__name__ for objective in objectives]
-    widths = [objective.width for objective in objectives]
-    return [n if w is None else f"{n} L={w}" for n, w in zip(names, widths, strict=True)]
+    pairs = [(type(objective.head).__name__, objective.width) for objective in objectives]
+    return [name if width is None else f"{name} L={width}" for name, width in pairs]
 
 
 def _algorithm_names(algorithms: Sequence[Algorithm]) -> list[str]:
@@ -87,10 +81,8 @@ def _algorithm_names(algorithms: Sequence[Algorithm]) -> list[str]:
     names = []
     for kind, each in zip(kinds, given, strict=True):
         parts = [kind] * (len(set(kinds)) > 1 or not varying)
-        parts += [
-            f"{key}={each[key]:g}" if key in each else f"{key}=None"
-            for key in varying
-            if (kind, key) in known
-        ]
+        for key in varying:
+            if (kind, key) in known:
+                parts.append(f"{key}={each[key]:g}" if key in each else f"{key}=None")
         names.append(" ".join(parts) or kind)
     return names

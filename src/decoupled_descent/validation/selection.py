@@ -1,4 +1,4 @@
-r"""Choosing among configurations with the uncertainty of the choice in view.
+r"""Choosing among configurations, and how certain the choice is.
 
 All configurations see the same rows, so their losses are compared row by row: the standard error of
 a *difference* is far smaller than that of either error, and it is the one that counts.
@@ -93,20 +93,20 @@ def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> Corrected
     r"""Correct the lowest of K errors for having been chosen as the lowest.
 
     The minimum of K noisy errors lies below the true error of the configuration that attains it.
-    How far is found by replaying the contest: errors m̃ + N(0, C), with C the covariance of the K
-    means estimated from the rows, are drawn again and again, the lowest wins, and its dip below its
-    own m̃ is averaged. The m̃ are the measured means, shrunk towards their average by the share of
-    their spread that is noise: measured means are more spread out than true ones, and replaying
-    them as they are would make the contest look less close than it was. Configurations more than
-    four standard errors behind the best are left out.
+    This bias is simulated: errors m̃ + N(0, C) are drawn many times, with C the covariance of the K
+    means estimated from the rows; the lowest wins, and the difference from its own m̃ is averaged.
+    The m̃ are the measured means, shrunk towards their average by the share of their spread that is
+    noise: measured means are more spread out than true ones, and without shrinking the simulated
+    bias would be too small. Configurations more than four standard errors behind the best are left
+    out.
 
     .. math:: \mathrm{optimism} = \mathbf E\bigl[\tilde m_k - m_k\bigr], \qquad
        m \sim N(\tilde m, C), \quad k = \arg\min m
 
     Args:
         losses: Row losses of the K candidates, shape (K, n).
-        draws: How often the contest is replayed.
-        seed: Of the replays.
+        draws: The number of simulations.
+        seed: Of the simulations.
 
     Returns:
         The corrected error of the winner.

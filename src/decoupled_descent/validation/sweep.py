@@ -37,14 +37,14 @@ from decoupled_descent.validation.selection import (
 
 @dataclass(frozen=True)
 class Halving:
-    r"""Successive halving whose cuts the standard error decides.
+    r"""Successive halving that stops only runs that are clearly worse.
 
-    At each rung the runs are ranked by their current train error. The better half goes on; of the
-    other half, those go on that are within z standard errors of the leader (paired, on the same
-    rows), and the rest leave the stack. Gradient descent beside corrected runs is not ranked.
+    At each rung the runs are ranked by their current train error. The better half continues, and so
+    do the runs of the other half that are within z standard errors of the leader (paired, on the
+    same rows). The others are stopped. Gradient descent beside corrected runs is not ranked.
 
     Args:
-        rungs: The steps at which to cut; by default T/8, T/4 and T/2; none for ``()``.
+        rungs: The steps at which runs are stopped; by default T/8, T/4 and T/2; none for ``()``.
         z: How many standard errors make a run clearly worse.
     """
 
@@ -73,7 +73,7 @@ class Halving:
 
 
 def comparable(algorithms: Sequence[Algorithm]) -> list[int]:
-    """Which runs may be chosen from: those whose train error estimates the test error, if any.
+    """Return which runs can be chosen: those whose train error estimates the test error, if any.
 
     The train error of gradient descent is too low, and would win against any unbiased one.
     """
@@ -87,14 +87,10 @@ class Sweep:
 
     Gradient descent beside corrected algorithms is trained but never chosen: its train error does
     not estimate the test error.
-
-    Attributes:
-        names: What sets each configuration apart.
-        runs: One run per configuration, in the same order.
     """
 
-    names: tuple[str, ...]
-    runs: tuple[Run, ...]
+    names: tuple[str, ...]  #: what sets each configuration apart
+    runs: tuple[Run, ...]  #: one per configuration, in the same order
 
     def __repr__(self) -> str:
         """Name the winner."""
@@ -144,8 +140,11 @@ class Sweep:
         Returns:
             The index of the simplest configuration within one standard error of the best.
         """
-        by = key or _complexity
-        compared = sorted(self._compared, key=lambda k: by(self.runs[k]))
+
+        def complexity(run: Run) -> tuple[int, int]:
+            return len(run.theta), sum(value.numel() for value in run.state.head.values())
+
+        compared = sorted(self._compared, key=lambda k: (key or complexity)(self.runs[k]))
         return compared[one_standard_error(self.losses[compared])]
 
     @property
@@ -174,13 +173,8 @@ class Sweep:
     @property
     def table(self) -> Any:
         """The records as a pandas data frame, best first; what cannot be chosen comes last."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "sweep.table needs pandas: pip install 'decoupled-descent[tables]', or use "
-                "sweep.records"
-            ) from error
+        import pandas as pd
+
         table, compared = pd.DataFrame(self.records), set(self._compared)
         apart = [k not in compared for k in range(len(table))]
         ordered = table.assign(apart=apart).sort_values(["apart", "train_error"], ignore_index=True)
@@ -215,7 +209,7 @@ def sweep(
         seed: One or several seeds, each a configuration of its own.
         test: Held-out rows whose error is recorded and used for nothing else.
         callbacks: Copied for every run, by its ``for_run(name)`` if a callback has that method.
-        halving: Drops losing configurations on the way.
+        halving: Stops losing configurations early.
         n_jobs: Splits the sweep into this many stacks, trained in parallel through joblib and
             whatever backend it is set to (Dask, Ray, processes); one stack by default.
         progress: Whether to draw a progress bar; by default, only on a terminal.
@@ -263,7 +257,7 @@ def select_architecture(
     halving: Halving | None = None,
     **options: Any,
 ) -> Sweep:
-    """Choose among heads by their train error, dropping the losers on the way.
+    """Choose among heads by their train error, and stop the losers early.
 
     Args:
         X: Features, shape (n, d), noise variance 1/d.
@@ -272,7 +266,7 @@ def select_architecture(
         loss: The loss they share.
         algorithm: The algorithm they share.
         steps: T, iterates per run.
-        halving: When to drop what; successive halving at T/8, T/4 and T/2 by default.
+        halving: When losers are stopped; at T/8, T/4 and T/2 by default.
         options: Passed on to :func:`sweep`.
 
     Returns:
@@ -310,19 +304,11 @@ def train_stack(
         if key not in known:
             known[key] = algorithm.bind(rows, objective, theta)
         state = algorithm.init(rows, known[key], theta=theta, seed=seed)
-        own = [_for_run(callback, name) for callback in callbacks]
+        own: list[Any] = copy.deepcopy(list(callbacks))
+        own = [each.for_run(name) if hasattr(each, "for_run") else each for each in own]
         trainees.append(Trainee(known[key], algorithm, state, own))
     held_out = check_test(test, rows, trainees)
     cut = None if halving is None else halving.cutter(steps)
     with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
         train_together(trainees, rows, steps, held_out, advance, cut)
     return [Run.of(trainee) for trainee in trainees]
-
-
-def _for_run(callback: Any, name: str) -> Callback:
-    own = copy.deepcopy(callback)
-    return own.for_run(name) if hasattr(own, "for_run") else own  # type: ignore[no-any-return]
-
-
-def _complexity(run: Run) -> tuple[int, int]:
-    return len(run.theta), sum(value.numel() for value in run.state.head.values())
