@@ -109,7 +109,7 @@ def test_every_linear_rule_leaves_rows_out(rule):
     """
     X, y, theta = normal(16, 6, seed=5), normal(16, seed=6), normal(1, 6, seed=7)
     objective, ridge, lr = dd.Objective(dd.heads.Linear(), "squared"), 0.5, 0.02
-    options = {"lr": lr, "damping": 0.9, "rule": rule}
+    options = {"lr": lr, "damping": 0.9} if rule is None else {"lr": lr, "rule": rule}
     run = dd.fit(X, y, objective, ODD(ridge=ridge, **options), 25, theta=theta)
     _, c = oracle.shift_and_scale(X.numpy(), ridge)
     for i in range(len(X)):

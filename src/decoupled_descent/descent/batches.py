@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -50,6 +51,12 @@ class Batched(Descent):
         if self.batch_size is not None:
             whole_number("batch_size", self.batch_size)
         whole_number("batch_seed", self.batch_seed, 0)
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """The numbers among its options, by name; those of batches where there are batches."""
+        given = super().settings
+        return {k: v for k, v in given.items() if self.batch_size or k != "batch_seed"}
 
     def batches(self, rows: Rows, number: int) -> Batches:
         """Return the batches of one pass."""
