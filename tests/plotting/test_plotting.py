@@ -4,13 +4,14 @@ import subprocess
 import sys
 
 from decoupled_descent import plotting
-from decoupled_descent.plotting import runs, style
+from decoupled_descent.plotting import runs, style, theory
 
 
 def test_names():
     for name in plotting.__all__:
-        home = runs if name.startswith("plot_") else style
-        assert getattr(plotting, name) is getattr(home, name)
+        homes = [home for home in (runs, style, theory) if hasattr(home, name)]
+        assert homes
+        assert all(getattr(home, name) is getattr(plotting, name) for home in homes)
 
 
 def test_importing_does_not_import_matplotlib():
