@@ -21,6 +21,7 @@ from tests.cli.conftest import FAST, spoilt
 from tests.report.examples import classification
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
+FILES |= {"left_out.csv"}
 
 
 def report(findings=(), best=1, corrected=True):

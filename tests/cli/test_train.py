@@ -25,6 +25,7 @@ from decoupled_descent.validation import search
 from tests.cli.conftest import FAST, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
+FILES |= {"left_out.csv"}
 
 
 def test_words_and_files(run, tmp_path, shop):

@@ -34,7 +34,7 @@ def points(svg, kind):
 
 
 def test_curve_and_band_are_drawn_to_scale():
-    svg, across, vertical = drawing(render_report(regression()), 0)
+    svg, across, vertical = drawing(render_report(regression()), -1)
     step, value = ruler(across), ruler(vertical)
     error, stderr = regression().train_error.numpy(), regression().train_error_stderr.numpy()
     pixel = abs(value(1) - value(0))
@@ -53,7 +53,7 @@ def test_tiny_errors_have_a_unit():
     error = np.linspace(3e-5, 1e-5, 30)
     source = render_report(classification(train_error=error, train_error_stderr=error / 20))
     assert "train error (log loss), in units of 10⁻⁵" in source
-    svg, _, vertical = drawing(source, 0)
+    svg, _, vertical = drawing(source, -1)
     value = ruler(vertical)
     _, y = points(svg, "line")
     np.testing.assert_allclose(value(y), 1e5 * error, atol=0.11 * abs(value(1) - value(0)))
@@ -62,7 +62,7 @@ def test_tiny_errors_have_a_unit():
 def test_errors_of_very_different_size_get_a_logarithmic_axis():
     error = list(10.0 ** np.linspace(2, -1, 30))
     source = render_report(classification(train_error=error))
-    svg, _, vertical = drawing(source, 0)
+    svg, _, vertical = drawing(source, -1)
     value = ruler(vertical, np.log10)
     _, y = points(svg, "line")
     np.testing.assert_allclose(value(y), np.log10(error), atol=0.11 * abs(value(1) - value(0)))
@@ -73,7 +73,7 @@ def test_scatter_plots_are_drawn_to_scale():
     source = render_report(regression())
     true, predicted = np.asarray(regression().labels), np.asarray(regression().predictions)
     for index, (x, y) in enumerate([(true, predicted), (predicted, true - predicted)]):
-        svg, across, vertical = drawing(source, index + 1)
+        svg, across, vertical = drawing(source, index)
         right, up = ruler(across), ruler(vertical)
         found = re.findall(r'<path d="M([\d.]+) ([\d.]+)h0"/>', svg)
         place = np.array(found, dtype=float)

@@ -19,7 +19,9 @@ Floats = NDArray[np.float64]
 def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     """Return the model, a linear model and guessing, by their errors on rows left out."""
     names = ["this model", "linear model", _guess_name(prepared)]
-    said = [_said(estimator), _said(_linear(prepared)), _guesses(prepared)]
+    tried = {one.get("features") for one in estimator.candidates_}
+    linear = estimator if tried == {"linear"} else _linear(prepared)
+    said = [_said(estimator), _said(linear), _guesses(prepared)]
     losses = [_losses(prepared, estimator, one) for one in said]
     found = []
     for name, predicted, each in zip(names, said, losses, strict=True):

@@ -37,7 +37,10 @@ def predict(
     Columns may come in any order; those that the model does not know are ignored. If the target is
     among them, the actual error is compared with the estimate made at training.
     """
+    from functools import partial
+
     from decoupled_descent.cli import predictions
+    from decoupled_descent.cli.left_out import seen_before
     from decoupled_descent.cli.output import console, echo_json, few
     from decoupled_descent.estimators.saving import MODEL_FILE, load_model
     from decoupled_descent.tables.reading import read_table
@@ -46,7 +49,7 @@ def predict(
         check_file(out, (data, model, model / MODEL_FILE))
     saved, frame = load_model(model), read_table(data)
     try:
-        found = predictions.predict(saved, frame)
+        found = predictions.predict(saved, frame, partial(seen_before, model))
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
     table, shielded = predictions.without_formulas(found.table)

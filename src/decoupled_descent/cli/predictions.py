@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,13 @@ FORMULA = re.compile(r"[=+\-@\t\r].+", re.DOTALL)
 FORMULAS = "{} texts begin like a formula of a spreadsheet; an apostrophe was put before them"
 
 
+SEEN = (
+    "{} of the {} rows were trained on: their predictions are those of models that had not seen "
+    "them, as for new rows"
+)
+Before = Callable[[NDArray[np.float64]], NDArray[np.float64] | None]
+
+
 class Actual(NamedTuple):
     """The error on rows whose labels are known."""
 
@@ -57,8 +65,10 @@ class Predictions(NamedTuple):
     notes: list[str]
 
 
-def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
+def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None) -> Predictions:
     """Predict the rows of a table; for classes, with a column of probabilities for each.
+
+    ``before`` finds what was predicted of rows that were trained on, by models without them.
 
     Raises ``ValueError`` if columns are missing, or values are not of the kind they were.
     """
@@ -71,16 +81,24 @@ def predict(saved: SavedModel, frame: pd.DataFrame) -> Predictions:
         extra = [name for name in saved.columns.extra(frame) if name != saved.target]
         notes += [f"ignored, as the model does not know them: {listed(extra)}"] if extra else []
         notes += saved.columns.remarks(frame)
-    table = pd.DataFrame({"prediction": estimator.predict(rows)})
-    if saved.task == "classification":
-        shares = estimator.predict_proba(rows)
+    classes = saved.task == "classification"
+    said = estimator.predict_proba(rows) if classes else estimator.predict(rows)[:, None]
+    known = before(np.asarray(rows, dtype=np.float64)) if before is not None else None
+    if known is not None and known.shape == said.shape:
+        seen = np.asarray(np.isfinite(known).all(axis=1))
+        said = np.where(seen[:, None], known, said)
+        notes.append(SEEN.format(int(seen.sum()), len(said)))
+    labels = estimator.classes_[said.argmax(1)] if classes else said[:, 0]
+    table = pd.DataFrame({"prediction": labels})
+    if classes:
+        shares = said
         for k, label in enumerate(estimator.classes_.tolist()):
             table[f"probability_{label}"] = shares[:, k]
     _carry(saved, frame, table, notes)
     actual = None
     if saved.target in frame.columns:
         try:
-            actual = compare(saved, frame, rows)
+            actual = compare(saved, frame, said)
             notes += [actual.remark] if actual.remark else []
         except ValueError as error:
             notes.append(f"no actual error: {error}")
@@ -130,19 +148,19 @@ def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
     return rows if names is None else pd.DataFrame(rows, columns=list(known))
 
 
-def compare(saved: SavedModel, frame: pd.DataFrame, rows: Any) -> Actual:
-    """Compute the error on the rows that have a label.
+def compare(saved: SavedModel, frame: pd.DataFrame, said: NDArray[np.float64]) -> Actual:
+    """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
     labels = split_target(frame, str(saved.target), quantity=saved.task == "regression")[1]
-    chosen = rows[frame.index.isin(labels.index)]
+    chosen = said[frame.index.isin(labels.index)]
     estimator: Any = saved.estimator
     if saved.task == "regression":
         if labels.dtype.kind not in "biuf":
             raise ValueError(f"{saved.target!r} holds text such as {labels.iloc[0]!r:.60}")
         truth = labels.to_numpy(dtype=np.float64)
-        losses = (estimator.predict(chosen) - truth) ** 2
+        losses = (chosen[:, 0] - truth) ** 2
         spread = float(truth.var())
         score = 1 - float(losses.mean()) / spread if spread > 0 else math.nan
         return Actual(len(losses), len(losses), *_mean(losses), score)
@@ -150,7 +168,7 @@ def compare(saved: SavedModel, frame: pd.DataFrame, rows: Any) -> Actual:
     known = codes >= 0
     if not known.any():
         raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
-    shares = estimator.predict_proba(chosen)
+    shares = chosen
     right = float((shares.argmax(1) == codes).mean())
     losses = -np.log(np.maximum(shares[known, codes[known]], np.finfo(float).tiny))
     unknown = int((~known).sum())

@@ -20,6 +20,8 @@ from rich.console import Console
 
 from decoupled_descent.cli.baselines import contenders
 from decoupled_descent.cli.findings import is_interrupted
+from decoupled_descent.cli.importance import importance
+from decoupled_descent.cli.left_out import LEFT_OUT, as_csv
 from decoupled_descent.cli.options import cannot_write
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
@@ -41,7 +43,7 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 #: In the order in which they are put in place: the model comes last.
-FILES = ("history.csv", "figure.png", "figure.svg", "report.html", MODEL_FILE)
+FILES = ("history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", MODEL_FILE)
 
 
 def check_folder(out: Path, data: Path) -> bool:
@@ -83,6 +85,7 @@ def write(
         write_history(partial / "history.csv", report)
         plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
         write_report(partial / "report.html", report)
+        write_text(partial / LEFT_OUT, report.left_out)
         save_model(partial / MODEL_FILE, estimator, columns, target)
         os.chmod(partial, permissions(0o777))  # mkdtemp's is only for its owner
         try:
@@ -176,9 +179,24 @@ def report_data(
         next_steps=[],
         corrected=estimator.algorithm_.estimates_test_error,
         interrupted=is_interrupted(estimator),
-        contenders=contenders(prepared, estimator),
+        contenders=contenders(prepared, estimator)
+        if estimator.algorithm_.estimates_test_error
+        else [],
+        chances=estimator.corrected_proba_ if classes else None,
+        calibration=estimator.calibration_.to_dict() if classes else None,
+        row_names=row_names(prepared),
+        importance=importance(prepared, estimator),
+        left_out=as_csv(prepared, estimator, target),
     )
     return replace(report, next_steps=next_steps(report, data, out))
+
+
+def row_names(prepared: Prepared) -> list[Any]:
+    """The identifiers of the rows, or their numbers in the file."""
+    assert prepared.frame is not None
+    name = prepared.columns.identifier
+    names: list[Any] = list(prepared.frame[name] if name else prepared.frame.index)
+    return names
 
 
 def _settings(estimator: Any) -> dict[str, Any]:
@@ -204,6 +222,22 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     worst = next((found for found in diagnosis["findings"] if found["status"] != "ok"), None)
     first = f"{worst['name']}: {worst['advice']}" if worst else ""
     steps = []
+    found = {one.question: one for one in answers(report.contenders)}
+    if found and found["Better than guessing?"].word == "no":
+        steps.append(
+            "Do not use this model: it is no better than guessing. Add columns that bear on the "
+            "target, or rows."
+        )
+    elif found and found["Better than guessing?"].word == "only its probabilities":
+        steps.append(
+            "Use the probabilities, not the predicted class: flag rows from a probability in the "
+            "table of thresholds of the report."
+        )
+    if found and found["Better than a linear model?"].word == "no":
+        better = (
+            "--features linear" if report.settings.get("method") == "newton" else "--method newton"
+        )
+        steps.append(f"A linear model does better: train again with `{better}`.")
     if diagnosis["verdict"] == "do not trust":
         subject = "the estimate" if report.corrected else "the train error"
         steps.append(

@@ -17,6 +17,13 @@ from typing import Any
 from decoupled_descent.checks import Z95
 from decoupled_descent.files import write_text
 from decoupled_descent.report.comparison import Contender, answers, comparison
+from decoupled_descent.report.judged import (
+    calibration,
+    importance,
+    thresholds,
+    widths,
+    wrong_rows,
+)
 from decoupled_descent.report.predictions import baseline, predictions
 from decoupled_descent.report.svg import MOST_POINTS, error_curve
 from decoupled_descent.report.text import (
@@ -64,6 +71,11 @@ class ReportData:
     corrected: bool  # whether the train error estimates the test error, as the algorithm says
     interrupted: bool = False  # whether training was stopped by hand
     contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
+    chances: Any = None  # probabilities of the classes for the training rows as if new, (n, K)
+    calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
+    row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
+    importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
+    left_out: str = ""  # predictions of the training rows as if new, as a table for machines
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn."""
@@ -94,23 +106,32 @@ def render_report(data: ReportData) -> str:
         ...     None, [], None, {}, [], [], True,
         ... )
         >>> page = render_report(data)
-        >>> page.splitlines()[0], "0.200" in page, "<script" in page
+        >>> page.splitlines()[0], "0.447" in page, "<script" in page
         ('<!doctype html>', True, False)
     """  # fmt: skip
     template = resources.files("decoupled_descent.report").joinpath("page.html")
     sections = {
         "What to do next": _list(data.next_steps),
         "Better than what?": comparison(data.contenders, data.loss_name),
-        "Can the numbers be trusted?": _diagnosis(data.diagnosis),
-        "The error for different ridges"
-        if data.settings.get("method") == "newton"
-        else "The error while training": _curve(data),
         "What the model gets right and wrong": predictions(
             data.task, data.labels, data.predictions, data.classes
         ),
-        "The candidates compared": _candidates(data.candidates),
+        "How far off are predictions?": widths(data.labels, data.predictions)
+        if data.task == "regression"
+        else "",
+        "Finding more, or raising fewer false alarms": thresholds(
+            data.labels, data.chances, data.classes
+        ),
+        "Can the probabilities be taken at their word?": calibration(
+            data.calibration, data.classes
+        ),
+        "Rows to look at": wrong_rows(
+            data.task, data.labels, data.predictions, data.chances, data.classes, data.row_names
+        ),
+        "Which columns matter?": importance(data.importance, data.loss_name),
+        "Can the numbers be trusted?": _diagnosis(data.diagnosis),
         "What was done to the data": _list(data.notes),
-        "Settings": _settings(data.settings),
+        "How the model was found": _found(data),
     }
     written = [
         f"<section><h2>{name}</h2>{body}</section>" for name, body in sections.items() if body
@@ -135,6 +156,21 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
             "that exists and that you may write to"
         ) from None
     return path
+
+
+def _found(data: ReportData) -> str:
+    """What only those want to know who ask how the model came about, folded away."""
+    newton = data.settings.get("method") == "newton"
+    parts = {
+        "The error for different ridges" if newton else "The error while training": _curve(data),
+        "The candidates compared": _candidates(data.candidates),
+        "Settings": _settings(data.settings),
+    }
+    return "".join(
+        f"<details><summary>{name}</summary>{body}</details>"
+        for name, body in parts.items()
+        if body
+    )
 
 
 def _list(items: Sequence[str]) -> str:

@@ -28,8 +28,24 @@ def predictions(
         return _regression(labels, predicted)
     counts, names = confusion_matrix(labels, predicted, classes)
     if len(names) <= MOST_CLASSES:
-        return _matrix(counts, names)
-    return _mixups(counts, names) + _weakest(counts, names)
+        return _never(counts, names) + _matrix(counts, names)
+    return _never(counts, names) + _mixups(counts, names) + _weakest(counts, names)
+
+
+def _never(counts: np.ndarray, names: Sequence[str], most: int = 10) -> str:
+    """Say which classes are never found, or hardly ever."""
+    totals, hits = counts.sum(1), np.diag(counts)
+    rare = [k for k in range(len(names)) if totals[k] > 0 and hits[k] <= 0.1 * totals[k]]
+    if not rare:
+        return ""
+    said = ", ".join(
+        f"{hits[k]:,} of {totals[k]:,} rows of “{show(names[k])}”" for k in rare[:most]
+    )
+    more = f" and {len(rare) - most} more classes" if len(rare) > most else ""
+    return (
+        f'<p class="stopped">Hardly ever found: {said}{more}. Rare classes are seldom the most '
+        "probable answer. Use the probabilities, and flag rows from a lower one than 0.5.</p>"
+    )
 
 
 def confusion_matrix(

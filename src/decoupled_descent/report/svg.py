@@ -126,6 +126,29 @@ def scatter(
     return _svg(id, "square", (440, 376), title, parts)
 
 
+def chart(
+    x: Any, y: Any, names: tuple[str, str], title: str, id: str,
+    ends: tuple[tuple[float, float], tuple[float, float]], dots: bool = False, top: float = 1.0,
+) -> str:  # fmt: skip
+    """Draw a line of shares up to ``top``, perhaps with dots, and a dashed one between ends."""
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if len(x) > MOST_POINTS // 4:
+        chosen = np.unique(np.round(np.linspace(0, len(x) - 1, MOST_POINTS // 4)).astype(int))
+        x, y = x[chosen], y[chosen]
+    across, down = Axis(0, top, 76, 426), Axis(0, top, 332, 30)
+    from_, to = np.array(ends, dtype=float)
+    reference = _path(across(np.array([from_[0], to[0]])), down(np.array([from_[1], to[1]])))
+    parts = [
+        _frame(across, down, *names, most=5),
+        f'<path class="reference" d="{reference}"/>',
+        f'<path class="line" d="{_path(across(x), down(y))}"/>',
+    ]
+    if dots:
+        marks = "".join(f'<path d="M{point}h0"/>' for point in _points(across(x), down(y)))
+        parts.append(f'<g class="dots">{marks}</g>')
+    return _svg(id, "square", (440, 376), title, parts)
+
+
 def bin_means(x: Any, y: Any, bins: int = 10) -> np.ndarray:
     """Average points in bins of equal count along x; returns mean x and mean y, shape (bins, 2).
 

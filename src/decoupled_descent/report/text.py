@@ -13,6 +13,9 @@ from decoupled_descent import checks
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = "\N{NO-BREAK SPACE}"
 
+#: Marks that turn the order of the text around them.
+TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
 #: A cell longer than this is cut.
 LONGEST = 400
 
@@ -133,7 +136,7 @@ def show(value: Any) -> str:
         >>> show({"lr": 0.05, "head": "<b>"})
         'lr = 0.05, head = &lt;b&gt;'
     """
-    written = _plain(value)
+    written = TURNING.sub(lambda found: ascii(found[0])[1:-1], _plain(value))
     return html.escape(written if len(written) <= LONGEST else written[: LONGEST - 1] + "…")
 
 

@@ -1,0 +1,77 @@
+"""Predictions of the training rows by models that have not seen them, kept beside the model.
+
+``predict`` recognises rows that were trained on by their fingerprints, and answers with these: the
+model itself has seen the rows, and its own predictions would look too good.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from decoupled_descent.cli.predictions import without_formulas
+from decoupled_descent.cli.tables import Prepared
+
+LEFT_OUT = "left_out.csv"
+#: A table of which this share was trained on is the training table; by chance it may be less.
+KNOWN = 0.95
+
+
+def fingerprints(X: NDArray[np.float64]) -> list[str]:
+    """Return 16 characters for each row that depend on all of its numbers."""
+    rows = np.ascontiguousarray(X, dtype=np.float64) + 0.0  # −0 is 0
+    return [hashlib.sha256(row.tobytes()).hexdigest()[:16] for row in rows]
+
+
+def as_csv(prepared: Prepared, estimator: Any, target: str) -> str:
+    """Return a table of the training rows: fingerprint, row, target, prediction, probabilities."""
+    assert prepared.frame is not None
+    table = pd.DataFrame({"fingerprint": fingerprints(prepared.X)})
+    table["row"] = prepared.frame.index.to_numpy()
+    table[f"true {target}"] = prepared.y
+    if prepared.task == "classification":
+        chances = estimator.corrected_proba_
+        table["prediction"] = estimator.classes_[chances.argmax(1)]
+        for k, label in enumerate(estimator.classes_.tolist()):
+            table[f"probability_{label}"] = chances[:, k]
+    else:
+        table["prediction"] = estimator.corrected_prediction_
+    safe, _ = without_formulas(table)
+    return str(safe.to_csv(index=False, lineterminator="\n"))
+
+
+def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return what was predicted of the rows when they were left out, if they were trained on.
+
+    That is one column of numbers, or the probabilities of the classes. None if the file is not
+    there or too few of the rows are known; rows that are not known get nan.
+    """
+    path = (model if model.is_dir() else model.parent) / LEFT_OUT
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    lines = list(csv.reader(io.StringIO(text)))
+    names = lines[0] if lines else []
+    if names[:2] != ["fingerprint", "row"] or "prediction" not in names:
+        return None
+    start = names.index("prediction") + (len(names) > names.index("prediction") + 1)
+    known: dict[str, list[list[str]]] = defaultdict(list)
+    for line in reversed(lines[1:]):
+        known[line[0]].append(line[start:])
+    found = [known[key].pop() if known[key] else [] for key in fingerprints(X)]
+    if sum(map(bool, found)) < KNOWN * len(found):
+        return None
+    try:
+        width = len(names) - start
+        return np.array([[float(v) for v in one] or [np.nan] * width for one in found])
+    except ValueError:
+        return None

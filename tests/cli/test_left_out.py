@@ -1,0 +1,54 @@
+"""Rows that were trained on are recognised, and judged as if they were new."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from decoupled_descent.cli import left_out
+from tests.cli.conftest import table
+
+FRAME = table(120).drop(columns=["grade", "price"])
+
+
+@pytest.fixture
+def trained_here(run, tmp_path):
+    FRAME.to_csv(tmp_path / "train.csv", index=False)
+    arguments = ("train", tmp_path / "train.csv", "--target", "answer", "--out", tmp_path / "o")
+    return json.loads(run(*arguments, "--json")[1])
+
+
+def test_the_training_table_gets_honest_predictions(run, tmp_path, trained_here):
+    found = json.loads(run("predict", tmp_path / "o", tmp_path / "train.csv", "--json")[1])
+    assert any("120 of the 120 rows were trained on" in note for note in found["notes"])
+    assert found["actual"]["score"] == pytest.approx(trained_here["estimated_score"])
+    kept = pd.read_csv(tmp_path / "o" / "left_out.csv")
+    assert found["predictions"] == kept["prediction"].tolist()
+    np.testing.assert_allclose(found["probabilities"]["yes"], kept["probability_yes"])
+    FRAME.sample(frac=1, random_state=1).to_csv(tmp_path / "again.csv", index=False)
+    shuffled = json.loads(run("predict", tmp_path / "o", tmp_path / "again.csv", "--json")[1])
+    assert shuffled["actual"]["score"] == pytest.approx(trained_here["estimated_score"])
+
+
+def test_new_rows_and_other_files_are_predicted_as_ever(run, tmp_path, trained_here):
+    table(40, seed=5)[["a", "b", "town"]].to_csv(tmp_path / "new.csv", index=False)
+    found = json.loads(run("predict", tmp_path / "o", tmp_path / "new.csv", "--json")[1])
+    assert not any("trained on" in note for note in found["notes"])
+    for content in ("", "hello", "fingerprint,row\n", "fingerprint,row,prediction\nx,1,boo\n"):
+        (tmp_path / "o" / "left_out.csv").write_text(content)
+        status, text, _ = run("predict", tmp_path / "o", tmp_path / "train.csv", "--json")
+        assert status == 0
+        assert not any("trained on" in note for note in json.loads(text)["notes"])
+    (tmp_path / "o" / "left_out.csv").unlink()
+    assert run("predict", tmp_path / "o", tmp_path / "train.csv", "--json")[0] == 0
+
+
+def test_fingerprints_tell_rows_apart():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    keys = left_out.fingerprints(X)
+    assert len(set(keys)) == 50
+    assert left_out.fingerprints(X[::-1]) == keys[::-1]
+    assert left_out.fingerprints(np.array([[0.0, 1.0]])) == left_out.fingerprints(
+        np.array([[-0.0, 1.0]])
+    )
