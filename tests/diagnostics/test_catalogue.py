@@ -317,3 +317,15 @@ def test_rows_that_belong_together_in_order(make):
 )
 def test_orders_that_do_no_harm(make):
     assert finding(*make())[0].status == "ok"
+
+
+def test_a_model_that_memorises_its_rows_gets_a_caution():
+    X, y = clean(100, 180, seed=4)
+    wide = dd.OrthogonalDecoupledDescent(2.0, 0.999, 1.0, reduction="mean")
+    early, late = (
+        diagnose(X, y, trained(X, y, wide, steps, objective(width=12))) for steps in (20, 800)
+    )
+    assert status(early, "fitted error") == "ok"
+    assert status(late, "fitted error") == "caution"
+    assert 0.15 < value(late, "fitted error") < 0.4
+    assert "fitted error" not in names(diagnose(X, y, trained(X, y, WHITE)))

@@ -73,6 +73,11 @@ def _student(rows: float) -> float:
     return float(quantiles[0] / quantiles[1])
 
 
+def _fitted_share(e: Evidence) -> float | None:
+    mean = float(e.seen.losses.mean())
+    return (mean - e.seen.correction * e.seen.stderr) / mean if mean > 0 else None
+
+
 def _head(e: Evidence) -> float:
     assert e.run is not None
     trained = e.run.best_state.head.values() if e.algorithm.trains_head else ()
@@ -160,6 +165,16 @@ CHECKS = (
         advice="widen the interval by {factor:.1f} (estimators have done so); a larger ridge, more "
         "damping or fewer steps make the correction smaller",
         widening=_spread,
+    ),
+    Check(
+        name="fitted error", measure=_fitted_share, needs_run=True, caution=0.4, alarm=0.15,
+        below=True, concerns=frozenset({"leverage"}),
+        meaning="The model fits the rows that trained it much better than it should fit new ones. "
+        "So close to memorising them, the correction loses its hold.",
+        definition="the loss at the uncorrected outputs over the estimate. On real tables of 100 "
+        "rows 41 % of the intervals held below 0.4, and 90 % above",
+        advice="leave out method= (the default judges rows at the minimum), use a larger ridge, or "
+        "stop earlier",
     ),
     Check(
         name="Stein's identity", measure=_stein, needs_run=True, caution=0.5, alarm=2,
