@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import whole_number
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.noise_laws import NoiseLaw
 from decoupled_descent.datasets.responses import Sampler, dirac
@@ -158,23 +157,11 @@ class ContinuousMixture(GaussianMixture):
         laws = [response(float(c)) for c in nodes]
         super().__init__(torch.outer(self.strengths, v), torch.from_numpy(weights), laws, noise)
 
-    def sample_with_modes(
-        self, n: int, seed: int | None = None, dtype: torch.dtype | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw rows from the law itself; the mode of a row is the node next to its c."""
-        whole_number("n", n)
-        generator = torch.Generator()
-        if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(seed)
+    def _draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw from the law itself; the mode of a row is the node next to its c."""
         uniform = torch.rand(n, generator=generator, dtype=torch.float64)
         c = torch.from_numpy(np.asarray(self.prior.ppf(uniform.numpy()), dtype=float))
         laws = [self.response(float(value)) for value in c]
         drawn = [(law if callable(law) else dirac(law))(1, generator) for law in laws]
-        y = torch.cat([value.double() for value in drawn])
-        X = self.noise((n, self.dimension), generator).to(torch.float64)
-        X = X.div_(self.dimension**0.5).add_(torch.outer(c, self.direction / self.dimension))
-        dtype = dtype or torch.get_default_dtype()
         modes = (c.unsqueeze(1) - self.strengths).abs().argmin(1)
-        return X.to(dtype), y.to(dtype), modes
+        return modes, torch.outer(c, self.direction), torch.cat([value.double() for value in drawn])

@@ -92,16 +92,21 @@ class GaussianMixture:
             generator.seed()
         else:
             generator.manual_seed(seed)
+        modes, means, y = self._draw(n, generator)
+        X = self.noise((n, self.dimension), generator).to(torch.float64)
+        X = X.div_(self.dimension**0.5).add_(means.div_(self.dimension))
+        dtype = dtype or torch.get_default_dtype()
+        return X.to(dtype), y.to(dtype), modes
+
+    def _draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw the mode, the mean and the response of every row."""
         modes = torch.multinomial(self.weights, n, replacement=True, generator=generator)
         y = torch.zeros(n, dtype=torch.float64, device=generator.device)
         for j, law in enumerate(self.responses):
             members = torch.nonzero(modes == j).squeeze(1)
             if len(members):
                 y[members] = law(len(members), generator).to(y)
-        X = self.noise((n, self.dimension), generator).to(torch.float64)
-        X = X.div_(self.dimension**0.5).add_((self.means / self.dimension)[modes])
-        dtype = dtype or torch.get_default_dtype()
-        return X.to(dtype), y.to(dtype), modes
+        return modes, self.means[modes], y
 
 
 def signalless(dimension: int, noise: str | NoiseLaw = "gaussian") -> GaussianMixture:

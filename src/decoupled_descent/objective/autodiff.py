@@ -45,7 +45,16 @@ def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
         try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
             rows: Tensor = torch.func.vmap(pull_back)(picks)
         except RuntimeError:  # an autograd.Function that refuses to be batched
-            rows = _one_by_one(pull_back, picks)
+            try:
+                rows = torch.stack([pull_back(picked) for picked in picks])
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                raise ValueError(
+                    "the head or the loss cannot be differentiated twice, as the correction needs "
+                    f"it ({error}). Use Objective(…, curvature='smoothed'), which takes first "
+                    "derivatives only. Pass compiled modules as they were before torch.compile"
+                ) from error
     return rows.detach()
 
 
@@ -62,19 +71,6 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
     """
     rows = row_jacobians(direction, h)
     return rows.mean(1) if weights is None else weights @ rows / len(h)
-
-
-def _one_by_one(pull_back: Callable[[Tensor], Tensor], picks: Tensor) -> Tensor:
-    try:
-        return torch.stack([pull_back(picked) for picked in picks])
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise ValueError(
-            f"the head or the loss cannot be differentiated twice ({error}), as the correction "
-            "needs it. Use Objective(…, curvature='smoothed'), which takes first derivatives only. "
-            "Pass compiled modules as they were before torch.compile"
-        ) from error
 
 
 def differentiate(

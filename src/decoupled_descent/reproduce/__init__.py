@@ -81,9 +81,6 @@ def reproduce(
         data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
         jobs: How many processes; as many as there are cores by default.
         progress: Whether to draw a progress bar; by default, only on a terminal.
-
-    Returns:
-        What was found, and the files.
     """
     experiment = get_experiment(figure)
     settings = experiment.resolve(quick, replications, find_data(figure, data))

@@ -1,7 +1,7 @@
 r"""Cats against dogs: a small network on ResNet-18 embeddings of CIFAR-10, whitened in three ways.
 
 A fourth panel, not in the paper, has orthogonal decoupled descent on the features of the first,
-which are standardised but as correlated as they come.
+which are standardised and still correlated.
 
 The paper states n = 800, d = 512 and width 5; the rest is taken from its MNIST listing, which it
 calls similar: PyTorch's default start, mean loss, lr 1, 500 steps and 20 runs.

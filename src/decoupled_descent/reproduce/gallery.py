@@ -56,25 +56,22 @@ MISSING = """<section id="{name}">
 
 def write_gallery(folder: Path, done: Sequence[Reproduced], skipped: Mapping[str, str]) -> Path:
     """Write ``index.html`` with the figures, and the ones left out with the reason."""
-    sections = [_section(one) for one in done]
+    sections = []
+    for one in done:
+        picture = next(path for path in one.files if path.suffix == ".png")
+        settings = ", ".join(f"{name} = {value}" for name, value in one.summary["settings"].items())
+        section = SECTION.format(
+            name=escape(one.experiment.name),
+            title=escape(one.experiment.title),
+            label=escape(one.experiment.label),
+            findings=escape(one.summary["findings"]),
+            settings=escape(settings),
+            picture=base64.b64encode(picture.read_bytes()).decode(),
+        )
+        sections.append(section)
     sections += [MISSING.format(name=escape(k), reason=escape(v)) for k, v in skipped.items()]
     names = [one.experiment.name for one in done] + list(skipped)
     links = " ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in names)
-    page = PAGE.format(style=STYLE, links=links, sections="\n".join(sections))
     target = folder / "index.html"
-    write_text(target, page)
+    write_text(target, PAGE.format(style=STYLE, links=links, sections="\n".join(sections)))
     return target
-
-
-def _section(one: Reproduced) -> str:
-    """One figure: picture, findings, settings, links."""
-    picture = next(path for path in one.files if path.suffix == ".png")
-    settings = ", ".join(f"{name} = {value}" for name, value in one.summary["settings"].items())
-    return SECTION.format(
-        name=escape(one.experiment.name),
-        title=escape(one.experiment.title),
-        label=escape(one.experiment.label),
-        findings=escape(one.summary["findings"]),
-        settings=escape(settings),
-        picture=base64.b64encode(picture.read_bytes()).decode(),
-    )

@@ -63,7 +63,7 @@ def paired_difference(losses: Tensor, reference: Tensor) -> Difference:
 
 
 def one_standard_error(losses: Tensor, order: Sequence[int] | None = None) -> int:
-    r"""Pick the first configuration that is not clearly worse than the best.
+    r"""Return the index of the first configuration that is not clearly worse than the best.
 
     The classical rule: among all configurations within one standard error of the lowest error, take
     the simplest. The standard error is the paired one, of the difference from the best.
@@ -71,9 +71,6 @@ def one_standard_error(losses: Tensor, order: Sequence[int] | None = None) -> in
     Args:
         losses: Row losses, shape (K, n).
         order: The configurations from simple to complex; as given by default.
-
-    Returns:
-        The index of the choice.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -107,9 +104,6 @@ def winners_curse(losses: Tensor, draws: int = 1000, seed: int = 0) -> Corrected
         losses: Row losses of the K candidates, shape (K, n).
         draws: The number of simulations.
         seed: Of the simulations.
-
-    Returns:
-        The corrected error of the winner.
 
     Example:
         >>> losses = torch.rand(20, 400, generator=torch.Generator().manual_seed(1))

@@ -196,7 +196,7 @@ def sweep(
     n_jobs: int | None = None,
     progress: bool | None = None,
 ) -> Sweep:
-    """Train every combination of objectives, algorithms and seeds on the same rows.
+    """Train every combination of objectives, algorithms and seeds on the same rows; find the best.
 
     Args:
         X: Features, shape (n, d), noise variance 1/d.
@@ -213,9 +213,6 @@ def sweep(
         n_jobs: Splits the sweep into this many stacks, trained in parallel through joblib and
             whatever backend it is set to (Dask, Ray, processes); one stack by default.
         progress: Whether to draw a progress bar; by default, only on a terminal.
-
-    Returns:
-        All runs and the winner.
 
     Example:
         >>> import decoupled_descent as dd
@@ -268,9 +265,6 @@ def select_architecture(
         steps: T, iterates per run.
         halving: When losers are stopped; at T/8, T/4 and T/2 by default.
         options: Passed on to :func:`sweep`.
-
-    Returns:
-        All runs and the winner.
 
     Example:
         >>> import decoupled_descent as dd
