@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.training.callbacks import StopReason as StopReason
     from decoupled_descent.training.checkpoint import SaveIterates as SaveIterates
     from decoupled_descent.training.checkpoint import load_iterate as load_iterate
+    from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import DivergenceWarning as DivergenceWarning
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.run import fit as fit
@@ -72,6 +73,7 @@ _NAMES = {
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
     "DecoupledDescent": "descent",
+    "Decoupling": "training.decoupling",
     "EarlyStopping": "training.stopping",
     "GradientDescent": "descent",
     "GreedyDescent": "descent",

@@ -1,0 +1,288 @@
+r"""Decoupled descent inside a training loop of one's own: DataLoader, optimiser and all."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.descent.lazy import LazyRows, transition
+from decoupled_descent.descent.rules import SGD
+from decoupled_descent.objective import autodiff
+from decoupled_descent.objective.kinks import KinkWarning, has_kinked_module
+from decoupled_descent.objective.models import split
+
+#: Hyper-parameters of ``torch.optim.SGD`` that its rule has.
+RATES = ("lr", "momentum", "dampening", "nesterov", "weight_decay")
+
+
+class Decoupling:
+    r"""Makes the batch losses of a PyTorch training loop estimates of the test error.
+
+    In the place of ``criterion(model(x), y)`` the loop calls ``decoupling(x, y, rows)``, with the
+    numbers of the batch's rows. That is the mean loss at the corrected pre-activations. Its
+    ``backward()`` leaves the corrected gradient in the first layer, and ``optimizer.step()`` moves
+    the memory with the first layer, by the same rule. With B rows in the batch, noise of variance v
+    and W the first layer's weights,
+
+    .. math::
+       h_i = W x_i + b + M_i, \qquad
+       \nabla_W \leftarrow \nabla_W - v \bar J W, \qquad
+       \nabla_{M_i} = -v d\, \nabla_{h_i}, \qquad
+       \bar J = \tfrac1B\textstyle\sum_i \nabla^2_h \ell_i .
+
+    Gradients may be accumulated over batches, scaled, and clipped by their norm.
+
+    Args:
+        model: Starts with ``nn.Linear``, after an ``nn.Flatten`` perhaps, and treats rows one by
+            one.
+        criterion: ``criterion(outputs, y)``, the mean loss of a batch.
+        optimizer: ``torch.optim.SGD`` that has the first layer's weights. Other parameters may be
+            with any optimiser.
+        n: Rows in the data set.
+        variance: v, of the noise in each entry of x. 1 for standardised columns of noise.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=50, snr=6.0).sample(200, seed=0)
+        >>> model = nn.Sequential(nn.Linear(50, 4), nn.Tanh(), nn.Linear(4, 1), nn.Flatten(0))
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+        >>> criterion = nn.functional.binary_cross_entropy_with_logits
+        >>> decoupling = dd.Decoupling(model, criterion, optimizer, n=200, variance=1 / 50)
+        >>> for rows in torch.randperm(200).split(50):
+        ...     optimizer.zero_grad()
+        ...     decoupling(X[rows], y[rows], rows).backward()
+        ...     optimizer.step()
+        >>> error, stderr = decoupling.estimate()
+        >>> round(error, 1)
+        0.7
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        criterion: Callable[[Tensor, Any], Tensor],
+        optimizer: torch.optim.Optimizer,
+        n: int,
+        variance: float = 1.0,
+    ) -> None:
+        self.model, self.criterion, self.n = model, criterion, whole_number("n", n, 2)
+        self.variance = real_number("variance", variance)
+        layer = model.get_submodule(split(model).first)
+        assert isinstance(layer, nn.Linear)
+        self.layer = layer
+        self.weight, self.group = layer.weight, _group(optimizer, layer.weight)
+        self._check_rows_apart()
+        self.steps = 0
+        self._memory: LazyRows | None = None
+        self._h: Tensor | None = None  # of the batch that has just gone forward
+        self._pending: list[_Seen] = []  # batches since the last step
+        self._wanted: Tensor | None = None  # the gradient as the last backward pass left it
+        self._errors: list[tuple[float, int]] = []
+        layer.weight.register_post_accumulate_grad_hook(self._correct)  # type: ignore[no-untyped-call]
+        optimizer.register_step_pre_hook(self._move)
+
+    def __call__(self, x: Tensor, y: Any, rows: Tensor) -> Tensor:
+        """Return the mean loss of a batch at corrected pre-activations.
+
+        Args:
+            x: As the model takes it.
+            y: As the criterion takes it.
+            rows: Which rows of the data set they are, shape (B,), whole numbers from 0 to n − 1,
+                no one twice.
+
+        Returns:
+            The loss, to call ``backward()`` on; under ``torch.no_grad()``, to look at.
+        """
+        rows = self._checked(rows)
+        hook = self.layer.register_forward_hook(partial(self._forward, rows))
+        try:
+            outputs = self.model(x)
+        finally:
+            hook.remove()  # copies of the model are copies of the model alone
+        loss = self.criterion(outputs, y)
+        if loss.ndim:
+            raise ValueError(
+                f"criterion returned shape {tuple(loss.shape)}; it must return the mean loss of "
+                "the batch, a single number"
+            )
+        if loss.requires_grad:
+            seen, self._h = _Seen(self, loss, rows), None
+            self._pending.append(seen)
+            self._errors.append((loss.item(), len(rows)))
+            return seen.loss
+        return loss
+
+    def estimate(self) -> tuple[float, float]:
+        """Return the mean loss over the batches since the last call, and its standard error.
+
+        It estimates the mean test error of the iterates in between. The standard error comes from
+        the spread of the batches, so it needs two of them; it is too large where the error changes
+        a lot in between.
+        """
+        if not self._errors:
+            raise ValueError("no batch was trained on since the last estimate")
+        losses, sizes = torch.tensor(self._errors, dtype=torch.float64, device="cpu").T
+        self._errors = []
+        shares = sizes / sizes.sum()
+        mean = float(shares @ losses)
+        spread = float((shares.square() @ (losses - mean).square()).sqrt())
+        count = len(losses)
+        return mean, spread * math.sqrt(count / (count - 1)) if count > 1 else math.nan
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs beside those of the model and the optimiser."""
+        parts = () if self._memory is None else self._memory.settled()
+        return {"steps": self.steps, "memory": [part.clone() for part in parts]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        parts = [part.to(self.weight, copy=True) for part in state["memory"]]
+        shape = (len(self.weight), self.n)
+        if any(part.shape != shape for part in parts):
+            raise ValueError(
+                f"the checkpoint has a memory of shape {tuple(parts[0].shape)}, but this model and "
+                f"n = {self.n} rows need {shape}"
+            )
+        self.steps = int(state["steps"])
+        self._memory = LazyRows(parts[0], tuple(parts[1:])) if parts else None
+        self._pending, self._wanted = [], None
+
+    def _forward(self, rows: Tensor, layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        """Add the memory of the batch's rows behind the first layer."""
+        if output.shape != (len(rows), len(self.weight)):
+            raise ValueError(
+                f"the first layer returned shape {tuple(output.shape)} for {len(rows)} rows"
+            )
+        if self._memory is not None:
+            output = output + self._memory.read(rows)[0].T
+        self._h = output
+        return output
+
+    def _correct(self, weight: Tensor) -> None:
+        """Subtract v J̄ W from a gradient that a backward pass has just left."""
+        assert weight.grad is not None
+        with torch.no_grad():
+            for seen in self._pending:
+                if not (seen.done or math.isnan(seen.factor)):
+                    weight.grad.sub_(seen.correction * seen.factor)
+                    seen.done = True
+            self._wanted = weight.grad.clone()
+
+    @torch.no_grad()
+    def _move(self, *_: Any) -> None:
+        """Move the memory as the optimiser is about to move the first layer."""
+        seen = [each for each in self._pending if each.done]
+        if self.weight.grad is None or not seen:
+            raise ValueError(
+                "optimizer.step() without a loss of this Decoupling: call loss = "
+                "decoupling(x, y, rows) and loss.backward() before it"
+            )
+        factor, rule = self._factor(), self._rule()
+        if self._memory is None:
+            memory = self.weight.new_zeros(len(self.weight), self.n)
+            self._memory = LazyRows(memory, rule.slots(memory))
+        rows = self._checked(torch.cat([each.rows for each in seen]))
+        slope = torch.cat([each.slope * each.factor for each in seen]).T
+        value, *slots = self._memory.read(rows)
+        if bool(rule.slots(value)) != bool(slots):
+            raise ValueError("momentum of the first layer was switched on or off between steps")
+        scale = -factor * self.variance * self.weight.shape[1]
+        moved, kept = rule(value, slope, tuple(slots), self.steps, scale)
+        self._memory.advance(transition(rule, self.steps, self.weight))
+        self._memory.write(rows, (moved, *kept))
+        if self._memory.age * len(rows) > self.n:
+            self._memory.settled()
+        self.steps += 1
+        self._pending, self._wanted = [], None
+
+    def _factor(self) -> float:
+        """By what a clipping of norms has multiplied the gradient."""
+        wanted, found = self._wanted, self.weight.grad
+        assert wanted is not None
+        assert found is not None
+        if torch.equal(wanted, found):
+            return 1.0
+        factor = float((wanted * found).sum() / wanted.square().sum())
+        if not torch.allclose(found, factor * wanted, rtol=1e-3, atol=1e-6 * float(found.norm())):
+            raise ValueError(
+                "the first layer's gradient was changed between backward() and step() by more "
+                "than a common factor; clip it by its norm, not by its values"
+            )
+        return factor
+
+    def _rule(self) -> SGD:
+        """The optimiser's rule as it is at this step."""
+        return SGD(**{name: _plain(self.group[name]) for name in RATES})
+
+    def _checked(self, rows: Tensor) -> Tensor:
+        rows = rows.to(self.weight.device)
+        if rows.ndim != 1 or rows.is_floating_point() or len(torch.unique(rows)) != len(rows):
+            raise ValueError(
+                f"rows has shape {tuple(rows.shape)} and type {rows.dtype}; it must have one whole "
+                "number per row of the batch, no one twice (sample without replacement within a "
+                "batch)"
+            )
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.n:
+            raise ValueError(
+                f"rows has numbers from {int(rows.min())} to {int(rows.max())}; they must be at "
+                f"least 0 and below n = {self.n}"
+            )
+        return rows
+
+    def _check_rows_apart(self) -> None:
+        if any(isinstance(module, _BatchNorm) for module in self.model.modules()):
+            raise ValueError(
+                "the model has batch normalisation, which mixes rows; use nn.LayerNorm, or none"
+            )
+        if has_kinked_module(self.model):
+            warnings.warn(
+                "the model has kinks (ReLU?), whose curvature second derivatives do not see: the "
+                "loss will be a little too low. Use a smooth activation, or dd.fit, which sees "
+                "kinks",
+                KinkWarning,
+                stacklevel=3,
+            )
+
+
+class _Seen:
+    """One batch: ∇_h of its mean loss, the correction v J̄ W, and what backward() multiplies by."""
+
+    def __init__(self, owner: Decoupling, loss: Tensor, rows: Tensor) -> None:
+        h, weight = owner._h, owner.weight
+        assert h is not None
+        (slope,) = torch.autograd.grad(loss, h, create_graph=True)
+        bend = len(h) * autodiff.mean_jacobian(slope, h).detach()
+        self.rows, self.slope = rows, slope.detach()
+        self.correction = owner.variance * bend @ weight.detach()
+        self.factor = math.nan  # not known before backward()
+        self.done = False
+        self.loss = loss * 1.0  # a tensor of its own, whose gradient tells the factor
+        self.loss.register_hook(self._tell)  # type: ignore[no-untyped-call]
+
+    def _tell(self, factor: Tensor) -> None:
+        self.factor = float(factor)
+
+
+def _group(optimizer: torch.optim.Optimizer, weight: Tensor) -> dict[str, Any]:
+    """The parameter group of the first layer's weights; refuse rules that are not linear."""
+    groups: Iterable[dict[str, Any]] = optimizer.param_groups
+    found = [g for g in groups if any(each is weight for each in g["params"])]
+    if type(optimizer) is not torch.optim.SGD or not found or found[0].get("maximize"):
+        raise ValueError(
+            f"optimizer is {type(optimizer).__name__}; the first layer's weights must be with "
+            "torch.optim.SGD, whose steps are linear in the gradients: the memory must follow "
+            "them. Adam and the like may have all other parameters, in an optimiser of their own"
+        )
+    return found[0]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) else value
