@@ -32,6 +32,7 @@ ALGORITHMS = {
     "dd, Nesterov, Adam": dd.DecoupledDescent(
         0.5, reduction="mean", rule=NESTEROV, head_optimizer=ADAM
     ),
+    "dd, Hessian": dd.DecoupledDescent(0.01, hessian_damping=0.1),
     "gd, batches": dd.GradientDescent(0.5, **RATES, reduction="mean", batch_size=7),
     "dd, batches": dd.DecoupledDescent(0.05, batch_size=8),
     "dd, batches, Nesterov, Adam": dd.DecoupledDescent(

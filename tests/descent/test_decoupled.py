@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from torch.nn.functional import softplus
 
@@ -153,3 +154,62 @@ def test_gap_shrinks_like_the_root_of_n():
 def test_gap_of_gradient_descent_does_not_shrink():
     slope, error = fitted_slope(SIZES[:3], [gaps(dd.GradientDescent, n, 20) for n in SIZES[:3]])
     assert slope > -0.5 + 6 * error
+
+
+def slope_of(objective):
+    """∇_hΨ by autograd, as a g that can be differentiated again."""
+
+    def slope(h, y, parameters):
+        h = h if h.requires_grad else h.detach().requires_grad_()
+        losses = objective.losses(h, y, parameters)
+        return torch.autograd.grad(losses.sum(), h, create_graph=True)[0]
+
+    return slope
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.OrthogonalDecoupledDescent])
+def test_a_time_dependent_g_that_scales_is_a_schedule(kind, batch_size):
+    (X, y), objective = binary(), two_layer()
+    slope, factor = slope_of(objective), (lambda step: 1 / (1 + step) ** 0.5)
+    batches = {} if kind is dd.OrthogonalDecoupledDescent else {"batch_size": batch_size}
+
+    def g(h, labels, parameters, step):
+        return factor(step) * slope(h, labels, parameters)
+
+    rule, scheduled = dd.rules.SGD(0.1), dd.rules.SGD(0.1, schedule=factor)
+    by_g = dd.fit(X, y, objective, kind(0.1, rule=rule, g=g, **batches), 12, seed=0)
+    by_rule = dd.fit(X, y, objective, kind(0.1, rule=scheduled, **batches), 12, seed=0)
+    torch.testing.assert_close(by_g.theta, by_rule.theta, rtol=0, atol=1e-10)
+    torch.testing.assert_close(by_g.train_error, by_rule.train_error, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_the_inverse_of_the_mean_hessian(reduction):
+    """Written out with ``torch.func``, and |J̄| from a polar decomposition."""
+    (X, y), theta, objective = binary(20, 12), normal(3, 12), two_layer(3)
+    lr, delta = (0.01, 0.05) if reduction == "sum" else (0.2, 0.05)
+    algorithm = dd.DecoupledDescent(lr, 0.9, head_lr=0.3, reduction=reduction,
+                                    hessian_damping=delta)  # fmt: skip
+    run = dd.fit(X, y, objective, algorithm, 21, theta=theta)
+    (n, d), w = X.shape, objective.head[1].weight.detach()[0]
+    memory, scale = torch.zeros(n, 3, dtype=X.dtype), 1 / n if reduction == "mean" else 1.0
+
+    def loss(h, label, w):
+        return torch.nn.functional.binary_cross_entropy_with_logits(torch.tanh(h) @ w, label)
+
+    for _ in range(20):
+        h = X @ theta.T + memory
+        direction = torch.func.vmap(torch.func.grad(loss), (0, 0, None))(h, y, w)
+        bend = torch.func.vmap(torch.func.hessian(loss), (0, 0, None))(h, y, w).mean(0)
+        slope = torch.func.vmap(torch.func.grad(loss, argnums=2), (0, 0, None))(h, y, w).mean(0)
+        _, size = scipy.linalg.polar(bend.numpy())
+        inverse = torch.linalg.inv(torch.from_numpy(size + delta * np.eye(3)))
+        tilde = direction.T @ X - n / d * bend @ theta
+        theta = 0.9 * theta - lr * scale * inverse @ tilde
+        memory = 0.9 * memory + lr * scale * direction @ inverse
+        w = w - 0.3 * slope
+    torch.testing.assert_close(run.theta, theta, rtol=0, atol=1e-10)
+    torch.testing.assert_close(run.state.memory.T, memory, rtol=0, atol=1e-10)
+    with pytest.raises(ValueError, match="hessian_damping=0 must be positive"):
+        dd.DecoupledDescent(0.1, hessian_damping=0)

@@ -21,6 +21,7 @@ MEMBERS = {
         ),
         16,
     ),
+    "Hessian": (dd.DecoupledDescent(0.03, 0.97, head_lr=0.2, hessian_damping=0.1), 16),
     "batches": (dd.DecoupledDescent(0.2, 0.97, batch_size=D // 4), PASSES),
     "batches, drawn anew": (
         dd.DecoupledDescent(0.2, 0.97, batch_size=D // 4, replacement=True),
@@ -50,6 +51,26 @@ def test_runs_follow_their_limit(algorithm, steps):
     stderr = (differences.std(0) / 6**0.5).clamp_min(0.003)  # of the 8000 test rows they share
     assert stderr.max() < 0.03
     assert (differences.mean(0) / stderr).abs().max() < 4
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_time_dependent_g_that_scales_is_a_schedule(width):
+    mixture = dd.mixtures.flipped_classes(60, 2.0, labels=(0.0, 1.0))
+    objective = dd.Objective(dd.heads.TwoLayer(width, seed=0).double(), "logistic")
+
+    def g(h, y, parameters, step):
+        h = h if h.requires_grad else h.detach().requires_grad_()
+        losses = objective.losses(h, y, parameters)
+        return torch.autograd.grad(losses.sum(), h, create_graph=True)[0] / (1 + step)
+
+    by_g, by_rule = (
+        dd.StateEvolution(mixture, objective, algorithm, paths=512).run(8).test_error
+        for algorithm in (
+            dd.DecoupledDescent(0.3, g=g),
+            dd.DecoupledDescent(0.3, rule=dd.rules.SGD(0.3, schedule=lambda t: 1 / (1 + t))),
+        )
+    )
+    torch.testing.assert_close(by_g, by_rule, rtol=1e-10, atol=0)
 
 
 def test_a_single_batch_is_no_batch():
@@ -85,3 +106,6 @@ def test_what_has_no_limit_says_so():
     theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1, batch_size=30))
     with pytest.raises(ValueError, match="batch_size"):
         dd.theory.taylor_terms(theory.run(3))
+    timed = dd.DecoupledDescent(0.1, g=lambda h, y, a, t: h / (1 + t))
+    with pytest.raises(ValueError, match="g depends on the step"):
+        dd.theory.taylor_terms(dd.StateEvolution(mixture, objective, timed).run(3))

@@ -70,6 +70,12 @@ class Batched(Descent):
         """θ̃ᵀ from the gradient (L, d), which it is without a correction."""
         return gradient
 
+    def preconditioned(
+        self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return θ̃ᵀ and ĥᵀ as the update rule gets them."""
+        return tilde, direction
+
     def memory_factors(self, rows: Rows) -> Tensor | None:
         """What multiplies ĥᵀ in the memory, shape (1, n); None for one."""
         return None

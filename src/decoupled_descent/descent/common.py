@@ -79,6 +79,7 @@ class LimitStep(NamedTuple):
             new rows; gradient descent does not.
         batch_size: Rows per update, of which a pass has n/batch_size; None for all rows.
         replacement: Whether batches of the same pass are independent of each other.
+        hessian_damping: δ where the direction is multiplied by (|J̄| + δ I)⁻¹; None where not.
     """
 
     g: Direction | None = None
@@ -89,6 +90,12 @@ class LimitStep(NamedTuple):
     corrected: bool = True
     batch_size: int | None = None
     replacement: bool = False
+    hessian_damping: float | None = None
+
+    @property
+    def uses_jacobian(self) -> bool:
+        """Whether the direction depends on J̄."""
+        return self.divergence_free or self.hessian_damping is not None
 
 
 class Algorithm(ABC):

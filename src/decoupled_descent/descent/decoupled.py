@@ -9,13 +9,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import real_number
 from decoupled_descent.descent.batches import Batched
 from decoupled_descent.descent.common import Info, LimitStep, starting_theta
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.passes import Moving, passing
-from decoupled_descent.descent.rules import Slots, require_linear
+from decoupled_descent.descent.rules import Slots, damped_inverse, require_linear
 from decoupled_descent.descent.stepping import Found, Pass, Steps
 from decoupled_descent.objective import (
     BoundObjective,
@@ -75,11 +76,15 @@ class DecoupledDescent(Batched):
         replacement: Whether every batch is drawn from all rows anew, instead of each row coming
             once per pass.
         batch_seed: Draws the batches.
-        g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
+        g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd; ``g(h, y, a, t)`` is
+            called with the number of the update as well.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
         noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
             :class:`~decoupled_descent.noise.RowNorms`) that changes the two corrections
             accordingly; by default i.i.d. of variance 1/d.
+        hessian_damping: δ, multiplies steps by (|J̄| + δ I)⁻¹, an inverse of the mean Hessian in h
+            (the paper's remark on adaptive Hessian estimation); without one by default. ``lr`` is
+            then a share of a Newton step.
 
     Example:
         >>> import decoupled_descent as dd
@@ -95,6 +100,14 @@ class DecoupledDescent(Batched):
     g: Direction | None = None
     f: HeadDirection | None = None
     noise: Noise | None = None
+    hessian_damping: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        given = self.hessian_damping
+        if given is not None and not real_number("hessian_damping", given) > 0:
+            raise ValueError(f"hessian_damping={given!r} must be positive")
 
     def init(
         self,
@@ -124,7 +137,7 @@ class DecoupledDescent(Batched):
         if self.batch_size is not None:
             return (yield from self._passing(state, rows, bound))
         found: Found = yield Pass(
-            bound,
+            bound.at(state.step),
             state.theta,
             state.head,
             state.memory,
@@ -134,7 +147,7 @@ class DecoupledDescent(Batched):
             weights=self.row_shares(rows),
         )
         tilde = self.corrected(found.gradient, found.jacobian, state.theta, rows)
-        direction = found.direction
+        tilde, direction = self.preconditioned(found.jacobian, tilde, found.direction)
         if self.noise is not None:
             direction = self.noise.remembered(direction, rows)
         scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
@@ -164,6 +177,16 @@ class DecoupledDescent(Batched):
         assert jacobian is not None
         coloured = theta if self.noise is None else self.noise.coloured(theta)
         return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
+
+    def preconditioned(
+        self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Multiply θ̃ᵀ and ĥᵀ by the inverse of the mean Hessian, if that is wanted."""
+        if self.hessian_damping is None:
+            return tilde, direction
+        assert jacobian is not None
+        inverse = damped_inverse(jacobian, self.hessian_damping)
+        return inverse @ tilde, inverse @ direction
 
     def memory_factors(self, rows: Rows) -> Tensor | None:
         """What multiplies ĥᵀ in the memory, by the noise model."""
@@ -200,6 +223,7 @@ class DecoupledDescent(Batched):
             covariance=covariance,
             batch_size=self.batch_size,
             replacement=self.replacement,
+            hessian_damping=self.hessian_damping,
         )
 
 

@@ -87,6 +87,11 @@ class GreedyDescent(Algorithm):
         first = self.candidates[0]
         object.__setattr__(self, "g", first.g)
         object.__setattr__(self, "f", first.f)
+        if first.hessian_damping is not None or first.batch_size is not None:
+            raise ValueError(
+                f"candidate {first} has hessian_damping or batch_size; greedy descent chooses "
+                "among rates of whole batches"
+            )
         if first.noise is not None:
             raise ValueError(
                 f"candidate {first} has noise={first.noise!r}; greedy descent knows the default "
@@ -155,7 +160,7 @@ class GreedyDescent(Algorithm):
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """The update that lowers the train error most: two products with X, as for one run."""
         first = self.candidates[0]
-        found = bound.derivatives(
+        found = bound.at(state.step).derivatives(
             state.preactivations.T,
             rows.y,
             state.head,

@@ -75,7 +75,8 @@ class OrthogonalDecoupledDescent(Descent):
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and h alike:
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.
-        g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd.
+        g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd; ``g(h, y, a, t)`` is
+            called with the number of the step as well.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
 
     Example:
@@ -130,7 +131,7 @@ class OrthogonalDecoupledDescent(Descent):
         h = state.preactivations
         _check_rows(h, rows)
         left_out = rows.gram.leave_one_out(float(self.ridge))
-        found = bound.derivatives(
+        found = bound.at(state.step).derivatives(
             h.T, rows.y, state.head, head=self.trains_head, jacobian_weights=left_out.shares
         )
         assert found.jacobian is not None

@@ -50,11 +50,12 @@ def passing(
         b: Tensor = yield Product(at.theta, batch.X, transposed=True)
         kept = () if at.memory is None else at.memory.read(batch.rows)
         b = b + kept[0] if kept else b
-        found = _look(algorithm, at, batch, b, rows, bound)
+        found = _look(algorithm, at, batch, b, rows, bound.at(step))
         seen.append(found.loss)
         direction = found.direction.T * weight
         gradient: Tensor = yield Product(direction, batch.X, transposed=False)
         tilde = algorithm.corrected(gradient, found.jacobian, at.theta, rows)
+        tilde, direction = algorithm.preconditioned(found.jacobian, tilde, direction)
         scale = algorithm.scale(rows.n)
         theta, slots = algorithm.update(at.theta, tilde, at.slots, step, scale)
         if at.memory is not None:

@@ -108,6 +108,19 @@ def _largest_gap(
     return float(torch.tensor(gaps, device="cpu").max())
 
 
+def damped_inverse(jacobian: Tensor, damping: float) -> Tensor:
+    r"""(|J̄| + δ I)⁻¹ for the symmetric part of J̄, whose eigenvalues may have either sign.
+
+    Example:
+        >>> damped_inverse(torch.diag(torch.tensor([0.4, -0.1])), 0.1)
+        tensor([[2., 0.],
+                [0., 5.]])
+    """
+    values, vectors = torch.linalg.eigh((jacobian + jacobian.T) / 2)
+    inverse: Tensor = (vectors / (values.abs() + damping)) @ vectors.T
+    return inverse
+
+
 @dataclass(frozen=True)
 class Damped:
     r"""The paper's rule, v ← η₀ v − η₁ w.

@@ -2,7 +2,7 @@ r"""An objective bound to labels and a width: all derivatives of Ψ, taken in on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,7 @@ from decoupled_descent.objective.derivatives import (
     HeadDirection,
     Parameters,
     RowDerivatives,
+    Timed,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ class BoundObjective:
     curvature: str  #: how J̄ is found: "structured", "autodiff" or "smoothed"
     g: Direction | None = None  #: replaces ∇_hΨ
     f: HeadDirection | None = None  #: replaces ∇_aΨ
+
+    def at(self, step: int) -> BoundObjective:
+        """Return the objective with the g of one step, where g depends on it."""
+        if not isinstance(self.g, Timed):
+            return self
+        return replace(self, g=Timed(self.g.g, step))
 
     @property
     def kinked(self) -> bool:

@@ -2,17 +2,42 @@ r"""The derivatives of an objective, and how to ask for them."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
 
 #: The head's trainable parameters a, by name.
 Parameters = dict[str, Tensor]
-#: g(h, y, a): one row of ĥ per sample, shape (n, L).
-Direction = Callable[[Tensor, Tensor, Parameters], Tensor]
+#: g(h, y, a), or g(h, y, a, t) with t the step: one row of ĥ per sample, shape (n, L).
+Direction = Callable[..., Tensor]
 #: f(h, y, a): one row per sample for each head parameter, shapes (n, *parameter.shape).
 HeadDirection = Callable[[Tensor, Tensor, Parameters], Parameters]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """g(h, y, a, t) at one step t, counted from 0."""
+
+    g: Direction
+    step: int = 0
+
+    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        """Evaluate g at the step."""
+        return self.g(h, y, parameters, self.step)
+
+
+def depends_on_time(g: Direction) -> bool:
+    """Whether g takes the step as a fourth argument."""
+    try:
+        inspect.signature(g).bind(None, None, None)
+    except TypeError:
+        return True
+    except ValueError:  # built in, without a signature
+        return False
+    return False
 
 
 class RowDerivatives(NamedTuple):

@@ -20,6 +20,8 @@ from decoupled_descent.objective.derivatives import (
     HeadDirection,
     Parameters,
     RowDerivatives,
+    Timed,
+    depends_on_time,
 )
 from decoupled_descent.objective.losses import (
     RowLoss,
@@ -182,7 +184,8 @@ class Objective:
             y: All labels.
             width: L, from θ.
             like: Gives the dtype and the device.
-            g: Replaces ∇_hΨ (the general family of the paper).
+            g: Replaces ∇_hΨ (the general family of the paper); with a fourth argument it is called
+                with the number of the step, see :meth:`BoundObjective.at`.
             f: Replaces ∇_aΨ.
             jacobian: Whether J̄ is needed. Without it kinks do no harm, and there is no warning.
 
@@ -191,6 +194,8 @@ class Objective:
             are kinks and ``curvature="smoothed"`` was not asked for.
         """
         self.check(y, width, like)
+        if g is not None and depends_on_time(g):
+            g = Timed(g)
         probed = g is None or self._check_direction(g, y, width, like)
         curvature = self.curvature
         if curvature == "auto":

@@ -2,6 +2,7 @@ r"""Ψ, its derivatives and the direction of a step, averaged over rows (h, y) o
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.descent.rules import damped_inverse
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.derivatives import Ask
 from decoupled_descent.state_evolution.gaussian import psd_root
@@ -74,12 +76,29 @@ class Model:
         ask = Ask(jacobian=False, head=False)
         return self.objective.engine(h, y, parameters, ask).direction
 
+    def at(self, step: int) -> Model:
+        """Return the model with the g of one update, where g depends on it."""
+        bound = self.bound.at(step)
+        if bound is self.bound:
+            return self
+        other = copy.copy(self)
+        other.__dict__["bound"] = bound
+        return other
+
     def directions(
         self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: Tensor | None = None
     ) -> Tensor:
-        """Return g, or g − h J̄ᵀ where J̄ is given, shape (N, L)."""
+        """Return g, or what the step makes of it where J̄ is given, shape (N, L)."""
         rows = self.bound.derivatives(h, y, parameters, jacobian=False, head=False)
-        return rows.direction if jacobian is None else rows.direction - h @ jacobian.T
+        return self._bent(rows.direction, h, jacobian)
+
+    def _bent(self, direction: Tensor, h: Tensor, jacobian: Tensor | None) -> Tensor:
+        """G − h J̄ᵀ, or g (|J̄| + δ I)⁻¹, as the step has it."""
+        if jacobian is None:
+            return direction
+        if self.step.hessian_damping is not None:
+            return direction @ damped_inverse(jacobian, self.step.hessian_damping)
+        return direction - h @ jacobian.T
 
     def observe(
         self,
@@ -98,14 +117,14 @@ class Model:
             head=self.trains_head,
             weights=weights * len(h),
         )
-        direction = rows.direction if jacobian is None else rows.direction - h @ jacobian.T
+        direction = self._bent(rows.direction, h, jacobian)
         return Observed(weights @ rows.loss, direction, population.by_mode(direction), rows.head)
 
     def correction(
         self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
     ) -> Tensor | None:
-        """Return J̄ at (m, Ω, a) where the direction is g − h J̄ᵀ; None where it is g."""
-        if not self.step.divergence_free:
+        """Return J̄ at (m, Ω, a) where the direction depends on it; None where it is g."""
+        if not self.step.uses_jacobian:
             return None
         noise = nodes.normals @ psd_root(overlap)
         return mean_jacobian(self.bound, nodes.population, alignment, noise, overlap, parameters)

@@ -84,8 +84,9 @@ class HermiteEngine:
         deviation = variances[t].clamp(min=0).sqrt()
         self.deviations[t] = deviation
         h = at.alignment[population.modes] + deviation * self.nodes.normals
-        jacobian = self.model.correction(self.nodes, at.alignment, at.overlap, at.parameters)
-        seen = self.model.observe(population, h, at.parameters, jacobian)
+        model = self.model.at(t)
+        jacobian = model.correction(self.nodes, at.alignment, at.overlap, at.parameters)
+        seen = model.observe(population, h, at.parameters, jacobian)
         found = seen.direction.reshape(-1, self.order) @ self.analysis
         self.coefficients[t] = found
         scales = deviation * self.deviations[: t + 1]
@@ -116,7 +117,7 @@ class PathEngine:
         self.population = sampled_population(model.mixture, normals)
         self.nodes = nodes and nodes.turned(normals.generator)
         self.settling = self.nodes  # where J̄ is taken
-        if self.nodes is None and model.step.divergence_free:
+        if self.nodes is None and model.step.uses_jacobian:
             self.settling = sampled_nodes(model.mixture, width, paths, seeds[1])
         self.paths = Paths(width, steps, normals)
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
@@ -124,7 +125,7 @@ class PathEngine:
 
     def step(self, at: Request) -> tuple[Observed, Tensor]:
         """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
-        t, population, model = self.time, self.population, self.model
+        t, population, model = self.time, self.population, self.model.at(self.time)
         noise = self.paths.combine(at.own, at.gram)
         h = (noise + at.alignment.T[:, population.modes]).T
         jacobian = None

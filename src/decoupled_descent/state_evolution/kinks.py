@@ -41,7 +41,7 @@ def has_kinks(model: Model) -> bool:
         return True
     if not model.objective.closed_form and values_jump(model, model.plain.row_jacobians):
         return True
-    g = model.step.g
+    g = model.bound.g  # of the first step, where it depends on the step
     if g is None:
         return False
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from decoupled_descent.descent.common import LimitStep
 from decoupled_descent.descent.rules import Damped
 from decoupled_descent.objective import Parameters
+from decoupled_descent.objective.derivatives import depends_on_time
 from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.laws import on_cpu
@@ -184,8 +185,13 @@ def step_rates(theory: StateEvolution) -> tuple[float, float]:
             f"algorithm={theory.algorithm!r} reuses its rows without a correction, and its steps "
             "have no expansion or fixed point in these overlaps; use DecoupledDescent"
         )
-    if theory.step.batch_size is not None:
-        raise ValueError("batch_size: steps by mini-batches have no expansion; leave it out")
+    if theory.step.batch_size is not None or theory.step.hessian_damping is not None:
+        raise ValueError(
+            "steps by mini-batches or preconditioned ones have no expansion or fixed point here; "
+            "leave batch_size and hessian_damping out"
+        )
+    if theory.step.g is not None and depends_on_time(theory.step.g):
+        raise ValueError("g depends on the step, so there is no expansion or fixed point here")
     rule = theory.algorithm.update
     if not isinstance(rule, Damped):
         raise ValueError(f"rule={rule!r} is not the paper's η₀ v − η₁ w; leave rule unset")
