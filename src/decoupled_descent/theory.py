@@ -15,6 +15,9 @@ What drives the error
     :func:`slopes` differentiates the test error in its overlaps (:class:`Slopes`);
     :func:`taylor_terms` and :func:`pure_taylor_terms` return :class:`TaylorTerms` and
     :class:`PureTaylorTerms`.
+Finite rows
+    :func:`finite_size` says how far a run may be from its limit (:class:`FiniteSize`),
+    :func:`amp_form` writes a run as message passing (:class:`AmpPath`).
 Without a signal
     :func:`signalless_overlap` and :func:`signalless_growth` are closed forms.
 Which algorithm to train with
@@ -26,8 +29,10 @@ For algorithms of your own
 """
 
 from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.state_evolution.amp import AmpPath, amp_form
 from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution
+from decoupled_descent.state_evolution.finite_size import FiniteSize, finite_size
 from decoupled_descent.state_evolution.fixed_points import (
     CriticalPoint,
     FixedPoint,
@@ -53,10 +58,12 @@ from decoupled_descent.state_evolution.taylor import (
 )
 
 __all__ = [
+    "AmpPath",
     "Candidate",
     "CriticalPoint",
     "Estimate",
     "Evolution",
+    "FiniteSize",
     "FixedPoint",
     "LimitStep",
     "MixtureLimit",
@@ -66,8 +73,10 @@ __all__ = [
     "Slopes",
     "StateEvolution",
     "TaylorTerms",
+    "amp_form",
     "asymptotic_test_error",
     "critical_point",
+    "finite_size",
     "fixed_point",
     "population_test_error",
     "pure_taylor_terms",
