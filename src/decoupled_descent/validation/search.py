@@ -64,6 +64,9 @@ SCOUTED = 2000
 #: The tolerance of candidates. Newton steps square it, so that a smaller one costs a step only, and
 #: a row of weight 2 is the same as the row twice.
 CLOSE = 1e-14
+#: Rows that are refitted exactly per fit, times n K: a refit costs more the more rows there are,
+#: and a single row matters less.
+REFITTED = 2000
 #: Searches with fewer numbers of features than this take seconds.
 QUICK = 10**6
 #: Candidates with less weight than this are left out of the mixture.
@@ -214,7 +217,8 @@ def _fitted(
     one: Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
 ) -> Candidate:
     """One fit, from the minimum of another ridge if there is one."""
-    algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=0)
+    repairs = REFITTED // (rows.n * int(objective.head.width))
+    algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
     state = None if start is None else start.run.state
     run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
