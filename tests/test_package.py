@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ import decoupled_descent as dd
 
 
 def run(program: str) -> None:
-    subprocess.run([sys.executable, "-c", program], check=True)
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 def test_every_public_name_is_there():
@@ -64,6 +67,14 @@ def test_the_import_brings_no_other_library():
         "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
         "assert decoupled_descent.DecoupledClassifier().get_params()\n"
     )
+
+
+def test_idle_threads_sleep_where_that_can_still_be_said():
+    ask = "import os; assert os.environ.get('OMP_WAIT_POLICY') == "
+    run(f"import decoupled_descent; {ask}'PASSIVE'")
+    run(f"import torch, decoupled_descent; {ask}None")
+    kept = f"import os; os.environ['OMP_WAIT_POLICY'] = 'ACTIVE'; import decoupled_descent; {ask}"
+    run(kept + "'ACTIVE'")
 
 
 def test_training_brings_no_slow_library():

@@ -5,8 +5,15 @@ Names are imported when they are first used, so that ``import decoupled_descent`
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if "torch" not in sys.modules:  # idle threads sleep: spinning ones waste a busy machine's time
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+del os, sys
 
 if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
     from decoupled_descent import datasets as datasets

@@ -217,7 +217,7 @@ def _fitted(
     one: Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
 ) -> Candidate:
     """One fit, from the minimum of another ridge if there is one."""
-    repairs = REFITTED // (rows.n * int(objective.head.width))
+    repairs = REFITTED // (rows.n * (objective.width or 1))
     algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
     state = None if start is None else start.run.state
     run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
