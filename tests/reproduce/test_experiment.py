@@ -55,7 +55,7 @@ def test_training_is_fit_from_the_given_start(problem):
     algorithms = {"gd": dd.GradientDescent(0.05), "dd": dd.DecoupledDescent(0.05)}
     curves = shared.train(Problem("p", rows, test, objective, algorithms, theta, mixture), 6)
     assert list(curves) == [
-        *(f"p/gd/{kind}" for kind in ("train", "test")),
+        *(f"p/gd/{kind}" for kind in ("train", "test", "state_evolution", "state_evolution_train")),
         *(f"p/dd/{kind}" for kind in ("train", "test", "state_evolution")),
     ]
     for name, algorithm in algorithms.items():

@@ -46,6 +46,8 @@ def test_curves_are_stacked_in_the_order_of_the_seeds(experiment, tmp_path):
     assert {name: values.shape for name, values in curves.items()} == {
         "snr=2/gd/train": (3, 4),
         "snr=2/gd/test": (3, 4),
+        "snr=2/gd/state_evolution": (3, 4),
+        "snr=2/gd/state_evolution_train": (3, 4),
         "snr=2/dd/train": (3, 4),
         "snr=2/dd/test": (3, 4),
         "snr=2/dd/state_evolution": (3, 4),

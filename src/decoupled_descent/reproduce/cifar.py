@@ -21,7 +21,7 @@ import decoupled_descent as dd
 from decoupled_descent.datasets.embeddings import find_cats_dogs, load_embeddings
 from decoupled_descent.datasets.whitening import Whitening
 from decoupled_descent.reproduce import experiment as shared
-from decoupled_descent.reproduce.experiment import ErrorFigure, Labelled, Problem, Settings
+from decoupled_descent.reproduce.experiment import Experiment, Labelled, Problem, Settings
 from decoupled_descent.reproduce.summary import Panel, measure, written
 
 _load = functools.lru_cache(maxsize=1)(load_embeddings)  # once per process
@@ -92,7 +92,7 @@ def order(panels: list[Panel]) -> list[str]:
 COMMON = {"n": 800, "d": 512, "width": 5, "lr": 1.0, "reduction": "mean", "steps": 500}
 PANELS = ["vanilla", "zca", "joint", "orthogonal"]
 
-CIFAR = ErrorFigure(
+CIFAR = Experiment(
     name="cifar",
     title="CIFAR-10 embeddings: cats against dogs",
     label="fig:cifar",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,15 +36,16 @@ class Problem(NamedTuple):
     objective: dd.Objective
     algorithms: Mapping[str, Any]  # by the names in summary.NAMES
     theta: Tensor
-    mixture: dd.GaussianMixture | None = None  # of the rows, if state evolution predicts "dd"
+    mixture: dd.GaussianMixture | None = None  # of the rows, for state evolution
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(ABC):
-    """One figure of the paper: its settings, how to compute it, how to show it.
+class Experiment:
+    """One figure of the paper: by default train and test errors, panel by panel.
 
-    ``prepare(data)`` finds the data, or raises ``OSError``. It returns what to add to the settings,
-    so that replications on other data are not mixed with these.
+    ``problems(settings, seed)`` yields the panels of one replication; for real data,
+    ``problems(settings, seed, data)``. ``prepare(data)`` finds the data, or raises ``OSError``. It
+    returns what to add to the settings, so that replications on other data are kept apart.
     """
 
     name: str  # what users ask for, such as "xor"
@@ -53,24 +53,15 @@ class Experiment(ABC):
     label: str  # in the paper's source
     settings: Settings  # the paper's, "replications" among them
     quick: Settings  # what --quick changes
+    problems: Callable[..., Any]
+    heading: str  # what the figure's title says first
+    shown: tuple[str, ...]  # the settings that the title states
+    loss: str = "cross-entropy"  # on the vertical axes
+    selects: bool = False  # the panels are candidates on the same data, chosen by train error
+    remarks: Callable[[list[Panel]], list[str]] = lambda _: []  # sentences of this figure alone
+    grid: Mapping[str, Any] = field(default_factory=dict)  # options of error_grid
     prepare: Callable[[Path | None], Settings] | None = None
     timed: bool = False  # measures time, so that replications must not run at the same time
-
-    @abstractmethod
-    def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
-        """Compute one replication."""
-
-    @abstractmethod
-    def summarise(self, curves: Curves) -> list[Panel]:
-        """Turn the curves of all replications into the panels of ``summary.json``."""
-
-    @abstractmethod
-    def draw(self, settings: Settings, curves: Curves) -> Figure:
-        """Draw the curves of all replications."""
-
-    @abstractmethod
-    def findings(self, settings: Settings, panels: list[Panel]) -> str:
-        """Say in a paragraph what the figure shows."""
 
     def resolve(self, quick: bool, replications: int | None, found: Settings) -> Settings:
         """Combine the settings with the quick ones, what ``prepare`` found and a number."""
@@ -79,32 +70,15 @@ class Experiment(ABC):
             settings["replications"] = whole_number("replications", replications)
         return settings
 
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorFigure(Experiment):
-    """A figure of train and test errors, panel by panel.
-
-    ``problems(settings, seed)`` yields the panels of one replication; for real data,
-    ``problems(settings, seed, data)``.
-    """
-
-    problems: Callable[..., Iterable[Problem]]
-    heading: str  # what the figure's title says first
-    shown: tuple[str, ...]  # the settings that the title states
-    loss: str = "cross-entropy"  # on the vertical axes
-    selects: bool = False  # the panels are candidates on the same data, chosen by train error
-    remarks: Callable[[list[Panel]], list[str]] = lambda _: []  # sentences of this figure alone
-    grid: Mapping[str, Any] = field(default_factory=dict)  # options of error_grid
-
     def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
-        """Train all panels."""
+        """Compute one replication: train all panels."""
         curves: Curves = {}
         for problem in self.problems(settings, seed, *([data] if self.prepare else [])):
             curves |= train(problem, settings["steps"])
         return curves
 
     def summarise(self, curves: Curves) -> list[Panel]:
-        """Summarise errors; with ``selects``, also how many runs select each panel."""
+        """Turn the curves of all replications into the panels of ``summary.json``."""
         panels = summary.summarise_errors(curves)
         for kind in ("train", "test") if self.selects else ():
             choices = summary.selected(curves, kind)

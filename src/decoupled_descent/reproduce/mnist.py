@@ -15,7 +15,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.datasets.mnist import add_noise, load_mnist, two_digits
 from decoupled_descent.reproduce import experiment as shared
-from decoupled_descent.reproduce.experiment import ErrorFigure, Labelled, Problem, Settings
+from decoupled_descent.reproduce.experiment import Experiment, Labelled, Problem, Settings
 from decoupled_descent.reproduce.summary import Panel, apart, lowest, written
 
 _load = functools.lru_cache(maxsize=1)(load_mnist)  # once per process
@@ -73,7 +73,7 @@ def parting(panels: list[Panel]) -> list[str]:
 #: What the paper's listing states.
 COMMON = {"n": 800, "d": 784, "snr": 30.0, "lr": 1.0, "reduction": "mean", "steps": 500}
 
-MNIST = ErrorFigure(
+MNIST = Experiment(
     name="mnist",
     title="MNIST: zeros against eights",
     label="fig:lossGDvDD",

@@ -68,12 +68,12 @@ def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> No
 
 
 class Runtime(Experiment):
-    """Times instead of errors."""
+    """Times instead of errors; the problems are what is timed."""
 
     def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
         """Time every step of every contender, in an order that changes with the seed."""
         curves: Curves = {f"{name}/seconds": np.empty(settings["steps"]) for name in CONTENDERS}
-        steps = contenders(settings, seed, data)
+        steps = self.problems(settings, seed, data)
         for index in np.random.default_rng(seed).permutation(len(steps)):
             name = list(steps)[index]
             for _ in range(WARM_UP):
@@ -114,7 +114,7 @@ class Runtime(Experiment):
             style.tidy(ax)
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-        heading = title("Time on MNIST", settings, "n", "d", "width")
+        heading = title(self.heading, settings, *self.shown)
         figure.suptitle(f"{heading}, one thread")
         return figure
 
@@ -141,6 +141,9 @@ RUNTIME = Runtime(
     label="fig:timeGDvDD",
     settings=mnist.COMMON | {"width": 9, "threads": 1, "replications": 25},
     quick={"replications": 4},
+    problems=contenders,
+    heading="Time on MNIST",
+    shown=("n", "d", "width"),
     prepare=mnist.prepare,
     timed=True,
 )

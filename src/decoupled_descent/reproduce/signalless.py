@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import decoupled_descent as dd
 from decoupled_descent.reproduce import experiment as shared
-from decoupled_descent.reproduce.experiment import ErrorFigure, Problem, Settings
+from decoupled_descent.reproduce.experiment import Experiment, Problem, Settings
 from decoupled_descent.reproduce.summary import (
     Curves,
     Panel,
@@ -85,7 +85,7 @@ def closeness(panels: list[Panel]) -> str:
     )
 
 
-class Sweep(ErrorFigure):
+class Sweep(Experiment):
     """Panels of which the one that most runs select is marked."""
 
     def draw(self, settings: Settings, curves: Curves) -> Figure:
@@ -106,7 +106,7 @@ class Sweep(ErrorFigure):
 
 COMMON = {"d": 800, "lr": 0.05, "steps": 100, "test_rows": 2000, "replications": 100}
 
-SIGNALLESS = ErrorFigure(
+SIGNALLESS = Experiment(
     name="signalless",
     title="Regression without a signal",
     label="fig:noSignalReg",

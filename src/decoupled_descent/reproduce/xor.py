@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import decoupled_descent as dd
 from decoupled_descent.reproduce import experiment as shared
-from decoupled_descent.reproduce.experiment import ErrorFigure, Problem, Settings
+from decoupled_descent.reproduce.experiment import Experiment, Problem, Settings
 
 
 def problems(settings: Settings, seed: int) -> Iterator[Problem]:
@@ -40,7 +40,7 @@ def damped(settings: Settings, seed: int) -> Iterator[Problem]:
 
 COMMON = {"n": 1000, "d": 1000, "lr": 0.05, "test_rows": 2000}
 
-XOR = ErrorFigure(
+XOR = Experiment(
     name="xor",
     title="XOR classification",
     label="fig:XorClassification",
@@ -53,7 +53,7 @@ XOR = ErrorFigure(
     shown=("n", "d", "lr"),
 )
 
-DAMPING = ErrorFigure(
+DAMPING = Experiment(
     name="xor-damping",
     title="XOR: a damping chosen by the train error",
     label="fig:etaZeroSweep",
