@@ -48,6 +48,9 @@ ALGORITHMS = {
     "greedy, all options": dd.GreedyDescent(
         tuple(dd.DecoupledDescent(lr, **RATES, reduction="mean") for lr in (0.2, 0.5))
     ),
+    "greedy, momentum": dd.GreedyDescent(
+        tuple(dd.DecoupledDescent(0.1, rule=dd.rules.SGD(lr, 0.5)) for lr in (0.03, 0.1))
+    ),
 }
 KINDS = [dd.GradientDescent, dd.DecoupledDescent, dd.OrthogonalDecoupledDescent]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

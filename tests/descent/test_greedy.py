@@ -67,10 +67,11 @@ def test_keeps_the_identity():
     ("candidates", "message"),
     [
         ((), "candidates is empty"),
-        ((0.1, 0.2), "candidate 0.1 is no DecoupledDescent"),
+        ((0.1, 0.2), "candidate 0.1 is no algorithm whose train error"),
+        ((dd.GradientDescent(0.1),), "is no algorithm whose train error estimates"),
         (
-            (dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.1, reduction="mean")),
-            "differs from .* in more than its rates",
+            (dd.DecoupledDescent(0.1), dd.OrthogonalDecoupledDescent(0.1)),
+            "is of another kind than",
         ),
     ],
 )
@@ -116,3 +117,44 @@ def test_diagnosed_like_its_only_candidate():
         for run in (one, other)
     ]
     assert findings[0] == pytest.approx(findings[1], nan_ok=True)
+
+
+OTHERS = {
+    "momentum": tuple(
+        dd.DecoupledDescent(0.1, rule=dd.rules.SGD(lr, momentum))
+        for lr in (0.05, 0.2)
+        for momentum in (0.4, 0.8)
+    ),
+    "ridges": tuple(dd.OrthogonalDecoupledDescent(0.1, ridge=ridge) for ridge in (0.3, 3.0)),
+    "batches": tuple(dd.DecoupledDescent(lr, batch_size=20) for lr in (0.05, 0.1)),
+    "reductions": (dd.DecoupledDescent(0.1), dd.DecoupledDescent(5.0, reduction="mean")),
+}
+
+
+@pytest.mark.parametrize("candidates", OTHERS.values(), ids=OTHERS)
+def test_any_candidates_are_tried_one_by_one(candidates):
+    X, y, objective = problem()
+    rows, greedy = dd.Rows(X, y), dd.GreedyDescent(candidates)
+    assert not greedy.shared
+    state = greedy.init(rows, objective, seed=0)
+    plain = candidates[0].init(rows, objective, seed=0)
+    for _ in range(8):
+        following, info = greedy.step(state, rows, objective)
+        tries = [candidate.step(plain, rows, objective) for candidate in candidates]
+        current = tries[0][1].train_error
+        assert info.train_error == pytest.approx(current, abs=1e-12)
+        errors = [candidates[0].step(each, rows, objective)[1].train_error for each, _ in tries]
+        lowest = min(range(len(errors)), key=errors.__getitem__)
+        if errors[lowest] >= current:
+            assert following.chosen == -1
+            break
+        assert following.chosen == lowest
+        plain, state = tries[lowest][0], following
+        torch.testing.assert_close(state.theta, plain.theta, rtol=0, atol=1e-12)
+
+
+def test_candidates_that_carry_other_things():
+    X, y, objective = problem()
+    pair = (dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.1, rule=dd.rules.SGD(0.1, 0.5)))
+    with pytest.raises(ValueError, match="carries other things from step to step"):
+        dd.GreedyDescent(pair).init(dd.Rows(X, y), objective, seed=0)

@@ -70,6 +70,12 @@ class Batched(Descent):
         """θ̃ᵀ from the gradient (L, d), which it is without a correction."""
         return gradient
 
+    def pair_variance(
+        self, memory: Tensor, direction: Tensor, rows: Rows, bound: BoundObjective
+    ) -> Tensor | float:
+        """Variance of the train error that comes from pairs of rows."""
+        return 0.0
+
     def preconditioned(
         self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor
     ) -> tuple[Tensor, Tensor]:

@@ -45,6 +45,8 @@ class Info(NamedTuple):
         estimates: Whether the losses estimate the test error at this iterate.
         finished: Whether there is nothing left to do.
         notes: Numbers that the algorithm has to tell, by name.
+        pairs: Variance of the train error that comes from pairs of rows, see
+            :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
     """
 
     losses: Tensor
@@ -53,6 +55,7 @@ class Info(NamedTuple):
     estimates: bool = True
     finished: bool = False
     notes: Mapping[str, float] = NOTHING
+    pairs: Tensor | float = 0.0
 
     @property
     def train_error(self) -> float:
@@ -61,8 +64,9 @@ class Info(NamedTuple):
 
     @property
     def train_error_stderr(self) -> float:
-        """Standard error of the train error as a mean of n fresh losses, sd/√n."""
-        return float(self.losses.std()) / math.sqrt(len(self.losses))
+        """Standard error of the train error: √(var/n + that of pairs of rows)."""
+        alone = float(self.losses.std()) / math.sqrt(len(self.losses))
+        return math.hypot(alone, math.sqrt(max(0.0, float(self.pairs))))
 
 
 class LimitStep(NamedTuple):

@@ -147,6 +147,7 @@ class DecoupledDescent(Batched):
             weights=self.row_shares(rows),
         )
         tilde = self.corrected(found.gradient, found.jacobian, state.theta, rows)
+        pairs = self.pair_variance(state.memory, found.direction, rows, bound)
         tilde, direction = self.preconditioned(found.jacobian, tilde, found.direction)
         if self.noise is not None:
             direction = self.noise.remembered(direction, rows)
@@ -156,7 +157,7 @@ class DecoupledDescent(Batched):
             state.memory, direction, memory_slots, state.step, -scale
         )
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        info = Info(found.losses, found.preactivations.T, found.jacobian)
+        info = Info(found.losses, found.preactivations.T, found.jacobian, pairs=pairs)
         slots = (theta_slots, memory_slots)
         return State(theta, memory, head, slots, head_slots, state.step + 1), info
 
@@ -177,6 +178,37 @@ class DecoupledDescent(Batched):
         assert jacobian is not None
         coloured = theta if self.noise is None else self.noise.coloured(theta)
         return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
+
+    def pair_variance(
+        self, memory: Tensor, direction: Tensor, rows: Rows, bound: BoundObjective
+    ) -> Tensor | float:
+        r"""Variance of the train error that comes from pairs of rows.
+
+        Row j moved θ by −x_j M_j, so h_i has the share −z_i·z_j M_j in it, and h_j has −z_i·z_j
+        M_i, with the same number z_i·z_j of variance 1/d. To first order losses i and j are thus
+        correlated, and the sum over all pairs is of the order of the variance of a mean:
+
+        .. math:: \frac1{n^2 d}\sum_{i \ne j} (\hat h_i \cdot M_j)(\hat h_j \cdot M_i)
+                  \approx \frac1d\,\mathrm{tr}\,B^2, \qquad
+                  B = \tfrac1n\textstyle\sum_i M_i \hat h_i^\top
+
+        It is zero at the start, grows with the steps, and is not known for a g that is not the
+        gradient of the loss.
+
+        Args:
+            memory: Mᵀ, shape (L, n).
+            direction: ∇_hΨ, transposed, shape (L, n).
+            rows: The data.
+            bound: Ψ.
+
+        Returns:
+            The variance.
+        """
+        if bound.g is not None:
+            return 0.0
+        B = memory @ direction.T / rows.n
+        coherence = 1 / rows.d if self.noise is None else self.noise.coherence(rows)
+        return (B * B.T).sum() * coherence
 
     def preconditioned(
         self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor

@@ -12,16 +12,22 @@ of two known matrices,
 
 so looking at all of them costs one product with X, which the chosen one then saves in the next
 step: two products per step, as for a single run.
+
+Other candidates (rules with momentum, ridges, mini-batches) are tried one by one: each makes its
+step and is then asked for the train error of where it leads. All share one state, so they must
+carry the same things from step to step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
+from torch.utils._pytree import tree_flatten
 
 from decoupled_descent.descent.common import Algorithm, Info
 from decoupled_descent.descent.decoupled import DecoupledDescent
@@ -53,9 +59,23 @@ class State(NamedTuple):
     step: int
 
 
+class Tried(NamedTuple):
+    """What greedy descent carries where candidates are tried one by one."""
+
+    theta: Tensor  # θ, shape (L, d)
+    head: Parameters  # a, by parameter name
+    own: Any  # the state of the candidates, which all of them continue from
+    chosen: int  # which candidate led here; −1 at the start, and where none lowered the error
+    step: int  # how many updates have been tried
+
+
 @dataclass(frozen=True)
 class GreedyDescent(Algorithm):
-    """Decoupled descent that picks its rate and damping anew at every step.
+    """Decoupled descent that picks one of several updates anew at every step.
+
+    Candidates that differ in rates and damping alone cost two products with X per step, all
+    together. Others cost two steps each; their states must have the same parts: decoupled descents
+    with rules of the same kind, say, or orthogonal ones with several ridges.
 
     If no candidate lowers the train error, the iterate stays where it is: the recorded error never
     rises, and :class:`EarlyStopping` then ends the run.
@@ -72,44 +92,43 @@ class GreedyDescent(Algorithm):
         True
     """
 
-    candidates: tuple[DecoupledDescent, ...]
+    candidates: tuple[Algorithm, ...]
 
     def __post_init__(self) -> None:
-        """Check that the candidates can share one θ̃."""
+        """Check that every candidate keeps the identity, and that they can share a state."""
         if not self.candidates:
             raise ValueError("candidates is empty; give at least one DecoupledDescent")
-        for candidate in self.candidates:
-            if not isinstance(candidate, DecoupledDescent):
-                raise ValueError(
-                    f"candidate {candidate!r} is no DecoupledDescent; GreedyDescent.grid(lr=…) "
-                    "makes a ready set"
-                )
         first = self.candidates[0]
+        for candidate in self.candidates:
+            if not isinstance(candidate, Algorithm) or not candidate.estimates_test_error:
+                raise ValueError(
+                    f"candidate {candidate!r} is no algorithm whose train error estimates the test "
+                    "error; GreedyDescent.grid(lr=…) makes a ready set"
+                )
+            if type(candidate) is not type(first) or (candidate.g, candidate.f) != (
+                first.g,
+                first.f,
+            ):
+                raise ValueError(
+                    f"candidate {candidate!r} is of another kind than {first!r}; all must be of "
+                    "one class, with the same g and f"
+                )
         object.__setattr__(self, "g", first.g)
         object.__setattr__(self, "f", first.f)
-        if first.hessian_damping is not None or first.batch_size is not None:
-            raise ValueError(
-                f"candidate {first} has hessian_damping or batch_size; greedy descent chooses "
-                "among rates of whole batches"
-            )
-        if first.noise is not None:
-            raise ValueError(
-                f"candidate {first} has noise={first.noise!r}; greedy descent knows the default "
-                "noise only, i.i.d. of variance 1/d"
-            )
+
+    @cached_property
+    def shared(self) -> tuple[DecoupledDescent, ...]:
+        """The candidates, if they differ in their rates only and one θ̃ serves all; else none."""
+        found = []
         for candidate in self.candidates:
-            shared = replace(
-                candidate,
-                lr=first.lr,
-                damping=first.damping,
-                head_lr=first.head_lr,
-                head_damping=first.head_damping,
-            )
-            if shared != first or first.rule is not None:
-                raise ValueError(
-                    f"candidate {candidate} differs from {first} in more than its rates; greedy "
-                    "descent chooses among lr, damping, head_lr and head_damping"
-                )
+            if not isinstance(candidate, DecoupledDescent):
+                return ()
+            if candidate.rule is None and candidate.head_optimizer is None:
+                plain = replace(candidate, lr=1.0, damping=1.0, head_lr=None, head_damping=1.0)
+                if plain == DecoupledDescent(1.0, reduction=plain.reduction, g=self.g, f=self.f):
+                    found.append(candidate)
+        alike = len({candidate.reduction for candidate in found}) == 1
+        return tuple(found) if alike and len(found) == len(self.candidates) else ()
 
     @classmethod
     def grid(
@@ -151,15 +170,27 @@ class GreedyDescent(Algorithm):
         objective: Objective | BoundObjective,
         theta: Tensor | None = None,
         seed: int | None = None,
-    ) -> State:
+    ) -> State | Tried:
         """Return the state before any update; see :meth:`Algorithm.init`."""
-        start = self.candidates[0].init(rows, self.bind(rows, objective, theta), theta, seed)
+        bound = self.bind(rows, objective, theta)
+        starts = [candidate.init(rows, bound, theta, seed) for candidate in self.candidates]
+        start = starts[0]
+        if not self.shared:
+            for candidate, other in zip(self.candidates, starts, strict=True):
+                if _shapes(other) != _shapes(start):
+                    raise ValueError(
+                        f"candidate {candidate!r} carries other things from step to step than "
+                        f"{self.candidates[0]!r}; give all the same kind of rule and optimiser"
+                    )
+            return Tried(start.theta, start.head, start, -1, 0)
         h = rows.forward(start.theta)
         return State(start.theta, start.memory, start.head, start.head_slots, h, -1, 0)
 
-    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """The update that lowers the train error most: two products with X, as for one run."""
-        first = self.candidates[0]
+    def stepping(self, state: State | Tried, rows: Rows, bound: BoundObjective) -> Steps:
+        """The update that lowers the train error most: two products with X, where rates differ."""
+        if isinstance(state, Tried):
+            return (yield from self._trying(state, rows, bound))
+        first = self.shared[0]
         found = bound.at(state.step).derivatives(
             state.preactivations.T,
             rows.y,
@@ -171,9 +202,10 @@ class GreedyDescent(Algorithm):
         gradient: Tensor = yield Product(direction, rows, transposed=False)
         tilde = first.corrected(gradient, found.jacobian, state.theta, rows)
         change = (yield Product(tilde, rows, transposed=True)) - direction
-        info = Info(found.loss, state.preactivations.T, found.jacobian)
+        pairs = first.pair_variance(state.memory, direction, rows, bound)
+        info = Info(found.loss, state.preactivations.T, found.jacobian, pairs=pairs)
         best, lowest = state._replace(chosen=-1, step=state.step + 1), float(found.loss.mean())
-        for index, candidate in enumerate(self.candidates):
+        for index, candidate in enumerate(self.shared):
             h = _moved(candidate, state.preactivations, change, rows.n)
             direction_a = found.head if candidate.trains_head else {}
             head, head_slots = candidate.step_head(
@@ -193,9 +225,28 @@ class GreedyDescent(Algorithm):
                 )
         return best, info
 
+    def _trying(self, state: Tried, rows: Rows, bound: BoundObjective) -> Steps:
+        """Let every candidate make its step, and keep the one that leads lowest."""
+        best, now = state._replace(chosen=-1, step=state.step + 1), None
+        for index, candidate in enumerate(self.candidates):
+            following, info = yield from candidate.moves(state.own, rows, bound)
+            _, ahead = yield from candidate.moves(following, rows, bound)
+            if now is None:
+                now, lowest = info, info.train_error
+            if ahead.train_error < lowest:
+                lowest = ahead.train_error
+                best = Tried(following.theta, following.head, following, index, state.step + 1)
+        return best, now
+
     def assumptions(self) -> frozenset[str]:
         """Those of decoupled descent."""
         return self.candidates[0].assumptions()
+
+
+def _shapes(state: Any) -> list[Any]:
+    """The shapes of all tensors of a state, in order, and its structure."""
+    parts, structure = tree_flatten(state)
+    return [structure, *(getattr(part, "shape", None) for part in parts)]
 
 
 def _moved(candidate: DecoupledDescent, value: Tensor, direction: Tensor, n: int) -> Tensor:

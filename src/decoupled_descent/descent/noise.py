@@ -62,6 +62,10 @@ class Noise(Protocol):
         """Return what ĥᵀ of shape (L, n) adds to the memory, before the rates."""
         ...
 
+    def coherence(self, rows: Rows) -> float:
+        """Return the mean square of z_i·z_j for two rows, as a share of ‖z_i‖² ‖z_j‖²."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
@@ -156,6 +160,13 @@ class Covariance:
         assert self.trace is not None
         return direction * (self.trace / rows.d)
 
+    def coherence(self, rows: Rows) -> float:
+        """Return tr(C²)/(tr C)²; for a function, the 1/d of white noise, which is the least."""
+        if not isinstance(self.matrix, Tensor):
+            return 1 / rows.d
+        diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal()
+        return float(self.matrix.square().sum() / diagonal.sum().square())
+
 
 @dataclass(frozen=True)
 class White:
@@ -209,6 +220,10 @@ class White:
     def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return d v ĥᵀ."""
         return direction * (self.variance * rows.d)
+
+    def coherence(self, rows: Rows) -> float:
+        """Return 1/d."""
+        return 1 / rows.d
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,3 +312,7 @@ class RowNorms:
     def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
         """Return w ⊙ ĥ, transposed."""
         return direction * self.squares
+
+    def coherence(self, rows: Rows) -> float:
+        """Return 1/d."""
+        return 1 / rows.d

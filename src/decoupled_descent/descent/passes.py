@@ -38,10 +38,17 @@ def passing(
     """
     batches = algorithm.batches(rows, number)
     h: Tensor = (yield Product(at.theta, rows, transposed=True)).clone()
-    if at.memory is not None:
-        h += at.memory.settled()[0]
-    with torch.no_grad():
-        losses = bound.losses(h.T, rows.y, at.head).detach()
+    pairs: Tensor | float = 0.0
+    if at.memory is None:
+        with torch.no_grad():
+            losses = bound.losses(h.T, rows.y, at.head).detach()
+    else:
+        memory = at.memory.settled()[0]
+        h += memory
+        start = bound.at(number * len(batches))
+        now = start.derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
+        losses = now.loss
+        pairs = algorithm.pair_variance(memory, now.direction.T, rows, bound)
     factors = algorithm.memory_factors(rows)
     seen: list[Tensor] = []
     for k in range(len(batches)):
@@ -68,7 +75,7 @@ def passing(
         at = Moving(theta, slots, head, head_slots, at.memory)
     during = Info(torch.cat(seen), h.T, None)
     notes = {"pass_error": during.train_error, "pass_error_stderr": during.train_error_stderr}
-    return at, Info(losses, h.T, None, notes=notes)
+    return at, Info(losses, h.T, None, notes=notes, pairs=pairs)
 
 
 def _look(

@@ -1,0 +1,228 @@
+"""Every member of the family: gaps of train and test error, and its state evolution.
+
+Run with ``python docs/studies/family.py OUT.json [gaps] [batches] [limit] [passes]``; without names,
+all parts: about half an hour on one core. Noisy MNIST is found by DECOUPLED_DATA.
+"""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.reproduce.experiment import default_theta
+from decoupled_descent.reproduce.mnist import MNIST, noisy_digits
+
+COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=100)
+ADAM = partial(torch.optim.Adam, lr=1e-2)
+LR, STEPS, TEST_ROWS = 0.1, 101, 4000
+HEAVY = dd.rules.SGD(LR, momentum=0.8)
+NESTEROV = dd.rules.SGD(LR, 0.8, nesterov=True, weight_decay=0.01, schedule=COSINE)
+MEMBERS = {
+    "plain": {"lr": LR},
+    "momentum 0.8": {"lr": LR, "rule": HEAVY},
+    "Nesterov, weight decay, cosine": {"lr": LR, "rule": NESTEROV},
+    "momentum 0.8, Adam for the head": {"lr": LR, "rule": HEAVY, "head_optimizer": ADAM},
+    "inverse Hessian, damped 0.95": {
+        "lr": 0.02,
+        "damping": 0.95,
+        "head_lr": LR,
+        "hessian_damping": 0.1,
+    },
+}
+
+
+def four_modes(d, snr=1.5):
+    """Modes ±[v, v] and ±[v, −v]; the response is given by the sign of the first half."""
+    v = torch.full((d // 2,), float(snr), dtype=torch.float64)
+    means = torch.stack([torch.cat(m) for m in ([v, v], [-v, -v], [v, -v], [-v, v])])
+    return dd.GaussianMixture(means, [0.25] * 4, [0.0, 1.0, 0.0, 1.0])
+
+
+def network(seed, width=5):
+    return dd.Objective(dd.heads.TwoLayer(width, seed=seed), "logistic")
+
+
+def gaps(seeds=4, n=1000):
+    """Mean over steps and data sets of |train − test|, and of the test error at the end."""
+    mixture, found = four_modes(n), {}
+    test = mixture.sample(TEST_ROWS, seed=10**6)
+    for name, options in MEMBERS.items():
+        for kind in (dd.DecoupledDescent, dd.GradientDescent):
+            if kind is dd.GradientDescent:
+                options = {k: v for k, v in options.items() if k != "hessian_damping"}
+                if "inverse" in name:
+                    options["lr"] = LR
+            runs = [
+                dd.fit(*mixture.sample(n, seed=s), network(s), kind(**options), STEPS, seed=s,
+                       test=test) for s in range(seeds)
+            ]  # fmt: skip
+            each = torch.stack([run.gap for run in runs])
+            found[f"{name} / {kind.__name__}"] = {
+                "mean_absolute_gap": float(each.abs().mean()),
+                "mean_gap": float(each.mean()),
+                "last_test_error": float(torch.stack([run.test_error[-1] for run in runs]).mean()),
+            }
+            print(name, kind.__name__, found[f"{name} / {kind.__name__}"], flush=True)
+    return found
+
+
+def batches(seeds=8, n=1000, passes=10):
+    """Epoch means of batch losses minus those of the test errors at the same updates.
+
+    A loop in PyTorch, with and without the corrections, from the same weights.
+    """
+    found, mixture, lr = {}, four_modes(n), LR
+    X_test, y_test = mixture.sample(TEST_ROWS, seed=10**6)
+    for name in ("decoupled", "SGD"):
+        each = []
+        for seed in range(seeds):
+            X, y = mixture.sample(n, seed=seed)
+            objective = network(seed)
+            theta = dd.DecoupledDescent(lr).init(dd.Rows(X, y), objective, seed=seed).theta
+            model = objective.whole(theta, objective.parameters())
+            first, *rest = model.parameters()
+            groups = [{"params": [first], "lr": lr * n}, {"params": rest, "lr": lr}]
+            optimizer = torch.optim.SGD(groups, lr=lr)
+            loss_of = _plain(model)
+            if name == "decoupled":
+                loss_of = dd.Decoupling(model, _criterion, optimizer, n, variance=1 / n)
+            differences, generator = [], torch.Generator().manual_seed(seed)
+            for _ in range(passes):
+                for rows in torch.randperm(n, generator=generator).split(n // 10):
+                    with torch.no_grad():
+                        test = _criterion(model(X_test), y_test).item()
+                    optimizer.zero_grad()
+                    loss = loss_of(X[rows], y[rows], rows)
+                    loss.backward()
+                    optimizer.step()
+                    differences.append(loss.item() - test)
+            each.append(torch.tensor(differences).view(passes, -1).mean(1))
+        each = torch.stack(each)
+        found[name] = {
+            "bias_by_pass": each.mean(0).tolist(),
+            "stderr_by_pass": (each.std(0) / seeds**0.5).tolist(),
+        }
+        print(found, flush=True)
+    return found
+
+
+def _criterion(outputs, labels):
+    return torch.nn.functional.binary_cross_entropy_with_logits(outputs.squeeze(1), labels)
+
+
+def _plain(model):
+    return lambda x, y, rows: _criterion(model(x), y)
+
+
+def limit(seeds=4, n=4000, steps=11):
+    """Test errors of runs against state evolution from the same start, in standard errors."""
+    mixture, found = four_modes(n), {}
+    test = mixture.sample(TEST_ROWS, seed=10**6)
+    members = {name: (options, steps) for name, options in MEMBERS.items()}
+    members["batches of n/4"] = ({"lr": LR, "batch_size": n // 4}, 4)
+    for name, (options, count) in members.items():
+        algorithm, each = dd.DecoupledDescent(**options), []
+        for seed in range(seeds):
+            rows, objective = dd.Rows(*mixture.sample(n, seed=seed)), network(seed, 2)
+            state = algorithm.init(rows, objective, seed=seed)
+            theory = dd.StateEvolution(mixture, objective, algorithm, paths=2048, randomisations=4)
+            theirs = theory.run(count, theta=state.theta, progress=False).test_error
+            run = dd.fit(rows, None, objective, algorithm, count, state=state, test=test)
+            each.append(run.test_error - theirs)
+        each = torch.stack(each)
+        floor = 0.5 / TEST_ROWS**0.5  # the test rows are the same for all runs
+        stderr = (each.var(0) / seeds + floor**2).sqrt()
+        z = each.mean(0) / stderr
+        found[name] = {
+            "largest_z": float(z.abs().max()),
+            "largest": float(each.mean(0).abs().max()),
+        }
+        print(name, found[name], flush=True)
+    return found
+
+
+def passes(seeds=3, count=101):
+    """The test error of what each member chooses among three rates and all steps, on train errors.
+
+    A step is one pass over the rows for every member.
+    """
+    found = {}
+    for name, (problem, made) in PROBLEMS.items():
+        for title, member in CONTENDERS.items():
+            chosen = []
+            for seed in range(seeds):
+                rows, objective, test, theta = problem(seed)
+                runs = [
+                    dd.fit(rows, None, objective, member(lr * made["lr"], made["reduction"], rows.n),
+                           count, theta=theta, seed=seed, test=test) for lr in (0.5, 1.0, 2.0)
+                ]  # fmt: skip
+                chosen.append(min(runs, key=lambda run: float(run.train_error.min())))
+            at_best = torch.stack([run.test_error[run.best_step] for run in chosen])
+            estimates = torch.stack([run.train_error.min() for run in chosen])
+            curves = torch.stack([_lowest_so_far(run, count) for run in chosen]).mean(0)
+            found[f"{name} / {title}"] = {
+                "test_error": float(at_best.mean()),
+                "stderr": float(at_best.std() / seeds**0.5),
+                "estimate": float(estimates.mean()),
+                "chosen_by_pass": {k: float(curves[k]) for k in (5, 10, 20, 50, count - 1)},
+            }
+            print(name, title, found[f"{name} / {title}"], flush=True)
+    return found
+
+
+def _lowest_so_far(run, count):
+    """Test error of the iterate that has the lowest train error so far, pass by pass."""
+    best = [int(run.train_error[: k + 1].argmin()) for k in range(len(run.train_error))]
+    errors = run.test_error[best]
+    return torch.cat([errors, errors[-1:].expand(count - len(errors))])
+
+
+CONTENDERS = {
+    "whole batches": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r),
+    "momentum 0.8": lambda lr, r, n: dd.DecoupledDescent(
+        lr, reduction=r, rule=dd.rules.SGD(lr / 2, 0.8)
+    ),
+    "Adam for the head": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r, head_optimizer=ADAM),
+    "batches of n/2": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r, batch_size=n // 2),
+    "batches of n/10": lambda lr, r, n: dd.DecoupledDescent(
+        lr / 5, reduction=r, batch_size=n // 10
+    ),
+    "orthogonal, ridge 1": lambda lr, r, n: dd.OrthogonalDecoupledDescent(lr, reduction=r),
+}
+
+
+def xor(seed, n=1000):
+    mixture = dd.mixtures.xor(n, 4.0)
+    rows = dd.Rows(*mixture.sample(n, seed=seed))
+    objective = dd.Objective(dd.heads.Product(seed=seed), "logistic")
+    return rows, objective, mixture.sample(TEST_ROWS, seed=10**6), None
+
+
+def noisy_mnist(seed):
+    rows, test = noisy_digits(MNIST.settings, seed, Path(os.environ["DECOUPLED_DATA"]))
+    theta = default_theta(9, rows[0].shape[1], seed)
+    objective = dd.Objective(dd.heads.TwoLayer(9, seed=seed), "logistic")
+    return dd.Rows(*rows), objective, test, theta
+
+
+PROBLEMS = {
+    "XOR, snr 4": (xor, {"lr": 0.05, "reduction": "sum"}),
+    "noisy MNIST": (noisy_mnist, {"lr": 2.0, "reduction": "mean"}),
+}
+PARTS = {"gaps": gaps, "batches": batches, "limit": limit, "passes": passes}
+
+
+def main(out, *names):
+    out = Path(out)
+    found = json.loads(out.read_text()) if out.exists() else {}
+    for name in names or PARTS:
+        found[name] = PARTS[name]()
+        out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
