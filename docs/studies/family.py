@@ -1,7 +1,7 @@
 """Every member of the family: gaps of train and test error, and its state evolution.
 
-Run with ``python docs/studies/family.py OUT.json [gaps] [batches] [limit] [passes]``; without names,
-all parts: about half an hour on one core. Noisy MNIST is found by DECOUPLED_DATA.
+Run with ``python docs/studies/family.py OUT.json [gaps] [batches] [limit] [passes]``. Without names
+all parts are run: about half an hour on one core. Noisy MNIST is found by DECOUPLED_DATA.
 """
 
 import json
@@ -115,10 +115,10 @@ def _criterion(outputs, labels):
 
 
 def _plain(model):
-    return lambda x, y, rows: _criterion(model(x), y)
+    return lambda x, y, _: _criterion(model(x), y)
 
 
-def limit(seeds=4, n=4000, steps=11):
+def limit(seeds=4, n=2000, steps=11):
     """Test errors of runs against state evolution from the same start, in standard errors."""
     mixture, found = four_modes(n), {}
     test = mixture.sample(TEST_ROWS, seed=10**6)
@@ -157,9 +157,18 @@ def passes(seeds=3, count=101):
             for seed in range(seeds):
                 rows, objective, test, theta = problem(seed)
                 runs = [
-                    dd.fit(rows, None, objective, member(lr * made["lr"], made["reduction"], rows.n),
-                           count, theta=theta, seed=seed, test=test) for lr in (0.5, 1.0, 2.0)
-                ]  # fmt: skip
+                    dd.fit(
+                        rows,
+                        None,
+                        objective,
+                        member(factor * made["lr"], made["reduction"], rows.n),
+                        count,
+                        theta=theta,
+                        seed=seed,
+                        test=test,
+                    )
+                    for factor in (0.5, 1.0, 2.0)
+                ]
                 chosen.append(min(runs, key=lambda run: float(run.train_error.min())))
             at_best = torch.stack([run.test_error[run.best_step] for run in chosen])
             estimates = torch.stack([run.train_error.min() for run in chosen])
@@ -182,16 +191,16 @@ def _lowest_so_far(run, count):
 
 
 CONTENDERS = {
-    "whole batches": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r),
-    "momentum 0.8": lambda lr, r, n: dd.DecoupledDescent(
+    "whole batches": lambda lr, r, _: dd.DecoupledDescent(lr, reduction=r),
+    "momentum 0.8": lambda lr, r, _: dd.DecoupledDescent(
         lr, reduction=r, rule=dd.rules.SGD(lr / 2, 0.8)
     ),
-    "Adam for the head": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r, head_optimizer=ADAM),
+    "Adam for the head": lambda lr, r, _: dd.DecoupledDescent(lr, reduction=r, head_optimizer=ADAM),
     "batches of n/2": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r, batch_size=n // 2),
     "batches of n/10": lambda lr, r, n: dd.DecoupledDescent(
         lr / 5, reduction=r, batch_size=n // 10
     ),
-    "orthogonal, ridge 1": lambda lr, r, n: dd.OrthogonalDecoupledDescent(lr, reduction=r),
+    "orthogonal, ridge 1": lambda lr, r, _: dd.OrthogonalDecoupledDescent(lr, reduction=r),
 }
 
 
