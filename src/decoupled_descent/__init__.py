@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
     from decoupled_descent.objective.kinks import KinkWarning as KinkWarning
+    from decoupled_descent.objective.shift import label_shift as label_shift
     from decoupled_descent.plotting.runs import plot_run as plot_run
     from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
     from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
@@ -92,6 +93,7 @@ _NAMES = {
     "SaveIterates": "training.checkpoint",
     "StopReason": "training.callbacks",
     "fit": "training.run",
+    "label_shift": "objective.shift",
     "load_iterate": "training.checkpoint",
     "plot_run": "plotting.runs",
     # for choosing among many models
