@@ -157,7 +157,8 @@ def loss_jumps(
     twice the largest label. A loss that fails on the probe is taken to be smooth.
     """
     y = y[varied_rows(y, PROBED)]
-    normal = torch.randn(64, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    generator, shape = torch.Generator().manual_seed(0), (64, width)
+    normal = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
     for dtype in (torch.float64, torch.float32):  # a loss may hold constants in float32
         labels = y.reshape(len(y), -1).to(dtype)
         far = 2 * float(labels.abs().max())
