@@ -106,3 +106,7 @@ def test_the_import_and_the_help_are_quick_beside_torch():
     shortest = {name: min(found) for name, found in seconds.items()}
     assert shortest["package"] < 1.2 * shortest["torch"]
     assert shortest["page"] < 1.5 * shortest["torch"]
+
+
+def test_only_public_names_are_listed():
+    assert not {"Any", "TYPE_CHECKING", "import_module"} & set(dir(dd))

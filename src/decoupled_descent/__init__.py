@@ -152,4 +152,5 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the names that are not imported yet, too."""
-    return sorted({*globals(), *__all__})
+    hidden = {"Any", "TYPE_CHECKING", "annotations", "import_module"}
+    return sorted({*globals(), *__all__} - hidden)

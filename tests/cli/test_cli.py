@@ -10,7 +10,7 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent import cli
 
-COMMANDS = ("train", "predict", "diagnose", "demo", "evolve", "reproduce")
+COMMANDS = ("train", "predict", "diagnose", "probe", "demo", "evolve", "reproduce")
 
 
 def test_version_of_the_installed_command():

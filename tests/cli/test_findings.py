@@ -1,6 +1,7 @@
 """What the command finds beside the checks of the estimators: groups, leaks, interruptions."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from scipy.stats import f_oneway
 
 import decoupled_descent as dd
 from decoupled_descent.cli import findings
+from decoupled_descent.diagnostics.catalogue import CHECKS
 
 
 def icu(patients, each, rng, d=8):
@@ -70,3 +72,32 @@ def test_explained_by_one_column():
     levels = np.eye(3)[np.arange(300) % 3]
     assert findings.explained(levels, levels @ np.array([[0.0], [5.0], [1.0]])) == pytest.approx(1)
     assert findings.explained(np.ones((300, 1)), y) == 0.0
+
+
+def test_advice_names_options_that_exist(run):
+    """Every check of the catalogue that raises a verdict; every option of train."""
+    known = set(re.findall(r"--[a-z-]+", run("train", "--help")[1]))
+    for name, advice in findings.ADVICE.items():
+        assert name in {check.name for check in CHECKS}
+        assert set(re.findall(r"--[a-z-]+", advice)) <= known
+    for check in CHECKS:
+        if check.caution is not None or check.alarm is not None:
+            plain = findings.ADVICE.get(check.name, check.advice)
+            assert "=" not in plain, check.name
+            assert "Descent" not in plain, check.name
+
+
+def test_copies_of_patients_are_helped_by_the_advice(run, tmp_path):
+    """The estimate with --group is far closer to the truth than that without."""
+    rng = np.random.default_rng(5)
+    frame = icu(40, 6, rng)
+    frame.to_csv(tmp_path / "icu.csv", index=False)
+    arguments = ("train", tmp_path / "icu.csv", "--target", "died", "--out", tmp_path / "o")
+    alone, together = (
+        json.loads(run(*arguments, *more, "--json", "--features", "rbf(1)", "--ridge", "0.01")[1])
+        for more in ((), ("--group", "patient_id"))
+    )
+    new = icu(300, 6, rng)
+    right = float((dd.load_model(tmp_path / "o").predict(new) == new["died"].to_numpy()).mean())
+    gaps = [abs(one["estimated_score"] - right) for one in (alone, together)]
+    assert gaps[1] < 0.5 * gaps[0]

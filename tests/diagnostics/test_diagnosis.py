@@ -129,3 +129,14 @@ def test_the_interval_is_widened_by_every_finding():
     found = [replace(finding("ok"), widening=factor) for factor in factors]
     assert Diagnosis(tuple(found)).widening == 3
     assert Diagnosis(()).widening == 1
+
+
+def test_notebooks_show_the_verdict_and_what_raised_it():
+    found = Finding("a<b", 1.0, "caution from 0.5", "caution", "Why & how.", "do")
+    fine = Finding("fine", 0.0, "", "ok", "Bad things.", "nothing")
+    page = Diagnosis((found, fine))._repr_html_()
+    assert "<b>caution</b>" in page
+    assert "a&lt;b" in page
+    assert "Why &amp; how." in page
+    assert "Bad things" not in page
+    assert "1 checks found nothing" in page

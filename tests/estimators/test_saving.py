@@ -443,3 +443,11 @@ def test_classes_take_no_more_memory_than_their_texts(tmp_path):
     resigned(path, put("classes", "dtype", value="<U9999999"))
     with pytest.raises(ValueError, match="wider than any of them"):
         load_model(path)
+
+
+def test_arguments_of_save_model_in_either_order(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = dd.DecoupledRegressor(ridge=1.0, max_iter=2).fit(X, X[:, 0])
+    one = save_model(model, tmp_path / "one.safetensors")
+    two = save_model(tmp_path / "two.safetensors", model)
+    assert load_model(one).predict(X).tolist() == load_model(two).predict(X).tolist()

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 import decoupled_descent as dd
-from decoupled_descent.cli import demo, diagnose, evolve, predict, reproduce, train
+from decoupled_descent.cli import demo, diagnose, evolve, predict, probe, reproduce, train
 from decoupled_descent.cli.options import ReachedError, harmless
 
 #: The exit status after Ctrl-C: that of the signal, by custom of the shells.
@@ -33,6 +33,7 @@ app.command(cls=train.TrainCommand)(train.train)
 for command in (
     predict.predict,
     diagnose.diagnose,
+    probe.probe,
     demo.demo,
     evolve.evolve,
     reproduce.reproduce,

@@ -28,6 +28,8 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
         error, stderr = mean(each, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
         score, half = _score(prepared, estimator, predicted, error)
+        if name == names[-1] and half is None:  # with the row itself, or ties would all be wrong
+            score = float(np.unique(prepared.y, return_counts=True)[1].max() / len(prepared.y))
         found.append(Contender(name, error, stderr, score, half, gain, gain_stderr))
     return found
 

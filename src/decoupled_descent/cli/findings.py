@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,30 @@ from scipy.special import fdtrc
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
+
+#: What to do about a check at the command line, in options that exist.
+ADVICE = {
+    "uncorrected error": "train with --method newton",
+    "memorised rows": "train with --method newton",
+    "rows": "get more rows, or train with --method newton",
+    "rows per column": "leave out columns that cannot matter with --drop, and look again after "
+    "training",
+    "duplicate rows": "delete the copies; or, if a column says which rows are of one thing, train "
+    "with --group and its name",
+    "leverage": "train with a larger --ridge, or leave out columns that are zero in almost all "
+    "rows with --drop",
+    "spectrum": "train with --method newton",
+    "scale": "train with --method newton",
+    "fitted error": "train without --method, with a larger --ridge, or with a smaller --max-iter",
+    "correction": "the interval is widened already; --method newton needs no such correction",
+    "Stein's identity": "train with --method newton",
+    "head": "train with a smaller --hidden",
+    "neighbouring rows": "if rows belong together, train with --group and the column that says so",
+    "winner's curse": "the estimate allows for it; fix --ridge, --lr or --damping to compare fewer",
+    "distance from the minimum": "train with a larger --ridge",
+    "refitted rows": "train with a larger --ridge, or get more rows",
+    "divergence": "train with a smaller --lr or --damping",
+}
 
 #: Likeness within groups is more than chance below this probability …
 CHANCE = 0.01
@@ -30,7 +55,10 @@ def is_interrupted(estimator: Any) -> bool:
 
 def joined(diagnosis: Diagnosis, found: list[Finding]) -> Diagnosis:
     """Put findings among those of a diagnosis, the most serious first."""
-    findings = [*found, *diagnosis.findings]
+    findings = [
+        replace(one, advice=ADVICE.get(one.name, one.advice))
+        for one in (*found, *diagnosis.findings)
+    ]
     findings.sort(key=lambda one: STATUSES.index(one.status), reverse=True)
     return Diagnosis(tuple(findings))
 

@@ -92,12 +92,15 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
         screen.print(line, soft_wrap=True)
 
 
-def compare(screen: Console, contenders: Sequence[Contender]) -> None:
-    """Print whether the model is better than guessing and than a linear model, and why."""
+def compare(screen: Console, contenders: Sequence[Contender], linear: bool = True) -> None:
+    """Print whether the model is better than guessing and than a linear model, and why.
+
+    The linear model is left out where the model is one.
+    """
     if not contenders:
         return
     heading(screen, "Is it any good?")
-    for one in answers(contenders):
+    for one in answers(contenders)[: 2 if linear else 1]:
         tone, sign = TONES[one.tone]
         line = Text().append(f"  {sign} ", style=STYLES[tone])
         line.append(f"{one.question} {one.word}", style="bold").append(f": {harmless(one.reason)}")

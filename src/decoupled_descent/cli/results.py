@@ -86,7 +86,7 @@ def write(
         plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
         write_report(partial / "report.html", report)
         write_text(partial / LEFT_OUT, report.left_out)
-        save_model(partial / MODEL_FILE, estimator, columns, target)
+        save_model(estimator, partial / MODEL_FILE, columns, target)
         os.chmod(partial, permissions(0o777))  # mkdtemp's is only for its owner
         try:
             partial.rename(out)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Activation = Literal["tanh", "sigmoid", "softplus", "gelu", "silu", "relu"]
 
+#: Trainings that take more seconds than this are announced.
+LONG = 30.0
 #: The widest hidden layer: time and memory grow with the square of the width.
 WIDEST = 1000
 
@@ -120,6 +122,7 @@ def train(
     replaced = results.check_folder(out, data)
     wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()))
     prepared = prepare(data, target, task, wishes)
+    announce(prepared, method)
     estimator, warned = fit(prepared, options)
     interrupted = findings.is_interrupted(estimator)
     findings.add(estimator, findings.of_table(prepared))
@@ -197,6 +200,22 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
         estimator.fit(prepared.X, prepared.y, **groups)
     lines = [" ".join(str(one.message).split()) for one in caught if _for_users(one.category)]
     return estimator, list(dict.fromkeys(lines))
+
+
+def announce(prepared: Prepared, method: str) -> None:
+    """Say in a pipe how long training will take, if that is more than half a minute.
+
+    On a terminal the search says so itself, beside its progress bar.
+    """
+    if sys.stderr.isatty() or method != "newton":
+        return
+    from decoupled_descent.validation.cost import expected_seconds, in_words
+
+    (n, d), classes = prepared.X.shape, prepared.task == "classification"
+    outputs = len(set(prepared.y.tolist())) if classes else 1
+    seconds = expected_seconds(n, [d, min(n, 1000)], 1 if outputs == 2 else outputs)
+    if seconds > LONG:
+        typer.echo(f"training on {n:,} rows; this takes about {in_words(seconds)}", err=True)
 
 
 def _for_users(category: type[Warning]) -> bool:

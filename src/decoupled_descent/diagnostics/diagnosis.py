@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -52,6 +53,20 @@ class Diagnosis:
         """Return verdict, summary and findings for JSON."""
         findings = [asdict(finding) for finding in self.findings]
         return {"verdict": self.verdict, "summary": self.summary, "findings": findings}
+
+    def _repr_html_(self) -> str:
+        """Write the verdict and what raised it as a table, for notebooks."""
+        cells = [(f.status, f.name, f"{f.value:.3g}", f.reason, f.advice) for f in self.findings]
+        rows = [
+            "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+            for row in cells
+            if row[0] != "ok"
+        ]
+        fine = len(cells) - len(rows)
+        head = "".join(f"<th>{n}</th>" for n in ("result", "check", "value", "meaning", "advice"))
+        table = f"<table><tr>{head}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"
+        found = f"<p>{fine} checks found nothing.</p>"
+        return f"<p><b>{html.escape(self.verdict)}</b></p>{table if rows else ''}{found}"
 
     def __str__(self) -> str:
         lines = [self.summary, ""]

@@ -86,16 +86,16 @@ class SavedModel:
 
 
 def save_model(
+    estimator: Any,
     path: str | os.PathLike[str],
-    estimator: DecoupledClassifier | DecoupledRegressor,
     columns: Columns | None = None,
     target: str | None = None,
 ) -> Path:
     """Save a trained estimator, whole or not at all.
 
     Args:
-        path: Of the file; ``.safetensors`` is the usual suffix.
         estimator: Fitted.
+        path: Of the file; ``.safetensors`` is the usual suffix.
         columns: How a table becomes its matrix; None if it was trained on a matrix.
         target: Name of the column that is predicted.
 
@@ -111,15 +111,17 @@ def save_model(
         >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
         >>> model = dd.DecoupledClassifier(ridge=1.0, max_iter=10).fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     loaded = load_model(save_model(Path(folder, "model.safetensors"), model))
+        ...     loaded = load_model(save_model(model, Path(folder, "model.safetensors")))
         >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
         (True, 'classification')
     """
-    path = Path(path)
+    if isinstance(estimator, str | os.PathLike):  # the other order is understood, too
+        estimator, path = path, estimator
     if not isinstance(estimator, DecoupledEstimator) or not hasattr(
         estimator, "estimated_test_error_"
     ):
         raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
+    path = Path(path)
     tensors, description = describe_estimator(estimator)
     newton = estimator.method_ == "newton"
     description |= {

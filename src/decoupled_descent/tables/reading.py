@@ -176,13 +176,7 @@ def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
 
 
 def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    arrays = {}
-    for name, member in _members(content).items():
-        _check_header(member)
-        try:
-            arrays[name] = np.load(io.BytesIO(member), allow_pickle=False)
-        except Exception as error:  # of many kinds, depending on where the damage is
-            raise ValueError(UNREADABLE.format(error)) from error
+    arrays = _arrays(content)
     y = arrays.pop("y") if set(arrays) == {"X", "y"} else None
     if len(arrays) != 1:
         raise ValueError(f"it holds {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
@@ -201,6 +195,37 @@ def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
             f"of the {len(X)} rows of X"
         )
     return frame.assign(y=_native(y.reshape(-1))), []
+
+
+def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    arrays = {}
+    for name, member in _members(content).items():
+        _check_header(member)
+        try:
+            arrays[name] = np.load(io.BytesIO(member), allow_pickle=False)
+        except Exception as error:  # of many kinds, depending on where the damage is
+            raise ValueError(UNREADABLE.format(error)) from error
+    return arrays
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an ``.npz`` or ``.npy`` file, or the columns of a table, by name.
+
+    The numbers of a table make one matrix, ``X``, if there are at least two; other columns have
+    their own names.
+    """
+    if path.suffix.lower() in (".npz", ".npy"):
+        content = _content(path)
+        try:
+            return _arrays(content)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    frame = read_table(path)
+    numbers = [name for name in frame.columns if types.is_float_dtype(frame[name].dtype)]
+    if len(numbers) < 2:
+        return {name: frame[name].to_numpy() for name in frame.columns}
+    rest = {name: frame[name].to_numpy() for name in frame.columns if name not in numbers}
+    return {"X": frame[numbers].to_numpy(dtype=np.float64), **rest}
 
 
 def _members(content: bytes) -> dict[str, bytes]:
