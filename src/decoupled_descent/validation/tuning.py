@@ -9,6 +9,7 @@ after a fast descent, with a smaller rate.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.methods import SETTINGS, check_method
+from decoupled_descent.descent.newton import DecoupledNewton
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.objective.second_order import usual_curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.loop import check_rows
-from decoupled_descent.training.run import DivergenceWarning, Run
+from decoupled_descent.training.run import DivergenceWarning, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 from decoupled_descent.validation.configurations import combine
 from decoupled_descent.validation.sweep import Halving, Sweep, train_stack
@@ -57,6 +59,8 @@ class Defaults:
         retreats: How often rates are divided by ``back_off`` after a blow-up, or where nothing was
             better than the start.
         back_off: See above.
+        newton_ridges: Where Newton's method looks first, as exponents of √10.
+        newton_limit: How far it goes from 1, likewise.
     """
 
     rates: tuple[float, ...] = (0.25, 0.125)
@@ -72,6 +76,8 @@ class Defaults:
     fast: int = 50
     retreats: int = 3
     back_off: float = 4.0
+    newton_ridges: tuple[int, ...] = (0, -3, 3)
+    newton_limit: int = 12
 
     def dampings(self, n: int) -> tuple[float, ...]:
         """The usual damping for n rows, and the more careful one."""
@@ -113,10 +119,13 @@ def tune(
         X: Features, shape (n, d), centred, of variance about 1/d; or :class:`Rows`.
         y: Labels, n rows; None with :class:`Rows`.
         objective: Ψ.
-        method: ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
+        method: ``"orthogonal"``, ``"decoupled"``, ``"gradient"``, or ``"newton"``: the minimum for
+            a few ridges, walked downhill in factors of √10. With your own head and loss this is the
+            search of the estimators, on features of your own
+            (:class:`~decoupled_descent.DecoupledNewton`).
         lr: η₁ with reduction ``"mean"``, or ``"auto"``.
         damping: η₀, or ``"auto"``; gradient descent has none.
-        ridge: λ, or ``"auto"``; only the orthogonal method has one.
+        ridge: λ, or ``"auto"``; the orthogonal method and Newton's have one.
         steps: T, the most iterates per run.
         theta: θ_1; drawn from N(0, 1) with ``seed`` by default.
         seed: Draws θ_1.
@@ -137,6 +146,8 @@ def tune(
     rows = check_rows(X, y, steps)
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
+    if method == "newton":
+        return _newton(rows, objective, given, steps, theta, seed, progress)
     contest = _Contest(method, given, rows)
     bound = contest.bind(objective, theta)
     if callbacks is None:
@@ -165,6 +176,58 @@ def tune(
     algorithms = [run.algorithm for run in runs]
     names = [configuration.name for configuration in combine(objective, algorithms, theta, seed)]
     return Sweep(tuple(names), tuple(runs))
+
+
+def _newton(
+    rows: Rows,
+    objective: Objective,
+    given: dict[str, Any],
+    steps: int,
+    theta: Tensor | None,
+    seed: int,
+    progress: bool | None,
+) -> Sweep:
+    """Minima for a few ridges: coarse steps first, then downhill in finer ones."""
+    for name in ("lr", "damping"):
+        if given[name] != "auto":
+            raise ValueError(f"{name}={given[name]!r} has no effect with method='newton'")
+    runs: dict[float, Run] = {}
+
+    def error(place: float) -> float:
+        """The error at ridge 10^(place/2); infinite where the minimum was not reached."""
+        if place not in runs:
+            if any(run.stop_reason is StopReason.INTERRUPTED for run in runs.values()):
+                return math.inf
+            algorithm = DecoupledNewton(10 ** (place / 2))
+            with warnings.catch_warnings():  # one ridge that does not arrive is no harm
+                warnings.simplefilter("ignore", DivergenceWarning)
+                runs[place] = fit(
+                    rows, None, objective, algorithm, steps, theta, seed=seed, progress=progress
+                )
+        return runs[place].best.train_error if _at_minimum(runs[place]) else math.inf
+
+    if given["ridge"] == "auto":
+        best = min(DEFAULTS.newton_ridges, key=error)
+        while (lower := min((best, best - 1, best + 1), key=error)) != best:
+            best = lower
+            if abs(best) >= DEFAULTS.newton_limit:
+                break
+    else:
+        error(2 * math.log10(DecoupledNewton(given["ridge"]).ridge))
+    reached = [run for _, run in sorted(runs.items()) if _at_minimum(run)]
+    if not reached:
+        warnings.warn(
+            f"no ridge came to its minimum within steps={steps}: the errors are fitted ones and "
+            "say nothing about new rows; allow more steps or give a larger ridge",
+            DivergenceWarning,
+            stacklevel=3,
+        )
+    kept = tuple(reached or runs.values())
+    return Sweep(tuple(_settings(run.algorithm) for run in kept), kept)
+
+
+def _at_minimum(run: Run) -> bool:
+    return run.stop_reason is StopReason.MINIMUM
 
 
 def stopping() -> EarlyStopping:
