@@ -329,3 +329,51 @@ def test_a_model_that_memorises_its_rows_gets_a_caution():
     assert status(late, "fitted error") == "caution"
     assert 0.15 < value(late, "fitted error") < 0.4
     assert "fitted error" not in names(diagnose(X, y, trained(X, y, WHITE)))
+
+
+def grouped_patients(seed, count=40, rows=5):
+    """Rows of patients next to each other, whose labels are mostly their own."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(count, 6))
+    chance = 1 / (1 + np.exp(-own[:, 0] - 3 * rng.normal(size=count)))
+    who = np.repeat(np.arange(count), rows)
+    X = own[who] + 0.3 * rng.normal(size=(len(who), 6))
+    return X, (rng.random(len(who)) < chance[who]).astype(int), who
+
+
+@pytest.mark.parametrize("order", ["as they stand", "shuffled", "with groups"])
+def test_rows_that_belong_together_are_seen_where_they_stand_together(order):
+    X, y, who = grouped_patients(0)
+    if order == "shuffled":
+        places = np.random.default_rng(1).permutation(len(y))
+        X, y = X[places], y[places]
+    model = dd.DecoupledClassifier(features="rbf(0.5)", ridge=0.3)
+    model.fit(X, y, groups=who if order == "with groups" else None)
+    found = {one.name: one.status for one in model.diagnostics_.findings}
+    if order == "with groups":
+        assert "rows that belong together" not in found
+    else:
+        expected = "alarm" if order == "as they stand" else "ok"
+        assert found["rows that belong together"] == expected
+    assert "neighbouring rows" not in found
+
+
+def test_sorted_tables_are_no_groups():
+    """Independent rows sorted by their label, or by a column, are left out as well as others."""
+    for key in (lambda rows, labels: labels, lambda rows, labels: rows[:, 0]):
+        rows, labels = ordered_by(key)
+        model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(rows, labels)
+        assert status(model.diagnostics_, "rows that belong together") == "ok"
+
+
+def test_what_the_newton_method_corrects_for_is_a_note():
+    """Few rows of a class and a choice among several leave its estimates right."""
+    rng = np.random.default_rng(0)
+    y = np.r_[np.ones(8, int), np.zeros(72, int)]
+    X = rng.normal(size=(80, 4)) + y[:, None]
+    model = dd.DecoupledClassifier(features=["linear", "rbf(1)"]).fit(X, y)
+    assert status(model.diagnostics_, "smallest class") == "note"
+    assert status(model.diagnostics_, "winner's curse") in ("ok", "note")
+    assert model.diagnostics_.verdict == "trust"
+    three = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X[6:], y[6:])
+    assert status(three.diagnostics_, "smallest class") == "caution"

@@ -14,6 +14,7 @@ from decoupled_descent.descent.noise import RowNorms
 from decoupled_descent.diagnostics import measures
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from tests.diagnostics.problems import ODD, clean, names, objective, trained
+from tests.oracles.newton import refits, squared
 from tests.problems import normal
 
 #: From where on copies are a caution, as the optimism to expect in standard errors.
@@ -272,3 +273,22 @@ def test_correlations_of_neighbours_as_defined():
     expected = min(np.median(correlations), erring)
     assert expected > 0.2
     assert measures.neighbours_alike(seen, rows, groups) == pytest.approx(expected, abs=1e-10)
+
+
+def test_blocks_are_left_out_as_literal_refits_leave_them_out():
+    """The mean rise, and its standard error from sums over blocks, by refits without each block."""
+    X, y = normal(60, 5, seed=1).double(), normal(60, 1, seed=2)[:, 0].double()
+    y[:30] += 1  # the halves differ, so that neighbours tell of each other
+    model = dd.Objective(dd.heads.Linear(intercept=True), "squared")
+    rows = dd.Rows(X, y)
+    run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
+    found = measures.blocks_left_out(run, rows, torch.zeros(60, dtype=torch.long))
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0)).numpy()
+    losses = []
+    for place in (np.arange(60), order):
+        said = refits(X.numpy(), y.numpy(), squared, 1.0, groups=place // 3)
+        losses.append(0.5 * (said[:, 0] - y.numpy()) ** 2)
+    rise = losses[0] - losses[1]
+    assert found.rise == pytest.approx(rise.mean(), rel=1e-8)
+    spread = math.sqrt((rise.reshape(20, 3).sum(1) ** 2).sum()) / 60
+    assert found.stderr == pytest.approx(spread, rel=1e-8)

@@ -14,6 +14,7 @@ import math
 
 import torch
 from scipy.special import stdtrit
+from torch import Tensor
 
 from decoupled_descent.diagnostics import measures
 from decoupled_descent.diagnostics.checks import Check, Evidence, Reading
@@ -22,6 +23,8 @@ from decoupled_descent.training.callbacks import StopReason
 #: The spread of (train − test)/stderr is about √(1 + (WIDENING δ)²), δ being the correction in
 #: standard deviations of a row's loss: measured, see docs/diagnostics.md.
 WIDENING = 2.0
+#: With more rows than this, leaving them out in blocks takes too long for what it tells.
+MOST_TOGETHER = 5000
 #: What to report when a few rows carry the error, for classes and for numbers.
 REMEDIES = (
     "report the accuracy, or a bounded loss, beside this one",
@@ -34,8 +37,30 @@ UNCORRECTED = frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
-    share = measures.duplicate_share(e.rows.X)
-    return Reading(share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d)), {"share": share})
+    X = e.rows.X  # copies within a group are left out together: one row of each will do
+    share = measures.duplicate_share(X if e.rows.groups is None else X[_first(e.rows.groups)])
+    value = share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d))
+    return Reading(value, {"share": share}, "note" if e.minimum and value < 1 else "alarm")
+
+
+def _first(groups: Tensor) -> Tensor:
+    """The first row of each group."""
+    _, codes = torch.unique(groups, return_inverse=True)
+    order = torch.arange(len(codes), device=codes.device)
+    return torch.full_like(order, len(order)).scatter_reduce_(0, codes, order, "amin")[
+        : int(codes.max()) + 1
+    ]
+
+
+def _smallest(e: Evidence) -> Reading | None:
+    """Rows of the smallest class, or groups that hold some."""
+    if not e.classes:
+        return None
+    pairs = e.groups.unsqueeze(0)
+    if e.rows.groups is not None:
+        pairs = torch.unique(torch.stack([e.groups, e.rows.groups]), dim=1)
+    count = int(torch.bincount(pairs[0]).min())
+    return Reading(count, {}, ("note" if count >= 3 else "caution") if e.minimum else "alarm")
 
 
 def _leverage(e: Evidence) -> Reading | None:
@@ -85,9 +110,21 @@ def _head(e: Evidence) -> float:
     return parameters / e.rows.n / e.seen.stderr
 
 
-def _curse(e: Evidence) -> float | None:
-    several = e.sweep is not None and len(e.sweep.runs) > 1
-    return e.sweep.corrected_error.optimism / e.seen.stderr if e.sweep and several else None
+def _curse(e: Evidence) -> Reading | None:
+    if e.optimism is None:
+        return None
+    value = e.optimism / e.seen.stderr
+    return Reading(value, {}, "note" if e.minimum and value < 2 else "alarm")
+
+
+def _together(e: Evidence) -> float | None:
+    """The rise of the error in standard errors, where it is beyond chance; None with groups."""
+    if e.rows.groups is not None or e.rows.n > MOST_TOGETHER or e.run is None:
+        return None
+    found = measures.blocks_left_out(e.run, e.rows, e.groups)
+    if found is None:
+        return None
+    return found.rise / e.seen.stderr if found.rise > 2 * found.stderr else 0.0
 
 
 def _refitted(evidence: Evidence) -> float:
@@ -116,14 +153,15 @@ CHECKS = (
         advice="use a strong ridge (10) and look again after training",
     ),
     Check(
-        name="smallest class", caution=20, alarm=5, below=True,
-        measure=lambda e: int(torch.bincount(e.groups).min()) if e.classes else None,
+        name="smallest class", note=20, caution=20, alarm=5, below=True,
+        measure=_smallest,
         meaning="So few rows say little about their class and its error.",
-        definition="the rows m of the smallest class, known to a relative error of 1/√m",
+        definition="the rows m of the smallest class, or groups that hold it, known to a relative "
+        "error of 1/√m",
         advice="get more rows of that class, or merge it with another",
     ),
     Check(
-        name="duplicate rows", measure=_duplicates, caution=0.25, alarm=1,
+        name="duplicate rows", measure=_duplicates, note=0.25, caution=0.25, alarm=1,
         meaning="{share:.1%} of the rows have a copy, or nearly one. Through its copy a row trains "
         "the model that judges it, which makes the estimate too low.",
         definition="the share of copies × ½√min(n, d): the bias to expect, in standard errors",
@@ -217,13 +255,25 @@ CHECKS = (
     Check(
         name="neighbouring rows", needs_run=True, caution=0.2, alarm=0.3,
         measure=lambda e: measures.neighbours_alike(e.seen, e.rows, e.groups),
+        concerns=PATH | UNCORRECTED,
         meaning="Rows resemble the rows next to them, in their values and in their errors. They "
         "may belong together, and the estimate then holds for the same people or days only.",
         definition="correlation with the next row, of features and of gradients: the smaller one",
         advice="if rows belong together, keep one of each group, or hold whole groups out",
     ),
     Check(
-        name="winner's curse", measure=_curse, needs_run=True, caution=0.5, alarm=2,
+        name="rows that belong together", needs_run=True, caution=0.5, alarm=1, concerns=MINIMUM,
+        measure=_together,
+        meaning="Left out with the rows next to it, a row is predicted worse than with other rows. "
+        "Rows may belong together (of one patient, one day), and the estimate then holds for the "
+        "same patients or days only.",
+        definition="what the error rises by if ten consecutive rows are left out together instead "
+        "of ten random ones of the same classes, in its standard errors; 0 if the rise is within "
+        "two of its own",
+        advice="give the groups: fit(X, y, groups=…), or decoupled train --group COLUMN",
+    ),
+    Check(
+        name="winner's curse", measure=_curse, needs_run=True, note=0.5, caution=0.5, alarm=2,
         meaning="The best of many candidates was chosen by its error, which is therefore too low.",
         definition="the optimism of the lowest error, in standard errors",
         advice="quote corrected_error of the sweep (estimators do so), or compare fewer candidates",

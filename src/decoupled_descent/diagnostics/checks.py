@@ -13,7 +13,6 @@ from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.diagnostics import measures
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.sweep import Sweep
 
 #: From harmless to serious. A note is shown and never changes the verdict.
 STATUSES = ("ok", "note", "caution", "alarm")
@@ -54,13 +53,18 @@ class Evidence:
     classes: bool  # which of the two
     algorithm: Algorithm
     run: Run | None = None
-    sweep: Sweep | None = None
+    optimism: float | None = None  # of having chosen the run among others
 
     @property
     def traits(self) -> frozenset[str]:
         """What the algorithm assumes, and whether its train error is corrected."""
         kind = "corrected" if self.algorithm.estimates_test_error else "uncorrected"
         return self.algorithm.assumptions() | {kind}
+
+    @property
+    def minimum(self) -> bool:
+        """Whether the estimate is that of leaving rows out of a minimum."""
+        return "minimum" in self.traits
 
     @cached_property
     def seen(self) -> measures.Seen:
@@ -109,10 +113,16 @@ class Check:
         passed = [s for s in limits if (value < limits[s] if self.below else value >= limits[s])]
         side = "below" if self.below else "from"
         finding = Finding(
-            self.name, value, ", ".join(f"{s} {side} {limits[s]:g}" for s in limits),
+            self.name, value, _words(limits, side),
             passed[-1] if passed else "ok", self.meaning.format(**words),
             self.advice.format(**words), self.definition.format(**words), self.widening(value),
         )  # fmt: skip
         first = next(iter(limits.values()), 1.0)
         beyond = first / max(value, 1e-9) if self.below else value / first
         return finding, (STATUSES.index(finding.status), beyond)
+
+
+def _words(limits: Mapping[str, float], side: str) -> str:
+    """Limits in words; a note that begins where a caution does goes without saying."""
+    told = [s for s in limits if s != "note" or limits[s] != limits.get("caution")]
+    return ", ".join(f"{status} {side} {limits[status]:g}" for status in told)

@@ -87,6 +87,7 @@ def diagnose(
     objective: Objective | None = None,
     *,
     task: str | None = None,
+    optimism: float | None = None,
 ) -> Diagnosis:
     r"""Say from the training rows alone whether the train error estimates the test error.
 
@@ -104,6 +105,8 @@ def diagnose(
             descent with ridge 1 by default.
         objective: What will be minimised; says whether labels are classes.
         task: ``"classification"`` or ``"regression"``; from the loss or the labels by default.
+        optimism: How much was added to the error for having chosen among candidates; that of the
+            sweep by default.
 
     Returns:
         The findings, the most serious first, and the verdict.
@@ -134,7 +137,9 @@ def diagnose(
     elif algorithm is None:
         algorithm = OrthogonalDecoupledDescent(1.0, ridge=1.0)
     groups, classes = label_groups(rows, objective, task)
-    evidence = Evidence(rows, groups, classes, algorithm, best, sweep)
+    if optimism is None and sweep is not None and len(sweep.runs) > 1:
+        optimism = sweep.corrected_error.optimism
+    evidence = Evidence(rows, groups, classes, algorithm, best, optimism)
     judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]
     judged.sort(key=lambda found: found[1], reverse=True)
     return Diagnosis(tuple(finding for finding, _ in judged))

@@ -20,6 +20,8 @@ NEAR = 0.02
 UNUSUAL = 0.1
 #: … and so close that at most this share of independent rows would be.
 CHANCE = 0.01
+#: So many consecutive rows are left out together, to see whether they belong together.
+TOGETHER = 10
 #: At most this many rows are compared with all others.
 COMPARED = 2000
 #: Rows with real labels are sorted into this many groups, of at least this size.
@@ -240,6 +242,41 @@ def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
     alike = (features[1:] * features[:-1]).sum(0) / sizes[0].clamp_min(1e-300)
     erring = (gradients[1:] * gradients[:-1]).sum() / sizes[1].clamp_min(1e-300)
     return max(0.0, min(float(alike.median()), float(erring)))
+
+
+class Together(NamedTuple):
+    """How much the error rises when rows are left out with their neighbours in the table."""
+
+    rise: float  # in the units of the loss
+    stderr: float  # of the rise, from differences row by row
+
+
+def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
+    """Leave consecutive rows out together, and as many random ones, and compare the losses.
+
+    Independent rows do not care which others of the same classes, or groups of similar response,
+    are left out with them. Rows that belong together and stand together in the table do. None where
+    the run is not at a minimum.
+    """
+    size = max(2, min(TOGETHER, rows.n // 20))
+    generator, places = torch.Generator().manual_seed(0), torch.arange(rows.n)
+    order = places.clone()
+    for group in torch.unique(groups):
+        mine = places[groups == group]
+        order[mine] = mine[torch.randperm(len(mine), generator=generator)]
+    found = []
+    for place in (places, order):
+        grouped = Rows(rows.X, rows.y, weights=rows.weights, groups=place // size)
+        _, info = run.algorithm.step(run.state, grouped, run.objective)
+        if not info.estimates:
+            return None
+        outputs = run.algorithm.outputs(run.state, info.preactivations, run.bound)
+        found.append(run.objective.loss.of(outputs, rows.y).double())
+    rise = found[0] - found[1]
+    sums = (
+        torch.zeros(rows.n // size + 1).double().index_add_(0, torch.arange(rows.n) // size, rise)
+    )
+    return Together(float(rise.mean()), float(sums.square().sum().sqrt()) / rows.n)
 
 
 def excess_kurtosis(h: Tensor, groups: Tensor) -> float:

@@ -178,7 +178,9 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         self.stop_reason_ = "interrupted" if found.interrupted else str(best.run.stop_reason)
         self.candidates_ = candidate_records(found, self._measured)
         self.algorithm_ = best.run.algorithm
-        self.diagnostics_ = diagnose(*judged_run(best), task=self._task)
+        self.diagnostics_ = diagnose(
+            *judged_run(best), task=self._task, optimism=found.estimate.optimism
+        )
         left_out: Floats = found.left_out.numpy()
         return left_out
 

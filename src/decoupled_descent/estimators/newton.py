@@ -132,4 +132,4 @@ def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
     shaped = candidate.outputs.squeeze(1) if candidate.outputs.shape[1] == 1 else candidate.outputs
     losses = run.objective.loss.of(shaped, rows.y)
     best = replace(run.best, info=run.best.info._replace(losses=losses))
-    return Rows(rows.X, rows.y), None, replace(run, best=best)
+    return rows, None, replace(run, best=best)
