@@ -210,9 +210,8 @@ def test_a_sweep_has_its_winners_curse():
     X, y = clean()
     results = dd.sweep(X, y, objective(), [ODD, WHITE], 20, seed=[0, 1], progress=False)
     diagnosis = diagnose(X, y, results)
-    optimism = results.corrected_error.optimism / float(
-        results.best.train_error_stderr[results.best.best_step]
-    )
+    losses = results.best.best_losses.double()
+    optimism = results.corrected_error.optimism * math.sqrt(len(losses)) / float(losses.std())
     assert value(diagnosis, "winner's curse") == pytest.approx(optimism, rel=1e-4)
     single = Sweep(results.names[:1], results.runs[:1])
     assert "winner's curse" not in names(diagnose(X, y, single))
