@@ -195,10 +195,16 @@ def test_models_of_other_rows(noise, message):
         dd.fit(X, y, two_layer(), dd.DecoupledDescent(0.1, noise=noise), 2)
 
 
-def test_who_knows_only_the_default_says_so():
-    algorithm = dd.DecoupledDescent(0.1, noise=Covariance(torch.ones(10)))
-    with pytest.raises(ValueError, match="greedy descent knows the default noise only"):
-        dd.GreedyDescent((algorithm,))
+def test_greedy_descent_keeps_the_noise_of_its_candidates():
+    (X, y), noise = binary(), Covariance(torch.linspace(0.5, 1.5, 16).double())
+    candidates = tuple(dd.DecoupledDescent(lr, noise=noise) for lr in (0.02, 0.1))
+    greedy = dd.GreedyDescent(candidates)
+    rows, objective = dd.Rows(X, y), two_layer()
+    following, _ = greedy.step(greedy.init(rows, objective, seed=0), rows, objective)
+    assert following.chosen >= 0
+    chosen = candidates[following.chosen]
+    alone, _ = chosen.step(chosen.init(rows, objective, seed=0), rows, objective)
+    assert torch.equal(following.theta, alone.theta)
 
 
 def test_what_the_limit_may_assume_of_the_noise():
