@@ -165,9 +165,7 @@ def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
 def test_another_folder_is_asked_for_when_the_disk_is_full(run, tmp_path, shop, monkeypatch):
     saved, answers = results.save_model, iter([str(tmp_path / "full"), str(tmp_path / "free")])
 
-    def full(path, *rest):
-        if path.parents[1] == tmp_path / "free" or "free" in str(path):
-            return saved(path, *rest)
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     def write(out, *rest):
