@@ -66,7 +66,8 @@ class Info(NamedTuple):
     def train_error_stderr(self) -> float:
         """Standard error of the train error: √(var/n + that of pairs of rows)."""
         alone = float(self.losses.std()) / math.sqrt(len(self.losses))
-        return math.hypot(alone, math.sqrt(max(0.0, float(self.pairs))))
+        pairs = float(self.pairs)  # squares of a run that explodes may exceed the dtype
+        return math.hypot(alone, math.sqrt(max(0.0, pairs if math.isfinite(pairs) else 0.0)))
 
 
 class LimitStep(NamedTuple):
