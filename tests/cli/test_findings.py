@@ -39,7 +39,7 @@ def test_the_intensive_care_table(run, tmp_path):
     noise = np.hypot(together["estimated_score_stderr"], by_patient.std(ddof=1) / 300**0.5)
     assert alone["estimated_score"] - right.mean() > 4 * noise
     assert abs(together["estimated_score"] - right.mean()) < 2 * noise
-    assert "rows that belong together" not in {one["name"] for one in together["findings"]}
+    assert "rows with the same identifier" not in {one["name"] for one in together["findings"]}
 
 
 def test_likeness_against_one_way_analysis_of_variance():

@@ -31,6 +31,8 @@ ADVICE = {
     "correction": "the interval is widened already; --method newton needs no such correction",
     "Stein's identity": "train with --method newton",
     "head": "train with a smaller --hidden",
+    "rows that belong together": "train with --group and the column that says which rows belong "
+    "together",
     "neighbouring rows": "if rows belong together, train with --group and the column that says so",
     "winner's curse": "the estimate allows for it; fix --ridge, --lr or --damping to compare fewer",
     "distance from the minimum": "train with a larger --ridge",
@@ -55,10 +57,8 @@ def is_interrupted(estimator: Any) -> bool:
 
 def joined(diagnosis: Diagnosis, found: list[Finding]) -> Diagnosis:
     """Put findings among those of a diagnosis, the most serious first."""
-    findings = [
-        replace(one, advice=ADVICE.get(one.name, one.advice))
-        for one in (*found, *diagnosis.findings)
-    ]
+    known = [replace(one, advice=ADVICE.get(one.name, one.advice)) for one in diagnosis.findings]
+    findings = [*found, *known]
     findings.sort(key=lambda one: STATUSES.index(one.status), reverse=True)
     return Diagnosis(tuple(findings))
 
@@ -79,8 +79,8 @@ def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
     share, chance = likeness(targets(prepared), groups)
     status = "ok" if chance > CHANCE else "caution" if share < MUCH else "alarm"
     return Finding(
-        "rows that belong together", share, f"caution where chance is below {CHANCE:g}, alarm from "
-        f"{MUCH:g}", status,
+        "rows with the same identifier", share,
+        f"caution where chance is below {CHANCE:g}, alarm from {MUCH:g}", status,
         f"Rows with the same {name!r} have similar values of the target. The model is judged on "
         "rows whose companions it has seen: for new ones the error is higher.",
         f"train with --group {name}, which leaves all rows of one value out together",
