@@ -34,7 +34,7 @@ EXPONENTS = np.linspace(0.4, 1.2, 17)
 DRAWS = 1000
 #: This share of the standard error of the present error is added to that of its change, which also
 #: depends on how lucky the present rows are as training rows. On eight real tables of 100 to 200
-#: rows, 40 fits, the change missed by 0.7 such standard errors (root mean square).
+#: rows, 24 fits, the change missed by 0.7 such standard errors (root mean square).
 LUCK = 0.7
 #: A quarter has at least so many rows.
 LEAST = 10

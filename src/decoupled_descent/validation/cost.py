@@ -41,8 +41,8 @@ def in_words(seconds: float) -> str:
     """A duration for people.
 
     Example:
-        >>> in_words(95), in_words(5000)
-        ('2 minutes', '1.4 hours')
+        >>> in_words(95), in_words(9000)
+        ('2 minutes', '2.5 hours')
     """
     if seconds < 5400:
         minutes = max(1, round(seconds / 60))
