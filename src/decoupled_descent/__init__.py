@@ -53,8 +53,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.tables.reading import read_table as read_table
     from decoupled_descent.training.callbacks import Step as Step
     from decoupled_descent.training.callbacks import StopReason as StopReason
-    from decoupled_descent.training.checkpoint import SaveIterates as SaveIterates
-    from decoupled_descent.training.checkpoint import load_iterate as load_iterate
+    from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import DivergenceWarning as DivergenceWarning
     from decoupled_descent.training.run import Run as Run
@@ -80,6 +79,7 @@ _NAMES = {
     "read_table": "tables.reading",
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
+    "Checkpoint": "training.checkpoint",
     "DecoupledDescent": "descent",
     "Decoupling": "training.decoupling",
     "EarlyStopping": "training.stopping",
@@ -90,11 +90,9 @@ _NAMES = {
     "OrthogonalDecoupledDescent": "descent",
     "Rows": "rows.blocks",
     "Run": "training.run",
-    "SaveIterates": "training.checkpoint",
     "StopReason": "training.callbacks",
     "fit": "training.run",
     "label_shift": "objective.shift",
-    "load_iterate": "training.checkpoint",
     "plot_run": "plotting.runs",
     # for choosing among many models
     "Halving": "validation.sweep",

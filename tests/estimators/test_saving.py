@@ -272,7 +272,6 @@ def test_files_of_other_programs(tmp_path):
     assert "is not a model of decoupled-descent" in refused(path)
     save_file({"theta": torch.zeros(2)}, path, {"format": "pt"})
     assert "is not a model" in refused(path)
-    dd.SaveIterates(tmp_path)
     for content in (b"a,b\n1,2\n", b"\x80\x04\x95", b"\xff" * 50, b"PK\x03\x04" + bytes(60)):
         path.write_bytes(content)
         assert "is not a model" in refused(path)

@@ -1,117 +1,290 @@
-"""Saved iterates come back as they were, and nothing else is taken for one."""
+"""A run that is cut short continues as if nothing had happened, and nothing else is continued."""
+
+import json
+import math
+import re
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 import decoupled_descent as dd
-from tests.descent.test_rules import Momentum
+from decoupled_descent.training.checkpoint import FILE
+from tests.descent.test_common import ALGORITHMS
+from tests.problems import binary, normal, two_layer
+
+STEPS = 9
+EVERY = ALGORITHMS | {
+    "newton": dd.DecoupledNewton(1.0),
+    "newton, to the last digit": dd.DecoupledNewton(0.3, tolerance=1e-14),
+}
+every_algorithm = pytest.mark.parametrize("algorithm", EVERY.values(), ids=EVERY)
 
 
-def test_every_kth_iterate_is_saved_and_loads(tmp_path):
-    X, y = dd.mixtures.xor(20, 4.0).sample(30, seed=0)
-    objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-    save, seen = dd.SaveIterates(tmp_path / "runs", every=3), {}
-    watch = [save, lambda step: seen.update({step.index: step.state}) and None]
-    dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 8, callbacks=watch)
-    assert sorted(p.name for p in save.path(0).parent.iterdir()) == [
-        save.path(k).name for k in (0, 3, 6)
-    ]
-    for k in (0, 3, 6):
-        theta, head = dd.load_iterate(save.path(k))
-        assert torch.equal(theta, seen[k].theta)
-        assert torch.equal(head["a"], seen[k].head["a"])
-        assert isinstance(objective.module(head), dd.heads.Product)
+class CutError(Exception):
+    """The end of a run that nobody expected."""
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\x04not a tensor", None])
-def test_other_files_are_refused(tmp_path, content):
-    path = tmp_path / "x.safetensors"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ValueError, match="is not a saved iterate"):
-        dd.load_iterate(path)
+def cut_at(index):
+    def cut(step):
+        if step.index == index:
+            raise CutError
+
+    return cut
 
 
-def test_a_file_without_theta_is_refused(tmp_path):
-    save_file({"weights": torch.ones(2)}, tmp_path / "x.safetensors")
-    with pytest.raises(ValueError, match="holds no theta"):
-        dd.load_iterate(tmp_path / "x.safetensors")
+def cut_short(index, call, *arguments, callbacks=(), **options):
+    with pytest.raises(CutError):
+        call(*arguments, callbacks=[*callbacks, cut_at(index)], **options)
 
 
-def test_every_must_be_positive(tmp_path):
-    with pytest.raises(ValueError, match="every=0"):
-        dd.SaveIterates(tmp_path, every=0)
+def assert_same(run, other):
+    assert run.history == other.history
+    assert (run.stop_reason, run.message, run.alarm) == (
+        other.stop_reason,
+        other.message,
+        other.alarm,
+    )
+    for one, two in ((run.last, other.last), (run.best, other.best)):
+        assert type(one.state) is type(two.state)
+        assert one.index == two.index
+        torch.testing.assert_close(one.state, two.state, rtol=0, atol=0)
+        torch.testing.assert_close(one.info, two.info, rtol=0, atol=0)
 
 
-ALGORITHMS = {
-    "gd": dd.GradientDescent(0.1),
-    "dd": dd.DecoupledDescent(0.1, 0.9),
-    "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
-    "odd": dd.OrthogonalDecoupledDescent(0.1, 0.9),
-    "greedy": dd.GreedyDescent.grid(0.1),
+def often(folder, every=1):
+    return dd.Checkpoint(folder, every=every)
+
+
+@every_algorithm
+@pytest.mark.parametrize("index", [1, 5])
+def test_a_run_cut_short_continues_bit_for_bit(tmp_path, algorithm, index):
+    (X, y), test = binary(), binary(10, seed=1)
+    rows, objective = dd.Rows(X, y, block_size=7), two_layer()
+    call = partial(dd.fit, rows, None, objective, algorithm, STEPS, test=test, seed=3)
+    whole = call()
+    if index < len(whole.train_error):
+        cut_short(index, call, checkpoint=often(tmp_path, 2 if index > 2 else 1))
+        assert (tmp_path / FILE).exists()
+    assert_same(call(checkpoint=often(tmp_path)), whole)
+    seen = []
+    assert_same(call(checkpoint=tmp_path, callbacks=seen.append), whole)
+    assert seen == []  # it was done, and nothing was computed
+
+
+@every_algorithm
+def test_equal_calls_give_equal_bits(algorithm):
+    (X, y), objective = binary(), two_layer()
+    call = partial(dd.fit, objective=objective, algorithm=algorithm, steps=STEPS)
+    assert_same(call(dd.Rows(X, y, 7), None), call(dd.Rows(X.clone(), y.clone(), 7), None))
+
+
+def test_early_stopping_goes_on_counting(tmp_path):
+    (X, y), objective = binary(), two_layer()
+    call = partial(dd.fit, X, y, objective, dd.DecoupledDescent(0.5, 0.9), 300)
+    rule = partial(dd.EarlyStopping, tolerance=1e-3, patience=7, start=5)
+    whole = call(callbacks=rule())
+    last = len(whole.train_error) - 1
+    assert whole.stop_reason in ("converged", "rising")
+    cut_short(last - 2, call, callbacks=[rule()], checkpoint=often(tmp_path))
+    assert_same(call(callbacks=rule(), checkpoint=tmp_path), whole)
+    with pytest.raises(ValueError, match=r"callbacks.0.patience was 7 and is now 8"):
+        call(callbacks=replace(rule(), patience=8), checkpoint=tmp_path)
+
+
+def test_a_start_that_nobody_can_repeat(tmp_path):
+    """With seed=None the start is in the file alone."""
+    (X, y), objective = binary(), two_layer()
+    call = partial(dd.fit, X, y, objective, dd.DecoupledDescent(0.1), STEPS, seed=None)
+    first = {}
+    with pytest.raises(CutError):
+        call(
+            callbacks=[lambda step: first.update({step.index: step.train_error}), cut_at(4)],
+            checkpoint=often(tmp_path),
+        )
+    run = call(checkpoint=tmp_path)
+    assert run.history.train_error[:5] == list(first.values())
+
+
+def test_continued_states_and_divergence(tmp_path):
+    (X, y), objective = binary(), two_layer()
+    algorithm = dd.DecoupledDescent(0.1)
+    part = dd.fit(X, y, objective, algorithm, 4)
+    call = partial(dd.fit, X, y, objective, algorithm, STEPS, state=part.state)
+    cut_short(3, call, checkpoint=often(tmp_path / "a"))
+    assert_same(call(checkpoint=tmp_path / "a"), call())
+    call = partial(dd.fit, X, y, dd.Objective(dd.heads.Linear(), "squared"), dd.GradientDescent(90))
+    with pytest.warns(dd.DivergenceWarning):
+        whole = call()
+    for _ in range(2):
+        with pytest.warns(dd.DivergenceWarning):
+            assert_same(call(checkpoint=tmp_path / "b"), whole)
+
+
+def test_time_decides_by_default(tmp_path):
+    (X, y), objective = binary(), two_layer()
+    call = partial(dd.fit, X, y, objective, dd.DecoupledDescent(0.1), STEPS)
+    cut_short(5, call, checkpoint=tmp_path / "a")
+    assert not list((tmp_path / "a").iterdir())  # half a minute has not passed
+    cut_short(5, call, checkpoint=dd.Checkpoint(tmp_path / "b", seconds=0))
+    assert len(list((tmp_path / "b").iterdir())) == 1
+
+
+def test_interruption_by_the_keyboard_is_continued(tmp_path):
+    (X, y), objective = binary(), two_layer()
+    call = partial(dd.fit, X, y, objective, dd.DecoupledDescent(0.1), STEPS)
+
+    def interrupt(step):
+        if step.index == 5:
+            raise KeyboardInterrupt
+
+    part = call(callbacks=interrupt, checkpoint=often(tmp_path))
+    assert part.stop_reason is dd.StopReason.INTERRUPTED
+    assert_same(call(checkpoint=tmp_path), call())
+
+
+def head_of_ones_own(power):
+    class Head(nn.Module):
+        width = 2
+
+        def forward(self, h):
+            return (h**power).sum(1)
+
+    return dd.Objective(Head(), "squared")
+
+
+X, Y = binary()
+GIVEN = {
+    "X": X,
+    "y": Y,
+    "objective": two_layer(),
+    "algorithm": dd.DecoupledDescent(0.1, 0.9, g=lambda h, y, a: h - y[:, None]),
+    "steps": STEPS,
+    "seed": 0,
+}
+CHANGES = {
+    "rows.X": {"X": X + 1e-15 * (torch.arange(16) == 3)},
+    "rows.y": {"y": 1 - Y},
+    "rows.X was torch.float64": {"X": X.float()},
+    "rows.block_size was 24 and is now 5": {"X": dd.Rows(X, Y, 5), "y": None},
+    "algorithm.lr was 0.1 and is now 0.2": {"algorithm": replace(GIVEN["algorithm"], lr=0.2)},
+    "algorithm was|algorithm.kind was": {"algorithm": dd.GradientDescent(0.1, 0.9)},
+    "algorithm.g.function": {
+        "algorithm": replace(GIVEN["algorithm"], g=lambda h, y, a: h + y[:, None])
+    },
+    "algorithm.head_optimizer": {
+        "algorithm": replace(GIVEN["algorithm"], head_optimizer=partial(torch.optim.Adam, lr=0.1))
+    },
+    "objective.head": {"objective": two_layer(seed=1)},
+    "objective.loss": {"objective": dd.Objective(two_layer().head, "squared")},
+    "steps was 9 and is now 10": {"steps": 10},
+    "seed was 0 and is now 1": {"seed": 1},
+    "theta was None": {"theta": normal(3, 16)},
+    "test": {"test": binary(8)},
 }
 
 
-def problem():
-    X, y = dd.mixtures.xor(20, 4.0).sample(30, seed=0)
-    return dd.Rows(X, y), dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")
+@pytest.mark.parametrize(("message", "change"), CHANGES.items(), ids=CHANGES)
+def test_another_call_is_refused(tmp_path, message, change):
+    dd.fit(**GIVEN, checkpoint=tmp_path)
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(ValueError, match=message) as refusal:
+        dd.fit(**GIVEN | change, checkpoint=tmp_path)
+    assert "another folder to start anew" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert (tmp_path / FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
-def test_a_loaded_state_goes_on_as_if_it_had_never_stopped(tmp_path, algorithm):
-    rows, objective = problem()
-    save = dd.SaveIterates(tmp_path, every=3)
-    whole = dd.fit(rows, None, objective, algorithm, 9, callbacks=save)
-    state = save.load(3, like=algorithm.init(rows, objective))
-    rest = dd.fit(rows, None, objective, algorithm, 6, state=state)
-    assert rest.history.train_error == whole.history.train_error[3:]
-    assert type(state) is type(whole.state)
-    assert torch.equal(rest.theta, whole.theta)
-    assert sorted(dd.load_iterate(save.path(6))[1]) == sorted(whole.state.head)
+def test_code_of_ones_own_is_compared(tmp_path):
+    call = partial(dd.fit, X, Y, algorithm=dd.DecoupledDescent(0.01), steps=3, theta=normal(2, 16))
+    call(objective=head_of_ones_own(2), checkpoint=tmp_path)
+    call(objective=head_of_ones_own(2), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"objective.head.* is of another call|was .* and is now"):
+        call(objective=head_of_ones_own(3), checkpoint=tmp_path)
 
 
-def test_a_continued_run_adds_to_what_is_there(tmp_path):
-    rows, objective = problem()
-    save, algorithm = dd.SaveIterates(tmp_path, every=4), dd.DecoupledDescent(0.1)
-    part = dd.fit(rows, None, objective, algorithm, 7, callbacks=save)
-    start = save.path(0).read_bytes()
-    whole = dd.fit(rows, None, objective, algorithm, 13, callbacks=[])
-    dd.fit(rows, None, objective, algorithm, 7, callbacks=save, state=part.state)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [save.path(k).name for k in (0, 4, 8, 12)]
-    assert save.path(0).read_bytes() == start
-    assert torch.equal(dd.load_iterate(save.path(12))[0], whole.theta)
+def test_another_version_is_refused(tmp_path, monkeypatch):
+    dd.fit(**GIVEN, checkpoint=tmp_path)
+    monkeypatch.setattr(dd, "__version__", "77.0")
+    with pytest.raises(ValueError, match=r"version was '.*' and is now '77.0'"):
+        dd.fit(**GIVEN, checkpoint=tmp_path)
+    monkeypatch.undo()
+    with safe_open(tmp_path / FILE, "pt") as file:
+        metadata = file.metadata()
+    save_file({}, tmp_path / FILE, metadata | {"format": "2"})
+    with pytest.raises(ValueError, match="has format '2', and this version reads 1"):
+        dd.fit(**GIVEN, checkpoint=tmp_path)
+    assert json.loads(metadata["about"])["made with"]["threads"] == torch.get_num_threads()
 
 
-def test_a_state_loads_only_where_it_belongs(tmp_path):
-    rows, objective = problem()
-    save, algorithm = dd.SaveIterates(tmp_path, every=2), dd.DecoupledDescent(0.1)
-    dd.fit(rows, None, objective, algorithm, 3, callbacks=save)
-    other = dd.OrthogonalDecoupledDescent(0.1).init(rows, objective)
-    with pytest.raises(ValueError, match="holds nothing for 'preactivations', but like has"):
-        save.load(2, like=other)
-    fewer = dd.Rows(rows.X[:20], rows.y[:20])
-    with pytest.raises(ValueError, match=r"shape \(3, 30\) for 'memory'.*shape \(3, 20\)"):
-        save.load(2, like=algorithm.init(fewer, objective))
-    with pytest.raises(ValueError, match="is not a saved iterate"):
-        save.load(1, like=algorithm.init(rows, objective))
+def test_damage_is_refused(tmp_path):
+    """Every kind of byte: header, metadata, tensors. A flipped bit never goes through."""
+    run = dd.fit(**GIVEN, checkpoint=tmp_path)
+    path = tmp_path / FILE
+    whole = path.read_bytes()
+    generator = torch.Generator().manual_seed(0)
+    places = torch.randint(len(whole), (150,), generator=generator).tolist()
+    damaged = [whole[:k] for k in (0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1)]
+    for number, place in enumerate([*range(9), *places]):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << number % 8
+        damaged.append(bytes(flipped))
+    for content in (*damaged, whole + b"\0", b"a,b\n1,2\n"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"is damaged or no checkpoint|has format"):
+            dd.fit(**GIVEN, checkpoint=tmp_path)
+    path.write_bytes(whole)
+    assert_same(dd.fit(**GIVEN, checkpoint=tmp_path), run)
 
 
-def test_names_of_runs_make_folders_apart(tmp_path):
-    save = dd.SaveIterates(tmp_path)
-    names = ["lr=0.1, seed=2", "a/b", "a_b", "a%2Fb", "η=1"]
-    folders = [save.for_run(name).folder for name in names]
-    assert len(set(folders)) == len(names)
-    assert all(folder.parent == tmp_path for folder in folders)
-    assert folders[0].name == names[0]
+def test_a_full_disk_ends_the_run_with_the_last_good_state(tmp_path):
+    """A limit on the size of files stands for the disk: the history outgrows it."""
+    call = partial(dd.fit, **GIVEN | {"steps": 400})
+    cut_short(20, call, checkpoint=often(tmp_path))
+    room = (tmp_path / FILE).stat().st_size + 2000
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"The one before it is intact.*call again to continue"):
+            call(checkpoint=often(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert_same(call(checkpoint=tmp_path), call())
 
 
-def test_states_of_the_users_own_making_are_saved_as_far_as_they_are_known(tmp_path):
-    class State:
-        theta, head = torch.ones(1, 2), {"a": torch.zeros(())}
+@pytest.mark.parametrize("options", [{"every": 0}, {"seconds": -1}, {"seconds": math.nan}])
+def test_options_are_checked(tmp_path, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        dd.Checkpoint(tmp_path, **options)
 
-    save = dd.SaveIterates(tmp_path, every=2)
-    save(dd.Step(2, 0.5, 0.1, None, State(), None))
-    theta, head = dd.load_iterate(save.path(2))
-    assert torch.equal(theta, State.theta)
-    assert list(head) == ["a"]
+
+def test_what_no_file_can_hold_is_refused_before_training(tmp_path):
+    with pytest.raises(ValueError, match=r"checkpoint=3 must be a folder or a dd.Checkpoint"):
+        dd.fit(**GIVEN, checkpoint=3)
+
+    class Odd(dd.GradientDescent):
+        def init(self, *arguments, **options):
+            state = super().init(*arguments, **options)
+            return state._replace(slots=(object(),))
+
+    with pytest.raises(ValueError, match=r"state.slots.0 is a object, which no checkpoint"):
+        dd.fit(**GIVEN | {"algorithm": Odd(0.1)}, checkpoint=tmp_path)
+
+
+def test_kills_at_random_moments():
+    """SIGKILL, again and again: in the end the run is the one that nobody killed."""
+    script = Path(__file__).parents[2] / "docs" / "studies" / "kills.py"
+    seed = str(int(time.time()))
+    command = [sys.executable, str(script), "--cycles", "5", "--seed", seed, "--calls", "fit"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"fit: 5 kills, \d+ runs finished, 0 differ\n", found.stdout), found.stderr

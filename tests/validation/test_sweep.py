@@ -281,15 +281,45 @@ def test_the_winner_is_no_way_behind_itself():
     assert result.difference(result.best_index).z == 0.0
 
 
+class Cut:
+    """Ends the whole sweep at a step, when no checkpoint may be made any more."""
+
+    def __init__(self, index):
+        self.index = index
+
+    def __call__(self, step):
+        if step.index == self.index:
+            raise InterruptedError
+
+
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_every_run_saves_in_a_folder_of_its_own(tmp_path, n_jobs):
-    save = dd.SaveIterates(tmp_path, every=2)
-    algorithms = {"a/b": dd.DecoupledDescent(0.05), "c": dd.DecoupledDescent(0.3)}
-    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 5, seed=[0, 1], callbacks=save, n_jobs=n_jobs)
-    assert len(list(tmp_path.iterdir())) == 4
-    for name, run in zip(result.names, result.runs, strict=True):
-        theta, _ = dd.load_iterate(save.for_run(name).path(4))
-        assert torch.equal(theta, run.theta)
+@pytest.mark.parametrize("halving", [None, dd.Halving(rungs=(4,), z=0.0)])
+def test_a_sweep_cut_short_continues_bit_for_bit(tmp_path, n_jobs, halving):
+    if n_jobs and halving:
+        pytest.skip("halving needs one stack")
+    algorithms = {"a/b": dd.DecoupledDescent(0.05), "c": dd.OrthogonalDecoupledDescent(0.3)}
+    options = {"seed": [0, 1], "halving": halving, "n_jobs": n_jobs}
+    rule, often = dd.EarlyStopping(patience=2, start=3), dd.Checkpoint(tmp_path, every=2)
+
+    def call(*callbacks, **more):
+        told = [rule, *callbacks]
+        return dd.sweep(X, Y, OBJECTIVE, algorithms, 12, callbacks=told, **options, **more)
+
+    whole = call()
+    with pytest.raises(InterruptedError):
+        call(Cut(7), checkpoint=often)
+    for _ in range(2):
+        found = call(checkpoint=often)
+        assert found.names == whole.names
+        for run, other in zip(found.runs, whole.runs, strict=True):
+            assert (run.history, run.message) == (other.history, other.message)
+            torch.testing.assert_close(run.state, other.state, rtol=0, atol=0)
+            torch.testing.assert_close(run.best_losses, other.best_losses, rtol=0, atol=0)
+    if n_jobs is None:
+        call(Cut(0), checkpoint=often)  # nothing is trained again
+        algorithms["a/b"] = dd.DecoupledDescent(0.06)
+        with pytest.raises(ValueError, match=r"configurations.0.algorithm.lr was 0.05 and is now"):
+            call(checkpoint=often)
 
 
 def test_another_default_device_changes_nothing():

@@ -358,17 +358,6 @@ def test_integers_from_numpy_are_seeds():
     assert one.best.history == other.best.history
 
 
-def test_every_run_saves_in_a_folder_of_its_own(tmp_path):
-    save = dd.SaveIterates(tmp_path, every=2)
-    sweep = dd.tune(X, Y, OBJECTIVE, steps=5, callbacks=save)
-    assert len(list(tmp_path.iterdir())) == len(sweep.runs)
-    for run in sweep.runs:
-        made = run.algorithm
-        name = f"lr={made.lr:g} damping={made.damping:g} ridge={made.ridge:g}"
-        theta, _ = dd.load_iterate(save.for_run(name).path(4))
-        assert torch.equal(theta, run.theta)
-
-
 def newton_problem(n=120, seed=0):
     X, y = dd.mixtures.flipped_classes(30, 2.0, labels=(0.0, 1.0)).sample(n, seed=seed)
     return X.double(), y.double()
@@ -418,3 +407,21 @@ def test_newton_refusals_and_runs_that_do_not_arrive():
         dd.tune(X, y, objective, method="newton", ridge=-1.0)
     with pytest.warns(dd.DivergenceWarning, match="no ridge came to its minimum within steps=1"):
         dd.tune(X, y, objective, method="newton", ridge=1.0, steps=1)
+
+
+def test_a_call_cut_short_continues_bit_for_bit(tmp_path):
+    often, whole = dd.Checkpoint(tmp_path, every=2), dd.tune(X, Y, OBJECTIVE, steps=8)
+
+    class Cut:
+        """Ends the call in the second stack, whose folder is there by then."""
+
+        def __call__(self, step):
+            if step.index == 3 and (tmp_path / "stack 2").exists():
+                raise InterruptedError
+
+    rule = stopping()
+    with pytest.raises(InterruptedError):
+        dd.tune(X, Y, OBJECTIVE, steps=8, callbacks=[rule, Cut()], checkpoint=often)
+    found = dd.tune(X, Y, OBJECTIVE, steps=8, callbacks=rule, checkpoint=often)
+    assert found.names == whole.names
+    assert [run.history for run in found.runs] == [run.history for run in whole.runs]

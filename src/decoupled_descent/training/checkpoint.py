@@ -1,135 +1,210 @@
-"""Saving iterates while training: safetensors files, written whole or not at all."""
+"""Checkpoints: a run that was cut short continues as if nothing had happened."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any, NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from decoupled_descent.checks import whole_number
+import decoupled_descent
+from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.descent.common import Info
 from decoupled_descent.files import written_whole
-from decoupled_descent.training.callbacks import Step
+from decoupled_descent.training.callbacks import Callback, Step, StopReason
+from decoupled_descent.training.fingerprint import checksum, described
+from decoupled_descent.training.loop import History, Trainee
 
-StateT = TypeVar("StateT")
+#: The name of the file in the folder, and the format that this version reads and writes.
+FILE, FORMAT = "checkpoint.safetensors", "1"
+#: The numbers of a history, and of a step.
+ERRORS = ("train_error", "train_error_stderr", "test_error")
+NUMBERS = ("index", *ERRORS)
 
 
 @dataclass(frozen=True)
-class SaveIterates:
-    """A callback that writes every k-th iterate to a folder: θ, the head, and all else it carries.
-
-    Files are named by how many updates the state has seen, so that a continued run adds to what is
-    there. In a sweep every run has a folder of its own, see :meth:`for_run`.
+class Checkpoint:
+    """Where a run is saved while it goes on, and how often.
 
     Args:
-        folder: Where; made if missing.
-        every: k.
+        folder: Where; made if missing. A folder belongs to one call.
+        every: Save after so many steps; by default, time decides.
+        seconds: Save when so much time has passed since the last save.
 
     Example:
-        >>> import tempfile, torch, decoupled_descent as dd
-        >>> rows = dd.Rows(*dd.mixtures.signalless(20).sample(10, seed=0))
-        >>> objective = dd.Objective(dd.heads.Linear(), "squared")
-        >>> algorithm = dd.DecoupledDescent(0.1)
+        >>> import tempfile, decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=50, snr=6.0).sample(80, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> algorithm = dd.DecoupledDescent(0.05)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save = dd.SaveIterates(folder, every=4)
-        ...     run = dd.fit(rows, None, objective, algorithm, 9, callbacks=[save])
-        ...     theta, head = dd.load_iterate(save.path(8))
-        ...     state = save.load(4, like=algorithm.init(rows, objective))
-        >>> bool(torch.equal(theta, run.theta))
-        True
-        >>> continued = dd.fit(rows, None, objective, algorithm, 5, state=state)
-        >>> bool(torch.equal(continued.theta, run.theta))
+        ...     often = dd.Checkpoint(folder, every=10)
+        ...     run = dd.fit(X, y, objective, algorithm, 40, checkpoint=often)
+        ...     again = dd.fit(X, y, objective, algorithm, 40, checkpoint=often)  # reads a file
+        >>> run.history == again.history
         True
     """
 
     folder: str | Path
-    every: int = 10
+    every: int | None = None
+    seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        """Check the options and make the folder."""
-        whole_number("every", self.every)
-        Path(self.folder).mkdir(parents=True, exist_ok=True)
+        """Check the options."""
+        if self.every is not None:
+            whole_number("every", self.every)
+        if real_number("seconds", self.seconds) < 0:
+            raise ValueError(f"seconds={self.seconds!r} must be at least 0")
 
-    def for_run(self, name: str) -> SaveIterates:
-        """Return the same for one run of a sweep, in a folder with its name.
-
-        Args:
-            name: One of ``sweep.names``; for :func:`tune`, the settings: ``"lr=1 damping=0.95
-                ridge=3"``.
-
-        Returns:
-            A callback whose :meth:`path` and :meth:`load` are those of the run.
-        """
-        return replace(self, folder=Path(self.folder) / quote(name, safe=" =,#+()[]"))
-
-    def path(self, step: int) -> Path:
-        """Where the iterate after this many updates goes."""
-        return Path(self.folder) / f"step-{step:06d}.safetensors"
-
-    def __call__(self, step: Step) -> None:
-        """Save every k-th iterate."""
-        made = getattr(step.state, "step", step.index)
-        if made % self.every:
-            return
-        parts = dict(leaves(step.state))
-        if "theta" not in parts:  # a state of the user's own making
-            parts = dict(leaves({"theta": step.state.theta, "head": step.state.head}))
-        tensors = {
-            name: value.clone(memory_format=torch.contiguous_format)  # a file shares no memory
-            for name, value in parts.items()
-            if isinstance(value, Tensor)
-        }
-        rest = {k: v for k, v in parts.items() if isinstance(v, int | float | str)}
-        metadata = {"train_error": repr(step.train_error), "step": str(made)}
-        metadata["rest"] = json.dumps(rest)
-        with written_whole(self.path(made)) as partial:
-            save_file(tensors, partial, metadata)
-
-    def load(self, step: int, like: StateT) -> StateT:
-        """Read a whole state, from which ``fit(…, state=…)`` goes on as if it had never stopped.
-
-        Args:
-            step: After how many updates.
-            like: A state of the same algorithm and head, such as ``algorithm.init(rows,
-                objective)``.
-        """
-        path = self.path(step)
-        tensors, rest = _read(path)
-        found, wanted = tensors | rest, dict(leaves(like))
-        for name in wanted | found:
-            has, wants = (_kind(each.get(name)) for each in (found, wanted))
-            if has != wants:
-                raise ValueError(
-                    f"{path} holds {has} for {name!r}, but like has {wants}; give a state of the "
-                    "algorithm, the head and the rows that the file comes from"
-                )
-        return _rebuilt(like, found)  # type: ignore[no-any-return]
+    def within(self, name: str) -> Checkpoint:
+        """Return the same in a folder of that folder."""
+        return replace(self, folder=Path(self.folder) / name)
 
 
-def load_iterate(path: str | Path) -> tuple[Tensor, dict[str, Tensor]]:
-    """Read the model in an iterate that :class:`SaveIterates` wrote.
+def as_checkpoint(given: Any) -> Checkpoint | None:
+    """Take a folder for a checkpoint in it; raise ``ValueError`` for anything else."""
+    if given is None or isinstance(given, Checkpoint):
+        return given
+    if not isinstance(given, str | Path):
+        raise ValueError(f"checkpoint={given!r} must be a folder or a dd.Checkpoint")
+    return Checkpoint(given)
+
+
+class Saver:
+    """Saves runs that advance together after steps, and takes up what an earlier call saved.
 
     Args:
-        path: A file.
-
-    Returns:
-        θ, shape (L, d), and the head's parameters by name; ``objective.module(head)`` makes a
-        module of them. To continue training, take the whole state: :meth:`SaveIterates.load`.
+        checkpoint: Where and how often.
+        trainees: The runs, at their start.
+        asked: The arguments of the call, which must be the same when it is taken up.
     """
-    tensors, _ = _read(path)
-    head = {
-        name.removeprefix("head."): value
-        for name, value in tensors.items()
-        if name.startswith("head.")
+
+    def __init__(
+        self, checkpoint: Checkpoint, trainees: Sequence[Trainee], asked: Mapping[str, Any]
+    ) -> None:
+        self.checkpoint, self.trainees = checkpoint, trainees
+        self.path = Path(checkpoint.folder) / FILE
+        told = _lasting(trainees[0].callbacks)
+        library = {"version": decoupled_descent.__version__}
+        self.settings = described({**library, **asked, "callbacks": told})
+        for trainee in trainees:
+            _flat({"state": trainee.state})  # refuse at once what no file can hold
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        for partial in self.path.parent.glob(f".decoupled-*.partial{self.path.suffix}"):
+            partial.unlink(missing_ok=True)  # of a call that was killed while it wrote
+        if self.path.exists():
+            self._take_up()
+        self.saved = time.monotonic()
+
+    def __call__(self, index: int) -> None:
+        """Save after a step if it is time to."""
+        every, passed = self.checkpoint.every, time.monotonic() - self.saved
+        if (index + 1) % every == 0 if every is not None else passed >= self.checkpoint.seconds:
+            self.write()
+
+    def write(self) -> None:
+        """Replace the file, whole or not at all."""
+        tensors, plain = _flat({str(k): _snapshot(each) for k, each in enumerate(self.trainees)})
+        tensors, layout = _stored(tensors)
+        about = {
+            "settings": self.settings,
+            "plain": plain,
+            **layout,
+            "made with": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "machine": platform.machine(),
+                "threads": torch.get_num_threads(),
+            },
+        }
+        text = json.dumps(about)
+        metadata = {"format": FORMAT, "about": text, "checksum": _checksum(tensors, text)}
+        try:
+            with written_whole(self.path) as partial:
+                save_file(tensors, partial, metadata)
+                with partial.open("rb+") as file:
+                    os.fsync(file.fileno())  # on the disk before it takes the place of the last
+        except (OSError, SafetensorError) as error:
+            kept = f"The one before it is intact in {self.path}: make" if self.path.exists() else ""
+            raise OSError(
+                f"the checkpoint cannot be written to {self.path.parent} ({error}). "
+                f"{kept or 'Make'} room and call again"
+                f"{' to continue from it' if kept else ''}"
+            ) from error
+        self.saved = time.monotonic()
+
+    def _take_up(self) -> None:
+        found, settings = _read(self.path)
+        for name in self.settings | settings:
+            was, now = settings.get(name, "nothing"), self.settings.get(name, "nothing")
+            if was != now:
+                raise ValueError(
+                    f"{self.path} is of another call: {name} was {was} and is now {now}. Use what "
+                    "it was to continue, or another folder to start anew"
+                )
+        for k, trainee in enumerate(self.trainees):
+            _restore(trainee, found, f"{k}.", self.path)
+
+
+def _lasting(callbacks: Sequence[Callback]) -> list[Any]:
+    """The callbacks whose memory is saved: those with a state, as PyTorch's modules have it."""
+    return [each for each in callbacks if hasattr(each, "load_state_dict")]
+
+
+def _snapshot(trainee: Trainee) -> dict[str, Any]:
+    """All that a run is between two steps."""
+    history = trainee.history
+    return {
+        "state": trainee.state,
+        "last": _as_mapping(trainee.last),
+        "best": _as_mapping(trainee.best),
+        "history": {
+            name: torch.tensor(getattr(history, name), dtype=torch.float64, device="cpu")
+            for name in ERRORS
+        },
+        "reason": None if trainee.reason is None else trainee.reason.value,
+        "message": trainee.message,
+        "callbacks": [each.state_dict() for each in _lasting(trainee.callbacks)],
     }
-    return tensors["theta"], head
+
+
+def _as_mapping(step: Step) -> dict[str, Any]:
+    info = step.info._asdict() | {"notes": list(step.info.notes.items())}
+    return {name: getattr(step, name) for name in (*NUMBERS, "state")} | {"info": info}
+
+
+def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) -> None:
+    """Bring a run to where it was saved."""
+    like = trainee.state
+    wanted = {f"{name}state.{key}" for key, _ in leaves(like)}
+    if missing := wanted - found.keys():
+        _damaged(path, f"it has no {min(missing)}")
+
+    def step(which: str) -> Step:
+        prefix = f"{name}{which}."
+        numbers = {key: found[prefix + key] for key in NUMBERS}
+        seen = {key: found[f"{prefix}info.{key}"] for key in Info._fields}
+        info = Info(**seen | {"notes": dict(seen["notes"])})
+        return Step(state=_rebuilt(like, found, f"{prefix}state"), info=info, **numbers)
+
+    trainee.state = _rebuilt(like, found, f"{name}state")
+    trainee.last, trainee.best = step("last"), step("best")
+    errors = {key: found[f"{name}history.{key}"].tolist() for key in ERRORS}
+    trainee.history = History(**errors, lowest=min(errors["train_error"]))
+    reason = found[f"{name}reason"]
+    trainee.reason = None if reason is None else StopReason(reason)
+    trainee.message = found[f"{name}message"]
+    remembered = found[f"{name}callbacks"]
+    for callback, state in zip(_lasting(trainee.callbacks), remembered, strict=True):
+        callback.load_state_dict(state)
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -151,33 +226,92 @@ def _parts(state: Mapping[str, Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
     return list(zip(names, state, strict=True))
 
 
-def _rebuilt(like: Any, found: Mapping[str, Any], name: str = "") -> Any:
+def _rebuilt(like: Any, found: Mapping[str, Any], name: str) -> Any:
     """Put leaves back into the structure that they come from."""
     if not isinstance(like, Mapping | tuple):
-        return found[name].to(like, copy=True) if isinstance(like, Tensor) else found[name]
-    parts = {
-        key: _rebuilt(part, found, f"{name}.{key}" if name else key) for key, part in _parts(like)
-    }
+        value = found[name]
+        return value.to(like.device) if isinstance(like, Tensor) else value
+    parts = {key: _rebuilt(part, found, f"{name}.{key}") for key, part in _parts(like)}
     if isinstance(like, Mapping):
         return parts
     return type(like)(*parts.values()) if hasattr(like, "_fields") else tuple(parts.values())
 
 
-def _kind(value: Any) -> str:
-    """What two states must agree about in a leaf: its type, and shape and dtype of tensors."""
-    if isinstance(value, Tensor):
-        return f"{value.dtype} of shape {tuple(value.shape)}"
-    return "nothing" if value is None else type(value).__name__
+def _flat(parts: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Divide leaves into tensors and what goes into JSON; refuse anything else."""
+    tensors, plain = {}, {}
+    for name, value in leaves(parts):
+        if isinstance(value, Tensor):
+            tensors[name] = value
+        elif value is None or isinstance(value, bool | int | float | str | list):
+            plain[name] = value
+        else:
+            raise ValueError(
+                f"checkpoint: {name} is a {type(value).__name__}, which no checkpoint can hold; "
+                "states consist of tensors, numbers, (named) tuples and dictionaries"
+            )
+    return tensors, plain
 
 
-def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file, and what else its state consists of."""
+def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Copies that share no memory, each tensor once; and which were the same, and their strides.
+
+    Products of matrices are rounded differently when a matrix is laid out differently.
+    """
+    copies: dict[str, Tensor] = {}
+    first: dict[int, str] = {}
+    same, strides = {}, {}
+    for name, value in tensors.items():
+        if (known := first.setdefault(id(value), name)) != name:
+            same[name] = known
+            continue
+        copy = value.detach().cpu().clone()
+        if not copy.is_contiguous():
+            strides[name] = copy.stride()
+        copies[name] = copy.contiguous()
+    return copies, {"same": same, "strides": strides}
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    parts: list[Tensor | bytes] = [text.encode()]
+    for name in sorted(tensors):
+        value = tensors[name]
+        parts += [f"{name} {value.dtype} {tuple(value.shape)}".encode(), value]
+    return checksum(*parts)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The leaves in a file and the settings of the call that wrote it, if it is as written."""
     try:
         with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            rest = json.loads((file.metadata() or {}).get("rest", "{}"))
     except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a saved iterate: {error}") from error
-    if "theta" not in tensors:
-        raise ValueError(f"{path} holds no theta; it was not written by SaveIterates")
-    return tensors, rest
+        _damaged(path, str(error))
+    if metadata.get("format", FORMAT) != FORMAT:
+        raise ValueError(
+            f"{path} has format {metadata['format']!r:.20}, and this version reads {FORMAT}: use "
+            "the version that wrote it to continue, or another folder to start anew"
+        )
+    text = metadata.get("about", "")
+    if metadata.get("checksum") != _checksum(tensors, text):
+        _damaged(path, "its checksum is wrong")
+    about = json.loads(text)
+    found: dict[str, Any] = {}
+    for name, value in tensors.items():
+        stride = about["strides"].get(name)
+        like = {"dtype": value.dtype, "device": value.device}
+        found[name] = (
+            value.clone()  # in memory of its own
+            if stride is None
+            else torch.empty_strided(value.shape, stride, **like).copy_(value)
+        )
+    found |= {name: found[known] for name, known in about["same"].items()}
+    return found | about["plain"], about["settings"]
+
+
+def _damaged(path: Path, why: str) -> NoReturn:
+    raise ValueError(
+        f"{path} is damaged or no checkpoint ({why}): restore it from a copy to continue, or "
+        "delete it to start anew"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from decoupled_descent.descent.stepping import together
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows, as_floats, as_tensor
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, ask
+
+if TYPE_CHECKING:
+    from decoupled_descent.training.checkpoint import Saver
 
 #: A finite train error that has grown by this factor over the start leads to a warning.
 EXPLOSION = 1e3
@@ -137,15 +140,18 @@ def train_together(
     test: Rows | None,
     advance: Callable[[int, str], None],
     after_step: Callable[[int, list[Trainee]], None] | None = None,
+    saver: Saver | None = None,
 ) -> None:
     """Advance runs that share their rows, step by step, until each has its reason to end.
 
     ``advance`` is told how many steps are done. ``after_step`` is called after each step with its
-    index and the runs that go on.
+    index and the runs that go on; ``saver`` then may save them all, and does so at the end.
     """
-    going = list(trainees)
+    going = [trainee for trainee in trainees if trainee.reason is None]
+    if not going:  # all were done in an earlier call
+        return
     try:
-        for index in range(steps):
+        for index in range(len(going[0].history.train_error), steps):
             errors = _test_errors(going, test)
             moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)
             for trainee, (following, info), error in zip(going, moves, errors, strict=True):
@@ -155,15 +161,19 @@ def train_together(
                 after_step(index, going)
                 going = [trainee for trainee in going if trainee.reason is None]
             if not going:
-                return
+                break
+            if saver is not None:
+                saver(index)
             lowest = min(trainee.history.lowest for trainee in going)
             advance(index + 1, f"lowest train error {lowest:.4f}")
         for trainee in going:
             trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
-    except KeyboardInterrupt:
+        if saver is not None:
+            saver.write()
+    except KeyboardInterrupt:  # what is saved stays: it is continued by the next call
         if not all(trainee.history.train_error for trainee in trainees):
             raise
-        for trainee in going:
+        for trainee in (each for each in going if each.reason is None):
             last = len(trainee.history.train_error) - 1
             trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {last}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_floats
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import leaves
+from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint, leaves
 from decoupled_descent.training.loop import (
     History,
     Trainee,
@@ -192,6 +193,7 @@ def fit(
     seed: int | None = 0,
     progress: bool | None = None,
     state: Any = None,
+    checkpoint: str | Path | Checkpoint | None = None,
 ) -> Run:
     r"""Train, and record the error of every iterate θ_1, …, θ_T.
 
@@ -211,6 +213,9 @@ def fit(
         progress: Whether to draw a progress bar; by default, only on a terminal.
         state: Continue from a state (such as ``run.state``) instead of starting; ``theta`` and
             ``seed`` are then unused, and the first iterate recorded is that state's.
+        checkpoint: A folder, or a :class:`Checkpoint`, to save the run in while it goes on. The
+            same call takes up what it finds there: a run that was cut short continues, bit for bit
+            on the same machine, and a finished one is returned at once.
 
     Returns:
         The run. Ctrl-C ends training early and returns what was reached; so does an error that is
@@ -227,6 +232,7 @@ def fit(
     """
     rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
     check_algorithm(algorithm)
+    start = {"theta": theta, "seed": seed} if state is None else {"state": state}
     if state is None:
         bound = algorithm.bind(rows, objective, theta)
         state = algorithm.init(rows, bound, theta=theta, seed=seed)
@@ -236,8 +242,12 @@ def fit(
         _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
     trainee = Trainee(bound, algorithm, state, callbacks)
     held_out = check_test(test, rows, [trainee])
+    saver = None
+    if (place := as_checkpoint(checkpoint)) is not None:
+        asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
+        saver = Saver(place, [trainee], asked | {"rows": rows, "test": held_out})
     with progress_bar(steps, describe(algorithm, bound), progress) as advance:
-        train_together([trainee], rows, steps, held_out, advance)
+        train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, stacklevel=2)
     return Run.of(trainee)

@@ -3,6 +3,7 @@ r"""Online early stopping on the train error (section "Natural Algorithmic Conse
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from decoupled_descent.checks import whole_number
@@ -95,6 +96,15 @@ class EarlyStopping:
         if self._failures < self._allowed():
             return None
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
+
+    def state_dict(self) -> dict[str, float]:
+        """What must be known of the steps so far, for a checkpoint."""
+        return {"first": self._first, "lowest": self._lowest, "failures": self._failures}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        """Continue from what :meth:`state_dict` returned."""
+        self._first, self._lowest = state["first"], state["lowest"]
+        self._failures = int(state["failures"])
 
     def _begun(self) -> int:
         """After how many updates failures are counted."""

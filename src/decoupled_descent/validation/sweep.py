@@ -10,6 +10,7 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
 from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
 from decoupled_descent.training.run import DivergenceWarning, Run
 from decoupled_descent.validation.configurations import Configuration, combine
@@ -195,6 +197,7 @@ def sweep(
     halving: Halving | None = None,
     n_jobs: int | None = None,
     progress: bool | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
 ) -> Sweep:
     """Train every combination of objectives, algorithms and seeds on the same rows; find the best.
 
@@ -208,11 +211,13 @@ def sweep(
         theta: θ_1 for all, or one per objective; drawn from N(0, 1) with ``seed`` by default.
         seed: One or several seeds, each a configuration of its own.
         test: Held-out rows whose error is recorded and used for nothing else.
-        callbacks: Copied for every run, by its ``for_run(name)`` if a callback has that method.
+        callbacks: Copied for every run.
         halving: Stops losing configurations early.
         n_jobs: Splits the sweep into this many stacks, trained in parallel through joblib and
             whatever backend it is set to (Dask, Ray, processes); one stack by default.
         progress: Whether to draw a progress bar; by default, only on a terminal.
+        checkpoint: A folder to save all runs in while they go on, as for :func:`fit`. The same call
+            continues from there, and trains nothing again that is done.
 
     Example:
         >>> import decoupled_descent as dd
@@ -224,17 +229,18 @@ def sweep(
         (('1', '0.9', '0.8'), 50)
     """
     rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
-    configurations = combine(objective, algorithms, theta, seed)
+    configurations, place = combine(objective, algorithms, theta, seed), as_checkpoint(checkpoint)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
-        runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress)
+        runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress, place)
     else:
         if halving is not None:
             raise ValueError("halving compares all runs at every rung, so it needs n_jobs=None")
         count = len(configurations) if n_jobs < 0 else min(n_jobs, len(configurations))
         shares = [configurations[k::count] for k in range(count)]
+        places = [place and place.within(f"{k + 1} of {count}") for k in range(count)]
         parts = Parallel(n_jobs=n_jobs)(
-            delayed(train_stack)(share, rows, steps, test, callbacks, None, False)
-            for share in shares
+            delayed(train_stack)(share, rows, steps, test, callbacks, None, False, where)
+            for share, where in zip(shares, places, strict=True)
         )
         runs = [parts[k % count][k // count] for k in range(len(configurations))]
     for configuration, run in zip(configurations, runs, strict=True):
@@ -289,20 +295,23 @@ def train_stack(
     callbacks: Sequence[Callback],
     halving: Halving | None,
     progress: bool | None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Run]:
     """Train one stack. Runs with the same objective, g and f are bound to the labels once."""
     trainees, known = [], {}
-    for name, objective, algorithm, theta, seed in configurations:
+    for _, objective, algorithm, theta, seed in configurations:
         width = None if theta is None else len(theta)
         key = (id(objective), width, id(algorithm.g), id(algorithm.f), algorithm.uses_jacobian)
         if key not in known:
             known[key] = algorithm.bind(rows, objective, theta)
         state = algorithm.init(rows, known[key], theta=theta, seed=seed)
-        own: list[Any] = copy.deepcopy(list(callbacks))
-        own = [each.for_run(name) if hasattr(each, "for_run") else each for each in own]
-        trainees.append(Trainee(known[key], algorithm, state, own))
+        trainees.append(Trainee(known[key], algorithm, state, copy.deepcopy(callbacks)))
     held_out = check_test(test, rows, trainees)
     cut = None if halving is None else halving.cutter(steps)
+    saver = None
+    if checkpoint is not None:
+        asked = {"configurations": configurations, "steps": steps, "halving": halving}
+        saver = Saver(checkpoint, trainees, asked | {"rows": rows, "test": held_out})
     with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
-        train_together(trainees, rows, steps, held_out, advance, cut)
+        train_together(trainees, rows, steps, held_out, advance, cut, saver)
     return [Run.of(trainee) for trainee in trainees]

@@ -13,7 +13,9 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -26,6 +28,7 @@ from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.objective.second_order import usual_curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.loop import check_rows
 from decoupled_descent.training.run import DivergenceWarning, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
@@ -106,6 +109,7 @@ def tune(
     seed: int = 0,
     callbacks: Callback | Sequence[Callback] | None = None,
     progress: bool | None = None,
+    checkpoint: str | Path | Checkpoint | None = None,
 ) -> Sweep:
     r"""Train with settings chosen by the train error: no validation set, no test rows.
 
@@ -132,6 +136,7 @@ def tune(
         callbacks: One or several, for every run; by default, early stopping after 30 steps without
             an improvement by a hundredth of the standard error, but not among the first 100.
         progress: Whether to draw a progress bar; by default, only on a terminal.
+        checkpoint: A folder to save the runs in while they go on; the same call continues there.
 
     Returns:
         All runs; ``.best`` is the winner and ``.corrected_error`` its estimated test error.
@@ -147,12 +152,13 @@ def tune(
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
     if method == "newton":
-        return _newton(rows, objective, given, steps, theta, seed, progress)
+        where = as_checkpoint(checkpoint)
+        return _newton(rows, objective, given, steps, theta, seed, progress, where)
     contest = _Contest(method, given, rows)
     bound = contest.bind(objective, theta)
     if callbacks is None:
         callbacks = [stopping()] if contest.honest else []
-    told = as_callbacks(callbacks)
+    told, place, stacks = as_callbacks(callbacks), as_checkpoint(checkpoint), count(1)
 
     def train(algorithms: Sequence[Algorithm]) -> list[Run]:
         configurations = [
@@ -160,7 +166,8 @@ def tune(
             for each in combine(objective, algorithms, theta, seed)
         ]
         halving = Halving(rungs=(DEFAULTS.pruned_at,))
-        return train_stack(configurations, rows, steps, None, told, halving, progress)
+        where = place and place.within(f"stack {next(stacks)}")
+        return train_stack(configurations, rows, steps, None, told, halving, progress, where)
 
     for _ in range(DEFAULTS.retreats + 1):
         runs = train(contest.ridges())
@@ -186,6 +193,7 @@ def _newton(
     theta: Tensor | None,
     seed: int,
     progress: bool | None,
+    checkpoint: Checkpoint | None,
 ) -> Sweep:
     """Minima for a few ridges: coarse steps first, then downhill in finer ones."""
     for name in ("lr", "damping"):
@@ -201,9 +209,9 @@ def _newton(
             algorithm = DecoupledNewton(10 ** (place / 2))
             with warnings.catch_warnings():  # one ridge that does not arrive is no harm
                 warnings.simplefilter("ignore", DivergenceWarning)
-                runs[place] = fit(
-                    rows, None, objective, algorithm, steps, theta, seed=seed, progress=progress
-                )
+                where = checkpoint and checkpoint.within(f"ridge {algorithm.ridge:.9g}")
+                start = (rows, None, objective, algorithm, steps, theta)
+                runs[place] = fit(*start, seed=seed, progress=progress, checkpoint=where)
         return runs[place].best.train_error if _at_minimum(runs[place]) else math.inf
 
     if given["ridge"] == "auto":

@@ -1,0 +1,139 @@
+"""What a call asks for, as plain text by name: two calls ask for the same if their texts agree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cached_property, partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.objective import BoundObjective, Objective
+from decoupled_descent.rows.blocks import Rows
+
+#: Packages whose functions and classes are known by their names; those of others by their code.
+KNOWN = ("builtins", "decoupled_descent", "numpy", "torch")
+
+
+def described(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Describe arguments part by part; tensors by their checksums, functions by their code.
+
+    Example:
+        >>> described({"steps": 5, "rates": (0.1, 0.2)})
+        {'steps': '5', 'rates.0': '0.1', 'rates.1': '0.2'}
+    """
+    return dict(_parts(asked, "", ()))
+
+
+def checksum(*parts: Tensor | bytes) -> str:
+    """Sixteen hexadecimal digits that other contents do not have."""
+    found = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        found.update(_bytes(part) if isinstance(part, Tensor) else part)
+    return found.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> Any:
+    flat = tensor.detach().cpu().reshape(-1)
+    return flat.view(torch.uint8).numpy() if len(flat) else b""
+
+
+def _parts(value: Any, name: str, within: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a value, each with its name; ``within`` are the values around it."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        yield name, repr(value.item() if isinstance(value, np.generic) else value)
+    elif isinstance(value, Tensor | np.ndarray):
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, device="cpu")
+        yield name, f"{tensor.dtype} {tuple(tensor.shape)} with checksum {checksum(tensor)}"
+    elif id(value) not in within:
+        for key, part in _inside(value):
+            inner = f"{name}.{key}" if name and key else name or key
+            yield from _parts(part, inner, (*within, id(value)))
+
+
+def _inside(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a value consists of, by name."""
+    if isinstance(value, Mapping):
+        yield from ((str(key), part) for key, part in value.items())
+    elif isinstance(value, tuple | list):
+        names = getattr(value, "_fields", range(len(value)))
+        yield from ((str(key), part) for key, part in zip(names, value, strict=True))
+    elif isinstance(value, Rows):
+        yield from _of_rows(value)
+    elif isinstance(value, BoundObjective):
+        yield "", value.objective
+    elif isinstance(value, Objective):
+        names = ("head", "loss", "curvature", "width", "theta")
+        yield from ((key, getattr(value, key)) for key in names)
+    elif isinstance(value, partial):
+        yield from (("", value.func), ("args", value.args), *value.keywords.items())
+    elif isinstance(value, MethodType):
+        yield from (("", value.__func__), ("self", value.__self__))
+    elif isinstance(value, FunctionType | type):
+        yield "function" if isinstance(value, FunctionType) else "kind", _code(value)
+        cells = getattr(value, "__closure__", None) or ()
+        yield from ((f"closure.{k}", cell.cell_contents) for k, cell in enumerate(cells))
+        yield "defaults", getattr(value, "__defaults__", None) or ()
+    elif isinstance(value, Enum) or not hasattr(value, "__dict__"):
+        text = repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value)
+        yield "", text.split(" at 0x")[0]  # addresses differ from process to process
+    else:
+        yield "", type(value)
+        yield from _of_object(value)
+
+
+def _of_rows(rows: Rows) -> Iterator[tuple[str, Any]]:
+    """The contents of rows, read block by block, and how they are divided into blocks."""
+    shape = f"{rows.X.dtype} {tuple(rows.X.shape)} with checksum "
+    yield "X", shape + checksum(*(block.X for block in rows.blocks()))
+    names = ("y", "weights", "removed", "groups", "block_size")
+    yield from ((name, getattr(rows, name)) for name in names)
+
+
+def _of_object(value: Any) -> Iterator[tuple[str, Any]]:
+    """The options of a dataclass, and the public attributes of anything else."""
+    if is_dataclass(value):
+        yield from ((each.name, getattr(value, each.name)) for each in fields(value) if each.init)
+        return
+    yield from (
+        (key, part)
+        for key, part in vars(value).items()
+        if not key.startswith("_")
+        and key != "training"
+        and not isinstance(getattr(type(value), key, None), cached_property)  # known by the rest
+    )
+    if isinstance(value, nn.Module):
+        own = (*value.named_parameters(recurse=False), *value.named_buffers(recurse=False))
+        yield from own
+        yield "trained", [key for key, part in own if part.requires_grad]
+        yield from value.named_children()
+
+
+def _code(value: Any) -> str:
+    """The name of a function or a class, with a checksum of code that may change."""
+    name, codes = f"{value.__module__}.{value.__qualname__}", []
+    for kind in value.__mro__ if isinstance(value, type) else [value]:
+        if kind.__module__.split(".")[0] not in KNOWN:
+            for each in vars(kind).values() if isinstance(kind, type) else [kind]:
+                made = getattr(each, "fget", getattr(each, "__func__", each))  # of properties, …
+                codes.append(_text(getattr(made, "__code__", None)))
+    return f"{name} with checksum {checksum(''.join(codes).encode())}" if codes else name
+
+
+def _text(code: CodeType | None) -> str:
+    """What a function does, as text that is the same in every process."""
+    if code is None:
+        return ""
+    constants = [
+        _text(each)
+        if isinstance(each, CodeType)
+        else repr(sorted(map(repr, each)) if isinstance(each, frozenset) else each)
+        for each in code.co_consts
+    ]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
