@@ -23,10 +23,7 @@ from tests.descent.test_common import ALGORITHMS
 from tests.problems import binary, normal, two_layer
 
 STEPS = 9
-EVERY = ALGORITHMS | {
-    "newton": dd.DecoupledNewton(1.0),
-    "newton, to the last digit": dd.DecoupledNewton(0.3, tolerance=1e-14),
-}
+EVERY = ALGORITHMS | {"newton": dd.DecoupledNewton(1.0)}
 every_algorithm = pytest.mark.parametrize("algorithm", EVERY.values(), ids=EVERY)
 
 
@@ -174,7 +171,7 @@ GIVEN = {
 CHANGES = {
     "rows.X": {"X": X + 1e-15 * (torch.arange(16) == 3)},
     "rows.y": {"y": 1 - Y},
-    "rows.X was torch.float64": {"X": X.float()},
+    "rows.X was 'torch.float64": {"X": X.float()},
     "rows.block_size was 24 and is now 5": {"X": dd.Rows(X, Y, 5), "y": None},
     "algorithm.lr was 0.1 and is now 0.2": {"algorithm": replace(GIVEN["algorithm"], lr=0.2)},
     "algorithm was|algorithm.kind was": {"algorithm": dd.GradientDescent(0.1, 0.9)},
@@ -208,7 +205,7 @@ def test_code_of_ones_own_is_compared(tmp_path):
     call = partial(dd.fit, X, Y, algorithm=dd.DecoupledDescent(0.01), steps=3, theta=normal(2, 16))
     call(objective=head_of_ones_own(2), checkpoint=tmp_path)
     call(objective=head_of_ones_own(2), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match=r"objective.head.* is of another call|was .* and is now"):
+    with pytest.raises(ValueError, match=r"objective.head.*closure.0 was 2 and is now 3"):
         call(objective=head_of_ones_own(3), checkpoint=tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -17,8 +18,9 @@ from torch import Tensor, nn
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.rows.blocks import Rows
 
-#: Packages whose functions and classes are known by their names; those of others by their code.
-KNOWN = ("builtins", "decoupled_descent", "numpy", "torch")
+#: Packages whose functions and classes are known by their names, beside Python's own; those of
+#: others are known by their code.
+KNOWN = ("decoupled_descent", "numpy", "torch")
 
 
 def described(asked: Mapping[str, Any]) -> dict[str, str]:
@@ -75,11 +77,15 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
         yield from (("", value.func), ("args", value.args), *value.keywords.items())
     elif isinstance(value, MethodType):
         yield from (("", value.__func__), ("self", value.__self__))
-    elif isinstance(value, FunctionType | type):
-        yield "function" if isinstance(value, FunctionType) else "kind", _code(value)
-        cells = getattr(value, "__closure__", None) or ()
-        yield from ((f"closure.{k}", cell.cell_contents) for k, cell in enumerate(cells))
-        yield "defaults", getattr(value, "__defaults__", None) or ()
+    elif isinstance(value, FunctionType):
+        code = "" if _known(value) else f" with checksum {checksum(_text(value.__code__).encode())}"
+        yield "function", f"{value.__module__}.{value.__qualname__}{code}"
+        cells = enumerate(value.__closure__ or ())
+        yield from ((f"closure.{k}", cell.cell_contents) for k, cell in cells)
+        yield from (("defaults", value.__defaults__ or ()), ("", value.__kwdefaults__ or {}))
+    elif isinstance(value, type):
+        yield "kind", f"{value.__module__}.{value.__qualname__}"
+        yield from _methods(value)
     elif isinstance(value, Enum) or not hasattr(value, "__dict__"):
         text = repr(sorted(map(repr, value)) if isinstance(value, set | frozenset) else value)
         yield "", text.split(" at 0x")[0]  # addresses differ from process to process
@@ -115,21 +121,23 @@ def _of_object(value: Any) -> Iterator[tuple[str, Any]]:
         yield from value.named_children()
 
 
-def _code(value: Any) -> str:
-    """The name of a function or a class, with a checksum of code that may change."""
-    name, codes = f"{value.__module__}.{value.__qualname__}", []
-    for kind in value.__mro__ if isinstance(value, type) else [value]:
-        if kind.__module__.split(".")[0] not in KNOWN:
-            for each in vars(kind).values() if isinstance(kind, type) else [kind]:
-                made = getattr(each, "fget", getattr(each, "__func__", each))  # of properties, …
-                codes.append(_text(getattr(made, "__code__", None)))
-    return f"{name} with checksum {checksum(''.join(codes).encode())}" if codes else name
+def _known(value: Any) -> bool:
+    """Whether a function or a class is known by its name, its code being that of a version."""
+    package = str(value.__module__).split(".")[0]
+    return package in KNOWN or package in sys.stdlib_module_names
 
 
-def _text(code: CodeType | None) -> str:
+def _methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """The functions of a class and of those it inherits from, except for known ones."""
+    for each in kind.__mro__:
+        for name, held in () if _known(each) else vars(each).items():
+            function = getattr(held, "fget", getattr(held, "__func__", held))  # of properties, …
+            if isinstance(function, FunctionType):
+                yield f"{each.__name__}.{name}", function
+
+
+def _text(code: CodeType) -> str:
     """What a function does, as text that is the same in every process."""
-    if code is None:
-        return ""
     constants = [
         _text(each)
         if isinstance(each, CodeType)
