@@ -281,15 +281,14 @@ def test_the_winner_is_no_way_behind_itself():
     assert result.difference(result.best_index).z == 0.0
 
 
-class Cut:
-    """Ends the whole sweep at a step, when no checkpoint may be made any more."""
+def cut(index):
+    """A callback that ends the whole sweep at a step; worker processes get it by value."""
 
-    def __init__(self, index):
-        self.index = index
-
-    def __call__(self, step):
-        if step.index == self.index:
+    def end(step):
+        if step.index == index:
             raise InterruptedError
+
+    return end
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -307,7 +306,7 @@ def test_a_sweep_cut_short_continues_bit_for_bit(tmp_path, n_jobs, halving):
 
     whole = call()
     with pytest.raises(InterruptedError):
-        call(Cut(7), checkpoint=often)
+        call(cut(7), checkpoint=often)
     for _ in range(2):
         found = call(checkpoint=often)
         assert found.names == whole.names
@@ -316,7 +315,7 @@ def test_a_sweep_cut_short_continues_bit_for_bit(tmp_path, n_jobs, halving):
             torch.testing.assert_close(run.state, other.state, rtol=0, atol=0)
             torch.testing.assert_close(run.best_losses, other.best_losses, rtol=0, atol=0)
     if n_jobs is None:
-        call(Cut(0), checkpoint=often)  # nothing is trained again
+        call(cut(0), checkpoint=often)  # nothing is trained again
         algorithms["a/b"] = dd.DecoupledDescent(0.06)
         with pytest.raises(ValueError, match=r"configurations.0.algorithm.lr was 0.05 and is now"):
             call(checkpoint=often)
