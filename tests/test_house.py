@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import Info, starting_theta
+from decoupled_descent.descent.common import Info
 from tests.problems import binary, normal, two_layer
 
 ROOT = Path(dd.__file__).parent
@@ -228,9 +228,7 @@ class Toy(dd.Algorithm):
     estimates_test_error = False
     uses_jacobian = False
 
-    def init(self, rows, objective, theta=None, seed=None):
-        bound = self.bind(rows, objective, theta)
-        theta = starting_theta(rows, bound, theta, seed)
+    def start(self, rows, bound, theta):
         return ToyState(theta, bound.parameters(rows.X), 0)
 
     def step(self, state, rows, objective):
@@ -245,7 +243,7 @@ class Toy(dd.Algorithm):
 class Incomplete(dd.Algorithm):
     """Has neither a step nor a stepping."""
 
-    init = Toy.init
+    start = Toy.start
 
 
 def test_a_toy_algorithm_is_fitted():

@@ -106,7 +106,7 @@ def predict_replications(
     """
     import torch
 
-    from decoupled_descent.descent.common import draw_theta
+    from decoupled_descent.descent.starts import draw_theta
 
     mixture, algorithm = dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)
     curves = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,10 +11,11 @@ from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots, moved, starting_slots
 from decoupled_descent.descent.rules import Damped, LinearRule
+from decoupled_descent.descent.starts import as_theta, head_width, starting_theta
 from decoupled_descent.descent.stepping import Steps, together
 from decoupled_descent.objective import (
     BoundObjective,
@@ -24,8 +24,7 @@ from decoupled_descent.objective import (
     Objective,
     Parameters,
 )
-from decoupled_descent.objective.chains import does_nothing
-from decoupled_descent.rows.blocks import Rows, check_finite
+from decoupled_descent.rows.blocks import Rows
 
 REDUCTIONS = ("sum", "mean")
 #: The largest rate; most training is in float32.
@@ -106,7 +105,7 @@ class LimitStep(NamedTuple):
 class Algorithm(ABC):
     """The base of all algorithms: how to start, how to step, and what is true of the result.
 
-    A new algorithm defines :meth:`init` and either :meth:`step` or :meth:`stepping`. A state is a
+    A new algorithm defines :meth:`start` and either :meth:`step` or :meth:`stepping`. A state is a
     named tuple with at least ``theta`` (L, d), ``head`` (parameters by name) and ``step``.
 
     Attributes:
@@ -128,7 +127,6 @@ class Algorithm(ABC):
         """Whether the head moves."""
         return True
 
-    @abstractmethod
     def init(
         self,
         rows: Rows,
@@ -143,6 +141,21 @@ class Algorithm(ABC):
             objective: Ψ.
             theta: θ₁, shape (L, d), independent of the data; entries drawn from N(0, 1) by default.
             seed: Draws θ₁.
+
+        Returns:
+            The starting state.
+        """
+        bound = self.bind(rows, objective, theta)
+        return self.start(rows, bound, starting_theta(rows, bound, theta, seed))
+
+    @abstractmethod
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> Any:
+        """Return the state before any update.
+
+        Args:
+            rows: The data.
+            bound: Ψ, bound to the rows.
+            theta: θ₁ in the dtype of the rows, checked.
 
         Returns:
             The starting state.
@@ -201,7 +214,7 @@ class Algorithm(ABC):
             )
         if isinstance(objective, BoundObjective):
             return objective
-        width = _width(objective, rows.d) if theta is None else len(_as_theta(theta, rows))
+        width = head_width(objective, rows.d) if theta is None else len(as_theta(theta, rows))
         return objective.bind(
             rows.y, width, rows.X, g=self.g, f=self.f, jacobian=self.uses_jacobian
         )
@@ -251,72 +264,6 @@ def check_algorithm(algorithm: Any) -> None:
             f"algorithm={algorithm!r} must be an Algorithm, such as DecoupledDescent(lr=0.05); "
             "one of your own subclasses decoupled_descent.Algorithm"
         )
-
-
-def _width(objective: Objective, d: int) -> int:
-    """L as the head has it; refuse a whole model that was given as the head."""
-    if objective.width is None:
-        raise ValueError(
-            f"L cannot be read off head {type(objective.head).__name__}; pass "
-            "Objective(…, width=L) or theta of shape (L, d)"
-        )
-    leaves = (module for module in objective.head.modules() if not list(module.children()))
-    first = next((leaf for leaf in leaves if not does_nothing(leaf)), None)
-    whole = isinstance(first, nn.Linear) and first.in_features == d > 1
-    if whole and objective.declared_width is None:
-        raise ValueError(
-            f"the head starts with {first}, which takes the d = {d} columns of X: this looks like "
-            "a whole model. Its first layer is theta, which is trained in front of the head. Use "
-            "Objective.of_model(model, loss), or pass the layers after it as the head, with "
-            "theta=model[0].weight to start from the model's own weights; pass "
-            f"Objective(…, width={d}) if you mean a head of {d} "
-            "pre-activations"
-        )
-    return objective.width
-
-
-def starting_theta(
-    rows: Rows, bound: BoundObjective, theta: Tensor | None, seed: int | None
-) -> Tensor:
-    """Check a given θ₁, take that of a whole model, or draw independent N(0, 1) entries.
-
-    The same seed gives the same θ₁ in every dtype and on every device.
-    """
-    if theta is None:
-        theta = bound.theta
-    if theta is None:
-        theta = draw_theta(bound.width, rows.d, seed).to(rows.X)
-    theta = _as_theta(theta, rows)
-    if len(theta) != bound.width:
-        raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
-    check_finite("theta", theta)
-    return theta.to(rows.X, copy=True).contiguous()
-
-
-def _as_theta(given: Any, rows: Rows) -> Tensor:
-    """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    found: Tensor = torch.as_tensor(given, device=rows.X.device).detach()
-    if found.ndim != 2 or found.shape[1] != rows.d:
-        raise ValueError(
-            f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "
-            f"(L, {rows.d}), laid out as nn.Linear.weight"
-        )
-    return found
-
-
-def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
-    """Draw θ₁ (L, d) with independent N(0, 1) entries in float64.
-
-    The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. None
-    draws another start every time.
-    """
-    generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
-        generator.manual_seed(int.from_bytes(digest, "little"))
-    return torch.randn(width, d, generator=generator, dtype=torch.float64, device=generator.device)
 
 
 @dataclass(frozen=True)

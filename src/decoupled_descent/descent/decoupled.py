@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import real_number
 from decoupled_descent.descent.batches import Batched
-from decoupled_descent.descent.common import Info, LimitStep, starting_theta
+from decoupled_descent.descent.common import Info, LimitStep
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
@@ -22,7 +22,6 @@ from decoupled_descent.objective import (
     BoundObjective,
     Direction,
     HeadDirection,
-    Objective,
     Parameters,
     smoothed,
 )
@@ -109,16 +108,8 @@ class DecoupledDescent(Batched):
         if given is not None and not real_number("hessian_damping", given) > 0:
             raise ValueError(f"hessian_damping={given!r} must be positive")
 
-    def init(
-        self,
-        rows: Rows,
-        objective: Objective | BoundObjective,
-        theta: Tensor | None = None,
-        seed: int | None = None,
-    ) -> State:
-        """Return the state before any update; see :meth:`Algorithm.init`."""
-        bound = self.bind(rows, objective, theta)
-        theta = starting_theta(rows, bound, theta, seed)
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+        """The state before any update; see :meth:`Algorithm.start`."""
         if self.noise is None:
             _check_scaling(rows)
         else:

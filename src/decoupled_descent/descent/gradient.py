@@ -8,12 +8,12 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from decoupled_descent.descent.batches import Batched
-from decoupled_descent.descent.common import Info, LimitStep, starting_theta
+from decoupled_descent.descent.common import Info, LimitStep
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.passes import Moving, passing
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Found, Pass, Steps
-from decoupled_descent.objective import BoundObjective, Objective, Parameters
+from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
 
@@ -64,16 +64,8 @@ class GradientDescent(Batched):
     estimates_test_error: ClassVar[bool] = False
     uses_jacobian: ClassVar[bool] = False
 
-    def init(
-        self,
-        rows: Rows,
-        objective: Objective | BoundObjective,
-        theta: Tensor | None = None,
-        seed: int | None = None,
-    ) -> State:
-        """Return the state before any update; see :meth:`Algorithm.init`."""
-        bound = self.bind(rows, objective, theta)
-        theta = starting_theta(rows, bound, theta, seed)
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+        """The state before any update; see :meth:`Algorithm.start`."""
         head = bound.parameters(rows.X)
         return State(theta, head, self.update.slots(theta), self.head_slots(head), 0)
 

@@ -33,7 +33,7 @@ from decoupled_descent.descent.common import Algorithm, Info
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.stepping import Product, Steps
-from decoupled_descent.objective import BoundObjective, Objective, Parameters
+from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
 
@@ -164,16 +164,9 @@ class GreedyDescent(Algorithm):
         """Whether any candidate moves the head along its gradient."""
         return any(candidate.trains_head for candidate in self.candidates)
 
-    def init(
-        self,
-        rows: Rows,
-        objective: Objective | BoundObjective,
-        theta: Tensor | None = None,
-        seed: int | None = None,
-    ) -> State | Tried:
-        """Return the state before any update; see :meth:`Algorithm.init`."""
-        bound = self.bind(rows, objective, theta)
-        starts = [candidate.init(rows, bound, theta, seed) for candidate in self.candidates]
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State | Tried:
+        """The state before any update; see :meth:`Algorithm.start`."""
+        starts = [candidate.start(rows, bound, theta) for candidate in self.candidates]
         start = starts[0]
         if not self.shared:
             for candidate, other in zip(self.candidates, starts, strict=True):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import gauss_newton
-from decoupled_descent.descent.common import Algorithm, Info, starting_theta
+from decoupled_descent.descent.common import Algorithm, Info
 from decoupled_descent.descent.leave_one_out import (
     LeftOut,
     leave_groups_out,
@@ -114,12 +114,15 @@ class DecoupledNewton(Algorithm):
         objective: Objective | BoundObjective,
         theta: Tensor | None = None,
         seed: int | None = None,
-    ) -> State:
+    ) -> Any:
         """Return the state before any update; θ₁ is 0 for linear models unless given."""
         bound = self.bind(rows, objective, theta)
         if theta is None and adds_only(bound.objective.head):
             theta = rows.X.new_zeros(bound.width, rows.d)
-        theta = starting_theta(rows, bound, theta, seed)
+        return super().init(rows, bound, theta, seed)
+
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+        """The state before any update; see :meth:`Algorithm.start`."""
         return State(theta, bound.parameters(rows.X), 0)
 
     def step(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent, Info, LimitStep, starting_theta
+from decoupled_descent.descent.common import Descent, Info, LimitStep
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.descent.stepping import Product, Steps
@@ -23,7 +23,6 @@ from decoupled_descent.objective import (
     BoundObjective,
     Direction,
     HeadDirection,
-    Objective,
     Parameters,
 )
 from decoupled_descent.rows.blocks import Rows
@@ -108,16 +107,8 @@ class OrthogonalDecoupledDescent(Descent):
         if not isinstance(self.ridge, Real) or not float(self.ridge) > 0:
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
 
-    def init(
-        self,
-        rows: Rows,
-        objective: Objective | BoundObjective,
-        theta: Tensor | None = None,
-        seed: int | None = None,
-    ) -> State:
-        """Return the state before any update; the Gram matrix is decomposed unless it has been."""
-        bound = self.bind(rows, objective, theta)
-        theta = starting_theta(rows, bound, theta, seed)
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+        """The state before any update; the Gram matrix is decomposed unless it has been."""
         if self.rule is not None:
             require_linear(self.rule, theta)
         rows.gram.leave_one_out(float(self.ridge))

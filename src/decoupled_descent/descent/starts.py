@@ -1,0 +1,79 @@
+"""Where θ starts: the width of the head, a given θ₁, or one that is drawn."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.objective import BoundObjective, Objective
+from decoupled_descent.objective.chains import does_nothing
+from decoupled_descent.rows.blocks import Rows, check_finite
+
+
+def head_width(objective: Objective, d: int) -> int:
+    """L as the head has it; refuse a whole model that was given as the head."""
+    if objective.width is None:
+        raise ValueError(
+            f"L cannot be read off head {type(objective.head).__name__}; pass "
+            "Objective(…, width=L) or theta of shape (L, d)"
+        )
+    leaves = (module for module in objective.head.modules() if not list(module.children()))
+    first = next((leaf for leaf in leaves if not does_nothing(leaf)), None)
+    whole = isinstance(first, nn.Linear) and first.in_features == d > 1
+    if whole and objective.declared_width is None:
+        raise ValueError(
+            f"the head starts with {first}, which takes the d = {d} columns of X: this looks like "
+            "a whole model. Its first layer is theta, which is trained in front of the head. Use "
+            "Objective.of_model(model, loss), or pass the layers after it as the head, with "
+            "theta=model[0].weight to start from the model's own weights; pass "
+            f"Objective(…, width={d}) if you mean a head of {d} "
+            "pre-activations"
+        )
+    return objective.width
+
+
+def starting_theta(
+    rows: Rows, bound: BoundObjective, theta: Tensor | None, seed: int | None
+) -> Tensor:
+    """Check a given θ₁, take that of a whole model, or draw independent N(0, 1) entries.
+
+    The same seed gives the same θ₁ in every dtype and on every device.
+    """
+    if theta is None:
+        theta = bound.theta
+    if theta is None:
+        theta = draw_theta(bound.width, rows.d, seed).to(rows.X)
+    theta = as_theta(theta, rows)
+    if len(theta) != bound.width:
+        raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
+    check_finite("theta", theta)
+    return theta.to(rows.X, copy=True).contiguous()
+
+
+def as_theta(given: Any, rows: Rows) -> Tensor:
+    """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
+    found: Tensor = torch.as_tensor(given, device=rows.X.device).detach()
+    if found.ndim != 2 or found.shape[1] != rows.d:
+        raise ValueError(
+            f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "
+            f"(L, {rows.d}), laid out as nn.Linear.weight"
+        )
+    return found
+
+
+def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
+    """Draw θ₁ (L, d) with independent N(0, 1) entries in float64.
+
+    The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. None
+    draws another start every time.
+    """
+    generator = torch.Generator()
+    if seed is None:
+        generator.seed()
+    else:
+        digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
+        generator.manual_seed(int.from_bytes(digest, "little"))
+    return torch.randn(width, d, generator=generator, dtype=torch.float64, device=generator.device)
