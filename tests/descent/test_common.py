@@ -5,6 +5,7 @@ import math
 from functools import partial
 
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -166,6 +167,17 @@ def test_stacked_is_alone(n, d, block_size):
         torch.testing.assert_close(stacked.state, alone.state, rtol=1e-11, atol=1e-12)
         torch.testing.assert_close(stacked.test_error, alone.test_error, rtol=1e-12, atol=1e-13)
         assert stacked.best_step == alone.best_step
+
+
+@pytest.mark.parametrize(("n", "d"), REGIMES.values(), ids=REGIMES)
+def test_rows_that_are_read_are_those_in_memory(n, d):
+    (X, y), objective, stack = binary(n, d), two_layer(), list(ALGORITHMS.values())
+    read = dd.Rows(scipy.sparse.csr_array(X.numpy()), y, block_size=3)
+    assert not read.in_memory
+    runs = dd.sweep(read, None, objective, stack, STEPS, seed=2).runs
+    for run, known in zip(runs, dd.sweep(X, y, objective, stack, STEPS, seed=2).runs, strict=True):
+        assert_same_run(run, known, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(run.state, known.state, rtol=1e-10, atol=1e-12)
 
 
 def test_stacked_is_alone_for_heads_of_unlike_widths_in_single_precision():

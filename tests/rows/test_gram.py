@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.rows.gram import Gram
+from decoupled_descent.descent.orthogonal import _preconditioned
+from decoupled_descent.descent.stepping import together
+from decoupled_descent.rows import gram as module
+from decoupled_descent.rows.blocks import Rows
 from tests.oracles import orthogonal as oracle
 from tests.problems import normal
 
@@ -25,17 +28,38 @@ def left_out(X, q, ridge):
     return steps[0], np.array([x @ step for x, step in zip(X, steps[1:], strict=True)])
 
 
+def rows_of(X, n=None):
+    return Rows(X, torch.zeros(n or len(X)))
+
+
+class Blocks:
+    """X in blocks, never whole."""
+
+    def __init__(self, X, size):
+        self.X, self.size = X, size
+
+    def __iter__(self):
+        return iter(torch.split(self.X, self.size))
+
+
+@pytest.mark.parametrize("kind", ["copied", "not copied", "read"])
 @pytest.mark.parametrize("ridge", RIDGES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_are_left_out_exactly(shape, ridge):
+def test_rows_are_left_out_exactly(shape, ridge, kind, monkeypatch):
+    monkeypatch.setattr(module, "COPIED_BYTES", 0 if kind == "not copied" else 2**20)
     X, q = normal(*shape, seed=1), normal(shape[0], 3, seed=2)
-    found = Gram(X).leave_one_out(ridge)
-    direction = q.T @ found.rows
-    if found.basis is None:
-        received = direction @ X.T
-    else:
-        received = direction * found.scale @ found.rows.T
-        direction = direction * found.scale @ found.basis
+    rows = rows_of(Blocks(X, 2), len(X)) if kind == "read" else rows_of(X)
+    assert rows.in_memory == (kind != "read")
+    found = rows.gram.leave_one_out(ridge)
+    assert (found.rows is not None) == (
+        kind == "copied" and shape[0] < 2 * shape[1] and ridge < math.inf
+    )
+
+    def direction():
+        towards = yield from _preconditioned(q.T, rows, found)
+        return towards, rows.forward(towards)
+
+    ((direction, received),) = together([direction()], rows)
     response = found.response(q.T, received)
     expected, received = left_out(X, q, ridge)
     scale = np.abs(received).max()
@@ -43,17 +67,28 @@ def test_rows_are_left_out_exactly(shape, ridge):
     np.testing.assert_allclose(response.T, received, rtol=0, atol=1e-11 * scale)
 
 
+def test_long_x_goes_through_in_chunks(monkeypatch):
+    for shape in SHAPES:
+        X = normal(*shape, seed=6)
+        monkeypatch.setattr(module, "NUMBERS", 60)
+        small = rows_of(X).gram
+        monkeypatch.setattr(module, "NUMBERS", 10**6)
+        large = rows_of(X).gram
+        torch.testing.assert_close(small.eigenvalues, large.eigenvalues, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(small.leverages(0.5), large.leverages(0.5), rtol=1e-10, atol=0)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_eigenvalues_are_squared_singular_values(shape):
     X = normal(*shape, seed=3)
     squares = torch.linalg.svdvals(X).square().flip(0)
-    torch.testing.assert_close(Gram(X).eigenvalues, squares, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(rows_of(X).gram.eigenvalues, squares, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_leverages_sum_to_the_effective_dimension(shape):
     X, ridge = normal(*shape, seed=4), 0.3
-    gram = Gram(X)
+    gram = rows_of(X).gram
     squares = torch.linalg.svdvals(X).square()
     mu = ridge * X.square().sum() / shape[1]
     leverages = gram.leverages(ridge)
@@ -63,7 +98,7 @@ def test_leverages_sum_to_the_effective_dimension(shape):
 
 def test_single_precision_rows_are_decomposed_in_double():
     X = normal(40, 25, seed=5)
-    double, single = Gram(X), Gram(X.float())
+    double, single = rows_of(X).gram, rows_of(X.float()).gram
     for ridge in RIDGES:
         wanted, found = (gram.leave_one_out(ridge) for gram in (double, single))
         for a, b in zip(wanted, found, strict=True):
@@ -76,11 +111,11 @@ def test_single_precision_rows_are_decomposed_in_double():
 
 def test_zero_rows_are_refused():
     with pytest.raises(ValueError, match="X is zero everywhere"):
-        Gram(torch.zeros(3, 2))
+        _ = rows_of(torch.zeros(3, 2)).gram
 
 
 def test_degrees_of_freedom_are_the_sum_of_the_leverages():
     X = torch.randn(30, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    gram = Gram(X)
+    gram = rows_of(X).gram
     for ridge in (0.1, 1.0, 10.0):
         np.testing.assert_allclose(gram.freedom(ridge), gram.leverages(ridge).sum(), rtol=1e-12)

@@ -128,7 +128,7 @@ class Batches:
         index: Tensor = self._kept("order", self.number, self._order)[k]
 
         def gather() -> Batch:
-            return Batch(index, self.rows.X[index], self.rows.y[index])
+            return Batch(index, self.rows.take(index), self.rows.y[index])
 
         found: Batch = self._kept("batch", (self.number, k), gather)
         return found
@@ -146,7 +146,7 @@ class Batches:
         text = f"batches {seed} {self.number}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
-        n, device = self.rows.n, self.rows.X.device
+        n, device = self.rows.n, self.rows.like.device
         if replacement:
             return [subset(n, size, generator).to(device) for _ in range(len(self))]
         order = torch.randperm(n, generator=generator, device=generator.device)

@@ -216,7 +216,7 @@ class Algorithm(ABC):
             return objective
         width = head_width(objective, rows.d) if theta is None else len(as_theta(theta, rows))
         return objective.bind(
-            rows.y, width, rows.X, g=self.g, f=self.f, jacobian=self.uses_jacobian
+            rows.y, width, rows.like, g=self.g, f=self.f, jacobian=self.uses_jacobian
         )
 
     @property

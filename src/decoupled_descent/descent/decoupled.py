@@ -120,7 +120,7 @@ class DecoupledDescent(Batched):
             transition(self.update, 0, theta)  # refuses rules that cannot wait for their turn
         memory = theta.new_zeros(len(theta), rows.n)
         slots = (self.update.slots(theta), self.update.slots(memory))
-        head = bound.parameters(rows.X)
+        head = bound.parameters(rows.like)
         return State(theta, memory, head, slots, self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
@@ -215,7 +215,7 @@ class DecoupledDescent(Batched):
         """What multiplies ĥᵀ in the memory, by the noise model."""
         if self.noise is None:
             return None
-        return self.noise.remembered(rows.X.new_ones(1, rows.n), rows)
+        return self.noise.remembered(rows.like.new_ones(1, rows.n), rows)
 
     def spacing(
         self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
@@ -252,7 +252,7 @@ class DecoupledDescent(Batched):
 
 def _check_scaling(rows: Rows) -> None:
     """Warn when rows of X are far from norm one, which noise of variance 1/d gives them."""
-    norm = float(torch.linalg.vector_norm(rows.X)) / rows.n**0.5
+    norm = float(rows.squares.mean()) ** 0.5
     if not 0.5 <= norm <= 2:
         warnings.warn(
             f"the rows of X have root-mean-square norm {norm:.3g}, but decoupled descent assumes "

@@ -66,7 +66,7 @@ class GradientDescent(Batched):
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
         """The state before any update; see :meth:`Algorithm.start`."""
-        head = bound.parameters(rows.X)
+        head = bound.parameters(rows.like)
         return State(theta, head, self.update.slots(theta), self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:

@@ -118,12 +118,12 @@ class DecoupledNewton(Algorithm):
         """Return the state before any update; θ₁ is 0 for linear models unless given."""
         bound = self.bind(rows, objective, theta)
         if theta is None and adds_only(bound.objective.head):
-            theta = rows.X.new_zeros(bound.width, rows.d)
+            theta = rows.like.new_zeros(bound.width, rows.d)
         return super().init(rows, bound, theta, seed)
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
         """The state before any update; see :meth:`Algorithm.start`."""
-        return State(theta, bound.parameters(rows.X), 0)
+        return State(theta, bound.parameters(rows.like), 0)
 
     def step(
         self, state: State, rows: Rows, objective: Objective | BoundObjective

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.checks import real_number
-from decoupled_descent.rows.blocks import Rows, as_floats, check_finite
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.tensors import as_floats, check_finite
 
 #: θ ↦ θC for θ of shape (L, d).
 Operator = Callable[[Tensor], Tensor]
@@ -118,10 +119,10 @@ class Covariance:
                 f"matrix has shape {tuple(self.matrix.shape)} but X has d = {rows.d} columns; it "
                 f"must be ({rows.d}, {rows.d}), or ({rows.d},) for a diagonal"
             )
-        if self.matrix.dtype != rows.X.dtype or self.matrix.device != rows.X.device:
+        if self.matrix.dtype != rows.like.dtype or self.matrix.device != rows.like.device:
             raise ValueError(
-                f"matrix is {self.matrix.dtype} on {self.matrix.device} but X is {rows.X.dtype} on "
-                f"{rows.X.device}; pass matrix.to(X)"
+                f"matrix is {self.matrix.dtype} on {self.matrix.device} but X is "
+                f"{rows.like.dtype} on {rows.like.device}; pass matrix.to(X)"
             )
 
     @property
@@ -278,10 +279,10 @@ class RowNorms:
         """Raise ``ValueError`` when there is not one norm per row."""
         if len(self.squares) != rows.n:
             raise ValueError(f"squares has {len(self.squares)} entries but X has {rows.n} rows")
-        if self.squares.dtype != rows.X.dtype or self.squares.device != rows.X.device:
+        if self.squares.dtype != rows.like.dtype or self.squares.device != rows.like.device:
             raise ValueError(
                 f"squares is {self.squares.dtype} on {self.squares.device} but X is "
-                f"{rows.X.dtype} on {rows.X.device}; pass squares.to(X)"
+                f"{rows.like.dtype} on {rows.like.device}; pass squares.to(X)"
             )
 
     @property

@@ -8,6 +8,7 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from decoupled_descent.objective import (
     Parameters,
 )
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.gram import LeaveOneOut
 
 
 class State(NamedTuple):
@@ -114,11 +116,11 @@ class OrthogonalDecoupledDescent(Descent):
         rows.gram.leave_one_out(float(self.ridge))
         h = rows.forward(theta)
         slots = (self.update.slots(theta), self.update.slots(h))
-        head = bound.parameters(rows.X)
+        head = bound.parameters(rows.like)
         return State(theta, h, head, slots, self.head_slots(head), 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """One update: two products with the rows, or with their rotation."""
+        """One update: two products with the rows, which are two passes."""
         h = state.preactivations
         _check_rows(h, rows)
         left_out = rows.gram.leave_one_out(float(self.ridge))
@@ -127,13 +129,8 @@ class OrthogonalDecoupledDescent(Descent):
         )
         assert found.jacobian is not None
         q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
-        direction: Tensor = yield Product(q, left_out.rows, transposed=False)
-        if left_out.basis is None or left_out.scale is None:
-            received = yield Product(direction, rows, transposed=True)
-        else:  # in the eigenbasis of the Gram matrix, where every ridge is a diagonal
-            coefficients = direction * left_out.scale
-            received = yield Product(coefficients, left_out.rows, transposed=True)
-            direction = yield Product(coefficients, left_out.basis, transposed=False)
+        direction: Tensor = yield from _preconditioned(q, rows, left_out)
+        received: Tensor = yield Product(direction, rows, transposed=True)
         response = left_out.response(q, received)
         scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
@@ -146,7 +143,7 @@ class OrthogonalDecoupledDescent(Descent):
     def leverages(self, rows: Rows) -> Tensor:
         """p_i with this ridge, shape (n,); zero without a preconditioner."""
         if math.isinf(self.ridge):
-            return rows.X.new_zeros(rows.n)
+            return rows.like.new_zeros(rows.n)
         return rows.gram.leverages(float(self.ridge))
 
     def row_shares(self, rows: Rows) -> Tensor:
@@ -160,6 +157,21 @@ class OrthogonalDecoupledDescent(Descent):
     def limit(self) -> LimitStep:
         """State evolution with a divergence-free direction and a ridge."""
         return LimitStep(self.g, self.f, divergence_free=True, ridge=float(self.ridge))
+
+
+def _preconditioned(
+    q: Tensor, rows: Rows, left_out: LeaveOneOut
+) -> Generator[Product, Tensor, Tensor]:
+    """The direction c qᵀXA⁻¹, shape (L, d); ridges share all matrices but a diagonal."""
+    basis, scale = left_out.basis, left_out.scale
+    if basis is None or scale is None:
+        matrix = rows if left_out.rows is None else left_out.rows
+        return (yield Product(q, matrix, transposed=False))
+    wide = rows.n < rows.d
+    given = q if wide else (yield Product(q, rows, transposed=False))
+    coefficients = yield Product(given, basis, transposed=False)
+    found = yield Product(coefficients * scale, basis, transposed=True)
+    return (yield Product(found, rows, transposed=False)) if wide else found
 
 
 def _check_rows(h: Tensor, rows: Rows) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import real_number
 from decoupled_descent.descent.schedules import Schedule, Unrolled
-from decoupled_descent.rows.blocks import check_finite
+from decoupled_descent.rows.tensors import check_finite
 
 #: What a rule carries from step to step for one tensor, besides the tensor itself.
 Slots = tuple[Tensor, ...]

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.objective.chains import does_nothing
-from decoupled_descent.rows.blocks import Rows, check_finite
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.tensors import check_finite
 
 
 def head_width(objective: Objective, d: int) -> int:
@@ -45,17 +46,17 @@ def starting_theta(
     if theta is None:
         theta = bound.theta
     if theta is None:
-        theta = draw_theta(bound.width, rows.d, seed).to(rows.X)
+        theta = draw_theta(bound.width, rows.d, seed).to(rows.like)
     theta = as_theta(theta, rows)
     if len(theta) != bound.width:
         raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
     check_finite("theta", theta)
-    return theta.to(rows.X, copy=True).contiguous()
+    return theta.to(rows.like, copy=True).contiguous()
 
 
 def as_theta(given: Any, rows: Rows) -> Tensor:
     """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    found: Tensor = torch.as_tensor(given, device=rows.X.device).detach()
+    found: Tensor = torch.as_tensor(given, device=rows.like.device).detach()
     if found.ndim != 2 or found.shape[1] != rows.d:
         raise ValueError(
             f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "

@@ -125,7 +125,7 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
     Example:
         >>> import decoupled_descent as dd
         >>> rows = dd.Rows(torch.eye(3), torch.zeros(3))
-        >>> bound = dd.Objective(dd.heads.Linear(), "squared").bind(rows.y, 1, rows.X)
+        >>> bound = dd.Objective(dd.heads.Linear(), "squared").bind(rows.y, 1, rows.like)
         >>> (found,) = one_pass(rows, [Pass(bound, torch.ones(1, 3), {})])
         >>> found.gradient
         tensor([[1., 1., 1.]])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.products import backward, fast_routine, forward
+from decoupled_descent.rows.sources import HELD, Source, as_source, read_size
+from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 
 #: Rows are taken in blocks of about this many bytes, so that the second use of a block finds it
 #: in the cache. Data up to ``SINGLE_BLOCK_BYTES`` goes through in one piece, and so does any data
@@ -30,60 +30,15 @@ class Block(NamedTuple):
     span: slice  # where the rows sit among all n
 
 
-def as_floats(name: str, values: Any) -> Tensor:
-    """Turn an array into a finite floating-point matrix, without a copy where possible."""
-    tensor = as_tensor(name, values)
-    if not tensor.is_floating_point():
-        tensor = tensor.to(torch.get_default_dtype())
-    if tensor.ndim != 2 or 0 in tensor.shape:
-        raise ValueError(
-            f"{name} has shape {tuple(tensor.shape)}; it must be a non-empty matrix with one row "
-            "per sample and one column per feature"
-        )
-    check_finite(name, tensor)
-    return tensor
-
-
-def check_finite(name: str, tensor: Tensor) -> None:
-    """Raise ``ValueError`` naming the first entry that is NaN or infinite."""
-    if tensor.is_floating_point() and not bool(torch.isfinite(tensor.sum())):
-        bad = torch.nonzero(~torch.isfinite(tensor))
-        if len(bad):
-            place = ", ".join(str(i) for i in bad[0].tolist())
-            raise ValueError(
-                f"{name}[{place}] is {tensor[tuple(bad[0])].item()} ({len(bad)} such "
-                "entries in all); remove or impute NaN and infinite values first"
-            )
-
-
-def as_tensor(name: str, values: Any) -> Tensor:
-    """Turn an array of real numbers into a tensor, without a copy where possible."""
-    if isinstance(values, Tensor):
-        if values.is_complex():
-            raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
-        return values.clone() if values.is_inference() else values.detach()
-    if values is None:
-        raise ValueError(f"{name} is None; pass an array with one row per sample")
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as "
-            "numbers first"
-        )
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch has few operations for them
-        array = array.astype(np.int64)
-    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
-    with warnings.catch_warnings():  # read-only arrays are welcome: nothing is written to them
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
-        return torch.from_numpy(array)
-
-
 class Rows:
     """Features and labels of n samples, validated, in blocks.
 
     Args:
         X: Features, shape (n, d), scaled to noise variance 1/d. Rows follow its dtype and device.
-        y: Labels, shape (n,) or (n, K).
+            Memory maps, objects with ``shape``, ``dtype`` and slices (HDF5, Zarr), CSR matrices,
+            datasets of PyTorch and objects that yield blocks of rows are read block by block, at
+            most three blocks at a time, unless three blocks hold all rows.
+        y: Labels, shape (n,) or (n, K); None where X yields rows with their labels.
         block_size: Rows per block; chosen from the size of X by default.
         weights: How much each row counts, shape (n,), positive; equally by default.
         removed: How much of its weight is left out when a row is judged as if it were new, shape
@@ -100,36 +55,95 @@ class Rows:
     def __init__(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         block_size: int | None = None,
         *,
         weights: Any = None,
         removed: Any = None,
         groups: Any = None,
     ) -> None:
-        self.X = as_floats("X", X).contiguous()
+        if block_size is not None:
+            whole_number("block_size", block_size)
+        self._source, self._X = as_source(X), None
+        if self._source is None:
+            self._X = as_floats("X", X).contiguous()
+        else:
+            y = self._look_through(self._source, y, block_size)
+        if self._X is not None:
+            self.n, self.d = self._X.shape
+            self.block_size = block_size or automatic_block_size(self._X)
+            self.like = self._X.new_empty(0, self.d)
         labels = as_tensor("y", y)
         if labels.is_floating_point() or labels.dtype == torch.bool:
-            labels = labels.to(self.X.dtype)
-        self.y = labels.to(self.X.device)
-        if self.y.ndim not in (1, 2) or len(self.y) != len(self.X):
+            labels = labels.to(self.like.dtype)
+        self.y = labels.to(self.like.device)
+        if self.y.ndim not in (1, 2) or len(self.y) != self.n:
             raise ValueError(
-                f"y has shape {tuple(self.y.shape)} but X has {len(self.X)} rows; y must have one "
+                f"y has shape {tuple(self.y.shape)} but X has {self.n} rows; y must have one "
                 "entry (or one row) per row of X"
             )
-        if len(self.X) < 2:
+        if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
         check_finite("y", self.y)
-        self.n, self.d = self.X.shape
-        if block_size is None:
-            block_size = automatic_block_size(self.X)
-        self.block_size = whole_number("block_size", block_size)
         self.weights = None if weights is None else self._per_row("weights", weights)
         self.removed = self.weights if removed is None else self._per_row("removed", removed)
         self.groups = None if groups is None else self._grouped(groups)
 
+    def _look_through(self, source: Source, y: Any, block_size: int | None) -> Any:
+        """Read all rows once, to check them; keep them if they are few. Returns the labels."""
+        size = block_size or read_size(source.values, source.d * source.dtype.itemsize)
+        kept: list[Tensor] = []
+        labels: list[Tensor] = []
+        count = largest = 0
+        for blocks, part in enumerate(source.parts(size), 1):
+            if part.X.shape[1] != source.d:
+                raise ValueError(
+                    f"X has blocks of {source.d} and of {part.X.shape[1]} columns; all rows "
+                    "must have the same columns"
+                )
+            check_finite("X", part.X, part.span.start)
+            count, largest = part.span.stop, max(largest, len(part.X))
+            labels += [] if part.y is None else [part.y]
+            kept = [*kept, part.X] if blocks <= HELD else []
+        if kept:
+            self._source, self._X = None, torch.cat(kept).contiguous()
+        self.n, self.d, self.block_size = count, source.d, largest
+        self.like = torch.empty(0, self.d, dtype=source.dtype, device="cpu")
+        if y is None and labels:
+            return torch.cat(labels)
+        if labels:
+            raise ValueError("y must be None when X yields rows with labels of their own")
+        return y
+
+    @property
+    def X(self) -> Tensor:  # noqa: N802 (the paper's capital)
+        """Features, shape (n, d), where they are in memory; else an error that says so."""
+        if self._X is None:
+            size = self.n * self.d * self.like.element_size() / 1e9
+            raise ValueError(
+                f"this needs all of X in memory, but X ({self.n} × {self.d}, {size:.3g} GB) is "
+                "read block by block: load it first, Rows(torch.as_tensor(X[:]), y), if it fits"
+            )
+        return self._X
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all of X is."""
+        return self._X is not None
+
+    def take(self, index: Tensor) -> Tensor:
+        """Return some rows of X, shape (B, d)."""
+        return self.X[index] if self._source is None else self._source.take(index)
+
+    @cached_property
+    def squares(self) -> Tensor:
+        """Squared norms of the rows, shape (n,), in float64."""
+        few = max(1, 2**17 // self.d)
+        parts = (part for block in self.blocks() for part in torch.split(block.X, few))
+        return torch.cat([part.double().square().sum(1) for part in parts])
+
     def _per_row(self, name: str, values: Any) -> Tensor:
-        found = as_tensor(name, values).to(self.X)
+        found = as_tensor(name, values).to(self.like)
         if found.shape != (self.n,):
             raise ValueError(f"{name} has shape {tuple(found.shape)}; it must be ({self.n},)")
         check_finite(name, found)
@@ -141,7 +155,7 @@ class Rows:
         return found
 
     def _grouped(self, groups: Any) -> Tensor:
-        labels = as_tensor("groups", groups).to(self.X.device)
+        labels = as_tensor("groups", groups).to(self.like.device)
         if labels.shape != (self.n,):
             raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
         codes: Tensor
@@ -180,7 +194,7 @@ class Rows:
     @cached_property
     def gram(self) -> Gram:
         """The decomposed Gram matrix of X, computed when first asked for."""
-        return Gram(self.X)
+        return Gram(self)
 
     def forward(self, theta: Tensor) -> Tensor:
         """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
@@ -197,12 +211,22 @@ class Rows:
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
-        if self.block_size >= self.n:
-            yield Block(self.X, self.y, slice(0, self.n))
+        if self._source is not None:
+            for span, X, _ in self._source.parts(self.block_size):
+                if span.stop > self.n:
+                    break
+                yield Block(X, self.y[span], span)
+            if span.stop != self.n:
+                raise ValueError(
+                    f"X yielded {span.stop} rows or more, and {self.n} before; it must yield the "
+                    "same rows each time"
+                )
             return
+        assert self._X is not None
         for start in range(0, self.n, self.block_size):
             span = slice(start, min(start + self.block_size, self.n))
-            yield Block(self.X[span], self.y[span], span)
+            whole = self.block_size >= self.n
+            yield Block(self._X if whole else self._X[span], self.y[span], span)
 
 
 def automatic_block_size(X: Tensor) -> int:

@@ -13,28 +13,38 @@ what row i receives from a direction computed without it, for all rows at once.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-#: From this many rows per column on, a step works in the eigenbasis of XᵀX, where every ridge is a
-#: diagonal: a quarter more arithmetic at most, and all ridges share the same three matrices.
+if TYPE_CHECKING:
+    from decoupled_descent.rows.blocks import Rows
+
+#: With fewer rows per column than this, and X up to so many bytes, XA⁻¹ is kept as a matrix: a step
+#: then makes two products instead of four. Otherwise the products with the eigenvectors are cheap
+#: compared with those with X, or a second matrix of the size of X would be too large.
 TALL = 2
+COPIED_BYTES = 16 * 2**20
+#: Rows are turned into float64 so many numbers at a time.
+NUMBERS = 2**21
 
 
 class LeaveOneOut(NamedTuple):
     r"""The ridge-preconditioned direction, scaled, and what leaving a row out makes of it.
 
-    The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞. Either
-    the direction is c qᵀXA⁻¹ directly; or, with XᵀX = VΛVᵀ, its coefficients along V are
-    qᵀ(XV) ⊙ c/(Λ + μ).
+    The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞. With
+    XᵀX = VΛVᵀ and XXᵀ = UΛUᵀ it is
+
+    .. math:: c\,A^{-1}X^\top q = V \tfrac{c}{Λ + μ} V^\top X^\top q
+                                  = X^\top U \tfrac{c}{Λ + μ} U^\top q .
     """
 
-    rows: Tensor  # X A⁻¹ c, or X V, shape (n, d): what qᵀ is multiplied by
-    scale: Tensor | None  # c/(Λ + μ), shape (d,); None in the first form
-    basis: Tensor | None  # Vᵀ, shape (d, d), which takes coefficients to θ; None in the first form
+    rows: Tensor | None  # c X A⁻¹, shape (n, d), where it is kept; then qᵀ times it is all
+    basis: Tensor | None  # V, or U if n < d; None for an infinite ridge
+    scale: Tensor | None  # c/(Λ + μ)
     leverages: Tensor  # c p, shape (n,)
     weights: Tensor  # 1/(1 − p), shape (n,)
     shares: Tensor  # p over its mean, shape (n,)
@@ -49,42 +59,84 @@ class Gram:
 
     The ridge bounds the condition number of A by 1 + d/λ, so nothing is lost by squaring X. Every
     ridge reuses the same decomposition: ``eigenvalues``, min(n, d) of them, ascending, and
-    ``vectors`` of XᵀX, (d, d), or of XXᵀ, (n, n), when n < d.
+    ``vectors`` of XᵀX, (d, d), or of XXᵀ, (n, n), when n < d. XᵀX takes one pass over rows that
+    are not in memory, XXᵀ as many passes as there are blocks.
 
     Example:
-        >>> gram = Gram(torch.tensor([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
-        >>> gram.leverages(0.8)  # μ = 0.8 · 10/2 = 4
+        >>> from decoupled_descent.rows.blocks import Rows
+        >>> rows = Rows(torch.tensor([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), torch.zeros(3))
+        >>> Gram(rows).leverages(0.8)  # μ = 0.8 · 10/2 = 4
         tensor([0.6923, 0.2000, 0.0000], dtype=torch.float64)
     """
 
-    def __init__(self, X: Tensor) -> None:
-        self._X = X
-        self.wide = X.shape[0] < X.shape[1]
-        rows = X.double()
-        eigenvalues, self.vectors = torch.linalg.eigh(rows @ rows.T if self.wide else rows.T @ rows)
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self.wide = rows.n < rows.d
+        eigenvalues, self.vectors = torch.linalg.eigh(self._outer() if self.wide else self._inner())
         self.eigenvalues = eigenvalues.clamp_min(0)
         self._known: dict[float, LeaveOneOut] = {}
         if not float(self.eigenvalues[-1]) > 0:
             raise ValueError("X is zero everywhere; there is nothing to learn from")
 
+    def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Some rows at a time, in float64."""
+        size = max(1, NUMBERS // self._rows.d)
+        for block in self._rows.blocks():
+            for start in range(0, len(block.X), size):
+                part = block.X[start : start + size].double()
+                first = block.span.start + start
+                yield slice(first, first + len(part)), part
+
+    def _inner(self) -> Tensor:
+        """XᵀX."""
+        like = self._rows.like
+        found = like.new_zeros(self._rows.d, self._rows.d, dtype=torch.float64)
+        for _, part in self._chunks():
+            found.addmm_(part.T, part)
+        return found
+
+    def _outer(self) -> Tensor:
+        """XXᵀ."""
+        like = self._rows.like
+        found = like.new_zeros(self._rows.n, self._rows.n, dtype=torch.float64)
+        for above, part in self._chunks():
+            for below, other in self._chunks():
+                if below.start >= above.start:
+                    found[above, below] = part @ other.T
+        return found.triu_() + found.triu(1).T
+
     def shift(self, ridge: float) -> float:
         """Return μ = λ ‖X‖²_F / d."""
-        return ridge * float(self.eigenvalues.sum()) / self._X.shape[1]
+        return ridge * float(self.eigenvalues.sum()) / self._rows.d
 
     def leverages(self, ridge: float) -> Tensor:
         """p_i = x_iᵀ A⁻¹ x_i, the share of a row in its own fitted value, (n,), float64."""
         inverse = 1 / (self.eigenvalues + self.shift(ridge))
-        shares = self.eigenvalues * inverse if self.wide else inverse
-        return torch.mv(self._rotated_squares, shares)
+        if self.wide:
+            return torch.mv(self.vectors.square(), self.eigenvalues * inverse)
+        if self._rows.in_memory:
+            kept = self._rotated_squares
+            return torch.mv(kept, inverse.to(kept)).double()
+        return torch.cat([torch.mv(squares, inverse) for squares in self._squares()])
+
+    def _squares(self) -> Iterator[Tensor]:
+        """Squares of the rows' coordinates along the eigenvectors, some rows at a time."""
+        return ((part @ self.vectors).square_() for _, part in self._chunks())
 
     @cached_property
     def _rotated_squares(self) -> Tensor:
-        """Squares of the rows' coordinates along the eigenvectors, which all ridges share."""
-        return self.coordinates().square()
+        """All of them, (n, d), which all ridges share; of the size of X where there are many."""
+        rows = self._rows
+        dtype = rows.like.dtype if rows.n >= TALL * rows.d else torch.float64
+        found, start = rows.like.new_empty(rows.n, rows.d, dtype=dtype), 0
+        for squares in self._squares():
+            found[start : start + len(squares)] = squares
+            start += len(squares)
+        return found
 
     def coordinates(self) -> Tensor:
         """Return the rows' coordinates along the eigenvectors, (n, min(n, d)), each up to scale."""
-        rotated: Tensor = self.vectors if self.wide else self._X.double() @ self.vectors
+        rotated: Tensor = self.vectors if self.wide else self._rows.X.double() @ self.vectors
         return rotated
 
     def freedom(self, ridge: float) -> float:
@@ -98,26 +150,34 @@ class Gram:
         return self._known[ridge]
 
     def _build(self, ridge: float) -> LeaveOneOut:
-        n, d = self._X.shape
-        norms = self._X.double().square().sum(1)
+        like, norms = self._rows.like, self._rows.squares
         if math.isinf(ridge):
-            like = norms.to(self._X.dtype)
-            one = torch.ones_like(like)
-            return LeaveOneOut(self._X, None, None, like, one, like / like.mean())
+            own = (norms, torch.ones_like(norms), norms / norms.mean())
+            return LeaveOneOut(None, None, None, *(values.to(like) for values in own))
         leverages = self.leverages(ridge)
         c = float(norms.mean() / leverages.mean())
         own = (c * leverages, 1 / (1 - leverages), leverages / leverages.mean())
-        per_row = [values.to(self._X.dtype) for values in own]
-        if n >= TALL * d:
-            scale = (c / (self.eigenvalues + self.shift(ridge))).to(self._X)
-            rotated, basis = self._rotation
-            return LeaveOneOut(rotated, scale, basis, *per_row)
-        inverse = (self.vectors * (c / (self.eigenvalues + self.shift(ridge)))) @ self.vectors.T
-        rows = self._X.double()  # cX A⁻¹ = c(XXᵀ + μI)⁻¹ X
-        rows = inverse @ rows if self.wide else rows @ inverse
-        return LeaveOneOut(rows.to(self._X), None, None, *per_row)
+        per_row = [values.to(like) for values in own]
+        scale = c / (self.eigenvalues + self.shift(ridge))
+        if self._is_copied:
+            return LeaveOneOut(self._copy(scale), None, None, *per_row)
+        return LeaveOneOut(None, self._basis, scale.to(like), *per_row)
+
+    @property
+    def _is_copied(self) -> bool:
+        rows = self._rows
+        small = rows.n * rows.d * rows.like.element_size() <= COPIED_BYTES
+        return rows.in_memory and small and rows.n < TALL * rows.d
+
+    def _copy(self, scale: Tensor) -> Tensor:
+        """C X A⁻¹ = c (XXᵀ + μI)⁻¹ X, shape (n, d)."""
+        inverse = (self.vectors * scale) @ self.vectors.T
+        rows = self._rows.X.double()
+        found: Tensor = inverse @ rows if self.wide else rows @ inverse
+        return found.to(self._rows.like)
 
     @cached_property
-    def _rotation(self) -> tuple[Tensor, Tensor]:
-        """X V, shape (n, d), and Vᵀ, shape (d, d), in the dtype of X; all ridges share them."""
-        return self.coordinates().to(self._X).contiguous(), self.vectors.T.to(self._X).contiguous()
+    def _basis(self) -> Tensor:
+        """The eigenvectors in the dtype of X, which all ridges share."""
+        vectors: Tensor = self.vectors.to(self._rows.like)
+        return vectors.contiguous()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import as_tensor
+from decoupled_descent.rows.tensors import as_tensor
 
 #: Squared distances below this share of the squared norms are rounding: the rows are the same.
 SAME = 1e-14

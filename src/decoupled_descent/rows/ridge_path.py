@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import as_floats, as_tensor
 from decoupled_descent.rows.scaling import row_weights
+from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Features are uncorrelated up to this share of the largest second moment.
 UNCORRELATED = 1e-6

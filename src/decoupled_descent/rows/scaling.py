@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import as_floats, as_tensor
+from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Scaled columns are cut at this many standard deviations. A single entry far out would otherwise
 #: decide over its whole column, and nothing could be learnt about that row when it is left out.

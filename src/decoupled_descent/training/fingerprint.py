@@ -96,7 +96,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _of_rows(rows: Rows) -> Iterator[tuple[str, Any]]:
     """The contents of rows, read block by block, and how they are divided into blocks."""
-    shape = f"{rows.X.dtype} {tuple(rows.X.shape)} with checksum "
+    shape = f"{rows.like.dtype} {(rows.n, rows.d)} with checksum "
     yield "X", shape + checksum(*(block.X for block in rows.blocks()))
     names = ("y", "weights", "removed", "groups", "block_size")
     yield from ((name, getattr(rows, name)) for name in names)

@@ -13,7 +13,9 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm, Info
 from decoupled_descent.descent.stepping import together
 from decoupled_descent.objective import BoundObjective
-from decoupled_descent.rows.blocks import Rows, as_floats, as_tensor
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.sources import as_source
+from decoupled_descent.rows.tensors import as_floats, as_tensor
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, ask
 
 if TYPE_CHECKING:
@@ -211,14 +213,20 @@ def check_test(
     if not isinstance(test, tuple | list) or len(test) != 2:
         raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
     try:
-        features, labels = as_floats("X", test[0]).to(rows.X), as_tensor("y", test[1])
-        if len(features) == 1 and labels.shape[:1] == (1,):  # counted twice, its mean is the same
-            features, labels = features.repeat(2, 1), torch.cat([labels, labels])
-        held_out = Rows(features, labels)
+        held_out = _held_out(*test, rows)
         for trainee in trainees:
-            trainee.bound.objective.check(held_out.y, trainee.bound.width, held_out.X)
+            trainee.bound.objective.check(held_out.y, trainee.bound.width, held_out.like)
     except ValueError as error:
         raise ValueError(f"test: {error}") from error
     if held_out.d != rows.d:
         raise ValueError(f"test has {held_out.d} columns but X has {rows.d}; they must be the same")
     return held_out
+
+
+def _held_out(X: Any, y: Any, rows: Rows) -> Rows:
+    if (source := as_source(X)) is not None:
+        return Rows(source.to(rows.like.dtype), y)
+    features, labels = as_floats("X", X).to(rows.like), as_tensor("y", y)
+    if len(features) == 1 and labels.shape[:1] == (1,):  # counted twice, its mean is the same
+        features, labels = features.repeat(2, 1), torch.cat([labels, labels])
+    return Rows(features, labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.blocks import Rows, as_floats
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.sources import as_source, read_size
+from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint, leaves
 from decoupled_descent.training.loop import (
@@ -163,14 +165,16 @@ class Run:
             The head's outputs, shape (m,) or (m, K): logits for the losses that take logits.
         """
         state = self.best_state if best else self.state
-        features = as_floats("X", X).to(state.theta)
-        if features.shape[1] != state.theta.shape[1]:
-            raise ValueError(
-                f"X has {features.shape[1]} columns but the model was trained on "
-                f"{state.theta.shape[1]}"
-            )
-        with torch.no_grad():
-            return self.objective.outputs(features @ state.theta.T, state.head)
+        outputs = []
+        for features in _blocks(X, state.theta):
+            if features.shape[1] != state.theta.shape[1]:
+                raise ValueError(
+                    f"X has {features.shape[1]} columns but the model was trained on "
+                    f"{state.theta.shape[1]}"
+                )
+            with torch.no_grad():
+                outputs.append(self.objective.outputs(features @ state.theta.T, state.head))
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     @classmethod
     def of(cls, trainee: Trainee) -> Run:
@@ -198,7 +202,8 @@ def fit(
     r"""Train, and record the error of every iterate θ_1, …, θ_T.
 
     Args:
-        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Or
+        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Arrays
+            on disk and other sources are read block by block, see :class:`Rows`. Or
             :class:`Rows`, which keep what was computed of them for the next run.
         y: Labels, n rows; None with :class:`Rows`.
         objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
@@ -253,6 +258,16 @@ def fit(
     return Run.of(trainee)
 
 
+def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
+    """The rows to predict, checked; those that are not in memory come in blocks."""
+    if (source := as_source(X)) is None:
+        yield as_floats("X", X).to(like)
+        return
+    for part in source.to(like.dtype).parts(read_size(source.values, 8 * like.shape[1])):
+        check_finite("X", part.X, part.span.start)
+        yield part.X.to(like)
+
+
 def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
     """Name an algorithm in a progress bar, and say when steps are slow for lack of formulas."""
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
@@ -266,11 +281,11 @@ def _check_columns(state: Any, rows: Rows) -> None:
     if state.theta.shape[1] != rows.d:
         raise ValueError(
             f"state was made for {state.theta.shape[1]} columns but X has shape "
-            f"{tuple(rows.X.shape)}; continue on the rows that the state comes from"
+            f"{(rows.n, rows.d)}; continue on the rows that the state comes from"
         )
-    if state.theta.dtype != rows.X.dtype:
+    if state.theta.dtype != rows.like.dtype:
         raise ValueError(
-            f"state is in {state.theta.dtype} but X in {rows.X.dtype}; convert X first"
+            f"state is in {state.theta.dtype} but X in {rows.like.dtype}; convert X first"
         )
 
 

@@ -311,7 +311,7 @@ def _too_fast(run: Run) -> bool:
 
 def _curvature(bound: BoundObjective, rows: Rows) -> float:
     """κ of the loss, given outputs in the shape that training gives it."""
-    objective, h = bound.objective, rows.X.new_zeros(rows.n, bound.width)
+    objective, h = bound.objective, rows.like.new_zeros(rows.n, bound.width)
     with torch.no_grad():
         outputs = objective.pure_head(h, objective.parameters(h))
     return usual_curvature(objective.loss, outputs, rows.y)

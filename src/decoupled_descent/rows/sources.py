@@ -1,0 +1,216 @@
+"""Where rows come from when they are not in memory: anything that can be sliced, or gone through.
+
+A source hands out X in consecutive blocks, as often as asked. While one block is in use, a thread
+reads the next; with the one that was used last, at most ``HELD`` blocks are in memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import mmap
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from decoupled_descent.rows.tensors import as_tensor
+
+#: The most blocks in memory at a time: one in use, the one before it, and one that is being read.
+HELD = 3
+#: A block that is read has about this many bytes: small enough for the allocator to use the same
+#: memory again, large enough for a read to cost more than the call.
+READ_BYTES = 16 * 2**20
+
+
+class Part(NamedTuple):
+    """Consecutive rows of a source."""
+
+    span: slice  # where they sit among all rows
+    X: Tensor  # shape (b, d)
+    y: Tensor | None  # their labels, where the source has labels
+
+
+class Source(ABC):
+    """Rows that are read when they are needed."""
+
+    values: Any  # what the rows are read from
+    d: int  # columns
+    dtype: torch.dtype  # which the rows are turned into
+
+    @abstractmethod
+    def parts(self, size: int | None) -> Iterator[Part]:
+        """Go through all rows once, ``size`` at a time where the source leaves the choice."""
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Tensor:
+        """Return some rows, shape (B, d), in the order that is asked for."""
+
+    def _learn(self, first: Any) -> None:
+        """Note the columns and the dtype of some rows."""
+        given = _divided(first)[0]
+        found = as_tensor("X", given.toarray() if hasattr(given, "toarray") else given)
+        self.d = found.shape[-1]
+        self.dtype = found.dtype if found.is_floating_point() else torch.get_default_dtype()
+
+    def to(self, dtype: torch.dtype) -> Self:
+        """The same rows in another dtype."""
+        other = copy.copy(self)
+        other.dtype = dtype
+        return other
+
+    def matrix(self, values: Any) -> Tensor:
+        """Turn what was read into rows."""
+        found = as_tensor("X", values.toarray() if hasattr(values, "toarray") else values)
+        if found.ndim != 2:
+            raise ValueError(
+                f"X yields blocks of shape {tuple(found.shape)}; each must be a matrix of rows: "
+                "torch.utils.data.DataLoader(X, batch_size=1000) makes blocks of single rows"
+            )
+        return found.to(self.dtype)
+
+
+class Sliced(Source):
+    """Anything with a length whose slices are rows: arrays on disk, CSR matrices, datasets."""
+
+    def __init__(self, values: Any, n: int) -> None:
+        self.values, self.n = values, n
+        self._learn(values[0] if isinstance(values, Dataset) else values[0:1])
+
+    def parts(self, size: int | None) -> Iterator[Part]:
+        """Read slice by slice."""
+        step = size or self.n
+
+        def read(start: int) -> Part:
+            span = slice(start, min(start + step, self.n))
+            return Part(span, *self._read(span, range(span.start, span.stop)))
+
+        return ahead(read(start) for start in range(0, self.n, step))
+
+    def take(self, index: Tensor) -> Tensor:
+        """Read some rows, each once and in ascending order, as HDF5 wants it."""
+        unique, place = torch.unique(index.cpu(), return_inverse=True)
+        return self._read(unique.numpy(), unique.tolist())[0][place]
+
+    def _read(self, which: Any, numbers: Iterable[int]) -> tuple[Tensor, Tensor | None]:
+        """Rows and labels; items of a dataset are put together."""
+        if isinstance(self.values, Dataset):
+            return self._collated([_divided(self.values[k]) for k in numbers])
+        part, held = self.values[which], _mapped(self.values)
+        found = self.matrix(np.array(part) if held is not None else part)
+        if held is not None:  # the rows were copied, so the pages of the map can go
+            held.madvise(mmap.MADV_DONTNEED)
+        return found, None
+
+    def _collated(self, pairs: list[tuple[Any, Any]]) -> tuple[Tensor, Tensor | None]:
+        X = self.matrix(torch.stack([as_tensor("X", x) for x, _ in pairs]))
+        if pairs[0][1] is None:
+            return X, None
+        return X, torch.stack([torch.as_tensor(y, device="cpu") for _, y in pairs])
+
+
+class Repeated(Source):
+    """An object that yields blocks of rows, or of rows and labels, whenever it is iterated."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self.values = values
+        start = iter(values)
+        if start is values:
+            raise ValueError(
+                f"X is a {type(values).__name__}, which can be gone through once only; pass an "
+                "object whose __iter__ starts from the first row each time"
+            )
+        first = next(start, None)
+        if first is None:
+            raise ValueError(f"X is a {type(values).__name__} that yields no rows")
+        self._learn(first)
+
+    def parts(self, size: int | None) -> Iterator[Part]:
+        """Take the blocks as they come."""
+
+        def read() -> Iterator[Part]:
+            start = 0
+            for given in self.values:
+                X, y = _divided(given)
+                rows, labels = self.matrix(X), None if y is None else as_tensor("y", y)
+                yield Part(slice(start, start + len(rows)), rows, labels)
+                start += len(rows)
+
+        return ahead(read())
+
+    def take(self, index: Tensor) -> Tensor:
+        """Refuse: blocks come in one order."""
+        raise ValueError(
+            f"X is a {type(self.values).__name__}, whose rows come in one order only, but this "
+            "needs single rows (mini-batches do): pass an array on disk or a dataset with an index"
+        )
+
+
+def as_source(values: Any) -> Source | None:
+    """The source for anything that is not in memory; None for tensors, arrays and lists.
+
+    Example:
+        >>> as_source(torch.eye(2)) is None
+        True
+        >>> import scipy.sparse
+        >>> [part.X.shape[0] for part in as_source(scipy.sparse.eye(5, format="csr")).parts(2)]
+        [2, 2, 1]
+    """
+    if isinstance(values, Source):
+        return values
+    if isinstance(values, np.memmap) and values.ndim == 2 and len(values):
+        return Sliced(values, len(values))
+    if isinstance(values, Tensor | np.ndarray | Sequence | Mapping | Set | str | None):
+        return None
+    if hasattr(values, "tocsr"):
+        values = values.tocsr()
+    if isinstance(values, Dataset) and not isinstance(values, IterableDataset):
+        return Sliced(values, len(values))  # type: ignore[arg-type]
+    if all(hasattr(values, name) for name in ("shape", "dtype", "__getitem__")):
+        sliced = len(values.shape) == 2 and all(values.shape)
+        return Sliced(values, int(values.shape[0])) if sliced else None
+    if hasattr(values, "__iter__") and not hasattr(values, "__array__"):
+        return Repeated(values)
+    return None
+
+
+def ahead(parts: Iterator[Part]) -> Iterator[Part]:
+    """Yield what an iterator yields; a thread fetches the next part meanwhile."""
+    with ThreadPoolExecutor(1, thread_name_prefix="rows") as thread:
+        coming = thread.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = thread.submit(next, parts, None)
+            yield part
+
+
+def read_size(values: Any, row_bytes: int) -> int:
+    """Rows per block: about ``READ_BYTES``, and whole chunks where rows are stored in chunks."""
+    size = max(16, READ_BYTES // row_bytes)
+    chunks = getattr(values, "chunks", None)
+    chunk = chunks[0] if isinstance(chunks, tuple) and chunks else None
+    if isinstance(chunk, int) and 1 < chunk <= size:
+        size -= size % chunk
+    return size
+
+
+def _divided(given: Any) -> tuple[Any, Any]:
+    """Rows, and labels where they come in pairs."""
+    return (given[0], given[1]) if isinstance(given, tuple | list) else (given, None)
+
+
+def _mapped(values: Any) -> mmap.mmap | None:
+    """The map behind a memory map whose pages can be dropped after use; None for anything else.
+
+    They stay in the cache of the system, which takes their memory back when it needs it. Private
+    maps may have changes that are nowhere else.
+    """
+    if not isinstance(values, np.memmap) or values.mode == "c":
+        return None
+    base: Any = values
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base if isinstance(base, mmap.mmap) and hasattr(base, "madvise") else None
