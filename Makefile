@@ -13,7 +13,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test slow lint format bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -23,9 +23,13 @@ demo: .venv/.installed ## train on a small example and compare the errors
 
 # One thread per worker: torch's own threads under two workers would fight for the cores.
 test: export OMP_NUM_THREADS := 1
-test: lint ## lint, then run every test and doctest
-	$(BIN)/pytest -n 2
+test: lint ## lint, then run all tests and doctests but the slow ones
+	$(BIN)/pytest -n 2 -m "not slow"
 	@echo "all checks passed"
+
+slow: export OMP_NUM_THREADS := 1
+slow: .venv/.installed-dev ## run the slow tests: studies at the paper's sizes, and timing
+	$(BIN)/pytest -n 2 -m slow
 
 lint: .venv/.installed-dev ## check formatting, style and types
 	$(BIN)/ruff format --check .

@@ -36,6 +36,7 @@ def test_tensorboard_logger_writes_every_step(tmp_path):
     assert [event.step for event in events.Scalars("train error")] == list(range(60))
 
 
+@pytest.mark.slow
 def test_mlflow_logger_writes_every_step(tmp_path):
     run("mlflow_logger.py", f"file://{tmp_path}/runs", needs="mlflow")
     (metric,) = tmp_path.glob("runs/*/*/metrics/train_error")

@@ -1,15 +1,13 @@
 """``decoupled predict``: values, columns in any order, and where predictions go."""
 
 import io
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from decoupled_descent import cli
 from decoupled_descent.estimators.saving import load_model
 from tests.cli.conftest import FAST, table
 
@@ -69,28 +67,33 @@ def test_a_file_and_the_model_file_itself(run, tmp_path, trained):
     assert sorted(path.name for path in tmp_path.iterdir()) == [data.name, out.name]
 
 
-def test_encodings_without_the_characters(tmp_path, trained):
-    program = Path(sys.executable).with_name("decoupled")
+def test_encodings_without_the_characters(tmp_path, trained, monkeypatch):
     data = saved(tmp_path, features())
 
     def encoded(*arguments):
-        environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-        return subprocess.run(
-            [program, *arguments], env=environment, capture_output=True, check=False
-        )
+        monkeypatch.setattr(sys, "argv", ["decoupled", *map(str, arguments)])
+        monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer replaces it
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="ascii") for _ in "oe")
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "stderr", err)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        for stream in (out, err):
+            stream.flush()
+        return ended.value.code or 0, out.buffer.getvalue(), err.buffer.getvalue()
 
-    done = encoded("--help")
-    assert (done.returncode, done.stderr) == (0, b"")
-    done = encoded("predict", trained / "answer", data)
-    assert (done.returncode, done.stderr) == (0, b"")
+    status, _, said = encoded("--help")
+    assert (status, said) == (0, b"")
+    status, _, said = encoded("predict", trained / "answer", data)
+    assert (status, said) == (0, b"")
     labels = np.where(NEW["answer"] == "yes", "schön", "übel")
     strange = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels), "strange.csv")
     arguments = ("--target", "answer", "--out", tmp_path / "o", *FAST)
-    done = encoded("train", strange, *arguments)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"accuracy" in done.stdout
-    done = encoded("predict", tmp_path / "o", strange)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"encoding ascii, which lacks '" in done.stderr
-    assert b"use --out FILE" in done.stderr
-    assert encoded("predict", tmp_path / "o", strange, "--json").returncode == 0
+    status, text, said = encoded("train", strange, *arguments)
+    assert (status, said) == (0, b"")
+    assert b"accuracy" in text
+    status, text, said = encoded("predict", tmp_path / "o", strange)
+    assert (status, text) == (2, b"")
+    assert b"encoding ascii, which lacks '" in said
+    assert b"use --out FILE" in said
+    assert encoded("predict", tmp_path / "o", strange, "--json")[0] == 0

@@ -217,7 +217,7 @@ def test_the_end_by_a_signal_leaves_nothing(tmp_path):
     command = Path(sys.executable).with_name("decoupled")
     arguments = [command, "train", data, "--target", "answer", "--out", tmp_path / "o"]
     running = subprocess.Popen(arguments, stderr=subprocess.PIPE)
-    time.sleep(4)
+    time.sleep(3)
     running.terminate()
     running.communicate(timeout=60)
     assert running.returncode in (0, 143, -15)  # -15: before the command began

@@ -148,6 +148,7 @@ def assert_closed(plain, modelled, factor):
     assert saved.mean() > 3 * saved.std(ddof=1) / math.sqrt(len(saved))
 
 
+@pytest.mark.slow
 def test_known_covariance_closes_the_gap():
     variances = torch.full((1000,), 0.05, dtype=torch.float64)
     variances[:200] = 4.8
@@ -156,6 +157,7 @@ def test_known_covariance_closes_the_gap():
     assert_closed(*found, factor=2)
 
 
+@pytest.mark.slow
 def test_row_norms_close_the_gap():
     variances, objective = torch.ones(1000, dtype=torch.float64), two_layer(4)
     found = gaps(RowNorms.within_classes, variances, 0.9, objective, 0.97)

@@ -82,7 +82,7 @@ def test_quantiles_count_weights():
 @pytest.mark.parametrize("n", [25, 60])
 def test_coverage_on_drawn_data(n):
     """Mean coverage over draws; each has an error of √(level (1 − level)/n) beside its own rows."""
-    level, draws, fresh = 0.8, 40, 400
+    level, draws, fresh = 0.8, 25, 400
     covered = []
     for seed in range(draws):
         X, y = real(n + fresh, seed=seed)

@@ -90,9 +90,9 @@ def test_what_is_expected_of_twice_the_rows_comes_true(kind, data):
     errors, changes = [], []
     for seed in range(4):
         X, y = data(4000, d=20, seed=seed)
-        model = kind(**LINEAR).fit(X[:80], y[:80])
+        model = kind(**QUICK).fit(X[:80], y[:80])
         found = model.learning_curve(X[:80], y[:80], repeats=1)
-        twice = fresh_error(kind(**LINEAR).fit(X[:160], y[:160]), X[160:], y[160:])
+        twice = fresh_error(kind(**QUICK).fit(X[:160], y[:160]), X[160:], y[160:])
         now = fresh_error(model, X[160:], y[160:])
         errors.append((found.expected - twice) / found.stderrs[-1])
         changes.append((found.change - (twice - now)) / found.change_stderr)

@@ -308,6 +308,14 @@ def test_smooth_losses_are_left_alone(loss, head, labels):
     assert curvature(LOSS_HEADS[head](), SMOOTH_LOSSES[loss], LABELS[labels]) == "autodiff"
 
 
+def test_slopes_of_named_losses_are_taken_row_by_row():
+    u, y = normal(5, 1), normal(5, seed=1)
+    slopes = kinks._slopes(dd.Objective(nn.Linear(1, 1), "squared").loss, normal(9, 1, seed=2))
+    inside = slopes(u, y).isfinite()
+    assert inside.any()
+    torch.testing.assert_close(slopes(u, y)[inside], (u - y[:, None])[inside])
+
+
 def test_the_same_run_as_with_the_named_loss():
     X, _ = dd.mixtures.signalless(40).sample(60, seed=0)
     y = torch.where(normal(60) > 0, 39.0, 41.0)

@@ -209,6 +209,7 @@ def signed_gaps(activation, curvature, seeds, n=1000, d=1000, width=5, steps=60)
     return float(gaps.mean()), float(gaps.std()) / math.sqrt(len(gaps))
 
 
+@pytest.mark.slow
 def test_smoothing_closes_the_gap_of_relu_heads():
     """Four modes, n = d = 1000: as close as tanh with it, several times further without."""
     seeds = range(16)

@@ -69,7 +69,7 @@ def test_the_damped_iteration_with_a_fixed(damping):
 
 
 def test_theory_starts_where_the_run_starts():
-    curves = xor.XOR.replicate(PURE | {"n": 4000, "d": 2000, "test_rows": 4000, "steps": 3}, 0)
+    curves = xor.XOR.replicate(PURE | {"n": 2000, "d": 1000, "test_rows": 4000, "steps": 3}, 0)
     for snr in ("1", "6"):
         test, theory = (curves[f"snr={snr}/dd/{kind}"] for kind in ("test", "state_evolution"))
         np.testing.assert_allclose(test, theory, rtol=0.1)

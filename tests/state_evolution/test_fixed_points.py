@@ -48,7 +48,7 @@ def test_two_units_within_sampling_error():
     mixture = dd.mixtures.xor(100, snr=2.0)
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
     algorithm = dd.DecoupledDescent(0.3, 0.8, head_lr=0.0)
-    theory = dd.StateEvolution(mixture, objective, algorithm, paths=2**11)
+    theory = dd.StateEvolution(mixture, objective, algorithm, paths=2**10)
     theta = problems.informed(mixture, [0, 1]) + 0.3 * mixture.means[[2, 2]]
     evolution = theory.run(120, theta=theta)
     point = fixed_point(theory, theta)

@@ -222,8 +222,8 @@ def test_no_probability_is_surer_than_the_rows_allow():
 
 
 def test_many_rows_are_scouted_first(monkeypatch):
-    X, y = products(600)
-    monkeypatch.setattr(module, "SCOUTED", 150)
+    X, y = products(400)
+    monkeypatch.setattr(module, "SCOUTED", 100)
     sizes, real = [], module.fit
 
     def fit(rows, *args, **options):
@@ -234,9 +234,9 @@ def test_many_rows_are_scouted_first(monkeypatch):
     found = search(X, y, "logistic", features=FEW, progress=False)
     names = {one.features.name for one in found.candidates}
     assert "linear" in names  # always fitted, although it cannot see products
-    assert set(sizes) == {150, 600}
-    assert sizes.count(600) == len(found.candidates)
-    assert all(one.rows.n == 600 for one in found.candidates)
+    assert set(sizes) == {100, 400}
+    assert sizes.count(400) == len(found.candidates)
+    assert all(one.rows.n == 400 for one in found.candidates)
     fresh, labels = products(3000, seed=7)
     losses = log_loss(found.predict(fresh), labels)
     assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr

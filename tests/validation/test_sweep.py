@@ -35,11 +35,11 @@ def test_equals_separate_runs_of_all_kinds(n_jobs):
         dd.DecoupledDescent(5.0, reduction="mean", head_lr=0),
         dd.GradientDescent(0.1),
     ]
-    result = dd.sweep(X, Y, objectives, algorithms, 30, seed=[0, 7], test=TEST, n_jobs=n_jobs)
+    result = dd.sweep(X, Y, objectives, algorithms, 8, seed=[0, 7], test=TEST, n_jobs=n_jobs)
     assert len(result.runs) == len(set(result.names)) == 30
     combinations = [(o, a, s) for o in objectives for a in algorithms for s in (0, 7)]
     for run, (objective, algorithm, seed) in zip(result.runs, combinations, strict=True):
-        assert_same_run(run, dd.fit(X, Y, objective, algorithm, 30, seed=seed, test=TEST))
+        assert_same_run(run, dd.fit(X, Y, objective, algorithm, 8, seed=seed, test=TEST))
 
 
 def test_blocks_change_nothing(monkeypatch):

@@ -196,7 +196,7 @@ def _slopes(loss: Loss, outputs: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         u = u.reshape(-1, *outputs.shape[1:])
         with torch.enable_grad():
             within = u.clamp(lowest, highest).detach().requires_grad_()
-            value = loss.value(within.clone(), y)
+            value = loss.of(within.clone(), y)
             (slope,) = torch.autograd.grad(value.sum(), within)
         slope = slope.masked_fill(within != u, torch.nan).reshape(len(u), -1)
         return slope.masked_fill(~value.detach().isfinite().unsqueeze(1), torch.nan)

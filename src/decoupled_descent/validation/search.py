@@ -187,7 +187,8 @@ def _scouted(
         )
         doubt = 2 * float(more.std()) / math.sqrt(len(more))
         if tried is best or one.features.name == "linear" or float(more.mean()) <= doubt:
-            scouted.append(one._replace(start=tried.ridge, error=tried.error))
+            # phi=None: the features have been fitted to fewer rows since
+            scouted.append(one._replace(start=tried.ridge, error=tried.error, phi=None))
     return scouted
 
 
