@@ -165,6 +165,20 @@ def test_nothing_unpickles_or_evaluates():
     assert not wrong, "\n".join(wrong)
 
 
+# Warnings name the user's line
+
+
+def test_every_warning_names_the_first_line_outside_the_package():
+    calls = [
+        ast.unparse(node)
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+    ]
+    assert len(calls) > 5
+    assert not [call for call in calls if "outside()" not in call]
+
+
 # An algorithm says what it is
 
 

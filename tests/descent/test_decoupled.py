@@ -61,8 +61,16 @@ def test_g_of_the_wrong_shape():
 @pytest.mark.parametrize("scale", [0.1, 30.0])
 def test_unscaled_features_are_pointed_out(scale):
     X, y = binary()
-    with pytest.warns(dd.ScalingWarning, match=r"norm [\d.e+]+.*divide by √d"):
-        dd.fit(scale * X, y, two_layer(), dd.DecoupledDescent(0.01, reduction="mean"), 2)
+    algorithm = dd.DecoupledDescent(0.01, reduction="mean")
+    calls = (
+        lambda: dd.fit(scale * X, y, two_layer(), algorithm, 2),
+        lambda: dd.sweep(scale * X, y, two_layer(), [algorithm], 2),
+        lambda: algorithm.init(dd.Rows(scale * X, y), two_layer()),
+    )
+    for call in calls:
+        with pytest.warns(dd.ScalingWarning, match=r"norm [\d.e+]+.*divide by √d") as caught:
+            call()
+        assert caught[0].filename == __file__
     dd.fit(scale * X, y, two_layer(), dd.GradientDescent(0.01, reduction="mean"), 2)
 
 

@@ -84,8 +84,9 @@ def test_a_warm_start_on_other_rows_starts_anew(rows):
         "other classes": (X3, Y3),
     }[rows]
     model = cheap(warm_start=True).fit(X, Y)
-    with pytest.warns(UserWarning, match="not those of the last fit: training starts anew"):
+    with pytest.warns(UserWarning, match="not those of the last fit: training starts") as caught:
         model.fit(*other)
+    assert caught[0].filename == __file__
     anew = cheap().fit(*other)
     np.testing.assert_array_equal(model.theta_, anew.theta_)
     assert model.estimated_test_error_ == anew.estimated_test_error_

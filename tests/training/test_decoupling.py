@@ -226,8 +226,9 @@ def test_what_would_go_wrong_is_refused():
     with pytest.raises(ValueError, match="batch normalisation"):
         dd.Decoupling(norm, BCE, torch.optim.SGD(norm.parameters(), 0.1), N)
     bent = nn.Sequential(nn.Linear(D, 3), nn.ReLU(), nn.Linear(3, 1))
-    with pytest.warns(dd.KinkWarning, match="kinks"):
+    with pytest.warns(dd.KinkWarning, match="kinks") as caught:
         dd.Decoupling(bent, BCE, torch.optim.SGD(bent.parameters(), 0.1), N)
+    assert caught[0].filename == __file__
 
 
 def test_plain_calls_and_copies_of_the_model_are_plain():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import real_number
+from decoupled_descent.checks import outside, real_number
 from decoupled_descent.descent.batches import Batched
 from decoupled_descent.descent.common import Info, LimitStep
 from decoupled_descent.descent.head import HeadSlots
@@ -259,5 +259,5 @@ def _check_scaling(rows: Rows) -> None:
             "noise of variance 1/d, that is norm 1: standardise the columns and divide by √d, or "
             "the train error will not track the test error",
             ScalingWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from decoupled_descent.checks import whole_number
+from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.objective import Objective, heads
@@ -122,7 +122,7 @@ class NetworkTraining:
         warnings.warn(
             "warm_start=True but X and y are not those of the last fit: training starts anew, for "
             "parameters that have seen some of these rows cannot judge them",
-            stacklevel=4,
+            stacklevel=outside(),
         )
         return None
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import outside
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.kinks import Values
 from decoupled_descent.progress import progress_bar
@@ -177,7 +178,7 @@ def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str]
                 f"the test error is no longer finite at step {step}; the evolution ends before "
                 "it: lower lr or damping",
                 DivergenceWarning,
-                stacklevel=5,
+                stacklevel=outside(),
             )
             return step
         advance(before + step + 1, f"test error {error:.4f}")

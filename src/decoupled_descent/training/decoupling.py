@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.checks import outside, real_number, whole_number
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.rules import SGD
 from decoupled_descent.objective import autodiff
@@ -248,7 +248,7 @@ class Decoupling:
                 "loss will be a little too low. Use a smooth activation, or dd.fit, which sees "
                 "kinks",
                 KinkWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from decoupled_descent.checks import outside
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
@@ -254,7 +255,7 @@ def fit(
     with progress_bar(steps, describe(algorithm, bound), progress) as advance:
         train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
-        warnings.warn(alarm, DivergenceWarning, stacklevel=2)
+        warnings.warn(alarm, DivergenceWarning, outside())
     return Run.of(trainee)
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import outside
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.methods import SETTINGS, check_method
 from decoupled_descent.descent.newton import DecoupledNewton
@@ -179,7 +180,7 @@ def tune(
             break
         contest.rates = [rate / DEFAULTS.back_off for rate in contest.rates]
     if (alarm := _lowest(runs).alarm) is not None:
-        warnings.warn(alarm, DivergenceWarning, stacklevel=2)
+        warnings.warn(alarm, DivergenceWarning, outside())
     algorithms = [run.algorithm for run in runs]
     names = [configuration.name for configuration in combine(objective, algorithms, theta, seed)]
     return Sweep(tuple(names), tuple(runs))
@@ -228,7 +229,7 @@ def _newton(
             f"no ridge came to its minimum within steps={steps}: the errors are fitted ones and "
             "say nothing about new rows; allow more steps or give a larger ridge",
             DivergenceWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
     kept = tuple(reached or runs.values())
     return Sweep(tuple(_settings(run.algorithm) for run in kept), kept)
