@@ -37,13 +37,22 @@ class Limits(NamedTuple):
 
 
 def squared_loss(
-    law: Law, alpha: float, eta0: float, eta1: float, steps: int, spectrum: Array
+    law: Law,
+    alpha: float,
+    eta0: float,
+    eta1: float,
+    steps: int,
+    spectrum: Array,
+    factors: Array | None = None,
 ) -> Limits:
     r"""Squared loss ½ (h − y)²: all is linear, D is not random and no integral is left.
 
     With R = (I − A)⁻¹ one has ĥ = R (G + m_j − y) path by path, D = R. Rows have covariance C/d
     with the given spectrum, to which the means have no relation; θ_1 has N(0, 1) entries.
+    Mini-batches multiply ĥ by S = diag(s_1, …, s_t): ``factors`` has all equally likely s, one per
+    row, and R = (I − SA)⁻¹S is averaged over them. The train error is of all rows.
     """
+    factors = np.ones((1, steps)) if factors is None else factors
     J, S = len(law.p), len(spectrum)
     coefficients = np.zeros((steps, S, 1 + steps + J))  # of θ_t: θ_1, w_0 …, μ_1 …
     coefficients[0, :, 0] = 1.0
@@ -60,15 +69,21 @@ def squared_loss(
             A[t, s] = np.mean(root * coefficients[t, :, 1 + s]) if s < t else 0.0
         m[t] = np.mean(coefficients[t] @ gram[:, 1 + steps :], 0)
         now = slice(0, t + 1)
-        R = np.linalg.inv(np.eye(t + 1) - A[now, now])
+        every = [
+            np.linalg.inv(np.eye(t + 1) - s[now, None] * A[now, now]) * s[now] for s in factors
+        ]
+        R = np.mean(every, 0)
         residual = omega[now, now].copy()
         for j in range(J):
             gap = m[now, j] - law.mean[j]
             residual += law.p[j] * (np.outer(gap, gap) + law.variance[j])
-        sigma = R @ residual @ R.T
+        sigma = np.mean([r @ residual @ r.T for r in every], 0)
+        own = np.mean(
+            [(h @ residual @ h.T)[t, t] for r in every for h in [np.eye(t + 1) + A[now, now] @ r]]
+        )
         gram[1 : t + 2, 1 : t + 2] = alpha * sigma
         signal = law.p * (R @ (m[now] - law.mean))[t]
-        train[t], test[t] = sigma[t, t] / 2, residual[t, t] / 2
+        train[t], test[t] = own / 2, residual[t, t] / 2
         if t + 1 < steps:
             moved = np.zeros((S, 1 + steps + J))
             moved[:, 1 + t] = root

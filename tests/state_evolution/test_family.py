@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.trajectory import batch_masks
 
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=30)
 ADAM = partial(torch.optim.Adam, lr=0.05)
@@ -84,25 +83,9 @@ def test_a_single_batch_is_no_batch():
     assert not torch.allclose(wrong[1:], whole[1:], atol=1e-3)
 
 
-def test_factors_of_rows_in_batches():
-    generator, drawn = torch.Generator().manual_seed(0), []
-    for _ in range(4000):  # three batches of ten rows, twice; the factors of row 0
-        order = torch.stack([torch.randperm(10, generator=generator) for _ in range(2)])
-        place = torch.cat([(order < 4), (order >= 4) & (order < 8), order >= 8])[:, 0].double()
-        drawn.append(place[[0, 2, 4, 1, 3, 5]] * 10 / torch.tensor([4, 4, 2, 4, 4, 2]))
-    drawn = torch.stack(drawn)
-    products = drawn.unsqueeze(2) * drawn.unsqueeze(1)
-    wanted = batch_masks([4, 4, 2], 10, 6, replacement=False)
-    assert ((products.mean(0) - wanted).abs() <= 4 * products.std(0) / 4000**0.5 + 1e-12).all()
-    anew = batch_masks([4, 4, 4], 10, 6, replacement=True)
-    assert torch.equal(anew, torch.ones(6, 6) + torch.eye(6, dtype=torch.float64) * 1.5)
-
-
 def test_what_has_no_limit_says_so():
     mixture = dd.mixtures.flipped_classes(60, 2.0, labels=(0.0, 1.0))
     objective = dd.Objective(dd.heads.Linear(), "logistic")
-    with pytest.raises(ValueError, match="all rows per update only"):
-        dd.StateEvolution(mixture, objective, dd.GradientDescent(0.1, batch_size=5))
     theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1, batch_size=30))
     with pytest.raises(ValueError, match="batch_size"):
         dd.theory.taylor_terms(theory.run(3))

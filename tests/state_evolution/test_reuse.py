@@ -169,7 +169,38 @@ def test_rules_move_theta_as_in_training():
     np.testing.assert_allclose(float(found[2]), polynomial @ moments / 2, rtol=1e-12)
 
 
+def test_fluctuations_along_the_means_are_those_of_runs():
+    """The variance of the second iterate's alignment: by hand, in the limit and in runs."""
+    n, ratio, lr, repeats = 240, 1.5, 0.3, 200
+    d = round(n / ratio)
+    mixture = dd.mixtures.flipped_classes(d, snr=1.2, flip=0.2)
+    theta = torch.randn(1, d, generator=torch.Generator().manual_seed(3)).double()
+    v = mixture.means[0]
+    theta = theta - (theta @ v / v.square().sum()) * v  # no signal at the start
+    algorithm = dd.GradientDescent(lr)
+    theory = dd.StateEvolution(mixture, LINEAR, algorithm, ratio, paths=64, randomisations=repeats)
+    found = theory.run(2, theta, rows=n)
+    predicted = repeats * float(found.stderr["alignment"][1, 0, 0]) ** 2
+    # −η (vᵀZᵀĥ/d + α χ mean(±ĥ)), with ĥ = h − y, E ĥ² = Ω + 1 and E ±ĥ = −(1 − 2 · flip)
+    chi, sigma = float(v.square().mean()), float(theta.square().mean()) + 1
+    by_hand = lr**2 * (ratio * chi * sigma / d + ratio**2 * chi**2 * (sigma - 0.36) / n)
+    moved = []
+    for seed in range(repeats):
+        X, y = mixture.sample(n, seed, torch.float64)
+        moved.append(float(-lr * (X.T @ (X @ theta[0] - y)) @ v / d))
+    share = 4 * (2 / repeats) ** 0.5
+    assert abs(predicted / by_hand - 1) < share
+    assert abs(np.var(moved) / by_hand - 1) < share
+    without = dd.StateEvolution(mixture, LINEAR, algorithm, ratio, paths=64, randomisations=2).run(
+        2, theta
+    )
+    assert float(without.stderr["alignment"].max()) < 1e-10
+
+
 def test_what_is_not_possible_is_refused():
+    corrected = dd.StateEvolution(dd.mixtures.xor(4), LINEAR, dd.DecoupledDescent(0.1))
+    with pytest.raises(ValueError, match="rows=10: fluctuations are known for GradientDescent"):
+        corrected.run(3, overlap=[[1.0]], rows=10)
     mixture, algorithm = dd.mixtures.signalless(4), dd.GradientDescent(0.1)
     with pytest.raises(ValueError, match="method='quadrature' needs"):
         dd.StateEvolution(mixture, LINEAR, algorithm, method="quadrature").run(3)

@@ -84,9 +84,4 @@ class GradientDescent(Batched):
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""
-        if self.batch_size is not None:
-            raise ValueError(
-                f"batch_size={self.batch_size}: state evolution knows gradient descent with all "
-                "rows per update only; leave batch_size out, or use DecoupledDescent"
-            )
-        return LimitStep(corrected=False)
+        return LimitStep(corrected=False, batch_size=self.batch_size, replacement=self.replacement)

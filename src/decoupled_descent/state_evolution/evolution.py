@@ -106,7 +106,7 @@ class Evolution:
         if self.makers and not new:
             found = []
             for trajectory in self._followed(step):
-                about = (trajectory.population, trajectory.heads[step])
+                about = (trajectory.population, trajectory.heads[-1])
                 found.append(mean_value(phi, trajectory.preactivations, *about))
             return Estimate.of(found)
         model, parameters = self.theory.model(self.overlap.shape[-1]), self.parameters(step)
@@ -128,7 +128,7 @@ class Evolution:
         """Follow the paths of a method without a correction once more, up to a step."""
         for make in self.makers:
             trajectory = make()
-            for _ in range(step + 1):
+            for _ in range(step * len(trajectory.sizes) + 1):
                 trajectory.advance()
             yield trajectory
 

@@ -13,6 +13,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Descent, LimitStep, check_algorithm
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.state_evolution.batches import batch_masks, batch_sizes
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
 from decoupled_descent.state_evolution.evolution import Evolution, follow
 from decoupled_descent.state_evolution.inputs import as_limit, check_limits, head_parameters
@@ -26,11 +27,7 @@ from decoupled_descent.state_evolution.populations import (
 )
 from decoupled_descent.state_evolution.reuse import ReuseTrajectory, coordinates
 from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
-from decoupled_descent.state_evolution.trajectory import (
-    Trajectory,
-    batch_masks,
-    rule_coefficients,
-)
+from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 
 METHODS = ("auto", "quadrature", "paths")
 #: Points of the grids on which averages at one time are taken beside sampled paths, for L = 1.
@@ -142,6 +139,7 @@ class StateEvolution:
         alignment: Tensor | None = None,
         overlap: Tensor | None = None,
         head: nn.Module | Mapping[str, Tensor] | None = None,
+        rows: int | None = None,
         progress: bool | None = None,
     ) -> Evolution:
         r"""Follow T iterates, the first being the starting point.
@@ -153,6 +151,9 @@ class StateEvolution:
             overlap: Ω[1,1], shape (L, L). Without any of these, θ_1 has independent N(0, 1)
                 entries: alignment zero, overlap tr C/d.
             head: ā_1, a module or its parameters by name; the objective's own by default.
+            rows: n, to add the fluctuations along the means that runs of n rows have, drawn anew
+                in every randomisation. They are of order n^{−1/2} and decide when a start without
+                signal leaves a saddle. For gradient descent only; infinite by default.
             progress: Whether to draw a progress bar; by default, only on a terminal.
 
         Returns:
@@ -169,6 +170,11 @@ class StateEvolution:
         updates = (steps - 1) * len(sizes) + 1
         reused: list[Callable[[], ReuseTrajectory]] = []
         makers: Sequence[Callable[[], Trajectory | ReuseTrajectory]] = reused
+        if rows is not None and (self.step.corrected or self.covariance is not None):
+            raise ValueError(
+                f"rows={rows!r}: fluctuations are known for GradientDescent without covariance "
+                "only; leave rows out, or see theory.finite_size"
+            )
         if self.step.corrected:
             coefficients = rule_coefficients(self.algorithm.update, updates, width, scale)
             common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
@@ -177,9 +183,10 @@ class StateEvolution:
                 masks = batch_masks(sizes, self.rows(), updates, self.step.replacement)
             makers = [partial(Trajectory, *common, make, masks) for make in engines]
         else:
+            size = None if rows is None else whole_number("rows", rows)
             first = coordinates(self.geometry, start, theta)
             reused += [
-                partial(ReuseTrajectory, self, steps, first, parameters, scale, seed)
+                partial(ReuseTrajectory, self, updates, first, parameters, scale, seed, size)
                 for seed in self._path_seeds()
             ]
         trajectories = (make() for make in makers)
@@ -189,12 +196,7 @@ class StateEvolution:
     def batch_sizes(self) -> list[int]:
         """Rows of the batches of a pass; a single one without mini-batches."""
         size = self.step.batch_size
-        if size is None:
-            return [1]
-        n = self.rows()
-        whole, rest = divmod(n, size)
-        sizes = [size] * whole + [rest] * (rest > 0)
-        return [min(size, n)] * len(sizes) if self.step.replacement else sizes
+        return [1] if size is None else batch_sizes(self.rows(), size, self.step.replacement)
 
     def _path_seeds(self) -> list[int]:
         """Seeds of the randomisations, where only paths will do."""

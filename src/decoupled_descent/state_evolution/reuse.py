@@ -17,6 +17,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.rules import require_linear
 from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.batches import PathBatches
 from decoupled_descent.state_evolution.gaussian import Normals, psd_root
 from decoupled_descent.state_evolution.inputs import check_theta
 from decoupled_descent.state_evolution.populations import Population, sampled_population
@@ -147,7 +148,12 @@ class ReuseTrajectory:
               \tilde\theta_t = Z^\top\hat h_t + \alpha\textstyle\sum_j \mu_j l_{j,t}^\top
 
     on M weighted paths, and θ, θ̃ and the means in coordinates. The rule moves θ as it does in
-    training.
+    training. With mini-batches row i of ĥ is multiplied by its factor, n/|B| in a batch and 0
+    outside.
+
+    With ``rows`` the averages along the means fluctuate as those of n rows in d dimensions do:
+    e has N(0, 1/d) components in the directions that are known at the start, and a path of weight p
+    counts p (1 + N(0, 1)/√(np)) times in l_j and in the head's step, at all steps alike.
     """
 
     def __init__(
@@ -158,6 +164,7 @@ class ReuseTrajectory:
         parameters: Parameters,
         scale: float,
         seed: int,
+        rows: int | None = None,
     ) -> None:
         self.algorithm, self.ratio, self.scale = theory.algorithm, theory.ratio, scale
         self.steps, self.parameters = steps, parameters
@@ -171,7 +178,17 @@ class ReuseTrajectory:
         self.root = theory.geometry.spectrum.sqrt().repeat(means.shape[1] // self.points)
         self.weights = torch.full_like(self.root, 1 / self.points)
         normals = Normals(theory.paths, steps * width, seed, auxiliary=2)
-        self.population = sampled_population(model.mixture, normals)
+        population = self.population = sampled_population(model.mixture, normals)
+        self.counts, self.spread, self.generator = population, 0.0, normals.generator
+        if rows is not None:
+            drawn = torch.randn(len(population.weights), generator=self.generator).double()
+            counts = population.weights + (population.weights / rows).sqrt() * drawn
+            self.counts = population._replace(weights=counts / counts.sum())
+            self.spread = math.sqrt(self.ratio / rows)
+        self.sizes, self.batches = theory.batch_sizes(), None
+        if len(self.sizes) > 1:
+            plan = (self.sizes, theory.rows(), theory.step.replacement)
+            self.batches = PathBatches(*plan, population, self.generator)
         self.noise = ReusedNoise(self.population, normals, self.ratio, self.weights, steps * width)
         self.means, self.theta, self.slots = means, theta, self.algorithm.update.slots(theta)
         self.path: list[tuple[Tensor, Tensor]] = []  # θ_t and θ̃_t
@@ -182,7 +199,7 @@ class ReuseTrajectory:
     def advance(self) -> float:
         """Make step t and return the test error of iterate t; infinite once overlaps are."""
         t, population, model = len(self.losses), self.population, self.model
-        theta, parameters, width = self.theta, self.parameters, self.model.width
+        theta, parameters = self.theta, self.parameters
         coloured = theta * self.root
         alignment = (self.means * self.weights) @ theta.T
         overlap = (coloured * self.weights) @ coloured.T
@@ -191,27 +208,45 @@ class ReuseTrajectory:
         noise = self.noise.multiply(coloured)
         h = self.preactivations = (alignment.T[:, population.modes] + noise).T
         self.heads.append(parameters)
-        seen = model.observe(population, h, parameters)
-        first = self.known + t * width * self.points
-        fresh = torch.zeros_like(theta)
-        for k in range(width):
-            fresh[k, first + k * self.points : first + (k + 1) * self.points] = 1.0
-        back = self.root * self.noise.multiply_transposed(seen.direction.T.contiguous(), fresh)
+        counts, factors = self.counts, None
+        if self.batches is not None:
+            factors = self.batches.factors(t)
+            counts = counts._replace(weights=counts.weights * factors)
+        seen = model.observe(counts, h, parameters)
+        train = seen.loss
+        if counts is not population:
+            train = population.weights @ model.losses(h, population.responses, parameters)
+        hats = seen.direction if factors is None else seen.direction * factors.unsqueeze(1)
+        back = self.root * self.noise.multiply_transposed(hats.T.contiguous(), self._fresh(t))
         tilde = back + self.ratio * seen.signal.T @ self.means
         placed = self.nodes.place(alignment, overlap)
         losses = model.losses(placed, self.nodes.population.responses, parameters)
         test = self.nodes.population.weights @ losses
         head = {f"head.{name}": value for name, value in parameters.items()}
-        errors = {"test_error": test, "train_error": seen.loss}
+        errors = {"test_error": test, "train_error": train}
         limits = {"alignment": alignment, "overlap": overlap, "signal": seen.signal}
         self.losses.append(errors | limits | head)
         self.path.append((coloured, self.root * tilde))
-        self.directions.append(seen.direction.T)
+        self.directions.append(hats.T)
         self.theta, self.slots = self.algorithm.update(theta, tilde, self.slots, t, self.scale)
         self.parameters, self.head_slots = self.algorithm.step_head(
             parameters, seen.head, self.head_slots, t
         )
         return float(test)
+
+    def _fresh(self, t: int) -> Tensor:
+        """Unit vectors in directions of their own, one per unit."""
+        width, points = self.model.width, self.points
+        fresh = torch.zeros_like(self.theta)
+        if self.spread:
+            shape = (width, self.known)
+            drawn = torch.randn(shape, generator=self.generator).double()
+            fresh[:, : self.known] = self.spread * drawn
+            fresh = self.noise.right.rest(fresh)
+        first = self.known + t * width * points
+        for k in range(width):
+            fresh[k, first + k * points : first + (k + 1) * points] = 1.0
+        return fresh
 
     def quantities(self, reached: int) -> dict[str, Tensor]:
         """Return everything up to the iterate reached, by name; pairs of times as (T, T, L, L)."""

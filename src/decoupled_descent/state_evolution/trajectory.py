@@ -35,22 +35,6 @@ def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) ->
     return torch.stack(unrolled)
 
 
-def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Tensor:
-    r"""E[s_r s_t] for the row factors s of two updates by mini-batches, shape (T, T).
-
-    s is n/|B| in a batch and 0 outside. So E s² = n/|B|; updates of different passes are
-    independent, E s_r s_t = 1; within a pass, batches without a common row have E s_r s_t = 0.
-    """
-    per_pass = len(sizes)
-    masks = torch.ones(updates, updates, dtype=torch.float64)
-    for t in range(updates):
-        if not replacement:
-            first = t - t % per_pass
-            masks[first : first + per_pass, t] = 0.0
-        masks[t, t] = n / sizes[t % per_pass]
-    return masks
-
-
 class Trajectory:
     r"""One recursion: the Gram matrix of θ_1, θ̃_1, θ̃_2, …, extended by one block per step.
 

@@ -1,0 +1,75 @@
+"""Mini-batches in the limit: row i of ĥ is multiplied by s_i, n/|B| in a batch and 0 outside."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.state_evolution.populations import Population
+
+#: Multiples of it, modulo one, are spread evenly over [0, 1], however many are taken.
+GOLDEN = (5**0.5 - 1) / 2
+
+
+def batch_sizes(n: int, size: int, replacement: bool) -> list[int]:
+    """Rows of the batches of a pass."""
+    whole, rest = divmod(n, size)
+    sizes = [size] * whole + [rest] * (rest > 0)
+    return [min(size, n)] * len(sizes) if replacement else sizes
+
+
+def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Tensor:
+    r"""E[s_r s_t] for the row factors s of two updates by mini-batches, shape (T, T).
+
+    E s² = n/|B|; updates of different passes are independent, E s_r s_t = 1; within a pass, batches
+    without a common row have E s_r s_t = 0.
+    """
+    per_pass = len(sizes)
+    masks = torch.ones(updates, updates, dtype=torch.float64)
+    for t in range(updates):
+        if not replacement:
+            first = t - t % per_pass
+            masks[first : first + per_pass, t] = 0.0
+        masks[t, t] = n / sizes[t % per_pass]
+    return masks
+
+
+class PathBatches:
+    """Which paths are in the batch of an update; every batch has its share of every mode.
+
+    Updates are asked for one by one, from the first on.
+    """
+
+    def __init__(
+        self,
+        sizes: list[int],
+        n: int,
+        replacement: bool,
+        population: Population,
+        generator: torch.Generator,
+    ) -> None:
+        self.population, self.generator, self.replacement = population, generator, replacement
+        ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
+        if replacement:  # every batch is the first share of an order of its own
+            ends = torch.tensor([0.0, sizes[0] / n], dtype=torch.float64)
+        self.slices = list(pairwise(ends.tolist())) * (len(sizes) if replacement else 1)
+        self.places = torch.empty(0)
+
+    def factors(self, update: int) -> Tensor:
+        """Return s of every path, of weighted mean one, shape (M,)."""
+        number = update % len(self.slices)
+        if number == 0 or self.replacement:
+            self.places = self._places()
+        low, high = self.slices[number]
+        inside = ((self.places >= low) & (self.places < high)).double()
+        factors: Tensor = inside / (self.population.weights @ inside)
+        return factors
+
+    def _places(self) -> Tensor:
+        """Numbers that are uniform over [0, 1] within every mode, in random order."""
+        drawn = torch.rand(len(self.population.modes) + 1, generator=self.generator).double()
+        order = torch.argsort(self.population.modes + drawn[1:])
+        spread = GOLDEN * torch.arange(len(order), dtype=torch.float64)
+        return torch.empty_like(spread).index_copy_(0, order, (spread + drawn[0]) % 1.0)
