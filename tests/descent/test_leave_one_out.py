@@ -8,9 +8,10 @@ import decoupled_descent as dd
 from decoupled_descent.descent.leave_one_out import (
     leave_groups_out,
     leave_out,
-    pair_covariance,
+    reacted,
     refined,
 )
+from decoupled_descent.descent.newton import paired_losses
 from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.descent.spread import spread
 from tests.descent.test_newton import LOSSES, problem
@@ -117,22 +118,55 @@ def test_groups_of_squared_loss_are_refits():
     torch.testing.assert_close(found.outputs, at.refits(groups=groups), atol=1e-8, rtol=0)
 
 
-def test_pairs_against_two_rows_left_out_together():
-    """B_ij is how far the left-out loss of row i rises, to first order, when row j leaves too."""
-    at = Minimum("squared", 30.0)  # strongly penalised: second orders are small
-    first = at.once()
-    slopes = at.problem.expand(first.outputs).slope
-    found = pair_covariance(slopes, first.moves, at.bends, at.removed, at.around, at.all)
-    n = 40
-    B = np.zeros((n, n))
-    own = ((first.outputs[:, 0].numpy() - at.y) ** 2) / 2
-    for i in range(n):
-        for j in set(range(n)) - {i}:
-            kept = np.ones(n)
-            kept[[i, j]] = 0
-            beta = oracle.fit(at.X, at.y, oracle.squared, 30.0, kept)
-            B[i, j] = ((oracle.predict(at.X[[i]], beta).item() - at.y[i]) ** 2) / 2 - own[i]
+def expected_covariance(at, codes):
+    """By literal refits: B_GH is how far group G's left-out loss rises when H leaves, too."""
+    count = codes.max() + 1
+
+    def losses(*left_out):
+        kept = (~np.isin(codes, left_out)).astype(float)
+        beta = oracle.fit(at.X, at.y, oracle.squared, at.ridge, kept)
+        return ((oracle.predict(at.X, beta)[:, 0] - at.y) ** 2) / 2
+
+    B = np.zeros((count, count))
+    for one in range(count):
+        own = losses(one)[codes == one].sum()
+        for other in set(range(count)) - {one}:
+            B[one, other] = losses(one, other)[codes == one].sum() - own
+    B *= count / len(codes)
     centred = B - B.mean(0) - B.mean(1, keepdims=True) + B.mean()
     np.fill_diagonal(centred, 0)
-    expected = max(0.0, (centred * centred.T).sum()) / (n * (n - 1))
-    assert found == pytest.approx(expected, rel=0.25, abs=1e-8)
+    return max(0.0, (centred * centred.T).sum()) / (count * (count - 1))
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(40) % 13])
+def test_pairs_against_two_left_out_together(groups):
+    at = Minimum("squared", 30.0, groups=groups)  # strongly penalised: second orders are small
+    codes = np.arange(40) if groups is None else groups
+    found = paired_losses(at.problem, at.outputs, at.all)
+    expected = expected_covariance(at, codes)
+    assert expected > 0
+    assert found == pytest.approx(expected, rel=0.25)
+
+
+def test_pairs_of_groups_of_one_row_are_pairs_of_rows():
+    alone = Minimum("cross_entropy", 1.0, 3)
+    grouped = Minimum("cross_entropy", 1.0, 3, groups=np.arange(40)[::-1].copy())
+    found = [paired_losses(at.problem, at.outputs, at.all) for at in (alone, grouped)]
+    assert found[0] == pytest.approx(found[1], rel=1e-8)
+    assert found[0] > 0
+
+
+def test_a_shift_at_the_minimum_moves_left_out_outputs():
+    """The transpose of d o^(−i) / d o_i, by differences, for outputs that meet in the loss."""
+    at = Minimum("cross_entropy", 1.0, 3)
+    values = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = reacted(values, at.bends, at.around, at.removed)
+    shift = torch.randn(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    eps = 1e-6
+    ends = []
+    for sign in (1, -1):  # the loss is a parabola around the minimum: W stays, the slope moves
+        slope = at.bends.slope + sign * eps * torch.einsum("nab,nb->na", at.bends.matrices(), shift)
+        moved = at.bends._replace(slope=slope)
+        ends.append(leave_out(at.outputs + sign * eps * shift, moved, at.around.blocks, at.removed))
+    response = (ends[0].outputs - ends[1].outputs) / (2 * eps)
+    torch.testing.assert_close((found * shift).sum(1), (values * response).sum(1))

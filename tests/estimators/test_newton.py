@@ -1,6 +1,7 @@
 """The estimators trained by the Newton method: defaults, weights, groups, sets and refusals."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
@@ -116,7 +117,7 @@ def test_groups_make_the_estimate_one_for_new_patients():
     truth = losses(plain, fresh, labels).mean()
     assert plain.estimated_test_error_ < truth - 2 * plain.estimated_test_error_stderr_
     truth = losses(grouped, fresh, labels).mean()
-    assert abs(grouped.estimated_test_error_ - truth) < 3 * grouped.estimated_test_error_stderr_
+    assert abs(grouped.estimated_test_error_ - truth) < 2 * grouped.estimated_test_error_stderr_
     numbered = Classifier(features=FEW).fit(X, y, groups=groups)
     assert numbered.estimated_test_error_ == pytest.approx(grouped.estimated_test_error_, rel=0.05)
 
@@ -260,7 +261,9 @@ def lopsided(A, B):
 REFUSALS = [
     ({}, {"groups": [None] + ["a", "b"] * 29 + ["a"]}, "groups has 1 missing value"),
     ({}, {"groups": [float("nan"), *range(59)]}, "groups has 1 missing value"),
+    ({}, {"groups": [pd.NA, *"ab" * 29, "a"]}, "groups has 1 missing value.*row 0"),
     ({}, {"groups": ["a"] * 60}, "groups has one value only"),
+    ({}, {"groups": list(range(60))}, "60 different values for 60 rows; leave it out"),
     ({}, {"groups": [1, 2]}, r"groups has shape \(2,\)"),
     ({}, {"sample_weight": [-1.0] + [1.0] * 59}, "sample_weight has the entry -1"),
     ({}, {"sample_weight": [float("nan")] + [1.0] * 59}, "sample_weight"),

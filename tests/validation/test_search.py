@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.validation import ranking
 from decoupled_descent.validation import search as module
+from decoupled_descent.validation.found import row_count
 from decoupled_descent.validation.search import search
 
 FEW = ["linear", "rbf(1)", "matern(2)"]
@@ -240,3 +242,12 @@ def test_many_rows_are_scouted_first(monkeypatch):
     fresh, labels = products(3000, seed=7)
     losses = log_loss(found.predict(fresh), labels)
     assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr
+
+
+def test_class_weights_make_no_rows_and_copies_do():
+    X, y = torch.zeros(4, 1), torch.tensor([0.0, 1.0, 0.0, 1.0])
+    own, copies = torch.tensor([3.0, 1.0, 3.0, 1.0]), torch.tensor([1.0, 2.0, 1.0, 0.5])
+    weighed = dd.Rows(X, y, weights=own * copies, removed=own * copies.clamp_max(1))
+    assert row_count(weighed) == 5  # the row of weight ½ is still a row
+    assert row_count(dd.Rows(X, y, weights=own)) == 4
+    assert row_count(dd.Rows(X, y, groups=torch.tensor([0, 0, 1, 1]))) == 2

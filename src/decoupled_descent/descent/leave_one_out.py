@@ -11,7 +11,7 @@ otherwise second order; :func:`refined` adds further Newton steps, with the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -68,21 +68,28 @@ def leave_groups_out(
     outputs: Tensor, bends: Curvature, spread: Spread, weights: Tensor, groups: Tensor
 ) -> LeftOut:
     """Leave all rows of a group out together, by one Newton step: the same with larger blocks."""
-    count = outputs.shape[1]
-    hessians = weights.reshape(-1, 1, 1) * bends.matrices()
     gradient = weights.unsqueeze(1) * bends.slope
     found, moves = outputs.clone(), torch.zeros_like(outputs)
-    for label in torch.unique(groups):
-        rows = (groups == label).nonzero().squeeze(1)
-        size = len(rows) * count
-        block = spread.between(rows)
-        pulled = torch.einsum("iab,ibjc->iajc", hessians[rows], block).reshape(size, size)
-        system = torch.eye(size, dtype=block.dtype, device=block.device) - pulled
-        solved = torch.linalg.solve(system, gradient[rows].reshape(size, 1))
-        moves[rows] = solved.reshape(-1, count)
-        found[rows] += (block.reshape(size, size) @ solved).reshape(-1, count)
+    for rows, block, system in _group_reactions(bends, spread, weights, groups):
+        solved = torch.linalg.solve(system, gradient[rows].reshape(-1, 1))
+        moves[rows] = solved.reshape(len(rows), -1)
+        found[rows] += (block @ solved).reshape(len(rows), -1)
     none = torch.empty(0, dtype=torch.long, device=outputs.device)
     return LeftOut(found, moves, (found - outputs).abs().amax(1), none)
+
+
+def _group_reactions(
+    bends: Curvature, spread: Spread, weights: Tensor, groups: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The rows of each group, V among them and I − W V, matrices of s K rows and columns."""
+    hessians = weights.reshape(-1, 1, 1) * bends.matrices()
+    for label in torch.unique(groups):
+        rows = (groups == label).nonzero().squeeze(1)
+        block = spread.between(rows)
+        size = block.shape[0] * block.shape[1]
+        pulled = torch.einsum("iab,ibjc->iajc", hessians[rows], block).reshape(size, size)
+        identity = torch.eye(size, dtype=block.dtype, device=block.device)
+        yield rows, block.reshape(size, size), identity - pulled
 
 
 def refined(
@@ -152,26 +159,52 @@ def _remainder(
     return weights.reshape(1, -1, 1) * change
 
 
+def reacted(
+    values: Tensor,
+    bends: Curvature,
+    spread: Spread,
+    removed: Tensor,
+    groups: Tensor | None = None,
+) -> Tensor:
+    """(I − W_i V_i)⁻¹ of values of shape (n, K), with blocks of whole groups where rows have any.
+
+    A shift of the outputs at the minimum shifts the left-out ones by (I − V_i W_i)⁻¹ times it; this
+    is the transpose, which turns gradients at left-out outputs into gradients at the minimum.
+    """
+    if groups is None:
+        reaction = _reaction(bends, spread.blocks, removed)
+        solved: Tensor = torch.linalg.solve(reaction, values.unsqueeze(2))
+        return solved.squeeze(2)
+    found = torch.empty_like(values)
+    for rows, _, system in _group_reactions(bends, spread, removed, groups):
+        solved = torch.linalg.solve(system, values[rows].reshape(-1, 1))
+        found[rows] = solved.reshape(len(rows), -1)
+    return found
+
+
 def pair_covariance(
-    slopes: Tensor, moves: Tensor, bends: Curvature, removed: Tensor, spread: Spread, rows: Tensor
+    left: Tensor, moves: Tensor, spread: Spread, rows: Tensor, groups: Tensor | None = None
 ) -> float:
-    r"""Mean over pairs of rows of how their left-out losses vary together.
+    r"""Mean over pairs of rows, or groups, of how their left-out losses vary together.
 
     Each row trains the model that judges the other. To first order the left-out loss of row i falls
     by B_ij because row j is there,
 
-    .. math:: B_{ij} = u_i^\top V_{ij}\, d_j, \qquad u_i = (I - W_i V_i)^{-\top} g(o_i^{(-i)}),
+    .. math:: B_{ij} = u_i^\top V_{ij}\, d_j, \qquad u_i = (I - W_i V_i)^{-1} g(o_i^{(-i)}),
 
-    with d_j the moves of :func:`leave_out`. What is left of B after its row and column means are
-    taken out is the part that sd²/n does not see: Cov(ℓ_i, ℓ_j) = E[B_ij B_ji].
+    with d_j the moves of :func:`leave_out`; for groups, B is summed over their rows. What is left
+    of B after its row and column means are taken out is the part that sd²/n does not see:
+    Cov(ℓ_i, ℓ_j) = E[B_ij B_ji].
 
-    ``slopes`` are g(o^(−i)); the mean is over the given rows.
+    ``left`` are u, by :func:`reacted`; the mean is over the given rows, whole groups of them.
     """
-    reaction = _reaction(bends, spread.blocks, removed)[rows]
-    left = torch.linalg.solve(reaction, slopes[rows].unsqueeze(2)).squeeze(2)
-    pairs = spread.pairs(left, moves[rows], rows)
+    pairs = spread.pairs(left[rows], moves[rows], rows)
+    if groups is not None:
+        labels, codes = torch.unique(groups[rows], return_inverse=True)
+        member = torch.nn.functional.one_hot(codes, len(labels)).to(pairs)
+        pairs = member.T @ pairs @ member
     pairs.fill_diagonal_(0)
     centred = pairs - pairs.mean(0) - pairs.mean(1, keepdim=True) + pairs.mean()
     centred.fill_diagonal_(0)
-    size = len(rows)
+    size = len(pairs)
     return max(0.0, float((centred * centred.T).sum())) / (size * (size - 1))

@@ -24,6 +24,7 @@ from decoupled_descent.descent.leave_one_out import (
     leave_groups_out,
     leave_out,
     pair_covariance,
+    reacted,
     refined,
 )
 from decoupled_descent.descent.newton_step import Problem, newton_step
@@ -229,13 +230,21 @@ class DecoupledNewton(Algorithm):
         return frozenset({"minimum"})
 
 
-def paired_losses(problem: Problem, outputs: Tensor, rows: Tensor) -> float:
-    """Mean covariance of the left-out losses of two rows at a minimum, over some rows."""
+def paired_losses(problem: Problem, outputs: Tensor, some: Tensor) -> float:
+    """Mean covariance of two of the values of ``rows.averaged`` at a minimum, over some rows."""
+    rows, weights, groups = problem.rows, problem.weights, problem.rows.groups
     bends = problem.expand(outputs)
-    around = spread(problem.rows.X, bends, problem.ridge, problem.weights, problem.intercept)
-    found = leave_out(outputs, bends, around.blocks, problem.removed)
-    slopes = problem.expand(found.outputs).slope
-    return pair_covariance(slopes, found.moves, bends, problem.removed, around, rows)
+    around = spread(rows.X, bends, problem.ridge, weights, problem.intercept)
+    if groups is None:
+        removed, count = problem.removed, rows.n
+        found = leave_out(outputs, bends, around.blocks, removed)
+    else:
+        removed, count = weights, int(groups.max()) + 1
+        found = leave_groups_out(outputs, bends, around, removed, groups)
+    shares = weights / weights.mean() * (count / rows.n)
+    slopes = shares.unsqueeze(1) * problem.expand(found.outputs).slope
+    left = reacted(slopes, bends, around, removed, groups)
+    return pair_covariance(left, found.moves, around, some, groups)
 
 
 def _shaped(outputs: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -76,18 +76,21 @@ def check_groups(groups: Any, n: int) -> Tensor | None:
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"groups has shape {labels.shape}; it must name the group of each row")
-    missing = [
-        value is None or (isinstance(value, float) and math.isnan(value)) for value in labels
-    ]
-    if any(missing):
+    missing = pd.isna(labels)
+    if missing.any():
         raise ValueError(
-            f"groups has {sum(missing)} missing value(s), the first in row {missing.index(True)}; "
+            f"groups has {missing.sum()} missing value(s), the first in row {missing.argmax()}; "
             "give every row a group, or leave those rows out"
         )
-    _, codes = np.unique(labels.astype(str), return_inverse=True)
-    if codes.max() == 0:
+    names, codes = np.unique(labels.astype(str), return_inverse=True)
+    if len(names) == 1:
         raise ValueError(
             "groups has one value only; leaving out its group would leave no rows to learn from"
+        )
+    if len(names) == n:
+        raise ValueError(
+            f"groups has {n} different values for {n} rows; leave it out, or name what rows have "
+            "in common, such as the patient"
         )
     return torch.from_numpy(codes.reshape(-1))
 

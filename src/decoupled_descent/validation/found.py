@@ -119,10 +119,12 @@ def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
 
 
 def row_count(rows: Rows) -> float:
-    """How many independent rows there are: groups, or the sum of the weights."""
+    """How many independent rows there are: groups, or what the rows stand for."""
     if rows.groups is not None:
         return float(rows.groups.max() + 1)
-    return float(rows.n if rows.weights is None else rows.weights.sum())
+    if rows.weights is None or rows.removed is None:
+        return float(rows.n)
+    return float((rows.weights / rows.removed).sum())
 
 
 def lowest(found: Sequence[Candidate]) -> Candidate:

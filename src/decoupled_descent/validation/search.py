@@ -257,8 +257,7 @@ def _combined(
     mixed = torch.einsum("f,fnk->nk", weights, said)
     variance = max(float(values.var()), _stated_variance(loss, mixed))
     best = lowest(found)
-    together = _pairs(best, seed) if rows.groups is None else 0.0
-    stderr = math.sqrt(variance / len(values) + together)
+    stderr = math.sqrt(variance / len(values) + _pairs(best, seed))
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())
     error = float(values.mean())
     estimate = CorrectedError(error, stderr, error - raw)
@@ -276,11 +275,10 @@ def _stated_variance(loss: str, mixed: Tensor) -> float:
 
 
 def _pairs(candidate: Candidate, seed: int) -> float:
-    """Mean covariance of the left-out losses of two rows, for the best candidate."""
+    """Mean covariance of the left-out losses of two rows, or groups, for the best candidate."""
     rows = candidate.rows
-    generator = torch.Generator().manual_seed(seed)
-    some = torch.randperm(rows.n, generator=generator)[:PAIRED]
     problem = Problem(rows, candidate.run.bound, candidate.ridge)
+    some = some_rows(rows.n, PAIRED, rows.groups, seed)
     return paired_losses(problem, evaluate(candidate, rows.X), some)
 
 
