@@ -13,7 +13,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow lint format bench clean
+.PHONY: help demo test slow lowest newest lint format bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -30,6 +30,31 @@ test: lint ## lint, then run all tests and doctests but the slow ones
 slow: export OMP_NUM_THREADS := 1
 slow: .venv/.installed-dev ## run the slow tests: studies at the paper's sizes, and timing
 	$(BIN)/pytest -n 2 -m slow
+
+# The oldest versions that pyproject.toml promises, and the newest there are, each in an
+# environment of its own. Python and torch can be chosen: make newest PYTHON=python3.13 TORCH=2.15.0
+lowest: ## run the tests with the oldest versions promised, in .venv-lowest
+	@$(PYTHON) -m venv .venv-lowest
+	@sed -n '/^dependencies/,/^sweep/s/.*"\([a-z-]*\)>=\([0-9.]*\)[",].*/\1==\2/p' pyproject.toml | \
+	    grep -v '^torch==' > .venv-lowest/constraints.txt
+	$(MAKE) --no-print-directory with ENVIRONMENT=.venv-lowest \
+	    OPTIONS="--constraint .venv-lowest/constraints.txt"
+
+newest: ## run the tests with the newest versions there are, in .venv-newest
+	@$(PYTHON) -m venv .venv-newest
+	$(MAKE) --no-print-directory with ENVIRONMENT=.venv-newest \
+	    OPTIONS="--upgrade --upgrade-strategy eager"
+
+.PHONY: with
+with: export OMP_NUM_THREADS := 1
+with:
+	$(ENVIRONMENT)/bin/python -m pip -q install --upgrade pip
+	$(ENVIRONMENT)/bin/python -m pip -q install torch==$(TORCH)
+	echo torch==$(TORCH) > $(ENVIRONMENT)/torch.txt
+	$(ENVIRONMENT)/bin/python -m pip -q install -e '.[dev]' $(OPTIONS) \
+	    --constraint $(ENVIRONMENT)/torch.txt
+	$(ENVIRONMENT)/bin/python -m pip freeze > $(ENVIRONMENT)/versions.txt
+	$(ENVIRONMENT)/bin/pytest $(if $(TESTS),$(TESTS),-n 2 -m "not slow")
 
 lint: .venv/.installed-dev ## check formatting, style and types
 	$(BIN)/ruff format --check .

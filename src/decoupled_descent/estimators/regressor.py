@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,12 +18,14 @@ from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.validation.found import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
 LARGEST = 1e150
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     r"""Regressor that estimates its own test error without a hold-out set.
 
@@ -37,6 +40,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         method: ``"auto"``, ``"newton"``, ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
         features: ``"auto"``, or what the Newton method shall use.
         stack: Whether to mix all candidates; otherwise the best one is the model.
+        log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
+            incomes and the like, whose errors grow with their size. Predictions, intervals and
+            estimates are in the target's own units; predictions are medians rather than means. For
+            Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
         ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
@@ -75,6 +82,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     _task, _error_name = "regression", "mean squared error"
 
+    log_target: bool = False
+
     def fit(self, X: Any, y: ArrayLike, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on all rows.
 
@@ -102,7 +111,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         if kept is not None:
             features, labels = features[kept], labels[kept]
         _check_range(labels)
-        self._learn_target(labels, weighing.counted(groups)[0])
+        self._learn_target(self._fitted_scale(labels), weighing.counted(groups)[0])
         scaled, loss, outputs = self._encoded(labels)
         if newton:
             judged = self._search(features, scaled, loss, outputs, weighing, groups)
@@ -117,9 +126,25 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _encoded(self, labels: Floats) -> tuple[Tensor, str, int]:
         """Scaled targets, the loss, and the number of outputs."""
+        labels = self._fitted_scale(labels)
         shaped = labels if self._several else labels.reshape(-1)
         scaled = torch.from_numpy((shaped - self.target_mean_) / self.target_scale_)
         return scaled, "squared", np.size(self.target_mean_)
+
+    def _fitted_scale(self, labels: Floats) -> Floats:
+        """The targets on the scale on which they are fitted: as they are, or their logarithms."""
+        if not self.log_target:
+            return labels
+        if self.method_ != "newton":
+            raise ValueError(f"log_target=True needs method='newton', not {self.method_!r}")
+        if not labels.min() > 0:
+            row = int(np.argmax((labels <= 0).reshape(len(labels), -1).any(1)))
+            raise ValueError(
+                f"y has the value {labels.min():g} (the first such row is {row}), which has no "
+                "logarithm; leave out log_target=True, or predict y plus a constant"
+            )
+        logarithms: Floats = np.log(labels)
+        return logarithms
 
     def _learn_target(self, labels: Floats, shares: Floats | None) -> None:
         """Means and deviations of the targets, numbers or, for several outputs, arrays."""
@@ -135,33 +160,56 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _estimate(self, found: Search, weighing: Weighing, seed: int) -> None:
         """Set error and R²; each output's part of the estimate follows from its residuals."""
         self._jackknife = Jackknife.of(found, weighing.shares, seed)
-        rows, scales = found.best.rows, torch.as_tensor(np.atleast_1d(self.target_scale_))
-        squares = (found.left_out - rows.y.reshape(rows.n, -1)).square()
-        whole, count = rows.averaged(0.5 * squares.sum(1)), len(scales)
+        rows = found.best.rows
+        squares = self._squares(found.left_out, rows)
+        count, scaled = squares.shape[1], found.left_out - rows.y.reshape(rows.n, -1)
+        whole = rows.averaged(0.5 * scaled.square().sum(1))
+        variances = self._variances(rows, weighing.shares)
 
         def part(prices: Tensor) -> tuple[float, float]:
             """Estimate and standard error of the squared errors at given prices."""
-            values, usual = rows.averaged(squares @ prices), 2 * float(prices.mean())
+            values, usual = rows.averaged(squares @ prices), 2 * float(prices @ variances)
             error = found.estimate.error * _ratio(values.mean(), whole.mean(), usual)
             return error, found.estimate.stderr * _ratio(values.std(), whole.std(), usual)
 
-        self.estimated_test_error_, self.estimated_test_error_stderr_ = part(scales**2 / count)
-        self._set_r2(*zip(*(part(one) for one in torch.eye(count).double()), strict=True))
-        self.estimated_r2_stderr_ = part(torch.from_numpy(self._varies / count))[1]
+        equal = torch.ones(count).double() / count
+        self.estimated_test_error_, self.estimated_test_error_stderr_ = part(equal)
+        prices = 1 / variances
+        self._set_r2(*zip(*(part(one) for one in torch.diag(prices)), strict=True))
+        self.estimated_r2_stderr_ = part(prices * torch.from_numpy(self._varies) / count)[1]
+
+    def _in_units(self, outputs: Tensor) -> Tensor:
+        """Outputs or scaled targets (n, K) in the units of the targets."""
+        return torch.from_numpy(self._rescaled(outputs.numpy()))
+
+    def _squares(self, outputs: Tensor, rows: Rows) -> Tensor:
+        """Squared errors of outputs (n, K) in the units of the targets."""
+        y = rows.y.reshape(rows.n, -1)
+        if self.log_target:
+            return (self._in_units(outputs) - self._in_units(y)).square()
+        return ((outputs - y) * torch.as_tensor(self.target_scale_)).square()
+
+    def _variances(self, rows: Rows, shares: Tensor | None) -> Tensor:
+        """Variances of the targets in their units, shape (K,); 1 for a constant one."""
+        scales = torch.as_tensor(np.atleast_1d(self.target_scale_))
+        if not self.log_target:
+            return scales.square()
+        truth = self._in_units(rows.y.reshape(rows.n, -1))
+        part = torch.ones_like(truth[:, 0]) if shares is None else shares
+        part = part / part.sum()
+        found = part @ (truth - part @ truth).square()
+        return torch.where(torch.from_numpy(self._varies) & (found > 0), found, 1.0)
 
     def _row_errors(self, found: Search) -> Tensor:
         """Squared errors of the rows in the targets' units, corrected as their mean is."""
-        scales = torch.as_tensor(np.atleast_1d(self.target_scale_))
         y = found.best.rows.y.reshape(len(found.losses), -1)
-        squares = (found.left_out - y).square()
-        factor = _ratio(found.losses.mean(), 0.5 * squares.sum(1).mean(), 1.0)
-        return factor * squares @ scales**2 / len(scales)
+        fitted = 0.5 * (found.left_out - y).square().sum(1).mean()
+        factor = _ratio(found.losses.mean(), fitted, 1.0)
+        return factor * self._squares(found.left_out, found.best.rows).mean(1)
 
     def _measured(self, candidate: Candidate) -> tuple[float, float]:
         """Mean squared error of a candidate with each row left out, and its standard error."""
-        rows, scales = candidate.rows, torch.as_tensor(np.atleast_1d(self.target_scale_))
-        squares = (candidate.outputs - rows.y.reshape(rows.n, -1)).square()
-        values = rows.averaged(squares @ scales**2 / len(scales))
+        values = candidate.rows.averaged(self._squares(candidate.outputs, candidate.rows).mean(1))
         return float(values.mean()), float(values.std()) / math.sqrt(len(values))
 
     def _set_r2(self, errors: Sequence[float], stderrs: Sequence[float]) -> None:
@@ -206,6 +254,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _rescaled(self, outputs: Floats) -> Floats:
         """Outputs in the units of the targets, shape (m, K)."""
         rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
+        if self.log_target:  # beyond the largest number that y may have, outputs say no more
+            rescaled = np.exp(np.minimum(rescaled, math.log(LARGEST)))
         return rescaled
 
     def _shaped(self, outputs: Floats) -> Floats:
