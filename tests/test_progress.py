@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from decoupled_descent.progress import progress_bar, show_progress
+from decoupled_descent.progress import in_stages, progress_bar, show_progress, stages
 
 
 class Terminal(io.StringIO):
@@ -39,3 +39,27 @@ def test_silent_by_default_in_a_pipe(capsys):
 def test_exceptions_pass_through(wanted, capsys):
     with pytest.raises(KeyboardInterrupt), progress_bar(2, "work", wanted):
         raise KeyboardInterrupt
+
+
+def test_stages_are_lines_in_a_pipe(capsys):
+    with stages({"one": 1, "two": 3}) as enter:
+        enter("one")
+        with progress_bar(2, "inner") as advance:
+            advance(1, "half")
+        enter("two")
+        assert in_stages()
+    assert not in_stages()
+    assert capsys.readouterr() == ("", "one\ntwo\n")
+
+
+def test_stages_are_one_bar_on_a_terminal(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with stages({"one": 1, "two": 3}) as enter:
+        enter("two")
+        with progress_bar(2, "inner") as advance:
+            advance(1, "half way")
+    drawn = terminal.getvalue()
+    assert "two: half way" in drawn
+    assert "inner" not in drawn
+    assert " 62%" in drawn  # a quarter, and half of the rest

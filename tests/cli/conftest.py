@@ -7,6 +7,10 @@ import pandas as pd
 import pytest
 
 from decoupled_descent import cli
+from decoupled_descent.cli.train import STAGES
+
+#: What a training writes to standard error in a pipe.
+SAID = "".join(f"{stage}\n" for stage in STAGES)
 
 FAST = (
     "--method",

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pandas as pd
+import pytest
+import torch
 
 import decoupled_descent as dd
-from decoupled_descent.cli.importance import MOST_COLUMNS, importance
+from decoupled_descent.cli.importance import MOST_COLUMNS, LeftOutModels, importance
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.tables.columns import Columns
 
@@ -35,3 +37,60 @@ def test_wide_tables_are_left_alone():
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(30, MOST_COLUMNS + 1)))
     assert importance(prepared(frame, rng.normal(size=30), "regression"), None) == []
+
+
+def newton_without(phi, y, theta, bias, ridge, leaving):
+    """One Newton step of the problem without some rows, by dense matrices: β, then b."""
+    ones = np.ones((len(phi), 1))
+    J, logistic = np.hstack([phi, ones]), set(np.unique(y)) == {0.0, 1.0}
+    beta = np.append(theta, bias)
+    outputs = J @ beta
+    chances = 1 / (1 + np.exp(-outputs))
+    slope = (chances if logistic else outputs) - y
+    bend = chances * (1 - chances) if logistic else np.ones(len(y))
+    keep = np.ones(len(y))
+    keep[leaving] = 0
+    penalty = np.diag(np.append(np.full(phi.shape[1], ridge), 0.0))
+    gradient = J.T @ (keep * slope) + penalty @ beta
+    hessian = J.T @ ((keep * bend)[:, None] * J) + penalty
+    return beta - np.linalg.solve(hessian, gradient)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_left_out_models_against_newton_steps(task, grouped):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(rng.normal(size=(40, 3))).rename(columns="x{}".format)
+    y = frame.to_numpy() @ [1.0, -1.0, 0.0] + rng.normal(size=40)
+    y = np.where(y > 0, "yes", "no") if task == "classification" else y
+    groups = np.repeat(np.arange(20), 2) if grouped else None
+    given = prepared(frame, y, task)._replace(groups=groups)
+    kind = dd.DecoupledClassifier if task == "classification" else dd.DecoupledRegressor
+    model = kind(features="linear", ridge=2.0, stack=False).fit(given.X, y, groups=groups)
+    judges = LeftOutModels(given, model, np.array([0, 7, 39]))
+    (member,) = judges.members
+    phi = member.features.transform(given.X).numpy()
+    targets = model._encoded(y)[0].double().numpy()
+    for place, row in enumerate((0, 7, 39)):
+        leaving = [row] if groups is None else np.flatnonzero(groups == groups[row])
+        start = member.theta[0].numpy(), float(member.bias[0])
+        expected = newton_without(phi, targets, *start, member.ridge, leaving)
+        theta, bias = judges.parameters[0]
+        found = torch.cat([theta[0, place], bias[0, place : place + 1]]).numpy()
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_rows_are_judged_by_models_without_them():
+    """Noise that a flexible model fits seems to matter on its own rows, and does not on others."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(80, 4))).rename(columns="x{}".format)
+    y = rng.normal(size=80)
+    given = prepared(frame, y, "regression")
+    model = dd.DecoupledRegressor(features="rbf", ridge=1e-3, stack=False).fit(given.X, y)
+    left_out = max(rise for _, rise in importance(given, model))
+    before = np.square(model.predict(given.X) - y).mean()
+    order = rng.permutation(80)
+    shuffled = given.X.copy()
+    shuffled[:, 0] = shuffled[order, 0]
+    own = np.square(model.predict(shuffled) - y).mean() / before - 1
+    assert left_out < 0.1 * own

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cli.conftest import table
+from tests.cli.conftest import SAID, table
 
 ROWS = 150
 
@@ -146,7 +146,7 @@ def test_messy_files(run, tmp_path, case):
     data.write_bytes(content if isinstance(content, bytes) else content.encode())
     arguments = ("train", data, "--target", "y", "--out", tmp_path / "o", *options)
     status, text, err = run(*arguments, "--ridge", "1", "--json", "--features", "linear")
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, SAID)
     found = json.loads(text)
     assert any(said in note for note in found["notes"]), found["notes"]
     assert found["better_than"]["guessing"]["word"] == "yes"

@@ -17,7 +17,7 @@ from decoupled_descent.diagnostics.checks import Finding
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
 from decoupled_descent.tables.columns import Columns
-from tests.cli.conftest import FAST, spoilt
+from tests.cli.conftest import FAST, SAID, spoilt
 from tests.report.examples import classification
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
@@ -126,7 +126,7 @@ def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop,
     for place in (out, tmp_path / "fresh"):
         status, text, err = run(*arguments[:4], "--out", place, *FAST, "--seed", "1")
         assert (status, text) == (2, "")
-        assert err == f"error: --out {place}: cannot write there (No space left on device)\n"
+        assert err == f"{SAID}error: --out {place}: cannot write there (No space left on device)\n"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", shop.name]
 

@@ -17,12 +17,12 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.checks import Z95
-from decoupled_descent.cli.train import check_options
+from decoupled_descent.cli.train import SEARCHING, WRITING, check_options
 from decoupled_descent.descent import METHODS
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
 from decoupled_descent.validation import search
-from tests.cli.conftest import FAST, table
+from tests.cli.conftest import FAST, SAID, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
 FILES |= {"left_out.csv"}
@@ -31,7 +31,7 @@ FILES |= {"left_out.csv"}
 def test_words_and_files(run, tmp_path, shop):
     out = tmp_path / "new" / "my model"
     status, text, err = run("train", shop, "--target", "answer", "--out", out, *FAST)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, SAID)
     assert {path.name for path in out.iterdir()} == FILES
     assert os.listdir(out.parent) == ["my model"]
     model = load_model(out)
@@ -68,7 +68,7 @@ def test_many_notes_are_cut_and_kinks_are_no_news(run, tmp_path):
     frame.to_csv(tmp_path / "wide.csv", index=False)
     arguments = ("--target", "y", "--out", tmp_path / "o", "--activation", "relu", *FAST)
     status, text, err = run("train", tmp_path / "wide.csv", *arguments)
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, SAID)
     assert "• and 9 more: see report.html" in text
     assert "'x10'" in text
     assert "'x11'" not in text
@@ -92,7 +92,7 @@ def test_json(run, tmp_path, target, options, task, loss):
     status, text, err = run(
         "train", data, "--target", target, "--out", out, *FAST, *options, "--json"
     )
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, SAID)
     found = json.loads(text)
     estimator = load_model(out).estimator
     assert (found["task"], found["loss"], found["rows"], found["features"]) == (task, loss, 60, 5)
@@ -208,7 +208,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
     assert "interrupted; what was reached is in" in err
     calls[:] = [1] * 11  # before anything is trained
     status, text, err = run(*arguments)
-    assert (status, text, err) == (130, "", "interrupted\n")
+    assert (status, text, err) == (130, "", f"{SEARCHING}\ninterrupted\n")
 
 
 def test_the_end_by_a_signal_leaves_nothing(tmp_path):
@@ -239,8 +239,8 @@ def test_the_installed_command_on_a_terminal_and_in_a_pipe(tmp_path):
     os.close(ours)
     text, _ = done.communicate()
     assert done.returncode == 0
-    assert b"lowest train error" in drawn
-    assert b"6/6" in drawn
+    assert drawn.count(b"\x1b[?25l") == 1  # one bar
+    assert all(stage.encode() in drawn for stage in (SEARCHING, WRITING))
     assert b"\x1b" not in text
     first = subprocess.run(
         f"'{command}' predict '{tmp_path / 'o'}' '{data}' | head -n 1",
@@ -261,3 +261,77 @@ def test_every_method_and_its_settings(run, name):
         else:
             with pytest.raises(ValueError, match=f"--{setting} has no effect with --method {name}"):
                 check_options("auto", name, numbers)
+
+
+def prices(rows=120, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"area": rng.uniform(30, 200, rows).round(1), "rooms": rng.integers(1, 7, rows)}
+    )
+    noise = 0.4 * rng.normal(size=rows)
+    frame["price"] = np.exp(9 + 0.01 * frame["area"] + 0.1 * frame["rooms"] + noise).round(2)
+    return frame
+
+
+def test_the_logarithm_of_the_target(run, tmp_path):
+    """Following the advice on few rows behind the error helps with what it is about."""
+    data = tmp_path / "houses.csv"
+    prices().to_csv(data, index=False)
+    found = {}
+    for option in ((), ("--log-target",)):
+        _, text, _ = run(
+            "train", data, "--target", "price", "--out", tmp_path / "o", "--json", *option
+        )
+        found[bool(option)] = json.loads(text)
+    (few,) = [one for one in found[False]["findings"] if one["name"] == "rows behind the error"]
+    assert "--log-target" in few["advice"]
+    (more,) = [one for one in found[True]["findings"] if one["name"] == "rows behind the error"]
+    assert more["value"] > 2 * few["value"]
+    assert "--log-target" not in more["advice"]
+    assert any("the logarithm of 'price' is fitted" in note for note in found[True]["notes"])
+    model = load_model(tmp_path / "o")
+    fresh = prices(2000, 1)
+    actual = np.square(model.predict(fresh) - fresh["price"])
+    noise = np.hypot(found[True]["estimated_test_error_stderr"], actual.std() / 2000**0.5)
+    assert abs(actual.mean() - found[True]["estimated_test_error"]) < 3 * noise
+    status, text, err = run("predict", tmp_path / "o", data)
+    assert status == 0
+    assert "typical error (RMSE)" in err
+    assert all(re.fullmatch(r"\d+(\.\d{1,2})?", line) for line in text.split()[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, ("--method", "orthogonal"), "--log-target has no effect with --method orthogonal"),
+        ({"price": "dear"}, (), "--log-target needs numbers to predict, and 'price' has classes"),
+        ({"price": 0.0}, (), "--log-target: 'price' is 0 in row 4, which has no logarithm"),
+    ],
+)
+def test_targets_without_a_logarithm(run, tmp_path, change, options, words):
+    frame = prices(40)
+    for name, value in change.items():
+        frame[name] = np.where(np.arange(40) == 3, value, frame[name] if value == 0 else "cheap")
+    frame = pd.concat([frame, frame])
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    arguments = ("train", tmp_path / "d.csv", "--target", "price", "--log-target")
+    status, text, err = run(*arguments, "--out", tmp_path / "o", *options)
+    assert (status, text, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [("01", "02"), ("FALSE", "TRUE"), ("0.50", "1.00"), ("2023-01-01", "2024-05-31")],
+)
+def test_predictions_are_written_like_the_classes(run, tmp_path, low, high):
+    frame = table()[["a", "b", "answer"]]
+    frame["answer"] = np.where(frame["answer"] == "yes", high, low)
+    frame.insert(0, "key", [f"k{k}" for k in range(len(frame))])
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    options = ("--target", "answer", "--out", tmp_path / "o", "--id", "key", *FAST)
+    assert run("train", tmp_path / "d.csv", *options)[0] == 0
+    lines = run("predict", tmp_path / "o", tmp_path / "d.csv")[1].splitlines()
+    assert lines[0] == f"key,prediction,probability_{low},probability_{high}"
+    assert {line.split(",")[1] for line in lines[1:]} == {low, high}
+    assert lines[1].startswith("k0,")

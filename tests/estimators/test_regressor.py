@@ -305,3 +305,71 @@ def test_rows_of_weight_zero_are_judged_as_new_ones():
     absent = model.predict(X[~weights])
     np.testing.assert_allclose(model.corrected_prediction_[~weights], absent)
     assert not np.allclose(model.corrected_prediction_[weights], model.predict(X[weights]))
+
+
+def skewed(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    return X, np.exp(3 + 0.5 * X[:, 0] - 0.3 * X[:, 1] + 0.3 * rng.normal(size=n))
+
+
+def test_the_logarithm_of_the_target():
+    """As logarithms by hand; predictions, intervals and errors are in the units of y."""
+    X, y = skewed(120, 0)
+    model = dd.DecoupledRegressor(features="linear", log_target=True).fit(X, y)
+    by_hand = dd.DecoupledRegressor(features="linear").fit(X, np.log(y))
+    np.testing.assert_allclose(model.predict(X), np.exp(by_hand.predict(X)), rtol=1e-10)
+    left_out = np.exp(by_hand.corrected_prediction_)
+    np.testing.assert_allclose(model.corrected_prediction_, left_out, rtol=1e-10)
+    ends = np.exp(by_hand.predict_interval(X, 0.8))
+    np.testing.assert_allclose(model.predict_interval(X, 0.8), ends, rtol=1e-10)
+    optimism = (
+        by_hand.estimated_test_error_ / np.square(by_hand.corrected_prediction_ - np.log(y)).mean()
+    )
+    expected = optimism * np.square(left_out - y).mean()
+    assert model.estimated_test_error_ == pytest.approx(expected, rel=1e-7)
+    assert model.estimated_r2_ == pytest.approx(1 - expected / y.var(), rel=1e-7)
+    X_new, y_new = skewed(4000, 1)
+    losses = np.square(model.predict(X_new) - y_new)
+    noise = np.hypot(model.estimated_test_error_stderr_, losses.std() / 4000**0.5)
+    assert abs(losses.mean() - model.estimated_test_error_) < 3 * noise
+
+
+def test_targets_without_a_logarithm():
+    X, y = skewed(30, 0)
+    y[7] = 0.0
+    with pytest.raises(ValueError, match=r"value 0 \(the first such row is 7\)"):
+        dd.DecoupledRegressor(log_target=True).fit(X, y)
+    with pytest.raises(ValueError, match="log_target=True needs method='newton'"):
+        dd.DecoupledRegressor(hidden=3, log_target=True).fit(X, np.abs(y) + 1)
+
+
+def test_intervals_of_training_rows_leave_the_row_out():
+    """Against intervals by refits without both rows, for squared loss and fixed linear features."""
+    X, y = skewed(40, 2)
+    model = dd.DecoupledRegressor(features="linear", ridge=2.0, stack=False).fit(X, y)
+    places, ends = model.training_intervals(0.8)
+    assert places.tolist() == list(range(40))
+    phi = model.mixture_.members[0].features.transform(X).numpy()
+    scaled = (y - model.target_mean_) / model.target_scale_
+
+    def fitted(rows):
+        J = np.c_[phi, np.ones(40)][rows]
+        penalty = np.diag([2.0] * phi.shape[1] + [0.0])
+        return np.linalg.solve(J.T @ J + penalty, J.T @ scaled[rows])
+
+    full = np.c_[phi, np.ones(40)]
+    without = [fitted(np.arange(40) != j) for j in range(40)]
+    whole, residuals = fitted(np.ones(40, bool)), np.empty(40)
+    for j in range(40):
+        residuals[j] = abs(scaled[j] - full[j] @ without[j])
+    for i in (0, 11, 39):
+        others = [j for j in range(40) if j != i]
+        models = np.array([full[i] @ (without[i] + without[j] - whole) for j in others])
+        rank = int(np.ceil(0.8 * 40)) - 1  # of 39 values
+        upper = np.sort(models + residuals[others])[rank]
+        lower = -np.sort(residuals[others] - models)[rank]
+        expected = np.array([lower, upper]) * model.target_scale_ + model.target_mean_
+        np.testing.assert_allclose(ends[i], expected, rtol=1e-9)
+    held = (ends[:, 0] <= y) & (y <= ends[:, 1])
+    assert abs(held.mean() - 0.8) < 3 * (0.8 * 0.2 / 40) ** 0.5

@@ -11,9 +11,9 @@ from tests.report.reading import Page
 def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), half=None):
     """A model, a linear model and a guess; pairs are the gain and its standard error."""
     return [
-        Contender("this model", 0.4, 0.02, scores[0], half, 0.0, 0.0),
-        Contender("linear model", 0.4 + linear[0], 0.02, scores[1], half, *linear),
-        Contender("always 'no'", 0.4 + guess[0], 0.02, scores[2], half, *guess),
+        Contender("this model", 0.4, 0.02, scores[0], half, 0.0, 0.0, 0.4),
+        Contender("linear model", 0.4 + linear[0], 0.02, scores[1], half, *linear, 0.4 + linear[0]),
+        Contender("always 'no'", 0.4 + guess[0], 0.02, scores[2], half, *guess, 0.4 + guess[0]),
     ]
 
 

@@ -18,20 +18,29 @@ Floats = NDArray[np.float64]
 
 def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     """Return the model, a linear model and guessing, by their errors on rows left out."""
-    names = ["this model", "linear model", _guess_name(prepared)]
+    log = is_log(estimator)
+    names = ["this model", "linear model", _guess_name(prepared, log)]
     tried = {one.get("features") for one in estimator.candidates_}
-    linear = estimator if tried == {"linear"} else _linear(prepared)
-    said = [_said(estimator), _said(linear), _guesses(prepared)]
-    losses = [_losses(prepared, estimator, one) for one in said]
+    linear = estimator if tried == {"linear"} else _linear(prepared, log)
+    said = [_said(estimator), _said(linear), _guesses(prepared, log)]
+    losses = [losses_of(estimator, one, prepared.y) for one in said]
+    measure = "error of the logarithm" if log else "error"
     found = []
     for name, predicted, each in zip(names, said, losses, strict=True):
-        error, stderr = mean(each, prepared.groups)
+        squares = each if not log else np.square(predicted - prepared.y)
+        error, stderr = mean(squares, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
         score, half = _score(prepared, estimator, predicted, error)
         if name == names[-1] and half is None:  # with the row itself, or ties would all be wrong
             score = float(np.unique(prepared.y, return_counts=True)[1].max() / len(prepared.y))
-        found.append(Contender(name, error, stderr, score, half, gain, gain_stderr))
+        loss = float(each.mean())
+        found.append(Contender(name, error, stderr, score, half, gain, gain_stderr, loss, measure))
     return found
+
+
+def is_log(estimator: Any) -> bool:
+    """Whether the logarithm of the target is fitted."""
+    return bool(getattr(estimator, "log_target", False))
 
 
 def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, float]:
@@ -46,10 +55,13 @@ def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, flo
     return centre, math.sqrt(spread) / len(values)
 
 
-def _linear(prepared: Prepared) -> Any:
+def _linear(prepared: Prepared, log: bool) -> Any:
     """The linear model whose penalty has the lowest leave-one-out error."""
     kinds = {"classification": dd.DecoupledClassifier, "regression": dd.DecoupledRegressor}
-    estimator: Any = kinds[prepared.task](method="newton", features="linear", stack=False)
+    options: dict[str, Any] = {"log_target": True} if log else {}
+    estimator: Any = kinds[prepared.task](
+        method="newton", features="linear", stack=False, verbose=False, **options
+    )
     groups = {} if prepared.groups is None else {"groups": prepared.groups}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,16 +75,16 @@ def _said(estimator: Any) -> Floats:
     return said
 
 
-def _guess_name(prepared: Prepared) -> str:
+def _guess_name(prepared: Prepared, log: bool) -> str:
     if prepared.task == "regression":
-        return "always the mean"
+        return "always the geometric mean" if log else "always the mean"
     classes, counts = np.unique(prepared.y, return_counts=True)
     return f"always {str(classes[counts.argmax()])!r:.40}"
 
 
-def _guesses(prepared: Prepared) -> Floats:
+def _guesses(prepared: Prepared, log: bool = False) -> Floats:
     """The share of each class, or the mean, among the rows of all other groups."""
-    n, y = len(prepared.y), prepared.y
+    n, y = len(prepared.y), np.log(prepared.y) if log else prepared.y
     one = np.arange(n) if prepared.groups is None else prepared.groups
     codes = np.unique(one, return_inverse=True)[1].reshape(-1)
     classes = prepared.task == "classification"
@@ -85,14 +97,16 @@ def _guesses(prepared: Prepared) -> Floats:
     if classes:  # half a row more of each class, so that no share is 0 (Krichevsky and Trofimov)
         left, counts = left + 0.5, counts + 0.5 * values.shape[1]
     found: Floats = left / counts
-    return found if classes else found[:, 0]
+    return found if classes else np.exp(found[:, 0]) if log else found[:, 0]
 
 
-def _losses(prepared: Prepared, estimator: Any, said: Floats) -> Floats:
-    if prepared.task == "regression":
-        missed: Floats = np.square(said - prepared.y)
-        return missed
-    codes = np.searchsorted(estimator.classes_, prepared.y)
+def losses_of(estimator: Any, said: Floats, y: NDArray[Any]) -> Floats:
+    """Log losses of probabilities (n, K), or squared errors of numbers or of their logarithms."""
+    if not hasattr(estimator, "classes_"):
+        missed = np.log(said) - np.log(y) if is_log(estimator) else said - y
+        squares: Floats = np.square(missed)
+        return squares
+    codes = np.searchsorted(estimator.classes_, y)
     shares = said[np.arange(len(codes)), codes]
     losses: Floats = -np.log(np.maximum(shares, np.finfo(float).tiny))
     return losses

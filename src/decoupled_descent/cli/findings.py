@@ -55,17 +55,32 @@ def is_interrupted(estimator: Any) -> bool:
     )
 
 
-def joined(diagnosis: Diagnosis, found: list[Finding]) -> Diagnosis:
-    """Put findings among those of a diagnosis, the most serious first."""
-    known = [replace(one, advice=ADVICE.get(one.name, one.advice)) for one in diagnosis.findings]
+def few_rows(prepared: Prepared, log: bool) -> str:
+    """What to do where few rows make up most of the error."""
+    if prepared.task == "classification":
+        return "quote the accuracy beside the log loss"
+    quote = "quote the error that half of the rows stay below beside it"
+    skewed = not log and bool((prepared.y > 0).all())
+    return f"{quote}, or train with --log-target" if skewed else quote
+
+
+def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnosis:
+    """Put findings among those of a diagnosis, the most serious first.
+
+    ``advice`` are words for single checks, by name with an underscore for each blank.
+    """
+    words = ADVICE | {name.replace("_", " "): text for name, text in advice.items()}
+    known = [replace(one, advice=words.get(one.name, one.advice)) for one in diagnosis.findings]
     findings = [*found, *known]
     findings.sort(key=lambda one: STATUSES.index(one.status), reverse=True)
     return Diagnosis(tuple(findings))
 
 
-def add(estimator: Any, found: list[Finding]) -> None:
-    """Put findings among those of an estimator."""
-    estimator.diagnostics_ = joined(estimator.diagnostics_, found)
+def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
+    """Put what is known of the table and of the training among the findings of an estimator."""
+    found = of_table(prepared) + ([stopped()] if interrupted else [])
+    few = few_rows(prepared, bool(getattr(estimator, "log_target", False)))
+    estimator.diagnostics_ = joined(estimator.diagnostics_, found, rows_behind_the_error=few)
 
 
 def of_table(prepared: Prepared) -> list[Finding]:
@@ -166,7 +181,7 @@ def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     return 1 - float(np.square(y - guess).sum()) / variance
 
 
-def interrupted() -> Finding:
+def stopped() -> Finding:
     """A training that was stopped by hand."""
     return Finding(
         "interrupted", 1.0, "caution from 1", "caution",

@@ -18,6 +18,7 @@ from decoupled_descent.cli.output import intervals
 from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import SavedModel
 from decoupled_descent.report.text import interval, together
+from decoupled_descent.tables.columns import MOST_DECIMALS
 from decoupled_descent.tables.targets import split_target
 from decoupled_descent.tables.values import (
     is_number,
@@ -88,12 +89,10 @@ def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None
         seen = np.asarray(np.isfinite(known).all(axis=1))
         said = np.where(seen[:, None], known, said)
         notes.append(SEEN.format(int(seen.sum()), len(said)))
-    labels = estimator.classes_[said.argmax(1)] if classes else said[:, 0]
-    table = pd.DataFrame({"prediction": labels})
+    table = pd.DataFrame({"prediction": as_target(saved, said)})
     if classes:
-        shares = said
-        for k, label in enumerate(estimator.classes_.tolist()):
-            table[f"probability_{label}"] = shares[:, k]
+        for k, label in enumerate(class_names(saved).tolist()):
+            table[f"probability_{label}"] = said[:, k]
     _carry(saved, frame, table, notes)
     actual = None
     if saved.target in frame.columns:
@@ -103,6 +102,33 @@ def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None
         except ValueError as error:
             notes.append(f"no actual error: {error}")
     return Predictions(table, actual, notes)
+
+
+def class_names(saved: SavedModel) -> NDArray[Any]:
+    """The classes as they were written in the table trained on."""
+    estimator: Any = saved.estimator
+    spelt = saved.columns.spellings if saved.columns is not None else ()
+    classes: NDArray[Any] = estimator.classes_
+    return np.array(spelt, dtype=object) if len(spelt) == len(classes) else classes
+
+
+def as_target(saved: SavedModel, said: NDArray[np.float64]) -> NDArray[Any]:
+    """Predictions written like the target: its classes, or numbers with its decimals.
+
+    Numbers get more decimals where their typical error is that small, and never so few that
+    rounding moves them by more than a two-hundredth of it.
+    """
+    if saved.task == "classification":
+        names: NDArray[Any] = class_names(saved)[said.argmax(1)]
+        return names
+    if saved.columns is None:
+        return said[:, 0]
+    typical = math.sqrt(max(0.0, estimate(saved)[0]))
+    needed = math.ceil(-math.log10(typical / 100)) if 0 < typical < math.inf else 0
+    decimals = min(max(saved.columns.decimals, needed), max(0, needed) + 2, MOST_DECIMALS)
+    rounded = np.round(said[:, 0], decimals) + 0.0
+    whole = decimals <= 0 and bool((np.abs(rounded) < 2**53).all())
+    return rounded.astype(np.int64) if whole else rounded
 
 
 def _carry(saved: SavedModel, frame: pd.DataFrame, table: pd.DataFrame, notes: list[str]) -> None:
@@ -218,14 +244,12 @@ def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
     enough = actual.judged >= ENOUGH
     student = float(stdtrit(actual.judged - 1, 0.975)) / Z95 if enough else math.nan
     these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
-    found = {
-        f"{saved.estimator._error_name} on {these}": interval(
-            actual.error, student * actual.stderr
-        ),
-        "estimated at training": interval(*estimate(saved)),
-    }
-    intervals(screen, found)
     classes = saved.task == "classification"
+    errors = interval(actual.error, student * actual.stderr), interval(*estimate(saved))
+    if not classes:  # in the units of the target
+        errors = tuple(map(math.sqrt, errors[0])), tuple(map(math.sqrt, errors[1]))
+    name = saved.estimator._error_name if classes else "typical error (RMSE)"
+    intervals(screen, {f"{name} on {these}": errors[0], "estimated at training": errors[1]})
     scores = [actual.score, float(getattr(saved.estimator, SCORES[saved.task]))]
     now, before = together(scores, 0.01, percent=classes)
     name = "accuracy" if classes else "R²"

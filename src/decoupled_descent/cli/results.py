@@ -18,7 +18,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from decoupled_descent.cli.baselines import contenders
+from decoupled_descent.cli import judged as judged_rows
+from decoupled_descent.cli.baselines import contenders, is_log
 from decoupled_descent.cli.findings import is_interrupted
 from decoupled_descent.cli.importance import importance
 from decoupled_descent.cli.left_out import LEFT_OUT, as_csv
@@ -32,6 +33,7 @@ from decoupled_descent.files import permissions, write_text
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.report import ReportData, write_report
 from decoupled_descent.report.comparison import answers
+from decoupled_descent.report.learning import sentence
 from decoupled_descent.report.page import score_interval
 from decoupled_descent.report.text import interval
 from decoupled_descent.tables.columns import Columns
@@ -144,9 +146,10 @@ def write_history(path: Path, report: ReportData) -> None:
 
 
 def report_data(
-    data: Path, target: str, out: Path, prepared: Prepared, estimator: Any, warned: list[str]
-) -> ReportData:
-    """Gather what the report, the terminal and JSON show of a fitted estimator."""
+    data: Path, target: str, out: Path, prepared: Prepared, estimator: Any, warned: list[str],
+    seconds: float = 0.0,
+) -> ReportData:  # fmt: skip
+    """Gather what the report, the terminal and JSON show of an estimator, fitted in so long."""
     classes = prepared.task == "classification"
     score = SCORES[prepared.task]
     if classes:
@@ -186,6 +189,10 @@ def report_data(
         calibration=estimator.calibration_.to_dict() if classes else None,
         row_names=row_names(prepared),
         importance=importance(prepared, estimator),
+        widths=judged_rows.widths(prepared, estimator),
+        more=None
+        if is_interrupted(estimator)
+        else judged_rows.more_rows(prepared, estimator, seconds),
         left_out=as_csv(prepared, estimator, target),
     )
     return replace(report, next_steps=next_steps(report, data, out))
@@ -205,6 +212,7 @@ def _settings(estimator: Any) -> dict[str, Any]:
     if estimator.method_ == "newton":
         kept = {name: getattr(estimator, name) for name in ("method_", "stack", "random_state")}
         kept = {name.rstrip("_"): value for name, value in kept.items()}
+        kept |= {"log_target": True} if is_log(estimator) else {}
         return kept | {name: chosen[name] for name in ("features", "ridge")}
     names = ("hidden", "activation", "max_iter", "random_state")
     settings = {"method": estimator.method_} | {name: getattr(estimator, name) for name in names}
@@ -253,6 +261,8 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     if falling and report.stop_reason.startswith("steps"):
         more = 2 * report.settings["max_iter"]
         steps.append(f"The error was still falling: try `--max-iter {more}`.")
+    if report.more is not None:
+        steps.append(sentence(report.more))
     steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")
     return steps
 
@@ -287,6 +297,9 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "best_step": report.best_step,
         "stop_reason": report.stop_reason,
         "interrupted": report.interrupted,
+        "more_rows": None if report.more is None else report.more._asdict(),
+        "prediction_intervals": [one._asdict() for one in report.widths],
+        "importance": dict(report.importance),
         "settings": report.settings,
         "candidates": report.candidates,
         "notes": report.notes,

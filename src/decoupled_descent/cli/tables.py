@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.tables.columns import Columns
-from decoupled_descent.tables.reading import read_table
-from decoupled_descent.tables.targets import CLASSES, recognise_task, split_target
-from decoupled_descent.tables.values import listed, mark_missing
+from decoupled_descent.tables.columns import MOST_DECIMALS, Columns
+from decoupled_descent.tables.reading import as_written, read_table
+from decoupled_descent.tables.targets import (
+    CLASSES,
+    decimals_of,
+    recognise_task,
+    spellings_of,
+    split_target,
+)
+from decoupled_descent.tables.values import is_number, listed, mark_missing
 
 #: Fewer rows are too few to estimate an error from.
 FEWEST = 10
@@ -50,6 +57,7 @@ class Wishes(NamedTuple):
     identifier: str | None = None  # carried to predictions
     drop: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # that stand for missing values
+    log_target: bool = False  # fit the logarithm of the target
 
 
 def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = None) -> Prepared:
@@ -66,6 +74,8 @@ def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = N
             raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
         found = recognise_task(labels, task)
         _check_columns(features, target, wishes)
+        if wishes.log_target:
+            _check_positive(labels, found)
         groups, group = None, wishes.group
         if group is not None:
             groups = _groups(features, group)
@@ -73,6 +83,8 @@ def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = N
         columns = Columns.learn(features, wishes.words, wishes.identifier or "", dropped)
         notes = [*features.attrs["notes"], *([] if task else [_recognised(labels, found)])]
         y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
+        if wishes.log_target:
+            notes.append(f"the logarithm of {target!r} is fitted; all results are in its own units")
         if groups is not None:
             different = len(set(groups.tolist()))
             notes.append(f"rows of the same {group!r} ({different} values) are left out together")
@@ -84,6 +96,7 @@ def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = N
                 f"{name!r}: {len(set(values))} values in {len(values):,} rows, so rows with the "
                 f"same one may belong together; --group {name} leaves them out together"
             )
+        columns = _like_the_target(columns, path, labels, y, found)
         said = [*notes, *columns.notes]
         X = columns.apply(features)
         return Prepared(X, y, columns, found, said, groups, repeated, features)
@@ -100,6 +113,30 @@ def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
             if name is not None and name not in features.columns:
                 why = "is the target" if name == target else "is not a column"
                 raise ValueError(f"{option} {name!r} {why}; columns are {listed(features.columns)}")
+
+
+def _like_the_target(
+    columns: Columns, path: Path, labels: pd.Series, y: NDArray[Any], task: str
+) -> Columns:
+    """Note how the target is written, so that predictions can be written alike."""
+    if task == "regression":
+        return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
+    texts = as_written(path, str(labels.name)) if is_number(labels.dtype) else None
+    if texts is None:
+        return columns
+    return replace(columns, spellings=spellings_of(y, [texts[row - 1] for row in labels.index]))
+
+
+def _check_positive(labels: pd.Series, task: str) -> None:
+    """Raise ``ValueError`` where the target has no logarithm."""
+    if task != "regression":
+        raise ValueError(f"--log-target needs numbers to predict, and {labels.name!r} has classes")
+    low = labels[labels <= 0]
+    if len(low):
+        raise ValueError(
+            f"--log-target: {labels.name!r} is {low.iloc[0]:g} in row {low.index[0]}, which has no "
+            "logarithm; leave out --log-target, or delete the rows that are not above 0"
+        )
 
 
 def _groups(features: pd.DataFrame, group: str) -> NDArray[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,14 +24,20 @@ from decoupled_descent.cli.options import (
     Target,
     Task,
 )
+from decoupled_descent.progress import stages
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
 
 Activation = Literal["tanh", "sigmoid", "softplus", "gelu", "silu", "relu"]
 
+SEARCHING, JUDGING, WRITING = "comparing models", "judging the best one", "writing the report"
+#: The stages of a training, and about how much of its time each takes.
+STAGES = {SEARCHING: 10.0, JUDGING: 8.0, WRITING: 1.0}
 #: Trainings that take more seconds than this are announced.
 LONG = 30.0
+#: Kernel maps that are tried beside the linear one, and the most features of each.
+KERNELS, LANDMARKS = 2, 2000
 #: The widest hidden layer: time and memory grow with the square of the width.
 WIDEST = 1000
 
@@ -84,6 +91,14 @@ def train(
     identifier: Identifier = None,
     drop: Drop = None,
     missing: Missing = None,
+    log_target: Annotated[
+        bool,
+        typer.Option(
+            "--log-target",
+            help="Fit the logarithm of the target (prices, incomes, counts above 0); predictions "
+            "and errors are in its own units.",
+        ),
+    ] = False,
     lr: Annotated[str, typer.Option(metavar="NUMBER", help="Learning rate.")] = "auto",
     damping: Annotated[
         str, typer.Option(metavar="NUMBER", help="Factor on the weights at every step, up to 1.")
@@ -113,24 +128,31 @@ def train(
     options = check_options(hidden, method, {"lr": lr, "damping": damping, "ridge": ridge})
     options |= {"activation": activation, "max_iter": max_iter, "random_state": seed}
     options |= {"features": features}
-    if group is not None and method != "newton":
-        raise ValueError(f"--group has no effect with --method {method}; leave it out")
+    for name, given in (("--group", group is not None), ("--log-target", log_target)):
+        if given and method != "newton":
+            raise ValueError(f"{name} has no effect with --method {method}; leave it out")
     from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.cli.tables import Wishes, prepare
 
     replaced = results.check_folder(out, data)
-    wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()))
+    wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
     prepared = prepare(data, target, task, wishes)
+    options |= {"log_target": True} if log_target else {}
     announce(prepared, method)
-    estimator, warned = fit(prepared, options)
-    interrupted = findings.is_interrupted(estimator)
-    findings.add(estimator, findings.of_table(prepared))
-    findings.add(estimator, [findings.interrupted()] if interrupted else [])
-    if interrupted and replaced:  # a half-trained model does not replace a good one
-        out = Path(f"{out.resolve()}-interrupted")
-        replaced = results.check_folder(out, data)
-    report = results.report_data(data, target, out, prepared, estimator, warned)
+    with stages(STAGES) as enter:
+        enter(SEARCHING)
+        start = time.monotonic()
+        estimator, warned = fit(prepared, options)
+        seconds = time.monotonic() - start
+        interrupted = findings.is_interrupted(estimator)
+        findings.add(estimator, prepared, interrupted)
+        if interrupted and replaced:  # a half-trained model does not replace a good one
+            out = Path(f"{out.resolve()}-interrupted")
+            replaced = results.check_folder(out, data)
+        enter(JUDGING)
+        report = results.report_data(data, target, out, prepared, estimator, warned, seconds)
+        enter(WRITING)
     out, files = results.write_somewhere(out, estimator, prepared.columns, target, report)
     if as_json:
         echo_json(results.to_dict(report, target, files))
@@ -203,19 +225,21 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
 
 
 def announce(prepared: Prepared, method: str) -> None:
-    """Say in a pipe how long training will take, if that is more than half a minute.
-
-    On a terminal the search says so itself, beside its progress bar.
-    """
-    if sys.stderr.isatty() or method != "newton":
+    """Say how long training will take, and what memory, if that is more than half a minute."""
+    if method != "newton":
         return
-    from decoupled_descent.validation.cost import expected_seconds, in_words
+    from decoupled_descent.validation.cost import expected_bytes, expected_seconds, in_words
 
     (n, d), classes = prepared.X.shape, prepared.task == "classification"
     outputs = len(set(prepared.y.tolist())) if classes else 1
-    seconds = expected_seconds(n, [d, min(n, 1000)], 1 if outputs == 2 else outputs)
+    widths, outputs = [d, *[min(n, LANDMARKS)] * KERNELS], 1 if outputs == 2 else outputs
+    seconds = expected_seconds(n, widths, outputs)
     if seconds > LONG:
-        typer.echo(f"training on {n:,} rows; this takes about {in_words(seconds)}", err=True)
+        size = expected_bytes(n, widths, outputs) / 1e9
+        typer.echo(
+            f"training on {n:,} rows takes about {in_words(seconds)} and {size:.1f} GB of memory",
+            err=True,
+        )
 
 
 def _for_users(category: type[Warning]) -> bool:

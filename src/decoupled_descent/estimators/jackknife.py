@@ -53,6 +53,7 @@ class Jackknife:
         features: φ of these rows for each feature map of the mixture, shapes (s, r).
         moves: d for each member of the mixture, shapes (s, K); none for networks, whose intervals
             have the same width everywhere.
+        places: Which of the training rows these are, shape (s,); not kept in files.
     """
 
     residuals: Tensor
@@ -61,6 +62,7 @@ class Jackknife:
     constant: float = 0.0
     features: tuple[Tensor, ...] = ()
     moves: tuple[Tensor, ...] = ()
+    places: Tensor | None = None
 
     @classmethod
     def of(cls, found: Search, shares: Tensor | None, seed: int) -> Jackknife:
@@ -78,13 +80,14 @@ class Jackknife:
             1 / float(rows.n if rows.weights is None else rows.weights.sum()),
             tuple(maps.values()),
             tuple((leaving * (one.outputs - y))[some] for one in members),
+            some,
         )
 
     @classmethod
     def plain(cls, residuals: Floats, shares: Tensor | None = None) -> Jackknife:
         """Errors (or scores) of rows as if they were new, shape (n, K), and nothing else."""
-        n = len(residuals)
-        return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), torch.arange(n))
+        n, rows = len(residuals), torch.arange(len(residuals))
+        return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), rows, places=rows)
 
     def widths(self, level: float) -> Tensor:
         """The quantile of the residuals, shape (K,): half the width of intervals without moves."""
@@ -103,6 +106,20 @@ class Jackknife:
             found.append(torch.stack([lower, upper], 2))
         return torch.cat(found)
 
+    def own_intervals(self, mixture: Mixture | None, judged: Tensor, level: float) -> Tensor:
+        r"""Intervals for these rows themselves, shape (s, K, 2), each without the row's own part.
+
+        ``judged`` are their left-out outputs (s, K). A model without rows i and j is taken to
+        predict μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row has a say in its own interval.
+        """
+        models = judged.unsqueeze(1)
+        if mixture is not None and self.moves:
+            models = models + self._changes(mixture, None)
+        weights = self.weights * (self.groups.unsqueeze(1) != self.groups)
+        lower = -quantiles(self.residuals - models, weights, level)
+        upper = quantiles(self.residuals + models, weights, level)
+        return torch.stack([lower, upper], 2)
+
     def check(self, mixture: Mixture, outputs: int) -> None:
         """Raise ``ValueError`` unless these are the rows of a mixture."""
         maps = {id(member.features): len(member.theta.T) for member in mixture.members}
@@ -112,12 +129,17 @@ class Jackknife:
 
     def changes(self, mixture: Mixture, X: Any) -> Tensor:
         """μ₋ᵢ(x) − μ(x), shape (m, s, K)."""
+        return self._changes(mixture, X)
+
+    def _changes(self, mixture: Mixture, X: Any | None) -> Tensor:
+        """The same; for these rows themselves where X is None."""
         total, maps = torch.zeros(()), iter(self.features)
         known: dict[int, tuple[Tensor, Tensor]] = {}
         for member, moves in zip(mixture.members, self.moves, strict=True):
             key = id(member.features)
             if key not in known:
-                known[key] = member.features.transform(X), next(maps)
+                old = next(maps)
+                known[key] = old if X is None else member.features.transform(X), old
             new, old = known[key]
             pulled = new / (member.features.map_.values + member.ridge) @ old.T + self.constant
             total = total + member.share * pulled.unsqueeze(2) * moves
@@ -130,11 +152,14 @@ class Jackknife:
 def quantiles(values: Tensor, weights: Tensor, level: float) -> Tensor:
     """The conformal quantile along the second axis, infinite beyond the last value.
 
-    With unit weights it is the ⌈(s + 1) level⌉-th smallest of s values.
+    With unit weights it is the ⌈(s + 1) level⌉-th smallest of s values. Values are (m, s, K),
+    weights (s,) or (m, s).
     """
     ordered, order = values.sort(1)
-    reached = weights[order].cumsum(1)
-    place = (reached < level * (float(weights.sum()) + 1) * (1 - 1e-12)).sum(1, keepdim=True)
+    weights = weights.expand(values.shape[:2]).unsqueeze(2)
+    reached = weights.expand_as(values).gather(1, order).cumsum(1)
+    limit = level * (weights.sum(1, keepdim=True) + 1) * (1 - 1e-12)
+    place = (reached < limit).sum(1, keepdim=True)
     past = torch.full_like(ordered[:, :1], math.inf)
     return torch.cat([ordered, past], 1).gather(1, place).squeeze(1)
 

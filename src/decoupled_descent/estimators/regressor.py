@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
@@ -108,6 +108,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         labels = labels.astype(np.float64)
         weighing, groups = self._weighing(sample_weight, None, groups, len(labels))
         rows, kept = features, weighing.kept
+        self._kept = kept
         if kept is not None:
             features, labels = features[kept], labels[kept]
         _check_range(labels)
@@ -242,6 +243,30 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         ends = self._jackknife.intervals(self.mixture_ if newton else None, rows, centre, level)
         intervals = np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
         return intervals if self._several else intervals[:, 0]
+
+    def training_intervals(self, level: float = 0.9) -> tuple[NDArray[np.intp], Floats]:
+        """Return intervals for training rows by models without them, to see how many hold.
+
+        Args:
+            level: As in :meth:`predict_interval`, whose method this is.
+
+        Returns:
+            Indices of the rows, at most 500 drawn at random for the Newton method, and the ends of
+            their intervals, shape (s, 2) or (s, K, 2).
+        """
+        level = check_level(level)
+        check_is_fitted(self)
+        places = self._jackknife.places
+        if places is None:
+            raise ValueError("a model from a file does not know its training rows; fit it again")
+        if self._kept is not None:
+            places = torch.from_numpy(np.flatnonzero(self._kept))[places]
+        judged = self._fitted_scale(self.corrected_prediction_[places.numpy()])
+        scaled = ((judged - self.target_mean_) / self.target_scale_).reshape(len(places), -1)
+        mixture = self.mixture_ if self.method_ == "newton" else None
+        ends = self._jackknife.own_intervals(mixture, torch.from_numpy(scaled), level)
+        intervals = np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
+        return places.numpy(), intervals if self._several else intervals[:, 0]
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return predictions, shape (m,) or (m, K), in the units of the targets."""

@@ -18,8 +18,10 @@ class Contender(NamedTuple):
     stderr: float
     score: float  # accuracy or R²
     half: float | None  # half of the rows are missed by less, for numbers
-    gain: float  # by how much the model's error is lower, row by row
+    gain: float  # by how much the model's loss is lower, row by row
     gain_stderr: float
+    loss: float  # by which they are compared
+    measure: str = "error"  # what that is
 
 
 class Answer(NamedTuple):
@@ -39,8 +41,8 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
     found = []
     for other, name in ((guess, "guessing"), (linear, "a linear model")):
         side = "lower" if other.gain > 0 else "higher"
-        share = percent(abs(other.gain), other.error)
-        against = f"its error is {share} {side} than that of “{other.name}”"
+        share = percent(abs(other.gain), other.loss)
+        against = f"its {other.measure} is {share} {side} than that of “{other.name}”"
         sure = Z95 * other.gain_stderr
         if other.gain > sure:
             word, tone = "yes", "ok"

@@ -186,22 +186,31 @@ def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     )
 
 
-def widths(labels: Sequence[Any], predicted: Sequence[Any]) -> str:
-    """List how far off predictions are, at several levels, and whether that holds everywhere."""
-    missed = np.abs(np.asarray(labels, dtype=float) - np.asarray(predicted, dtype=float))
-    order = np.argsort(np.asarray(predicted, dtype=float), kind="stable")
-    order = order[np.isfinite(missed[order])]
-    if len(order) < 30:
+class Width(NamedTuple):
+    """Prediction intervals of one level, and how often they hold for rows left out."""
+
+    level: float
+    half: float  # half the width of a typical interval
+    held: float  # the share of rows whose target is inside
+    halves: tuple[float, ...]  # the same for low, middle and high predictions
+    shares: tuple[float, ...]
+
+
+def widths(found: Sequence[Width]) -> str:
+    """List how wide prediction intervals are, at several levels, and whether they hold."""
+    if not found:
         return ""
-    thirds = [missed[part] for part in np.array_split(order, 3)]
-    rows = []
-    for level in LEVELS:
-        width = float(np.quantile(missed[order], level))
-        held = [percent(float((part <= width).mean())) for part in thirds]
-        rows.append([f"{100 * level:g} %", f"± {number(width, 3)}", *held])
-    header = ["of new rows", "are missed by at most", "low predictions", "middle", "high"]
-    return table(header, rows, "How far off predictions are", "", (1, 2, 3, 4)) + read(
-        "How to read it: the last three columns say for how many rows the width holds among the "
-        "lowest, middle and highest third of the predictions. Where they differ much, errors grow "
-        "with the size of the prediction, and one width for all is misleading."
+    rows = [
+        [f"{100 * one.level:g} %", f"± {number(one.half, 3)}", percent(one.held),
+         *(f"{percent(share)} (± {number(half, 3)})"
+           for share, half in zip(one.shares, one.halves, strict=True))]
+        for one in found
+    ]  # fmt: skip
+    header = ["of new rows", "are within", "held here", "low predictions", "middle", "high"]
+    return table(header, rows, "How far off predictions are", "stack", (1, 2, 3, 4, 5)) + read(
+        "How to read it: intervals about the prediction are made from models that have not seen a "
+        "row (the jackknife+, which `predict_interval` uses in Python), and the target of that "
+        "row is inside or not. The last three columns are the lowest, middle and highest third of "
+        "the predictions. Where the shares differ much, errors grow with the size of the "
+        "prediction.".replace("`predict_interval`", "<code>predict_interval</code>")
     )

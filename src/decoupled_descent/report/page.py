@@ -18,12 +18,14 @@ from decoupled_descent.checks import Z95
 from decoupled_descent.files import write_text
 from decoupled_descent.report.comparison import Contender, answers, comparison
 from decoupled_descent.report.judged import (
+    Width,
     calibration,
     importance,
     thresholds,
     widths,
     wrong_rows,
 )
+from decoupled_descent.report.learning import MoreRows, more_rows
 from decoupled_descent.report.predictions import baseline, predictions
 from decoupled_descent.report.svg import MOST_POINTS, error_curve
 from decoupled_descent.report.text import (
@@ -75,6 +77,8 @@ class ReportData:
     calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
+    widths: Sequence[Width] = ()  # of prediction intervals
+    more: MoreRows | None = None  # what twice as many rows would bring
     left_out: str = ""  # predictions of the training rows as if new, as a table for machines
 
     def __post_init__(self) -> None:
@@ -116,9 +120,7 @@ def render_report(data: ReportData) -> str:
         "What the model gets right and wrong": predictions(
             data.task, data.labels, data.predictions, data.classes
         ),
-        "How far off are predictions?": widths(data.labels, data.predictions)
-        if data.task == "regression"
-        else "",
+        "How far off are predictions?": widths(data.widths),
         "Finding more, or raising fewer false alarms": thresholds(
             data.labels, data.chances, data.classes
         ),
@@ -129,6 +131,7 @@ def render_report(data: ReportData) -> str:
             data.task, data.labels, data.predictions, data.chances, data.classes, data.row_names
         ),
         "Which columns matter?": importance(data.importance, data.loss_name),
+        "Would more rows help?": more_rows(data.more),
         "Can the numbers be trusted?": _diagnosis(data.diagnosis),
         "What was done to the data": _list(data.notes),
         "How the model was found": _found(data),

@@ -100,6 +100,25 @@ def error_curve(
     return _svg("curve", "wide", (560, 300), title, parts), log
 
 
+def learning_curve(rows: Any, errors: Any, stderrs: Any, name: str, title: str) -> str:
+    """Draw errors with their 95 % intervals over the number of rows; the last is expected."""
+    counts, error = np.asarray(rows, dtype=float), np.asarray(errors, dtype=float)
+    margin = Z95 * np.asarray(stderrs, dtype=float)
+    across = Axis(counts.min() / 1.15, counts.max() * 1.15, 72, 546, log=True)
+    down = span(np.concatenate([error - margin, error + margin]), 254, 46)
+    x, y = across(counts), down(error)
+    ends = zip(x, down(error - margin), down(error + margin), strict=True)
+    parts = [_frame(across, down, "training rows", name, ticks=counts.tolist())]
+    parts += [f'<path class="whisker" d="M{a:.1f} {b:.1f}V{c:.1f}"/>' for a, b, c in ends]
+    parts.append(f'<path class="line" d="{_path(x[:-1], y[:-1])}"/>')
+    parts.append(f'<path class="reference" d="{_path(x[-2:], y[-2:])}"/>')
+    parts += [
+        f'<circle class="best" cx="{a:.1f}" cy="{b:.1f}" r="4.5"/>'
+        for a, b in zip(x, y, strict=True)
+    ]
+    return _svg("rows", "wide", (560, 300), title, parts)
+
+
 def scatter(
     x: Any, y: Any, names: tuple[str, str], title: str, id: str, same: bool = False,
     trend: np.ndarray | None = None,
@@ -179,17 +198,22 @@ def _path(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _frame(
-    across: Axis, down: Axis, x_name: str, y_name: str, most: int = 6, whole: bool = False
-) -> str:
-    """Grid, ticks and the names of the axes; ``whole`` keeps horizontal ticks to integers."""
+    across: Axis, down: Axis, x_name: str, y_name: str, most: int = 6, whole: bool = False,
+    ticks: list[float] | None = None,
+) -> str:  # fmt: skip
+    """Grid, ticks and the names of the axes.
+
+    ``whole`` keeps horizontal ticks to integers, ``ticks`` are given ones.
+    """
     parts = []
     right, bottom = across.end, down.start
+    along = across.ticks(most) if ticks is None else ticks
     ticks, labels, y_unit = _labelled(down.ticks(most), down.log)
     for tick, label in zip(ticks, labels, strict=True):
         y = f"{float(down(tick)):.1f}"
         parts.append(f'<path class="grid" d="M{across.start} {y}H{right}"/>')
         parts.append(f'<text class="end" x="{across.start - 7}" y="{y}" dy=".35em">{label}</text>')
-    along = [t for t in across.ticks(most) if not whole or (t >= 0 and t == int(t))]
+    along = [t for t in along if not whole or (t >= 0 and t == int(t))]
     ticks, labels, x_unit = _labelled(along, across.log)
     for tick, label in zip(ticks, labels, strict=True):
         x = f"{float(across(tick)):.1f}"

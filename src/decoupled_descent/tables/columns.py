@@ -27,8 +27,10 @@ import pandas as pd
 from decoupled_descent.tables.column import REPEATS, Column, learn_column
 from decoupled_descent.tables.values import Floats, listed, mark_missing, plain
 
+#: Of predicted numbers, at most.
+MOST_DECIMALS = 12
 #: Parts of :class:`Columns` that are lists of texts.
-LISTS = ("dropped", "notes", "words", "repeated")
+LISTS = ("dropped", "notes", "words", "repeated", "spellings")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Columns:
     words: tuple[str, ...] = ()  # that stand for missing values, besides the usual ones
     identifier: str = ""  # the column that is carried to predictions
     repeated: tuple[str, ...] = ()  # dropped columns whose values name groups of rows
+    spellings: tuple[str, ...] = ()  # of the classes, in order, where not that of their values
+    decimals: int = 0  # of the target, where that is a number
 
     @classmethod
     def learn(
@@ -153,12 +157,14 @@ class Columns:
             for column in self.columns
         ]
         rest = {name: [*getattr(self, name)] for name in LISTS}
-        return {"columns": columns, **rest, "identifier": self.identifier}
+        alone = {"identifier": self.identifier, "decimals": self.decimals}
+        return {"columns": columns, **rest, **alone}
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
         """Read what :meth:`to_dict` returned; raise ``ValueError`` for anything else."""
-        keys: dict[str, type] = {"columns": list, **dict.fromkeys(LISTS, list), "identifier": str}
+        keys: dict[str, type] = {"columns": list, **dict.fromkeys(LISTS, list)}
+        keys |= {"identifier": str, "decimals": int}
         parts = _entries(content, keys, "the columns")
         kinds: dict[str, type] = {field.name: object for field in fields(Column)}
         several = dict.fromkeys(("levels", "terms", "weights"), list)
@@ -171,8 +177,11 @@ class Columns:
         names = [*(column.name for column in columns), *parts["dropped"]]
         if not columns or len(set(names)) < len(names):
             raise ValueError("the columns cannot be used: there are none, or one is named twice")
+        decimals = parts["decimals"]
+        if isinstance(decimals, bool) or not 0 <= decimals <= MOST_DECIMALS:
+            raise ValueError(f"the columns cannot be used: decimals is {decimals!r:.20}")
         lists = {name: tuple(parts[name]) for name in LISTS}
-        return cls(columns, identifier=parts["identifier"], **lists)
+        return cls(columns, identifier=parts["identifier"], decimals=decimals, **lists)
 
 
 def _entries(content: object, kinds: dict[str, type], what: str) -> dict[str, Any]:

@@ -88,6 +88,17 @@ def read_table(path: str | Path) -> pd.DataFrame:
         raise kind(f"{path}: {' '.join(str(error).split())}") from error
 
 
+def as_written(path: Path, name: str) -> list[str] | None:
+    """The texts of one column of a text file, row by row; None for files that keep their types."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"]
+    if READERS.get(suffixes[-2] if packed else "".join(suffixes[-1:])) is not read_text:
+        return None
+    content = _content(path)
+    frame, _ = read_text(_unpacked(content) if packed else content, only=name)
+    return [str(one).strip() for one in frame.iloc[:, 0]]
+
+
 def _content(path: Path) -> bytes:
     if os.path.isdir(path):
         raise IsADirectoryError(f"{path} is a folder; name a file in it")

@@ -153,6 +153,34 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
     return task
 
 
+def decimals_of(values: NDArray[np.float64], most: int) -> int:
+    """How many decimals numbers are written with, at most so many; noise in float64 is none.
+
+    Example:
+        >>> decimals_of(np.array([1.0, 2.25, 0.1 + 0.2]), 12), decimals_of(np.array([3.0]), 12)
+        (2, 0)
+    """
+    texts = (f"{abs(value):.12g}" for value in set(values.tolist()))
+    found = [len(text.partition(".")[2]) if "e" not in text else most for text in texts]
+    return min(most, max(found, default=0))
+
+
+def spellings_of(labels: NDArray[Any], texts: list[str]) -> tuple[str, ...]:
+    """How each class is written most often, in the order of the classes; nothing if as its value.
+
+    Example:
+        >>> spellings_of(np.array([1, 2, 2]), ["01", "02", "2"]), spellings_of(np.array([1]), ["1"])
+        (('01', '02'), ())
+    """
+    counts = Counter(zip(labels.tolist(), texts, strict=True))
+    best: dict[Any, str] = {}
+    for (label, text), _ in counts.most_common():
+        best.setdefault(label, text)
+    found = tuple(best[label] for label in np.unique(labels).tolist())
+    alike = all(str(label) == text for label, text in best.items())
+    return () if alike or len(set(found)) < len(found) else found
+
+
 def _few(labels: pd.Series, counts: pd.Series) -> bool:
     """Say whether so few different numbers occur that they are probably classes."""
     different, whole = len(counts), bool((labels % 1 == 0).all())

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pandas as pd
 
@@ -89,8 +90,11 @@ def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
     return ",", [f"the comma is the decimal mark: {value!r} was read as {read!r}"]
 
 
-def read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    """Read a table from the bytes of a text file; return it with notes on what was recognised."""
+def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, Notes]:
+    """Read a table from the bytes of a text file; return it with notes on what was recognised.
+
+    ``only`` names one column, which is then read alone and as it is written.
+    """
     encoding, notes = _encoding(content)
     told = SEP_LINE.match(content)
     content = content[told.end() :] if told else content
@@ -112,13 +116,18 @@ def read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
         _check_single([names, *first])
         content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines in between are rows
     decimal, more = _decimal(first, separator)
+    options: dict[str, Any] = {}
+    columns = len(names)
+    if only is not None:
+        place = [name.strip() for name in names].index(only)
+        options, names = {"usecols": [place], "dtype": str}, [only]
     try:
         frame = pd.read_csv(
             io.BytesIO(content),
             sep=separator,
             encoding=encoding,
             header=0,
-            names=range(len(names)),
+            names=range(columns),
             index_col=False,
             skipinitialspace=True,
             skip_blank_lines=not single,
@@ -126,6 +135,7 @@ def read_text(content: bytes) -> tuple[pd.DataFrame, Notes]:
             na_values=MISSING,
             low_memory=False,
             decimal=decimal,
+            **options,
         )
     except pd.errors.ParserError as error:
         raise ValueError(f"{error}; is a quotation mark left open?") from error

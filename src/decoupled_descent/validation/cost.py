@@ -10,6 +10,8 @@ from decoupled_descent.descent.spread import DUAL, SQUARE
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
 STEPS, FITS, REFINED = 6, 5, 400
+#: What Python, PyTorch and pandas take by themselves, in bytes.
+BASE = 4e8
 #: Searches take about so many times longer than their products of matrices alone.
 OVERHEAD = 2.0
 
@@ -26,6 +28,18 @@ def _fit(n: int, r: int) -> float:
     if DUAL * n < r and n <= SQUARE:
         return STEPS * n**3 + 5 * n**3 + 8 * n**2 * refined
     return STEPS * 2 * n * r * min(r, 512) + 80 * n * r + 3 * n * r**2 + 10 * n * r * refined
+
+
+def expected_bytes(n: int, widths: list[int], outputs: int) -> float:
+    """Bytes of memory that a search takes, to a factor of about 2: features, and what V takes.
+
+    Every map has its features in memory; one fit at a time has the matrices of the leave-one-out.
+    """
+    kept = sum(8.0 * n * min(n, width) for width in widths)
+    largest = max(min(n, width) for width in widths)
+    if n <= SQUARE and (outputs > 1 or DUAL * n < largest):
+        return BASE + 2 * kept + 8.0 * n**2 * (4 + 2 * outputs)
+    return BASE + 2 * kept + 8.0 * 3 * (outputs * largest) ** 2
 
 
 def _speed(size: int = 400) -> float:

@@ -25,7 +25,7 @@ from torch import Tensor
 from decoupled_descent.descent.newton import DecoupledNewton, paired_losses
 from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.objective import Objective, heads
-from decoupled_descent.progress import progress_bar, show_progress
+from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.interface import Features
@@ -155,7 +155,7 @@ def _announce(X: Any, tried: Sequence[Features], outputs: int, progress: bool | 
         d if each.name.startswith("linear") else min(n, each.get_params().get("landmarks", d))
         for each in tried
     ]
-    if show_progress(progress) and n * max(widths) > QUICK:
+    if show_progress(progress) and not in_stages() and n * max(widths) > QUICK:
         seconds = expected_seconds(n, widths, outputs)
         if seconds > 60:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)
