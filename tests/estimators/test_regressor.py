@@ -329,6 +329,7 @@ def test_the_logarithm_of_the_target():
     expected = optimism * np.square(left_out - y).mean()
     assert model.estimated_test_error_ == pytest.approx(expected, rel=1e-7)
     assert model.estimated_r2_ == pytest.approx(1 - expected / y.var(), rel=1e-7)
+    model = dd.DecoupledRegressor(features="linear", log_target=True).fit(*skewed(400, 0))
     X_new, y_new = skewed(4000, 1)
     losses = np.square(model.predict(X_new) - y_new)
     noise = np.hypot(model.estimated_test_error_stderr_, losses.std() / 4000**0.5)

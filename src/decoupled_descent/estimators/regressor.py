@@ -23,6 +23,8 @@ from decoupled_descent.validation.found import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
 LARGEST = 1e150
+#: The most rows among which relative errors are exchanged.
+MIXED = 1000
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -175,6 +177,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
         equal = torch.ones(count).double() / count
         self.estimated_test_error_, self.estimated_test_error_stderr_ = part(equal)
+        if self.log_target:
+            self.estimated_test_error_stderr_ *= self._unseen(found.left_out, rows, seed)
         prices = 1 / variances
         self._set_r2(*zip(*(part(one) for one in torch.diag(prices)), strict=True))
         self.estimated_r2_stderr_ = part(prices * torch.from_numpy(self._varies) / count)[1]
@@ -189,6 +193,21 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         if self.log_target:
             return (self._in_units(outputs) - self._in_units(y)).square()
         return ((outputs - y) * torch.as_tensor(self.target_scale_)).square()
+
+    def _unseen(self, outputs: Tensor, rows: Rows, seed: int) -> float:
+        """By how much to widen the standard error of an error of a skewed target.
+
+        Large predictions with large relative errors are rare and cost most, and few rows may not
+        show them. So relative errors are exchanged among rows, and the larger spread counts.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        some = torch.randperm(rows.n, generator=generator)[:MIXED]
+        missed = (rows.y.reshape(rows.n, -1) - outputs)[some]
+        exchanged = outputs[some].unsqueeze(1) + missed
+        said = self._in_units(outputs[some]).unsqueeze(1)
+        squares = (self._in_units(exchanged) - said).square().mean(2)
+        own = squares.diagonal().std()
+        return max(1.0, _ratio(squares.std(), own, 1.0))
 
     def _variances(self, rows: Rows, shares: Tensor | None) -> Tensor:
         """Variances of the targets in their units, shape (K,); 1 for a constant one."""
