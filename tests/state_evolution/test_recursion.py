@@ -416,7 +416,7 @@ def test_xor_through_the_escape_from_the_saddle():
     theta = problems.informed(mixture, [0, 1], strength=0.02) + 0.02 * mixture.means[[2, 2]]
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
     problem = mixture, objective, dd.DecoupledDescent(0.05), theta
-    theory = dd.StateEvolution(*problem[:3], paths=2**12)
+    theory = dd.StateEvolution(*problem[:3], paths=2**12, randomisations=2)
     evolution = theory.run(steps, theta=theta)
     assert evolution.test_error[0] > 0.7 > 0.4 > evolution.test_error[-1]
     runs = [problems.measure(problem, n, seed, steps) for seed in range(5)]

@@ -171,7 +171,7 @@ def test_rules_move_theta_as_in_training():
 
 def test_fluctuations_along_the_means_are_those_of_runs():
     """The variance of the second iterate's alignment: by hand, in the limit and in runs."""
-    n, ratio, lr, repeats = 240, 1.5, 0.3, 200
+    n, ratio, lr, repeats = 240, 1.5, 0.3, 100
     d = round(n / ratio)
     mixture = dd.mixtures.flipped_classes(d, snr=1.2, flip=0.2)
     theta = torch.randn(1, d, generator=torch.Generator().manual_seed(3)).double()

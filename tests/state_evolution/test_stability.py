@@ -42,7 +42,7 @@ def robust(loss, c=1.0, **options):
     mixture = dd.mixtures.flipped_classes(100, snr=2.0, flip=0.1)
     objective = dd.Objective(dd.heads.Linear(), loss, curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.1 * c, 0.9, **options)
-    return dd.StateEvolution(mixture, objective, algorithm, paths=2**11)
+    return dd.StateEvolution(mixture, objective, algorithm, paths=2**11, randomisations=4)
 
 
 def huber(u, y):

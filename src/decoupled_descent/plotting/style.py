@@ -129,6 +129,7 @@ def taylor_panel(ax: Axes, terms: Any, title: str = "") -> None:
     ax.plot(np.diff(np.asarray(terms.test_error)), **THEORY | {"label": "actual change"})
     ax.set(title=title, xlabel="step", ylabel="change of the test error per step")
     ax.set_xlim(left=0)
+    ax.locator_params(axis="x", integer=True)
     tidy(ax, "small")
 
 
