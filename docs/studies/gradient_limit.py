@@ -42,7 +42,7 @@ PROBLEMS = {
     "flipped classes": (flipped, None),
     "XOR, informed start": (xor, None),
     "XOR, random starts": (lambda: xor(0.0), {}),
-    "XOR, random starts, N rows": (lambda: xor(0.0), {"rows": N}),
+    f"XOR, random starts, n = {N}": (lambda: xor(0.0), {"rows": N}),
 }
 
 
@@ -96,9 +96,10 @@ def measure(name, runs):
 
 
 def draw(results):
-    figure, axes = new_figure(len(results))
-    figure.set_size_inches(3.4 * len(results), 3.0)
-    for axis, (name, found) in zip(axes.flat, results.items(), strict=True):
+    figure, axes = new_figure(3, -(-len(results) // 3))
+    for axis in axes.flat[len(results) :]:
+        axis.remove()
+    for axis, (name, found) in zip(axes.flat, results.items(), strict=False):
         for k, (kind, colour) in enumerate(COLOURS.items()):
             mean, stderr = torch.tensor(found["mean"][k]), torch.tensor(found["stderr"][k])
             limits = mean - 3 * stderr, mean + 3 * stderr
