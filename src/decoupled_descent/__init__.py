@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
     from decoupled_descent.rows import features as features
     from decoupled_descent.rows.blocks import Rows as Rows
+    from decoupled_descent.rows.processes import ProcessLostError as ProcessLostError
     from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
     from decoupled_descent.tables.reading import read_table as read_table
     from decoupled_descent.training.callbacks import Step as Step
@@ -88,6 +89,7 @@ _NAMES = {
     "Objective": "objective",
     "DecoupledNewton": "descent",
     "OrthogonalDecoupledDescent": "descent",
+    "ProcessLostError": "rows.processes",
     "Rows": "rows.blocks",
     "Run": "training.run",
     "StopReason": "training.callbacks",

@@ -10,7 +10,7 @@ from decoupled_descent.descent import gauss_newton
 from decoupled_descent.descent.gauss_newton import _Factor, _jacobian
 from decoupled_descent.descent.newton_step import Problem
 from tests.descent.test_newton import problem
-from tests.problems import normal
+from tests.problems import binary, normal, two_layer
 
 
 def posed(loss="logistic", outputs=1, n=30, d=4, ridge=0.5, **extra):
@@ -109,3 +109,15 @@ def test_a_group_against_the_formula_with_dense_matrices():
     found = move.left_out()[mine]
     centred = [said - said.mean(1, keepdim=True) for said in (found, expected)]
     torch.testing.assert_close(*centred, atol=1e-6, rtol=1e-6)  # a common shift changes nothing
+
+
+def test_single_precision_rows_and_a_head_in_double():
+    """The head is trained in the dtype of the rows, as by every algorithm."""
+    X, y = binary(40, 5)
+    runs = [
+        dd.fit(X.to(dtype), y, two_layer(), dd.DecoupledNewton(1.0, 1e-5), 50)
+        for dtype in (torch.float32, torch.float64)
+    ]
+    assert {run.theta.dtype for run in runs} == {torch.float32, torch.float64}
+    assert runs[0].state.head["1.weight"].dtype == torch.float32
+    assert runs[0].train_error[-1] == pytest.approx(float(runs[1].train_error[-1]), rel=1e-3)

@@ -33,7 +33,7 @@ class Minimum:
         self.outputs = torch.tensor(oracle.predict(X, beta))
         self.bends = self.problem.expand(self.outputs)
         self.weights, self.removed = self.problem.weights, self.problem.removed
-        self.around = spread(rows.X, self.bends, ridge, self.weights)
+        self.around = spread(rows, self.bends, ridge, self.weights)
         self.all = torch.arange(len(X))
 
     def once(self):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch.nn import functional
 
 import decoupled_descent as dd
+from decoupled_descent.descent import spread
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from tests.oracles import newton as oracle
@@ -52,6 +54,36 @@ def mean_loss(loss, outputs, y, weights=None):
 
 def drawn_weights(seed=5, n=N):
     return np.random.default_rng(seed).uniform(0.3, 3.0, n)
+
+
+def read(X, y):
+    """Rows that are read in blocks."""
+    rows = dd.Rows(scipy.sparse.csr_array(X), y, block_size=7)
+    assert not rows.in_memory
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs"), [("squared", 1), ("squared", 2), ("logistic", 1), ("cross_entropy", 3)]
+)
+def test_rows_that_are_read_are_those_in_memory(loss, outputs, monkeypatch):
+    monkeypatch.setattr(spread, "SQUARE", 0)  # the form for many rows, which read ones always have
+    X, y = problem(loss, outputs=outputs)
+    X[3] *= 40  # rows that are refined and refitted, too
+    objective = dd.Objective(dd.heads.Linear(outputs, intercept=True).double(), loss)
+    algorithm = dd.DecoupledNewton(0.5, tolerance=1e-13)
+    known = dd.fit(X, y, objective, algorithm, progress=False)
+    run = dd.fit(read(X, y), None, objective, algorithm, progress=False)
+    torch.testing.assert_close(run.theta, known.theta, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(run.best_losses, known.best_losses, rtol=1e-8, atol=1e-9)
+    assert run.last.info.notes == known.last.info.notes
+
+
+def test_heads_with_weights_need_all_rows():
+    X, y = problem("logistic")
+    objective = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
+    with pytest.raises(ValueError, match="this needs all of X in memory"):
+        dd.fit(read(X, y), None, objective, dd.DecoupledNewton(1.0))
 
 
 # Squared loss: everything is exact.

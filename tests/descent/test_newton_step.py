@@ -82,9 +82,9 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
 @pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
 def test_the_dual_preconditioner_is_the_inverse(loss, outputs, intercept):
     at = posed(loss, outputs, intercept=intercept)
-    X, bends = at.rows.X, at.expand(normal(40, outputs, seed=4))
+    bends = at.expand(normal(40, outputs, seed=4))
     curvature = (at.weights * bends.diagonal.T).clamp_min(0)
-    inverse = module._Dual(X, at.ridge, curvature, bends, intercept)
+    inverse = module._Dual(at.rows, at.ridge, curvature, bends, intercept)
     theta, shift = normal(outputs, 6, seed=5), normal(outputs, seed=6) * intercept
     if loss == "cross_entropy":  # blind to a common shift, but for the tiny ridge
         shift -= shift.mean()

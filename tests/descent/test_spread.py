@@ -12,14 +12,19 @@ from decoupled_descent.descent.spread import (
     RidgePart,
     Separate,
     cholesky,
-    chunks,
+    pieces,
     spread,
 )
 from decoupled_descent.objective.second_order import Curvature
+from decoupled_descent.rows.blocks import Rows
 from tests.problems import normal
 
 N, RIDGE = 12, 0.7
 ROWS = torch.tensor([7, 0, 3])
+
+
+def as_rows(features):
+    return Rows(features, torch.zeros(len(features)))
 
 
 def curvature(kind, count, seed=1):
@@ -94,9 +99,9 @@ def make(kind, count, form, weighted, intercept):
     weights = normal(N, seed=3).abs() + 0.3 if weighted else torch.ones(N, dtype=torch.float64)
     bends = curvature(kind, count)
     if form is CoupledRidge:
-        found = CoupledRidge(features, bends, RIDGE, weights, intercept)
+        found = CoupledRidge(as_rows(features), bends, RIDGE, weights, intercept)
     else:
-        found = spread(features, bends, RIDGE, weights, intercept)
+        found = spread(as_rows(features), bends, RIDGE, weights, intercept)
         wanted = Separate if bends.rank_one is None else Coupled
         assert type(found) is wanted
         if wanted is Separate:
@@ -136,7 +141,7 @@ def test_parts_agree_with_their_own_dense_matrix():
     features, diagonal = normal(N, 5, seed=2), normal(N, seed=3).square() + 0.1
     values = normal(N, 2, seed=4)
     for part in (
-        RidgePart(features, diagonal, RIDGE),
+        RidgePart(as_rows(features), diagonal, RIDGE),
         KernelPart(features @ features.T, diagonal, RIDGE),
     ):
         S = part.dense()
@@ -148,12 +153,12 @@ def test_parts_agree_with_their_own_dense_matrix():
 
 
 def test_many_rows_need_no_square_matrix(monkeypatch):
-    features, weights = normal(N, 4, seed=2), torch.ones(N, dtype=torch.float64)
+    features, weights = as_rows(normal(N, 4, seed=2)), torch.ones(N, dtype=torch.float64)
     separate, softmax = curvature("separate", 2), curvature("softmax", 3)
     small = [spread(features, bends, RIDGE, weights).blocks for bends in (separate, softmax)]
     monkeypatch.setattr(module, "SQUARE", 5)
     monkeypatch.setattr(module, "CHUNK", 5)
-    assert [len(range(N)[part]) for part in chunks(N)] == [5, 5, 2]
+    assert [len(part) for _, part in pieces(features)] == [5, 5, 2]
     large = [spread(features, bends, RIDGE, weights) for bends in (separate, softmax)]
     assert [type(each) for each in large] == [Separate, CoupledRidge]
     assert type(large[0].parts[0]) is RidgePart
@@ -169,7 +174,10 @@ def test_rows_without_curvature_do_no_harm():
     V = dense(features, bends, weights, True)
     here = torch.arange(N)
     torch.testing.assert_close(
-        spread(features, bends, RIDGE, weights).blocks, V[here, :, here], atol=1e-7, rtol=1e-7
+        spread(as_rows(features), bends, RIDGE, weights).blocks,
+        V[here, :, here],
+        atol=1e-7,
+        rtol=1e-7,
     )
 
 

@@ -112,7 +112,7 @@ def left_out_parameters(problem: Problem, member: Member, rows: Tensor) -> tuple
     X, groups = problem.rows.X, problem.rows.groups
     outputs = X @ member.theta.T + member.bias
     bends = problem.expand(outputs)
-    around = spread(X, bends, problem.ridge, problem.weights, problem.intercept)
+    around = spread(problem.rows, bends, problem.ridge, problem.weights, problem.intercept)
     alone = torch.arange(len(X)) if groups is None else groups
     if groups is None:
         moves = leave_out(outputs, bends, around.blocks, problem.removed).moves

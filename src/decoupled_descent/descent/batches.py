@@ -61,6 +61,11 @@ class Batched(Descent):
     def batches(self, rows: Rows, number: int) -> Batches:
         """Return the batches of one pass."""
         assert self.batch_size is not None
+        if rows.processes is not None:
+            raise ValueError(
+                f"batch_size={self.batch_size}: mini-batches are drawn from rows in one process; "
+                "leave out batch_size, or group"
+            )
         size = min(self.batch_size, rows.n)
         return Batches(rows, size, self.replacement, self.batch_seed, number)
 
@@ -71,7 +76,7 @@ class Batched(Descent):
         return gradient
 
     def pair_variance(
-        self, memory: Tensor, direction: Tensor, rows: Rows, bound: BoundObjective
+        self, overlap: Tensor | None, rows: Rows, bound: BoundObjective
     ) -> Tensor | float:
         """Variance of the train error that comes from pairs of rows."""
         return 0.0

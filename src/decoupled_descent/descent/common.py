@@ -46,6 +46,8 @@ class Info(NamedTuple):
         notes: Numbers that the algorithm has to tell, by name.
         pairs: Variance of the train error that comes from pairs of rows, see
             :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
+        everywhere: Mean of the losses and its standard error over the rows of all processes, where
+            the rows are divided; None where ``losses`` are all there are.
     """
 
     losses: Tensor
@@ -55,16 +57,20 @@ class Info(NamedTuple):
     finished: bool = False
     notes: Mapping[str, float] = NOTHING
     pairs: Tensor | float = 0.0
+    everywhere: Tensor | None = None
 
     @property
     def train_error(self) -> float:
         """Mean loss: for decoupled descent, the estimate of the test error."""
-        return float(self.losses.mean())
+        return float(self.losses.mean() if self.everywhere is None else self.everywhere[0])
 
     @property
     def train_error_stderr(self) -> float:
         """Standard error of the train error: √(var/n + that of pairs of rows)."""
-        alone = float(self.losses.std()) / math.sqrt(len(self.losses))
+        if self.everywhere is None:
+            alone = float(self.losses.std()) / math.sqrt(len(self.losses))
+        else:
+            alone = float(self.everywhere[1])
         pairs = float(self.pairs)  # squares of a run that explodes may exceed the dtype
         return math.hypot(alone, math.sqrt(max(0.0, pairs if math.isfinite(pairs) else 0.0)))
 

@@ -118,7 +118,7 @@ class DecoupledDescent(Batched):
             require_linear(self.rule, theta)
         if self.batch_size is not None:
             transition(self.update, 0, theta)  # refuses rules that cannot wait for their turn
-        memory = theta.new_zeros(len(theta), rows.n)
+        memory = theta.new_zeros(len(theta), rows.here)
         slots = (self.update.slots(theta), self.update.slots(memory))
         head = bound.parameters(rows.like)
         return State(theta, memory, head, slots, self.head_slots(head), 0)
@@ -138,7 +138,7 @@ class DecoupledDescent(Batched):
             weights=self.row_shares(rows),
         )
         tilde = self.corrected(found.gradient, found.jacobian, state.theta, rows)
-        pairs = self.pair_variance(state.memory, found.direction, rows, bound)
+        pairs = self.pair_variance(found.overlap, rows, bound)
         tilde, direction = self.preconditioned(found.jacobian, tilde, found.direction)
         if self.noise is not None:
             direction = self.noise.remembered(direction, rows)
@@ -148,7 +148,8 @@ class DecoupledDescent(Batched):
             state.memory, direction, memory_slots, state.step, -scale
         )
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        info = Info(found.losses, found.preactivations.T, found.jacobian, pairs=pairs)
+        seen = (found.losses, found.preactivations.T, found.jacobian)
+        info = Info(*seen, pairs=pairs, everywhere=found.everywhere)
         slots = (theta_slots, memory_slots)
         return State(theta, memory, head, slots, head_slots, state.step + 1), info
 
@@ -171,7 +172,7 @@ class DecoupledDescent(Batched):
         return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
 
     def pair_variance(
-        self, memory: Tensor, direction: Tensor, rows: Rows, bound: BoundObjective
+        self, overlap: Tensor | None, rows: Rows, bound: BoundObjective
     ) -> Tensor | float:
         r"""Variance of the train error that comes from pairs of rows.
 
@@ -187,17 +188,16 @@ class DecoupledDescent(Batched):
         gradient of the loss.
 
         Args:
-            memory: Mᵀ, shape (L, n).
-            direction: ∇_hΨ, transposed, shape (L, n).
+            overlap: nB, shape (L, L).
             rows: The data.
             bound: Ψ.
 
         Returns:
             The variance.
         """
-        if bound.g is not None:
+        if bound.g is not None or overlap is None:
             return 0.0
-        B = memory @ direction.T / rows.n
+        B = overlap / rows.n
         coherence = 1 / rows.d if self.noise is None else self.noise.coherence(rows)
         return (B * B.T).sum() * coherence
 
@@ -215,7 +215,7 @@ class DecoupledDescent(Batched):
         """What multiplies ĥᵀ in the memory, by the noise model."""
         if self.noise is None:
             return None
-        return self.noise.remembered(rows.like.new_ones(1, rows.n), rows)
+        return self.noise.remembered(rows.like.new_ones(1, rows.here), rows)
 
     def spacing(
         self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
@@ -252,7 +252,7 @@ class DecoupledDescent(Batched):
 
 def _check_scaling(rows: Rows) -> None:
     """Warn when rows of X are far from norm one, which noise of variance 1/d gives them."""
-    norm = float(rows.squares.mean()) ** 0.5
+    norm = float(rows.mean(rows.squares)) ** 0.5
     if not 0.5 <= norm <= 2:
         warnings.warn(
             f"the rows of X have root-mean-square norm {norm:.3g}, but decoupled descent assumes "

@@ -216,7 +216,7 @@ class _Flat:
     """All parameters as one vector: θ first, then the head's in their order."""
 
     def __init__(self, theta: Tensor, head: Parameters) -> None:
-        self.shape = theta.shape
+        self.shape, self.dtype, self.device = theta.shape, theta.dtype, theta.device
         self.shapes = {name: value.shape for name, value in head.items()}
 
     def join(self, theta: Tensor, head: Parameters) -> Tensor:
@@ -239,7 +239,7 @@ class _Flat:
             shares[-1] = BIAS_SHARE
         return torch.cat(
             [
-                torch.full((size,), ridge * share, dtype=torch.float64)
+                torch.full((size,), ridge * share, dtype=self.dtype, device=self.device)
                 for size, share in zip(sizes, shares, strict=True)
             ]
         )

@@ -79,7 +79,7 @@ class GradientDescent(Batched):
         scale = self.scale(rows.n)
         theta, slots = self.update(state.theta, found.gradient, state.slots, state.step, scale)
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        info = Info(found.losses, found.preactivations.T, None)
+        info = Info(found.losses, found.preactivations.T, None, everywhere=found.everywhere)
         return State(theta, head, slots, head_slots, state.step + 1), info
 
     def limit(self) -> LimitStep:

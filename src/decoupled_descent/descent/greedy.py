@@ -32,7 +32,7 @@ from torch.utils._pytree import tree_flatten
 from decoupled_descent.descent.common import Algorithm, Info
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.head import HeadSlots
-from decoupled_descent.descent.stepping import Product, Steps
+from decoupled_descent.descent.stepping import Product, Steps, summed, whole
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
@@ -184,27 +184,30 @@ class GreedyDescent(Algorithm):
         if isinstance(state, Tried):
             return (yield from self._trying(state, rows, bound))
         first = self.shared[0]
-        found = bound.at(state.step).derivatives(
+        seen = bound.at(state.step).derivatives(
             state.preactivations.T,
             rows.y,
             state.head,
             head=self.trains_head,
             spacing=first.spacing(state.theta, rows, bound),
         )
+        found, everywhere = summed(seen, rows)
         direction = found.direction.T
         gradient: Tensor = yield Product(direction, rows, transposed=False)
         tilde = first.corrected(gradient, found.jacobian, state.theta, rows)
         change = (yield Product(tilde, rows, transposed=True)) - direction
-        pairs = first.pair_variance(state.memory, direction, rows, bound)
-        info = Info(found.loss, state.preactivations.T, found.jacobian, pairs=pairs)
-        best, lowest = state._replace(chosen=-1, step=state.step + 1), float(found.loss.mean())
+        (overlap,) = rows.total(state.memory @ found.direction)
+        pairs = first.pair_variance(overlap, rows, bound)
+        known = (found.loss, state.preactivations.T, found.jacobian)
+        info = Info(*known, pairs=pairs, everywhere=everywhere)
+        best, lowest = state._replace(chosen=-1, step=state.step + 1), info.train_error
         for index, candidate in enumerate(self.shared):
             h = _moved(candidate, state.preactivations, change, rows.n)
             direction_a = found.head if candidate.trains_head else {}
             head, head_slots = candidate.step_head(
                 state.head, direction_a, state.head_slots, state.step
             )
-            error = float(bound.losses(h.T, rows.y, head).mean())
+            error = float(rows.mean(bound.losses(h.T, rows.y, head)))
             if error < lowest:
                 lowest = error
                 best = State(
@@ -224,6 +227,7 @@ class GreedyDescent(Algorithm):
         for index, candidate in enumerate(self.candidates):
             following, info = yield from candidate.moves(state.own, rows, bound)
             _, ahead = yield from candidate.moves(following, rows, bound)
+            info, ahead = whole(info, rows), whole(ahead, rows)
             if now is None:
                 now, lowest = info, info.train_error
             if ahead.train_error < lowest:

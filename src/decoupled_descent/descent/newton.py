@@ -149,7 +149,8 @@ class DecoupledNewton(Algorithm):
                 theta, shift = again.theta, again.intercept
                 if again.decrement <= REFIT_TOLERANCE:
                     break
-            return theta @ rows.X[row] + (0.0 if shift is None else shift)
+            own = rows.take(torch.tensor([row], device=theta.device))[0]
+            return theta @ own + (0.0 if shift is None else shift)
 
         if done:
             found = self.left_out(problem, outputs)
@@ -165,15 +166,17 @@ class DecoupledNewton(Algorithm):
         """Outputs of every row with the row, or its group, left out of the minimum."""
         rows, weights = problem.rows, problem.weights
         bends = problem.expand(outputs)
-        around = spread(rows.X, bends, problem.ridge, weights, problem.intercept)
+        around = spread(rows, bends, problem.ridge, weights, problem.intercept)
         if rows.groups is not None:
             return leave_groups_out(outputs, bends, around, weights, rows.groups)
         removed = problem.removed
         first = leave_out(outputs, bends, around.blocks, removed)
-        movers = first.change.topk(min(REFINED, rows.n)).indices
+        movers = first.change.topk(min(REFINED, rows.here)).indices
         movers = movers[first.change[movers] > LARGE_MOVE].sort().values
-        if problem.exact or not len(movers):
+        if problem.exact or (rows.processes is None and not len(movers)):
             return first
+        if rows.processes is not None:  # others hold the rows that these would be refined with
+            return first._replace(doubtful=movers)
         slopes = problem.slopes
         return refined(outputs, slopes, bends, around, weights, removed, first, movers)
 
@@ -181,6 +184,8 @@ class DecoupledNewton(Algorithm):
         self, problem: Problem, found: LeftOut, refit: Callable[[Problem, int], Tensor]
     ) -> tuple[LeftOut, int]:
         """Refit without each doubtful row, from the minimum; count the rows."""
+        if problem.rows.processes is not None:
+            return found, 0
         order = found.doubtful[found.change[found.doubtful].argsort(descending=True)]
         outputs = found.outputs.clone()
         for row in order[: self.repairs].tolist():
@@ -234,7 +239,7 @@ def paired_losses(problem: Problem, outputs: Tensor, some: Tensor) -> float:
     """Mean covariance of two of the values of ``rows.averaged`` at a minimum, over some rows."""
     rows, weights, groups = problem.rows, problem.weights, problem.rows.groups
     bends = problem.expand(outputs)
-    around = spread(rows.X, bends, problem.ridge, weights, problem.intercept)
+    around = spread(rows, bends, problem.ridge, weights, problem.intercept)
     if groups is None:
         removed, count = problem.removed, rows.n
         found = leave_out(outputs, bends, around.blocks, removed)
@@ -257,6 +262,11 @@ def _smoothing(rows: Rows, bound: BoundObjective) -> float:
     loss = bound.objective.loss
     if loss.expand is not None or not bound.kinked:
         return 0.0
+    if rows.processes is not None:
+        raise ValueError(
+            f"loss {loss.name!r} has kinks, whose width depends on the labels of all rows; use a "
+            "smooth loss, or rows in one process"
+        )
     labels = rows.y.double()
     centre = labels.median(0).values if labels.ndim == 2 else labels.median()
     spread = 1.4826 * float((labels - centre).abs().median())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.spread import cholesky, chunks, is_dual
+from decoupled_descent.descent.spread import cholesky, is_dual, pieces
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.objective.second_order import Curvature, second_order
@@ -51,17 +51,17 @@ class Problem:
     def weights(self) -> Tensor:
         """w, shape (n,)."""
         weights = self.rows.weights if self.weighting is None else self.weighting
-        return torch.ones_like(self.rows.X[:, 0]) if weights is None else weights
+        return self.rows.like.new_ones(self.rows.here) if weights is None else weights
 
     @cached_property
     def removed(self) -> Tensor:
         """How much weight is left out of each row, shape (n,)."""
         return self.weights if self.rows.removed is None else self.rows.removed
 
-    @property
+    @cached_property
     def total(self) -> float:
         """Σ_i w_i."""
-        return float(self.weights.sum())
+        return float(self.rows.total(self.weights.sum())[0])
 
     @property
     def exact(self) -> bool:
@@ -71,10 +71,10 @@ class Problem:
     @cached_property
     def loss(self) -> Loss:
         """The loss as a function of outputs (n, K), also where the head's outputs are (n,)."""
-        objective, X = self.bound.objective, self.rows.X
-        loss = objective.loss
+        objective, like = self.bound.objective, self.rows.like
+        loss, h = objective.loss, like.new_zeros(2, self.bound.width)
         with torch.no_grad():
-            probe = objective.pure_head(X.new_zeros(2, self.bound.width), objective.parameters(X))
+            probe = objective.pure_head(h, objective.parameters(like))
         if loss.builtin or probe.ndim == 2:
             return loss
         return loss._replace(value=lambda outputs, y: loss.value(outputs.squeeze(1), y))
@@ -119,23 +119,24 @@ class Move(NamedTuple):
 
 def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Move:
     """Solve for the Newton direction by conjugate gradients, and search along it."""
-    X = problem.rows.X
+    rows, weights = problem.rows, problem.weights
     shift = theta.new_zeros(len(theta)) if intercept is None else intercept
-    outputs = theta @ X.T + shift.unsqueeze(1)  # (K, n)
+    outputs = rows.forward(theta) + shift.unsqueeze(1)  # (K, n)
     bends = problem.expand(outputs.T)
-    weighted = problem.weights * bends.slope.T
-    slope = weighted @ X + problem.ridge * theta
-    shift_slope = weighted.sum(1) if intercept is not None else torch.zeros_like(shift)
+    weighted = weights * bends.slope.T
+    slope = rows.backward(weighted) + problem.ridge * theta
+    pulled, now = rows.total(weighted.sum(1), weights @ bends.value)
+    shift_slope = pulled if intercept is not None else torch.zeros_like(shift)
     system = _System(problem, bends, intercept is not None)
     direction, shift_direction, moved = system.solve(-slope, -shift_slope)
     gain = float((slope * direction).sum() + (shift_slope * shift_direction).sum())
 
     def value(t: float) -> float:
         at = theta + t * direction
-        losses = problem.expand((outputs + t * moved).T).value
-        return float(problem.weights @ losses + 0.5 * problem.ridge * at.square().sum())
+        (losses,) = rows.total(weights @ problem.expand((outputs + t * moved).T).value)
+        return float(losses + 0.5 * problem.ridge * at.square().sum())
 
-    start = float(problem.weights @ bends.value + 0.5 * problem.ridge * theta.square().sum())
+    start = float(now + 0.5 * problem.ridge * theta.square().sum())
     t = search(value, start, gain, 1e-15 * problem.total)
     after = None if intercept is None else intercept + t * shift_direction
     return Move(outputs.T, share(-gain, start), theta + t * direction, after)
@@ -163,31 +164,41 @@ class _System:
     """The Hessian of F and a preconditioner, for conjugate gradients in (K, d) layout."""
 
     def __init__(self, problem: Problem, bends: Curvature, intercept: bool) -> None:
-        self.X, self.ridge, self.weights = problem.rows.X, problem.ridge, problem.weights
+        self.rows, self.ridge, self.weights = problem.rows, problem.ridge, problem.weights
         self.bends, self.intercept = bends, intercept
         self.total, self.exact = problem.total, problem.exact
         curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
-        make = _Dual if is_dual(self.X) and bends.full is None else _Leading
-        self.precondition = make(self.X, self.ridge, curvature, bends, intercept)
+        make = _Dual if is_dual(self.rows) and bends.full is None else _Leading
+        self.precondition = make(self.rows, self.ridge, curvature, bends, intercept)
 
     def times(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """H v, and the outputs that v moves."""
-        moved = theta @ self.X.T + shift.unsqueeze(1)
+        """H v, and the outputs that v moves, in one pass over the rows."""
+        pulled = torch.zeros_like(shift)
+
+        def bend(h: Tensor, span: slice) -> Tensor:
+            bent = self._bent(h + shift.unsqueeze(1), span)
+            pulled.add_(bent.sum(1))
+            return bent
+
+        moved, pushed = self.rows.through(theta, bend)
+        together = self.rows.total(pulled)[0] if self.intercept else torch.zeros_like(shift)
+        return pushed + self.ridge * theta, together, moved + shift.unsqueeze(1)
+
+    def _bent(self, moved: Tensor, span: slice) -> Tensor:
+        """w_i W_i times what the outputs of some rows move by, shape (K, b)."""
         if self.bends.full is not None:
-            bent = torch.einsum("nab,bn->an", self.bends.full, moved)
+            bent = torch.einsum("nab,bn->an", self.bends.full[span], moved)
         else:
-            bent = self.bends.diagonal.T * moved
+            bent = self.bends.diagonal[span].T * moved
             if self.bends.rank_one is not None:
-                arms = self.bends.rank_one.T
+                arms = self.bends.rank_one[span].T
                 bent = bent - arms * (arms * moved).sum(0)
-        bent = self.weights * bent
-        pulled = bent.sum(1) if self.intercept else torch.zeros_like(shift)
-        return bent @ self.X + self.ridge * theta, pulled, moved
+        return self.weights[span] * bent
 
     def solve(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """H⁻¹ of a right-hand side, and the outputs that it moves, by conjugate gradients."""
         x, x_shift = torch.zeros_like(theta), torch.zeros_like(shift)
-        moved = x @ self.X.T
+        moved = theta.new_zeros(len(theta), self.rows.here)
         z, z_shift = self.precondition(theta, shift)
         d, d_shift = z.clone(), z_shift.clone()
         size = first = float((theta * z).sum() + (shift * z_shift).sum())
@@ -218,16 +229,19 @@ class _Leading:
     """
 
     def __init__(
-        self, X: Tensor, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
+        self, rows: Rows, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
     ) -> None:
         self.coupled = bends.rank_one is not None
-        self.diagonal = torch.full_like(curvature[:, :1] @ X[:1, LEAD:], ridge)
-        if X.shape[1] > LEAD:
-            for rows in chunks(len(X)):
-                self.diagonal += curvature[:, rows] @ X[rows, LEAD:].square()
-        self.shift_diagonal = curvature.sum(1) + 1e-6 * float(curvature.shape[1])
-        top = X[:, :LEAD]
-        lead = torch.stack([top.T @ (row.unsqueeze(1) * top) for row in curvature])
+        count, size = len(curvature), min(LEAD, rows.d)
+        lead = curvature.new_zeros(count, size, size)
+        diagonal = curvature.new_zeros(count, rows.d - size)
+        for span, X in pieces(rows):
+            top, bent = X[:, :size], curvature[:, span]
+            diagonal.addmm_(bent, X[:, size:].square())
+            for own, row in zip(lead, bent, strict=True):
+                own.addmm_(top.T, row.unsqueeze(1) * top)
+        lead, diagonal, level = rows.total(lead, diagonal, curvature.sum(1))
+        self.diagonal, self.shift_diagonal = diagonal + ridge, level + 1e-6 * float(rows.n)
         lead.diagonal(dim1=1, dim2=2).add_(ridge)
         self.lead = torch.cholesky_inverse(torch.linalg.cholesky(lead))
 
@@ -254,8 +268,9 @@ class _Dual:
     """
 
     def __init__(
-        self, X: Tensor, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
+        self, rows: Rows, ridge: float, curvature: Tensor, bends: Curvature, intercept: bool
     ) -> None:
+        X = rows.X
         self.X, self.ridge = X, ridge
         self.tiny = 1e-6 * float(len(X)) if intercept else math.inf
         gram = X @ X.T / ridge + 1 / self.tiny

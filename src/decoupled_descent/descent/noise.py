@@ -277,8 +277,8 @@ class RowNorms:
 
     def check(self, rows: Rows) -> None:
         """Raise ``ValueError`` when there is not one norm per row."""
-        if len(self.squares) != rows.n:
-            raise ValueError(f"squares has {len(self.squares)} entries but X has {rows.n} rows")
+        if len(self.squares) != rows.here:
+            raise ValueError(f"squares has {len(self.squares)} entries but X has {rows.here} rows")
         if self.squares.dtype != rows.like.dtype or self.squares.device != rows.like.device:
             raise ValueError(
                 f"squares is {self.squares.dtype} on {self.squares.device} but X is "
@@ -293,7 +293,7 @@ class RowNorms:
     def spread(self, theta: Tensor, rows: Rows) -> Tensor:
         """‖θ_j‖ √(mean w/d)."""
         norms: Tensor = torch.linalg.vector_norm(theta, dim=1)
-        return norms * (self.squares.mean() / rows.d).sqrt()
+        return norms * (rows.mean(self.squares) / rows.d).sqrt()
 
     def row_shares(self) -> Tensor:
         """A row counts by w_i."""

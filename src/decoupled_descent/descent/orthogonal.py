@@ -19,7 +19,7 @@ from torch import Tensor
 from decoupled_descent.descent.common import Descent, Info, LimitStep
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
-from decoupled_descent.descent.stepping import Product, Steps
+from decoupled_descent.descent.stepping import Product, Steps, summed
 from decoupled_descent.objective import (
     BoundObjective,
     Direction,
@@ -124,9 +124,10 @@ class OrthogonalDecoupledDescent(Descent):
         h = state.preactivations
         _check_rows(h, rows)
         left_out = rows.gram.leave_one_out(float(self.ridge))
-        found = bound.at(state.step).derivatives(
+        seen = bound.at(state.step).derivatives(
             h.T, rows.y, state.head, head=self.trains_head, jacobian_weights=left_out.shares
         )
+        found, everywhere = summed(seen, rows)
         assert found.jacobian is not None
         q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
         direction: Tensor = yield from _preconditioned(q, rows, left_out)
@@ -136,14 +137,14 @@ class OrthogonalDecoupledDescent(Descent):
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        info = Info(found.loss, h.T, found.jacobian)
+        info = Info(found.loss, h.T, found.jacobian, everywhere=everywhere)
         slots = (theta_slots, h_slots)
         return State(theta, following, head, slots, head_slots, state.step + 1), info
 
     def leverages(self, rows: Rows) -> Tensor:
         """p_i with this ridge, shape (n,); zero without a preconditioner."""
         if math.isinf(self.ridge):
-            return rows.like.new_zeros(rows.n)
+            return rows.like.new_zeros(rows.here)
         return rows.gram.leverages(float(self.ridge))
 
     def row_shares(self, rows: Rows) -> Tensor:
@@ -176,8 +177,8 @@ def _preconditioned(
 
 def _check_rows(h: Tensor, rows: Rows) -> None:
     """Raise ``ValueError`` when a state to continue from belongs to other rows."""
-    if h.shape[1] != rows.n:
+    if h.shape[1] != rows.here:
         raise ValueError(
-            f"state was made for {h.shape[1]} rows but X has {rows.n}; continue on the rows that "
-            "the state comes from"
+            f"state was made for {h.shape[1]} rows but X has {rows.here}; continue on the rows "
+            "that the state comes from"
         )

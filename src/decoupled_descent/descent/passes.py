@@ -48,7 +48,7 @@ def passing(
         start = bound.at(number * len(batches))
         now = start.derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
         losses = now.loss
-        pairs = algorithm.pair_variance(memory, now.direction.T, rows, bound)
+        pairs = algorithm.pair_variance(memory @ now.direction, rows, bound)
     factors = algorithm.memory_factors(rows)
     seen: list[Tensor] = []
     for k in range(len(batches)):

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.objective.second_order import Curvature
+from decoupled_descent.rows.blocks import Rows
 
 #: The least curvature of a row, where it counts as zero in float64.
 TINY = 1e-10
@@ -71,16 +72,18 @@ class Spread(ABC):
 
 
 def spread(
-    features: Tensor, bends: Curvature, ridge: float, weights: Tensor, intercept: bool = True
+    rows: Rows, bends: Curvature, ridge: float, weights: Tensor, intercept: bool = True
 ) -> Spread:
     """V for the curvature of single rows before weights."""
-    if bends.full is not None or (bends.rank_one is not None and len(features) > SQUARE):
-        return CoupledRidge(features, bends, ridge, weights, intercept)
+    many = rows.n > SQUARE or not rows.in_memory
+    if bends.full is not None or (bends.rank_one is not None and many):
+        return CoupledRidge(rows, bends, ridge, weights, intercept)
     diagonal = (weights.unsqueeze(1) * bends.diagonal).clamp_min(TINY)
-    gram = features @ features.T if is_dual(features) else None
-    equal = bends.rank_one is None and bool((diagonal == diagonal[:, :1]).all())
+    gram = rows.X @ rows.X.T if is_dual(rows) else None
+    unlike = (diagonal != diagonal[:, :1]).sum()
+    equal = bends.rank_one is None and not int(rows.total(unlike)[0])
     parts: list[Part] = [
-        RidgePart(features, column, ridge, intercept)
+        RidgePart(rows, column, ridge, intercept)
         if gram is None
         else KernelPart(gram, column, ridge, intercept)
         for column in diagonal.T[: 1 if equal else None]
@@ -90,10 +93,9 @@ def spread(
     return Coupled(parts, weights.sqrt().unsqueeze(1) * bends.rank_one, intercept)
 
 
-def is_dual(features: Tensor) -> bool:
+def is_dual(rows: Rows) -> bool:
     """Whether n × n matrices are cheaper than r × r ones."""
-    n, r = features.shape
-    return DUAL * n < r and n <= SQUARE
+    return rows.in_memory and DUAL * rows.n < rows.d and rows.n <= SQUARE
 
 
 class Part(ABC):
@@ -119,44 +121,47 @@ class Part(ABC):
 class RidgePart(Part):
     """S from an r × r factor: nothing of size n × n, and no copy of the features."""
 
-    def __init__(
-        self, features: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
-    ) -> None:
-        self.features = features
-        self.level = 1 / float(diagonal.sum()) if intercept else 0.0  # what the intercept adds to S
-        self.centre = self.level * (diagonal @ features)  # the intercept becomes a direction apart
-        hessian = ridge * torch.eye(features.shape[1], dtype=features.dtype, device=features.device)
-        for rows in chunks(len(features)):
-            centred = features[rows] - self.centre
-            hessian += centred.T @ (diagonal[rows].unsqueeze(1) * centred)
+    def __init__(self, rows: Rows, diagonal: Tensor, ridge: float, intercept: bool = True) -> None:
+        self.rows = rows
+        total = float(rows.total(diagonal.sum())[0])
+        self.level = 1 / total if intercept else 0.0  # what the intercept adds to S
+        pulled = rows.backward(diagonal.unsqueeze(0))[0]
+        self.centre = self.level * pulled  # the intercept becomes a direction apart
+        hessian = rows.like.new_zeros(rows.d, rows.d)
+        for span, features in pieces(rows):
+            centred = features - self.centre
+            hessian.addmm_(centred.T, diagonal[span].unsqueeze(1) * centred)
+        (hessian,) = rows.total(hessian)
+        hessian.diagonal().add_(ridge)
         self.factor = cholesky(hessian)
 
-    def _half(self, rows: Tensor | slice) -> Tensor:
+    def _half(self, features: Tensor) -> Tensor:
         """L⁻¹ of centred features, shape (r, s)."""
-        centred = (self.features[rows] - self.centre).T
+        centred = (features - self.centre).T
         half: Tensor = torch.linalg.solve_triangular(self.factor, centred, upper=False)
         return half
 
     def _spread(self, half: Tensor) -> Tensor:
         """Centred features times L⁻ᵀ of something, shape (n, s)."""
         solved = torch.linalg.solve_triangular(self.factor.T, half, upper=True)
-        spread: Tensor = self.features @ solved - self.centre @ solved
+        spread: Tensor = self.rows.forward(solved.T.contiguous()).T - self.centre @ solved
         return spread
 
     def diagonal(self) -> Tensor:
-        parts = [self._half(rows).square().sum(0) for rows in chunks(len(self.features))]
+        parts = [self._half(features).square().sum(0) for _, features in pieces(self.rows)]
         return torch.cat(parts) + self.level
 
     def columns(self, rows: Tensor) -> Tensor:
-        return self._spread(self._half(rows)) + self.level
+        return self._spread(self._half(self.rows.take(rows))) + self.level
 
     def times(self, values: Tensor) -> Tensor:
-        pulled = self.features.T @ values - torch.outer(self.centre, values.sum(0))
+        (sums,) = self.rows.total(values.sum(0))
+        pulled = self.rows.backward(values.T).T - torch.outer(self.centre, sums)
         half = torch.linalg.solve_triangular(self.factor, pulled, upper=False)
-        return self._spread(half) + self.level * values.sum(0)
+        return self._spread(half) + self.level * sums
 
     def dense(self) -> Tensor:
-        half = self._half(slice(None))
+        half = self._half(self.rows.X)
         return half.T @ half + self.level
 
 
@@ -293,23 +298,24 @@ class CoupledRidge(Spread):
 
     def __init__(
         self,
-        features: Tensor,
+        rows: Rows,
         bends: Curvature,
         ridge: float,
         weights: Tensor,
         intercept: bool = True,
     ) -> None:
-        self.features, self.one = features, float(intercept)
-        n, r = features.shape
-        count, size = bends.diagonal.shape[1], r + 1
-        hessian = features.new_zeros(count, size, count, size)
-        for rows in chunks(n):
-            phi, bent = self._extended(rows), bends.matrices(rows)
+        self.rows, self.one = rows, float(intercept)
+        r, count = rows.d, bends.diagonal.shape[1]
+        size = r + 1
+        hessian = rows.like.new_zeros(count, size, count, size)
+        for span, features in pieces(rows):
+            phi, bent = self._extended(features), bends.matrices(span)
             for k in range(count):
                 for m in range(k, count):
-                    bend = weights[rows] * bent[:, k, m]
+                    bend = weights[span] * bent[:, k, m]
                     hessian[k, :, m] += phi.T @ (bend.unsqueeze(1) * phi)
-        total = float(weights.sum())
+        hessian, sums = rows.total(hessian, weights.sum())
+        total = float(sums)
         if bends.rank_one is not None:  # softmax is blind to a common shift of all outputs
             hessian[:, r, :, r] += total / count**2
         for k in range(count):
@@ -319,38 +325,42 @@ class CoupledRidge(Spread):
                 hessian[k, :, m] = hessian[m, :, k].T
         flat = hessian.reshape(count * size, count * size)
         self.inverse = torch.cholesky_inverse(cholesky(flat)).reshape(count, size, count, size)
-        self.blocks = features.new_empty(n, count, count)
-        for rows in chunks(n):
-            phi = self._extended(rows)
+        self.blocks = rows.like.new_empty(rows.here, count, count)
+        for span, features in pieces(rows):
+            phi = self._extended(features)
             for k in range(count):
                 for m in range(k, count):
                     found = ((phi @ self.inverse[k, :, m]) * phi).sum(1)
-                    self.blocks[rows, k, m] = self.blocks[rows, m, k] = found
+                    self.blocks[span, k, m] = self.blocks[span, m, k] = found
 
-    def _extended(self, rows: slice | Tensor) -> Tensor:
-        part = self.features[rows]
-        return torch.cat([part, torch.full_like(part[:, :1], self.one)], 1)
+    def _extended(self, features: Tensor) -> Tensor:
+        return torch.cat([features, torch.full_like(features[:, :1], self.one)], 1)
 
     def _spread(self, moved: Tensor) -> Tensor:
         """Outputs that parameters (K, r + 1, s) move, shape (K, n, s)."""
-        return torch.stack([self.features @ part[:-1] + part[-1] for part in moved])
+        count, _, s = moved.shape
+        flat = moved[:, :-1].transpose(1, 2).reshape(count * s, -1)
+        outputs = self.rows.forward(flat).reshape(count, s, -1).transpose(1, 2)
+        return outputs + moved[:, -1:]
 
     def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
-        pulled = moves.T.unsqueeze(1) * self._extended(rows).T  # (K, r + 1, s)
+        pulled = moves.T.unsqueeze(1) * self._extended(self.rows.take(rows)).T  # (K, r + 1, s)
         return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
 
     def times(self, values: Tensor) -> Tensor:
-        pulled = torch.stack(
-            [torch.cat([self.features.T @ u, self.one * u.sum(0, keepdim=True)]) for u in values]
-        )
+        count, n, s = values.shape
+        flat = self.rows.backward(values.transpose(1, 2).reshape(count * s, n))
+        (sums,) = self.rows.total(values.sum(1, keepdim=True))
+        back = flat.reshape(count, s, -1).transpose(1, 2)
+        pulled = torch.cat([back, self.one * sums], 1)  # (K, r + 1, s)
         return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
 
     def between(self, rows: Tensor) -> Tensor:
-        phi = self._extended(rows)
+        phi = self._extended(self.rows.take(rows))
         return torch.einsum("ip,kpmq,jq->ikjm", phi, self.inverse, phi)
 
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
-        phi = self._extended(rows).unsqueeze(1)
+        phi = self._extended(self.rows.take(rows)).unsqueeze(1)
         sides = [(side.unsqueeze(2) * phi).flatten(1) for side in (left, right)]
         size = sides[0].shape[1]
         return sides[0] @ self.inverse.reshape(size, size) @ sides[1].T
@@ -363,9 +373,13 @@ def _total(values: Iterator[Tensor]) -> Tensor:
     return first
 
 
-def chunks(n: int) -> Iterator[slice]:
-    """Consecutive rows, at most ``CHUNK`` at a time."""
-    return (slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK))
+def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
+    """Go through the rows, at most ``CHUNK`` at a time; and where they sit in this process."""
+    for block in rows.blocks():
+        start = block.span.start
+        for part in torch.split(block.X, CHUNK):
+            yield slice(start, start + len(part)), part
+            start += len(part)
 
 
 def cholesky(matrix: Tensor) -> Tensor:

@@ -41,7 +41,8 @@ def starting_theta(
 ) -> Tensor:
     """Check a given θ₁, take that of a whole model, or draw independent N(0, 1) entries.
 
-    The same seed gives the same θ₁ in every dtype and on every device.
+    The same seed gives the same θ₁ in every dtype and on every device. Where rows are divided among
+    processes, the start of the first one counts.
     """
     if theta is None:
         theta = bound.theta
@@ -51,7 +52,10 @@ def starting_theta(
     if len(theta) != bound.width:
         raise ValueError(f"theta has {len(theta)} rows but the head takes L = {bound.width}")
     check_finite("theta", theta)
-    return theta.to(rows.like, copy=True).contiguous()
+    theta = theta.to(rows.like, copy=True).contiguous()
+    if rows.processes is not None:
+        (theta,) = rows.total(theta * (rows.processes.rank == 0))
+    return theta
 
 
 def as_theta(given: Any, rows: Rows) -> Tensor:

@@ -63,6 +63,8 @@ class Found(NamedTuple):
     gradient: Tensor  # ĥᵀX, shape (L, d)
     jacobian: Tensor | None  # J̄, shape (L, L), or None
     head: Parameters  # mean of f over the rows, by parameter name
+    overlap: Tensor | None  # M ĥᵀ, shape (L, L), summed over the rows; None without a memory
+    everywhere: Tensor | None  # mean loss and standard error in all processes, if there are more
 
 
 def together(steps: Sequence[Steps], rows: Rows) -> list[tuple[Any, Any]]:
@@ -85,7 +87,8 @@ def together(steps: Sequence[Steps], rows: Rows) -> list[tuple[Any, Any]]:
             try:
                 requests[index] = steps[index].send(answer)
             except StopIteration as stop:
-                results[index] = stop.value
+                following, info = stop.value
+                results[index] = following, whole(info, rows)
         answers = _answer(requests, rows)
     return [results[index] for index in range(len(steps))]
 
@@ -136,7 +139,7 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
     parts: list[list[_Part]] = [[] for _ in requests]
     for block in rows.blocks():
         if alone:  # the memory is added by the product itself
-            preactivations = [forward(theta, block.X, _memory(requests[0], block, rows.n))]
+            preactivations = [forward(theta, block.X, _memory(requests[0], block, rows.here))]
         else:
             preactivations = [  # copies: a run must not keep the others' numbers alive
                 h.clone() if request.memory is None else h + request.memory[:, block.span]
@@ -153,7 +156,11 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
         gradient = backward(directions[0] if alone else torch.cat(directions), block.X, gradient)
     assert gradient is not None
     gradients = [gradient] if alone else torch.split(gradient, sizes)
-    return [_join(seen, own) for seen, own in zip(parts, gradients, strict=True)]
+    joined = [
+        _join(seen, own, request.memory)
+        for request, seen, own in zip(requests, parts, gradients, strict=True)
+    ]
+    return joined if rows.processes is None else _everywhere(joined, rows)
 
 
 class _Part(NamedTuple):
@@ -171,24 +178,91 @@ def _memory(request: Pass, block: Block, n: int) -> Tensor | None:
     return request.memory[:, block.span]
 
 
-def _join(parts: list[_Part], gradient: Tensor) -> Found:
+def _join(parts: list[_Part], gradient: Tensor, memory: Tensor | None) -> Found:
     """Put blocks together: concatenate what is per row, weight means by their share of the rows."""
-    if len(parts) == 1:
+    if len(parts) == 1 and parts[0].share == 1:
         _, h, direction, found = parts[0]
-        return Found(found.loss, h, direction, gradient, found.jacobian, found.head)
+        losses, bend, head = found.loss, found.jacobian, found.head
+    else:
 
-    def average(values: list[Tensor]) -> Tensor:
-        total = parts[0].share * values[0]
-        for part, value in zip(parts[1:], values[1:], strict=True):
-            total = torch.add(total, value, alpha=part.share)
-        return total
+        def average(values: list[Tensor]) -> Tensor:
+            total = parts[0].share * values[0]
+            for part, value in zip(parts[1:], values[1:], strict=True):
+                total = torch.add(total, value, alpha=part.share)
+            return total
 
-    bends = [part.found.jacobian for part in parts if part.found.jacobian is not None]
-    return Found(
-        torch.cat([part.found.loss for part in parts]),
-        torch.cat([part.preactivations for part in parts], 1),
-        torch.cat([part.direction for part in parts], 1),
-        gradient,
-        average(bends) if bends else None,
-        {name: average([part.found.head[name] for part in parts]) for name in parts[0].found.head},
-    )
+        bends = [part.found.jacobian for part in parts if part.found.jacobian is not None]
+        bend = average(bends) if bends else None
+        names = parts[0].found.head
+        head = {name: average([part.found.head[name] for part in parts]) for name in names}
+        losses = torch.cat([part.found.loss for part in parts])
+        h = torch.cat([part.preactivations for part in parts], 1)
+        direction = torch.cat([part.direction for part in parts], 1)
+    overlap = None if memory is None else memory @ direction.T
+    return Found(losses, h, direction, gradient, bend, head, overlap, None)
+
+
+def _everywhere(found: list[Found], rows: Rows) -> list[Found]:
+    """Sum what the processes found, all runs in one message."""
+    flat = []
+    for one in found:
+        known = [one.gradient, one.jacobian, one.overlap, *one.head.values()]
+        flat += [*(part for part in known if part is not None), moments(one.losses)]
+    totals = iter(rows.total(*flat))
+
+    def following(part: Tensor | None) -> Tensor | None:
+        return None if part is None else next(totals)
+
+    results = []
+    for one in found:
+        gradient = next(totals)
+        bend, overlap = following(one.jacobian), following(one.overlap)
+        head = {name: next(totals) for name in one.head}
+        results.append(
+            one._replace(
+                gradient=gradient,
+                jacobian=bend,
+                overlap=overlap,
+                head=head,
+                everywhere=mean_and_error(next(totals), rows.n),
+            )
+        )
+    return results
+
+
+def summed(found: RowDerivatives, rows: Rows) -> tuple[RowDerivatives, Tensor | None]:
+    """Means over the rows of all processes, from those over the rows of this one; and the losses'.
+
+    The second is what :class:`Info` takes as ``everywhere``.
+    """
+    if rows.processes is None:
+        return found, None
+    share, names = rows.here / rows.n, list(found.head)
+    bends = [] if found.jacobian is None else [found.jacobian]
+    parts = [share * part for part in (*bends, *found.head.values())]
+    *means, last = rows.total(*parts, moments(found.loss))
+    bend = means.pop(0) if bends else None
+    head = dict(zip(names, means, strict=True))
+    return found._replace(jacobian=bend, head=head), mean_and_error(last, rows.n)
+
+
+def moments(losses: Tensor) -> Tensor:
+    """What sums over processes: nm, Σ(ℓ − m)² and nm² of n losses with mean m."""
+    n, mean = len(losses), losses.mean()
+    return torch.stack([n * mean, (losses - mean).square().sum(), n * mean.square()])
+
+
+def mean_and_error(sums: Tensor, n: int) -> Tensor:
+    """The mean of n losses and its standard error, from the sums of their moments."""
+    mean = sums[0] / n
+    between = sums[2] - n * mean.square()
+    between = between * (between > 8 * torch.finfo(sums.dtype).eps * sums[2])  # else rounding
+    return torch.stack([mean, ((sums[1] + between) / ((n - 1) * n)).sqrt()])
+
+
+def whole(info: Any, rows: Rows) -> Any:
+    """The same with the mean over the rows of all processes, where there are more."""
+    if rows.processes is None or info.everywhere is not None:
+        return info
+    (sums,) = rows.total(moments(info.losses))
+    return info._replace(everywhere=mean_and_error(sums, rows.n))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
+from decoupled_descent.rows.processes import Processes
 from decoupled_descent.rows.products import backward, fast_routine, forward
 from decoupled_descent.rows.sources import HELD, Source, as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
@@ -45,6 +46,14 @@ class Rows:
             (n,); all of it by default. A row that stands for several equal ones has 1 here.
         groups: Rows with the same whole number belong together, shape (n,); each row by itself by
             default.
+        group: Processes of ``torch.distributed`` among which the rows are divided: each gives its
+            own, and training is on the rows of all.
+        timeout: Seconds to wait for the other processes.
+
+    Attributes:
+        n: The number of rows, in all processes.
+        here: The number of rows in this process.
+        like: An empty matrix with the dtype and the device of X.
 
     Example:
         >>> rows = Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2)
@@ -61,6 +70,8 @@ class Rows:
         weights: Any = None,
         removed: Any = None,
         groups: Any = None,
+        group: Any = None,
+        timeout: float = 120.0,
     ) -> None:
         if block_size is not None:
             whole_number("block_size", block_size)
@@ -70,21 +81,23 @@ class Rows:
         else:
             y = self._look_through(self._source, y, block_size)
         if self._X is not None:
-            self.n, self.d = self._X.shape
+            self.here, self.d = self._X.shape
             self.block_size = block_size or automatic_block_size(self._X)
             self.like = self._X.new_empty(0, self.d)
         labels = as_tensor("y", y)
         if labels.is_floating_point() or labels.dtype == torch.bool:
             labels = labels.to(self.like.dtype)
         self.y = labels.to(self.like.device)
-        if self.y.ndim not in (1, 2) or len(self.y) != self.n:
+        if self.y.ndim not in (1, 2) or len(self.y) != self.here:
             raise ValueError(
-                f"y has shape {tuple(self.y.shape)} but X has {self.n} rows; y must have one "
+                f"y has shape {tuple(self.y.shape)} but X has {self.here} rows; y must have one "
                 "entry (or one row) per row of X"
             )
+        check_finite("y", self.y)
+        self.processes = None if group is None else Processes(group, timeout)
+        self.n = self.here if self.processes is None else self._counted(weights, groups)
         if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
-        check_finite("y", self.y)
         self.weights = None if weights is None else self._per_row("weights", weights)
         self.removed = self.weights if removed is None else self._per_row("removed", removed)
         self.groups = None if groups is None else self._grouped(groups)
@@ -107,7 +120,7 @@ class Rows:
             kept = [*kept, part.X] if blocks <= HELD else []
         if kept:
             self._source, self._X = None, torch.cat(kept).contiguous()
-        self.n, self.d, self.block_size = count, source.d, largest
+        self.here, self.d, self.block_size = count, source.d, largest
         self.like = torch.empty(0, self.d, dtype=source.dtype, device="cpu")
         if y is None and labels:
             return torch.cat(labels)
@@ -115,9 +128,28 @@ class Rows:
             raise ValueError("y must be None when X yields rows with labels of their own")
         return y
 
+    def _counted(self, weights: Any, groups: Any) -> int:
+        """Count the rows of all processes, which must have the same columns."""
+        if weights is not None or groups is not None:
+            raise ValueError("weights and groups are for rows in one process; leave out group")
+        assert self.processes is not None
+        numbers = torch.tensor([self.here, self.d, self.d**2], dtype=torch.float64, device="cpu")
+        n, columns, squares = (int(found) for found in self.processes.total([numbers])[0])
+        if squares * self.processes.size != columns**2:
+            raise ValueError(
+                f"X has {self.d} columns here, and another number in other processes; all must "
+                "have the same columns"
+            )
+        return n
+
     @property
     def X(self) -> Tensor:  # noqa: N802 (the paper's capital)
         """Features, shape (n, d), where they are in memory; else an error that says so."""
+        if self.processes is not None:
+            raise ValueError(
+                "this needs all of X in one process, but its rows are divided among "
+                f"{self.processes.size}"
+            )
         if self._X is None:
             size = self.n * self.d * self.like.element_size() / 1e9
             raise ValueError(
@@ -126,10 +158,25 @@ class Rows:
             )
         return self._X
 
+    def require_one_process(self, why: str) -> None:
+        """Raise ``ValueError`` when the rows are divided among processes."""
+        if self.processes is not None:
+            raise ValueError(f"{why}, but these are divided; fit takes such rows, one by one")
+
     @property
     def in_memory(self) -> bool:
-        """Whether all of X is."""
-        return self._X is not None
+        """Whether all of X is in the memory of this process."""
+        return self._X is not None and self.processes is None
+
+    def total(self, *parts: Tensor) -> list[Tensor]:
+        """Sums over all processes of what was summed over the rows of this one, in one message."""
+        return list(parts) if self.processes is None else self.processes.total(parts)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the rows of all processes of values per row, along the last axis."""
+        if self.processes is None:
+            return values.mean(-1)
+        return self.total(values.sum(-1))[0] / self.n
 
     def take(self, index: Tensor) -> Tensor:
         """Return some rows of X, shape (B, d)."""
@@ -207,25 +254,40 @@ class Rows:
         for block in self.blocks():
             total = backward(q[:, block.span], block.X, total)
         assert total is not None
-        return total
+        return self.total(total)[0]
+
+    def through(
+        self, theta: Tensor, middle: Callable[[Tensor, slice], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Return h = θXᵀ, shape (L, n), and middle(h, span) X, shape (L, d), in one pass.
+
+        Each process has the h of its own rows.
+        """
+        total: Tensor | None = None
+        parts = []
+        for block in self.blocks():
+            parts.append(forward(theta, block.X))
+            total = backward(middle(parts[-1], block.span), block.X, total)
+        assert total is not None
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1), self.total(total)[0]
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
         if self._source is not None:
             for span, X, _ in self._source.parts(self.block_size):
-                if span.stop > self.n:
+                if span.stop > self.here:
                     break
                 yield Block(X, self.y[span], span)
-            if span.stop != self.n:
+            if span.stop != self.here:
                 raise ValueError(
-                    f"X yielded {span.stop} rows or more, and {self.n} before; it must yield the "
-                    "same rows each time"
+                    f"X yielded {span.stop} rows or more, and {self.here} before; it must yield "
+                    "the same rows each time"
                 )
             return
         assert self._X is not None
-        for start in range(0, self.n, self.block_size):
-            span = slice(start, min(start + self.block_size, self.n))
-            whole = self.block_size >= self.n
+        for start in range(0, self.here, self.block_size):
+            span = slice(start, min(start + self.block_size, self.here))
+            whole = self.block_size >= self.here
             yield Block(self._X if whole else self._X[span], self.y[span], span)
 
 

@@ -72,6 +72,11 @@ class Gram:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.wide = rows.n < rows.d
+        if self.wide and rows.processes is not None:
+            raise ValueError(
+                f"X has {rows.n} rows in all and {rows.d} columns; with fewer rows than columns "
+                "the orthogonal method needs them in one process"
+            )
         eigenvalues, self.vectors = torch.linalg.eigh(self._outer() if self.wide else self._inner())
         self.eigenvalues = eigenvalues.clamp_min(0)
         self._known: dict[float, LeaveOneOut] = {}
@@ -93,7 +98,7 @@ class Gram:
         found = like.new_zeros(self._rows.d, self._rows.d, dtype=torch.float64)
         for _, part in self._chunks():
             found.addmm_(part.T, part)
-        return found
+        return self._rows.total(found)[0]
 
     def _outer(self) -> Tensor:
         """XXᵀ."""
@@ -114,7 +119,7 @@ class Gram:
         inverse = 1 / (self.eigenvalues + self.shift(ridge))
         if self.wide:
             return torch.mv(self.vectors.square(), self.eigenvalues * inverse)
-        if self._rows.in_memory:
+        if self._rows.in_memory:  # all ridges share them; read once more otherwise
             kept = self._rotated_squares
             return torch.mv(kept, inverse.to(kept)).double()
         return torch.cat([torch.mv(squares, inverse) for squares in self._squares()])
@@ -152,11 +157,12 @@ class Gram:
     def _build(self, ridge: float) -> LeaveOneOut:
         like, norms = self._rows.like, self._rows.squares
         if math.isinf(ridge):
-            own = (norms, torch.ones_like(norms), norms / norms.mean())
+            own = (norms, torch.ones_like(norms), norms / self._rows.mean(norms))
             return LeaveOneOut(None, None, None, *(values.to(like) for values in own))
         leverages = self.leverages(ridge)
-        c = float(norms.mean() / leverages.mean())
-        own = (c * leverages, 1 / (1 - leverages), leverages / leverages.mean())
+        norm, mean = self._rows.mean(torch.stack([norms, leverages]))
+        c = float(norm / mean)
+        own = (c * leverages, 1 / (1 - leverages), leverages / mean)
         per_row = [values.to(like) for values in own]
         scale = c / (self.eigenvalues + self.shift(ridge))
         if self._is_copied:

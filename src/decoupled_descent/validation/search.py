@@ -174,7 +174,7 @@ def _scouted(
     The best ridge hardly depends on the number of rows, and a fit with all of them is dear.
     """
     rows = some_rows(len(y), SCOUTED, common["groups"], seed)
-    part = {name: None if each is None else each[rows] for name, each in common.items()}
+    part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
     found = []
     for one in kept:
         phi = one.features.fit_transform(X[rows.numpy()], sample_weight=part["weights"])

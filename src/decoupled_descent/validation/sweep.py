@@ -229,6 +229,7 @@ def sweep(
         (('1', '0.9', '0.8'), 50)
     """
     rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    rows.require_one_process("sweep compares losses row by row")
     configurations, place = combine(objective, algorithms, theta, seed), as_checkpoint(checkpoint)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
         runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress, place)

@@ -150,6 +150,7 @@ def tune(
         ('lr=1', 'lr=0.5')
     """
     rows = check_rows(X, y, steps)
+    rows.require_one_process("tune compares losses row by row")
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
     if method == "newton":

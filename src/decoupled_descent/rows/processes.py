@@ -1,0 +1,75 @@
+"""Rows that are divided among processes: sums over all of them, and who is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from decoupled_descent.checks import real_number
+
+#: Seconds that processes whose sum has failed wait for each other to say so.
+GRACE = 5.0
+
+
+class ProcessLostError(RuntimeError):
+    """Another process of the group is gone, or did not answer in time."""
+
+
+class Processes:
+    """The processes of a group of ``torch.distributed``, each with rows of its own.
+
+    Args:
+        group: The group; ``torch.distributed.group.WORLD`` for all processes.
+        timeout: Seconds to wait for the others.
+    """
+
+    def __init__(self, group: Any, timeout: float) -> None:
+        if not dist.is_available() or not dist.is_initialized():
+            raise ValueError(
+                "group= needs processes that know each other: start them with torchrun and call "
+                "torch.distributed.init_process_group('gloo') first"
+            )
+        self.group, self.timeout = group, real_number("timeout", timeout)
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self._sums = 0
+
+    def total(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """Sums of tensors over all processes, in one message; the same bits in each process."""
+        widest = torch.float64 if any(p.dtype == torch.float64 for p in parts) else parts[0].dtype
+        flat = torch.cat([part.reshape(-1).to(widest) for part in parts])
+        self._sums += 1
+        try:
+            dist.all_reduce(flat, group=self.group, async_op=True).wait(
+                timedelta(seconds=self.timeout)
+            )
+        except RuntimeError as error:
+            raise ProcessLostError(self._lost(error)) from error
+        found = torch.split(flat, [part.numel() for part in parts])
+        return [one.view(part.shape).to(part.dtype) for one, part in zip(found, parts, strict=True)]
+
+    def _lost(self, error: RuntimeError) -> str:
+        """Say which processes did not come to the sum: those that do not say that it failed."""
+        missing = ""
+        try:
+            store, name = dist.distributed_c10d._get_default_store(), f"decoupled {self._sums} "
+            store.set(f"{name}{self.rank}", "failed")
+            others = [k for k in range(self.size) if k != self.rank]
+            deadline = time.monotonic() + GRACE
+            while others and time.monotonic() < deadline:
+                others = [k for k in others if not store.check([f"{name}{k}"])]
+                time.sleep(0.05)
+            missing = ", ".join(map(str, others))
+        except RuntimeError:  # the process that keeps the store is gone
+            missing = "0"
+        reason = " ".join(str(error).split())
+        return (
+            f"rank {missing or 'unknown'} of {self.size} is gone or did not answer within "
+            f"{self.timeout:g} seconds ({reason:.100}); start all processes again, with the same "
+            "checkpoint= to continue from the last one"
+        )

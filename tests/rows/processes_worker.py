@@ -1,0 +1,132 @@
+"""What one process of tests/rows/test_processes.py does.
+
+``python processes_worker.py KIND FOLDER``, with the variables that torchrun sets, trains on its
+share of the rows and saves what came of it.
+"""
+
+import os
+import sys
+import time
+import warnings
+from datetime import timedelta
+from pathlib import Path
+
+import scipy.sparse
+import torch
+import torch.distributed as dist
+
+import decoupled_descent as dd
+
+SIZES = (31, 9, 20)  # rows per process, of 60
+D, STEPS, INF = 12, 4, float("inf")
+
+
+def problem(labels="logistic"):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(60, D, generator=generator, dtype=torch.float64) / D**0.5
+    score = X @ torch.randn(D, generator=generator, dtype=torch.float64)
+    if labels == "squared":
+        return X, score + 0.1 * torch.randn(60, generator=generator, dtype=torch.float64)
+    return X, (score > 0).double()
+
+
+def calls():
+    """All that is compared, by name: labels, objective, algorithm."""
+    tanh = dd.Objective(dd.heads.TwoLayer(3, seed=0).double(), "logistic")
+    kinked = dd.Objective(dd.heads.TwoLayer(3, "relu", seed=0).double(), "logistic")
+    linear = dd.Objective(dd.heads.Linear(intercept=True).double(), "logistic")
+    squared = dd.Objective(dd.heads.Linear(intercept=True).double(), "squared")
+    rates = {"damping": 0.95, "head_lr": 0.2, "head_damping": 0.99}
+    heavy = dd.rules.SGD(0.04, momentum=0.8)
+    mean = {**rates, "reduction": "mean"}
+    greedy = tuple(dd.DecoupledDescent(0.1, rule=dd.rules.SGD(lr, 0.5)) for lr in (0.03, 0.1))
+    return {
+        "gd": ("logistic", tanh, dd.GradientDescent(0.5, **mean)),
+        "dd": ("logistic", tanh, dd.DecoupledDescent(0.05)),
+        "dd, momentum": ("logistic", tanh, dd.DecoupledDescent(0.05, rule=heavy)),
+        "dd, Hessian": ("logistic", tanh, dd.DecoupledDescent(0.01, hessian_damping=0.1)),
+        "dd, kinks": ("logistic", kinked, dd.DecoupledDescent(0.05)),
+        "odd": ("logistic", tanh, dd.OrthogonalDecoupledDescent(0.5, **mean, ridge=0.3)),
+        "odd, no ridge": ("logistic", tanh, dd.OrthogonalDecoupledDescent(0.05, ridge=INF)),
+        "greedy": ("logistic", tanh, dd.GreedyDescent.grid(0.05)),
+        "greedy, momentum": ("logistic", tanh, dd.GreedyDescent(greedy)),
+        "newton": ("logistic", linear, dd.DecoupledNewton(5.0)),
+        "newton, squared": ("squared", squared, dd.DecoupledNewton(0.5)),
+    }
+
+
+def share(labels, rank, size, **options):
+    """The rows of one process; the second reads its rows from a sparse matrix."""
+    X, y = problem(labels)
+    sizes = SIZES if size == 3 else (40, 20)
+    X, y = X.split(sizes)[rank], y.split(sizes)[rank]
+    if rank == 1:
+        return dd.Rows(scipy.sparse.csr_array(X.numpy()), y, 3, group=dist.group.WORLD, **options)
+    return dd.Rows(X, y, 16 if rank else None, group=dist.group.WORLD, **options)
+
+
+def compare(folder, rank, size):
+    found = {}
+    for name, (labels, objective, algorithm) in calls().items():
+        run = dd.fit(share(labels, rank, size), None, objective, algorithm, STEPS, seed=rank)
+        found[name] = {
+            "state": {"theta": run.theta, "head": dict(run.state.head)},
+            "history": torch.tensor([run.history.train_error, run.history.train_error_stderr]),
+            "losses": run.best_losses,
+        }
+    torch.save(found, folder / f"{rank}.pt")
+
+
+def refuse(folder, rank, size):
+    rows, lines = share("logistic", rank, size), []
+    (tanh, linear) = (calls()[name][1] for name in ("dd", "newton"))
+    absolute = dd.Objective(dd.heads.Linear().double(), "absolute")
+    asked = [
+        lambda: dd.fit(rows, None, tanh, dd.DecoupledDescent(0.05, batch_size=8), 3),
+        lambda: dd.fit(rows, None, tanh, dd.DecoupledNewton(1.0), 3),
+        lambda: dd.fit(rows, None, absolute, dd.DecoupledNewton(1.0), 3),
+        lambda: dd.sweep(rows, None, linear, dd.DecoupledDescent(0.05), 3),
+        lambda: dd.Rows(torch.ones(3, 4), torch.ones(3), weights=[1, 2, 3], group=dist.group.WORLD),
+        lambda: dd.Rows(torch.ones(3, 4 + rank), torch.ones(3), group=dist.group.WORLD),
+    ]
+    for call in asked:
+        try:
+            call()
+            lines.append("nothing was refused")
+        except ValueError as error:
+            lines.append(str(error))
+    (folder / f"{rank}.txt").write_text("\n".join(lines))
+
+
+def lose(folder, rank, size):
+    """In the third step, the second process dies and the third stalls."""
+    rows = share("logistic", rank, size, timeout=2.0)
+    _, objective, algorithm = calls()["dd"]
+
+    def third(step):
+        if rank and step.index == 2:
+            time.sleep(10 * (rank - 1))
+            os._exit(1)
+
+    try:
+        dd.fit(rows, None, objective, algorithm, STEPS, callbacks=third)
+    except dd.ProcessLostError as error:
+        (folder / f"{rank}.txt").write_text(str(error))
+    os._exit(0)  # the group is broken; nothing is left to take down
+
+
+def main():
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if kind == "lose":
+        lose(folder, rank, size)
+    compare(folder, rank, size)
+    refuse(folder, rank, size)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Rows divided among real processes: the same training, and clear words when one is gone."""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+
+WORKER = Path(__file__).with_name("processes_worker.py")
+
+
+def started(kind, folder, size=2):
+    """Start processes that know each other, and wait for their end."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    source = str(Path(dd.__file__).parents[1])
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+    paths = {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), kind, str(folder)],
+            env={**os.environ, **common, **paths, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    return [(worker.communicate(timeout=120)[1], worker.returncode) for worker in workers]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("processes")
+    ended = started("compare", folder)
+    assert [code for _, code in ended] == [0, 0], ended
+    return folder
+
+
+@pytest.fixture(scope="module")
+def worker():
+    return runpy.run_path(str(WORKER))
+
+
+def test_training_is_that_of_one_process(compared, worker):
+    parts = [torch.load(compared / f"{rank}.pt") for rank in range(2)]
+    close = {"rtol": 1e-10, "atol": 1e-11}
+    for name, (labels, objective, algorithm) in worker["calls"]().items():
+        X, y = worker["problem"](labels)
+        with pytest.warns(dd.KinkWarning) if "kinks" in name else nullcontext():
+            run = dd.fit(X, y, objective, algorithm, worker["STEPS"], seed=0)
+        found = [part[name] for part in parts]
+        history = torch.tensor([run.history.train_error, run.history.train_error_stderr])
+        losses = torch.cat([one["losses"] for one in found])
+        torch.testing.assert_close(losses, run.best_losses, **close)
+        for one in found:
+            torch.testing.assert_close(one["history"], history, **close)
+            torch.testing.assert_close(one["state"]["theta"], run.theta, **close)
+            torch.testing.assert_close(one["state"]["head"], run.state.head, **close)
+            assert torch.equal(one["state"]["theta"], found[0]["state"]["theta"])  # to the bit
+            assert torch.equal(one["history"], found[0]["history"])
+
+
+def test_what_cannot_be_divided_is_refused(compared):
+    for rank in range(2):
+        lines = (compared / f"{rank}.txt").read_text().splitlines()
+        wanted = [
+            "batch_size=8: mini-batches are drawn from rows in one process",
+            "this needs all of X in one process, but its rows are divided among 2",
+            "loss 'absolute' has kinks",
+            "sweep compares losses row by row",
+            "weights and groups are for rows in one process",
+            f"X has {4 + rank} columns here, and another number in other processes",
+        ]
+        for line, start in zip(lines, wanted, strict=True):
+            assert line.startswith(start), line
+
+
+def test_missing_processes_are_named(tmp_path):
+    """One dies, another stalls."""
+    started("lose", tmp_path, 3)
+    said = (tmp_path / "0.txt").read_text()
+    assert said.startswith("rank 1, 2 of 3 is gone or did not answer within 2 seconds")
+    assert "checkpoint=" in said
+
+
+def test_processes_must_know_each_other():
+    with pytest.raises(ValueError, match=r"start them with torchrun"):
+        dd.Rows(torch.ones(3, 2), torch.ones(3), group=object())
