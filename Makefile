@@ -28,7 +28,7 @@ test: lint ## lint, then run all tests and doctests but the slow ones
 	@echo "all checks passed"
 
 slow: export OMP_NUM_THREADS := 1
-slow: .venv/.installed-dev ## run the slow tests: studies at the paper's sizes, and timing
+slow: .venv/.installed-dev ## run the slow tests: studies at the paper's sizes
 	$(BIN)/pytest -n 2 -m slow
 
 # The oldest versions that pyproject.toml promises, and the newest there are, each in an

@@ -3,11 +3,17 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
 import decoupled_descent as dd
 from decoupled_descent.cli.demo import train_replications
+
+
+def settings(n, d, steps, replications):
+    common = {"n": n, "d": d, "snr": [4.0], "lr": 0.05, "test_rows": 2 * n}
+    return common | {"steps": steps, "replications": replications}
+
 
 TINY = ["demo", "--n", "30", "--dimension", "20", "--steps", "5", "--replications", "2"]
 
@@ -28,12 +34,12 @@ def test_demo_in_json(run, tmp_path):
     result = json.loads(out)
     assert status == 0
     assert Path(result["figure"]).exists()
-    curves = train_replications(30, 20, 4.0, 0.05, 5, 2, 0)
-    for name, errors in curves.items():
-        train, test = errors["train"][:, -1], errors["test"][:, -1]
-        middle = {"train": train, "test": test, "gap": (train - test).abs()}
+    curves = train_replications(settings(30, 20, 5, 2), 0)
+    for name in ("gd", "dd"):
+        train, test = (curves[f"snr=4/{name}/{kind}"][:, -1] for kind in ("train", "test"))
+        middle = {"train": train, "test": test, "gap": abs(train - test)}
         for kind, values in middle.items():
-            assert result["final"][name][kind] == pytest.approx(values.mean().item(), rel=1e-5)
+            assert result["final"][name][kind] == pytest.approx(values.mean(), rel=1e-5)
 
 
 def test_one_step_will_do(run, tmp_path):
@@ -41,18 +47,25 @@ def test_one_step_will_do(run, tmp_path):
 
 
 def test_replications_are_independent_of_their_number():
-    whole = train_replications(20, 10, 4.0, 0.05, 4, 3, 5)
-    last = train_replications(20, 10, 4.0, 0.05, 4, 1, 7)
+    whole = train_replications(settings(20, 10, 4, 3), 5)
+    last = train_replications(settings(20, 10, 4, 1), 7)
     for name in ("gd", "dd"):
-        assert whole[name]["train"].shape == whole[name]["test"].shape == (3, 4)
-        assert torch.equal(whole[name]["test"][2], last[name]["test"][0])
-        assert len(set(whole[name]["train"][:, 0].tolist())) == 3
+        train, test = (f"snr=4/{name}/{kind}" for kind in ("train", "test"))
+        assert whole[train].shape == whole[test].shape == (3, 4)
+        np.testing.assert_array_equal(whole[test][2], last[test][0])
+        assert len(set(whole[train][:, 0])) == 3
 
 
 def test_both_algorithms_start_from_the_same_point():
-    curves = train_replications(20, 10, 4.0, 0.05, 2, 2, 0)
-    torch.testing.assert_close(curves["gd"]["test"][:, 0], curves["dd"]["test"][:, 0])
-    torch.testing.assert_close(curves["gd"]["train"][:, 0], curves["dd"]["train"][:, 0])
+    curves = train_replications(settings(20, 10, 2, 2), 0)
+    for kind in ("train", "test"):
+        starts = [curves[f"snr=4/{name}/{kind}"][:, 0] for name in ("gd", "dd")]
+        np.testing.assert_allclose(*starts, rtol=1e-6)
+
+
+def test_runs_that_diverge_have_no_final_errors(run, tmp_path):
+    out = run(*TINY, "--lr", "1e30", "--steps", "20", "--out", tmp_path, "--json")[1]
+    assert json.loads(out)["final"]["gd"] == {"train": None, "test": None, "gap": None}
 
 
 @pytest.mark.parametrize(

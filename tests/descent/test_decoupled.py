@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import softplus
 
 import decoupled_descent as dd
-from decoupled_descent.cli.demo import train_replications
+from decoupled_descent.reproduce import xor
 from tests.problems import binary, normal, two_layer
 
 
@@ -86,6 +86,16 @@ QUOTED = {
 }
 
 
+def xor_errors(settings, seed):
+    """Train and test errors of gradient descent and decoupled descent on the paper's XOR data."""
+    (problem,) = xor.problems(settings, seed)
+    rows, found = (*problem.rows, problem.objective), {}
+    for name, algorithm in problem.algorithms.items():
+        run = dd.fit(*rows, algorithm, settings["steps"], problem.theta, problem.test)
+        found[name] = {"train": run.train_error, "test": run.test_error}
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("snr", [1.0, 4.0, 8.0])
 def test_xor_ends_where_it_should(snr):
@@ -95,7 +105,12 @@ def test_xor_ends_where_it_should(snr):
     are medians of eight, so the standard error of the difference is √2 times that of one; three of
     them are allowed, after the half unit in the last place that a quoted number stands for.
     """
-    curves = train_replications(1000, 1000, snr, lr=0.05, steps=200, replications=8, seed=0)
+    settings = {"n": 1000, "d": 1000, "snr": [snr], "lr": 0.05, "test_rows": 2000, "steps": 200}
+    runs = [xor_errors(settings, seed) for seed in range(8)]
+    curves = {
+        name: {kind: torch.stack([run[name][kind] for run in runs]) for kind in ("train", "test")}
+        for name in ("gd", "dd")
+    }
     gap = (curves["dd"]["train"] - curves["dd"]["test"]).abs().mean(1)
     assert float(gap.quantile(0.5)) < 0.02 + 3 * median_error(gap)
     for name, errors in curves.items():

@@ -12,9 +12,8 @@ from decoupled_descent.cli.options import Json, output_folder
 from decoupled_descent.progress import progress_bar
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-NAMES = {"gd": "gradient descent", "dd": "decoupled descent"}
+    from decoupled_descent.reproduce.experiment import Settings
+    from decoupled_descent.reproduce.summary import Curves
 
 
 def demo(
@@ -30,24 +29,16 @@ def demo(
 ) -> None:
     """Train gradient descent and decoupled descent on XOR data and compare their errors."""
     from decoupled_descent.cli.output import console, echo_json
-    from decoupled_descent.plotting import style as plotting
-    from decoupled_descent.reproduce.replications import one_thread
+    from decoupled_descent.plotting import style
+    from decoupled_descent.reproduce.xor import XOR
 
     dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # refuse these before making a folder
     folder = output_folder(out)
-    with one_thread():  # more threads would spend their time waiting for each other
-        curves = train_replications(n, dimension, snr, lr, steps, replications, seed)
-        length = curves["dd"]["train"].shape[1]
-        theory = predict_replications(dimension, n / dimension, snr, lr, length, replications, seed)
-    figure, axes = plotting.new_figure(columns=2, sharey=True)
-    for ax, (name, errors) in zip(axes[0], curves.items(), strict=True):
-        predicted = theory if name == "dd" else None
-        plotting.error_panel(
-            ax, errors["train"], errors["test"], NAMES[name], "cross-entropy", predicted
-        )
-    figure.suptitle(f"XOR, signal-to-noise {snr:g}, n = {n}, d = {dimension}, {replications} runs")
-    (path,) = plotting.save_figure(figure, folder / "xor.png")
-    final = {name: _final(errors) for name, errors in curves.items()}
+    settings = {"n": n, "d": dimension, "snr": [snr], "lr": lr, "test_rows": 2 * n}
+    settings |= {"steps": steps, "replications": replications}
+    curves = train_replications(settings, seed)
+    (path,) = style.save_figure(XOR.draw(settings, curves), folder / "xor.png")
+    final = {name: _final(curves, f"snr={snr:g}/{name}") for name in ("gd", "dd")}
     if as_json:
         echo_json({"figure": path, "final": final})
         return
@@ -60,77 +51,48 @@ def demo(
     screen.print(f"figure: {path}", soft_wrap=True)
 
 
-def train_replications(
-    n: int, dimension: int, snr: float, lr: float, steps: int, replications: int, seed: int
-) -> dict[str, dict[str, Tensor]]:
-    """Train GD and DD on fresh XOR data, replication after replication.
+def train_replications(settings: Settings, seed: int) -> Curves:
+    """Train GD and DD on new XOR data, replication after replication, and predict DD.
 
-    The test sets have 2n rows; the seeds of the replications count on from ``seed``. Returns the
-    errors by algorithm (``"gd"``, ``"dd"``) and kind (``"train"``, ``"test"``), shape
-    (replications, steps), cut to the shortest run where one diverged.
+    The seeds of the replications count on from ``seed``. Curves have shape (replications, steps).
     """
-    import torch
-
-    algorithms: dict[str, Any] = {"gd": dd.GradientDescent(lr), "dd": dd.DecoupledDescent(lr)}
-    runs: dict[str, list[dd.Run]] = {name: [] for name in algorithms}
-    mixture = dd.mixtures.xor(dimension, snr)
-    with progress_bar(2 * replications, "training") as advance:
-        for r in range(seed, seed + replications):
-            X, y = mixture.sample(n, seed=3 * r)
-            test = mixture.sample(2 * n, seed=3 * r + 1)
-            objective = dd.Objective(dd.heads.Product(seed=3 * r + 2), "logistic")
-            for name, algorithm in algorithms.items():
-                run = dd.fit(
-                    X, y, objective, algorithm, steps, test=test, seed=3 * r + 2, progress=False
-                )
-                if run.stop_reason is dd.StopReason.INTERRUPTED:
-                    raise KeyboardInterrupt
-                runs[name].append(run)
-                advance(sum(map(len, runs.values())), f"{name}, seed {r}")
-    curves = {}
-    for name, several in runs.items():
-        length = min(len(run.train_error) for run in several)
-        curves[name] = {
-            "train": torch.tensor([run.history.train_error[:length] for run in several]),
-            "test": torch.tensor([run.history.test_error[:length] for run in several]),
-        }
-    return curves
-
-
-def predict_replications(
-    dimension: int, ratio: float, snr: float, lr: float, steps: int, replications: int, seed: int
-) -> Tensor:
-    """Predict the decoupled runs of :func:`train_replications` from their starting points.
-
-    Returns the median over runs of the test error in the limit, shape (steps,).
-    """
-    import torch
+    import numpy as np
 
     from decoupled_descent.descent.starts import draw_theta
+    from decoupled_descent.reproduce.experiment import Problem, sample, train
+    from decoupled_descent.reproduce.replications import one_thread
 
-    mixture, algorithm = dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)
-    curves = []
-    with progress_bar(replications, "theory") as advance:
-        for r in range(seed, seed + replications):
-            objective = dd.Objective(dd.heads.Product(seed=3 * r + 2), "logistic")
-            start = draw_theta(2, dimension, 3 * r + 2)
-            theory = dd.StateEvolution(
-                mixture, objective, algorithm, ratio, paths=2048, randomisations=2
-            )
-            curves.append(theory.run(steps, theta=start, progress=False).test_error)
-            advance(len(curves), f"seed {r}")
-    return torch.stack(curves).quantile(0.5, 0)
+    (snr,), d, steps = settings["snr"], settings["d"], settings["steps"]
+    mixture, found = dd.mixtures.xor(d, snr), []
+    gd, decoupled = dd.GradientDescent(settings["lr"]), dd.DecoupledDescent(settings["lr"])
+    # one thread: more would spend their time waiting for each other
+    with one_thread(), progress_bar(settings["replications"], "training") as advance:
+        for each in range(seed, seed + settings["replications"]):
+            rows, test = sample(mixture, settings, 3 * each, 3 * each + 1)
+            objective = dd.Objective(dd.heads.Product(seed=3 * each + 2), "logistic")
+            start = draw_theta(2, d, 3 * each + 2)
+            problem = Problem(f"snr={snr:g}", rows, test, objective, {"gd": gd}, start)
+            predicted = problem._replace(algorithms={"dd": decoupled}, mixture=mixture)
+            found.append(train(problem, steps) | train(predicted, steps))
+            advance(len(found), f"seed {each}")
+    return {name: np.stack([curves[name] for curves in found]) for name in found[0]}
 
 
-def _final(errors: dict[str, Tensor]) -> dict[str, float]:
+def _final(curves: Curves, name: str) -> dict[str, float]:
     """Medians over runs of the last train error, test error and absolute gap."""
-    train, test = errors["train"][:, -1], errors["test"][:, -1]
-    values = {"train": train, "test": test, "gap": (train - test).abs()}
-    return {name: float(value.quantile(0.5)) for name, value in values.items()}
+    import numpy as np
+
+    train, test = (curves[f"{name}/{kind}"][:, -1] for kind in ("train", "test"))
+    gap = np.abs(
+        np.subtract(train, test, where=np.isfinite(train), out=np.full_like(train, np.inf))
+    )
+    return {k: float(np.median(v)) for k, v in (("train", train), ("test", test), ("gap", gap))}
 
 
 def _table(title: str, final: dict[str, dict[str, float]]) -> Any:
     from rich.table import Table
+
+    from decoupled_descent.reproduce.summary import NAMES
 
     table = Table(title=title)
     table.add_column("algorithm")
