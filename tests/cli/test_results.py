@@ -146,14 +146,14 @@ def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 2))
     columns = Columns.learn(pd.DataFrame(X, columns=["a", "b"]))
     made = []
-    for seed in range(4):
+    for seed in range(3):
         y = np.random.default_rng(seed).normal(size=40)
         options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 2}
         model = dd.DecoupledRegressor(**options).fit(X, y)
         made.append((model, replace(report(), title=f"seed {seed}")))
     out = tmp_path / "out"
-    for _ in range(3):
-        with ThreadPoolExecutor(4) as pool:
+    for _ in range(2):
+        with ThreadPoolExecutor(3) as pool:
             each = [pool.submit(results.write, out, m, columns, "y", r) for m, r in made]
             [one.result() for one in each]
         title = re.search("<title>seed (.)", (out / "report.html").read_text(encoding="utf-8"))[1]

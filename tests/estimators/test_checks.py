@@ -1,12 +1,13 @@
 """scikit-learn's own checks of estimators."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import decoupled_descent as dd
 
 ESTIMATORS = [
-    dd.DecoupledClassifier(),
-    dd.DecoupledRegressor(),
+    dd.DecoupledClassifier(features="linear"),
+    dd.DecoupledRegressor(features="linear"),
     dd.DecoupledClassifier(method="orthogonal", max_iter=20),
     dd.DecoupledRegressor(method="orthogonal", max_iter=50),
 ]
@@ -31,4 +32,10 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
 def test_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([dd.DecoupledClassifier(), dd.DecoupledRegressor()])
+def test_check_with_all_features(estimator, check):
     check(estimator)
