@@ -15,11 +15,10 @@ README = ROOT / "README.md"
 PACKAGES = [path.parent.name for path in (ROOT / "src").rglob("__init__.py")]
 
 
-def run_blocks(page):
+def run_blocks(page, **names):
     """Run all Python blocks of a page in one namespace."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     assert blocks
-    names: dict[str, object] = {}
     for block in blocks:
         exec(compile(textwrap.dedent(block), str(page), "exec"), names)
     return names
@@ -50,6 +49,14 @@ def test_own_loop_in_pytorch():
 def test_estimators_page_runs():
     names = run_blocks(ROOT / "docs" / "estimators.md")
     assert 0.8 < names["model"].estimated_accuracy_ <= 1
+
+
+def test_validation_page_runs():
+    X, y = dd.mixtures.flipped_classes(10, 2.0, labels=(0.0, 1.0)).sample(80, seed=0)
+    names = run_blocks(ROOT / "docs" / "validation.md", dd=dd, X=X.double(), y=y.double())
+    found = [names[name] for name in ("at_minimum", "along_path")]
+    apart = abs(found[0].error - found[1].error)
+    assert apart < 3 * max(one.stderr for one in found)  # two estimates of like models
 
 
 def test_diagnostics_page_runs(capsys):

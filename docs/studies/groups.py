@@ -1,7 +1,7 @@
 """Five rows of each patient, and a patient effect: is ``groups=`` honest for new patients?
 
 ``python docs/studies/groups.py [DRAWS]`` prints the table of docs/estimators.md. Rows of a patient
-are alike, and so are their outcomes beyond what the columns say. Truth is the error on 2,000 rows
+are alike, and so are their outcomes beyond what the columns say. Truth is the error on 20,000 rows
 of other patients.
 """
 
@@ -37,7 +37,7 @@ def compare(seed, classes, count):
     """Estimate, standard error and truth, without groups and with them."""
     rng = np.random.default_rng(seed)
     X, y, who = patients(count, rng, classes)
-    fresh, labels, _ = patients(400, rng, classes)
+    fresh, labels, _ = patients(4000, rng, classes)
     kind = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
     found = []
     for groups in (None, who):
@@ -64,4 +64,4 @@ def main(draws):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 12)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 24)

@@ -292,3 +292,21 @@ def test_blocks_are_left_out_as_literal_refits_leave_them_out():
     assert found.rise == pytest.approx(rise.mean(), rel=1e-8)
     spread = math.sqrt((rise.reshape(20, 3).sum(1) ** 2).sum()) / 60
     assert found.stderr == pytest.approx(spread, rel=1e-8)
+
+
+@pytest.mark.parametrize(("ridge", "several"), [(0.01, True), (20.0, False)])
+def test_another_start_finds_another_minimum_of_a_weakly_penalised_network(ridge, several):
+    X, y = normal(60, 5, seed=1).double(), normal(60, 1, seed=2)[:, 0].double()  # nothing to learn
+    head = dd.heads.TwoLayer(4, bias=True, hidden_bias=True, seed=0).double()
+    rows, algorithm = dd.Rows(X, y), dd.DecoupledNewton(ridge, repairs=0)
+    run = dd.fit(rows, None, dd.Objective(head, "squared"), algorithm, 200)
+    assert (measures.another_minimum(run, rows) > 0.5) is several
+    found = {one.name: one.status for one in dd.diagnose(rows, None, run).findings}
+    assert found["other minima"] == ("caution" if several else "ok")
+
+
+def test_a_linear_model_has_one_minimum():
+    X, y = normal(30, 3, seed=1).double(), normal(30, 1, seed=2)[:, 0].double()
+    rows, model = dd.Rows(X, y), dd.Objective(dd.heads.Linear(intercept=True), "squared")
+    run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
+    assert measures.another_minimum(run, rows) is None

@@ -278,6 +278,8 @@ REFUSALS = [
     ({"features": indefinite}, {}, "kernel indefinite is not positive semi-definite"),
     ({"features": lopsided}, {}, "kernel lopsided is not symmetric"),
     ({"method": "orthogonal"}, {"groups": list(range(60))}, "groups needs method='newton'"),
+    ({"method": "orthogonal", "features": "rbf"}, {}, "features='rbf' has no effect with method="),
+    ({"hidden": 3, "features": ["linear"]}, {}, "has no effect with method='orthogonal'"),
     ({"method": "orthogonal"}, {"sample_weight": [1.0] * 60}, "sample_weight needs method"),
 ]
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.objective.derivatives import RowDerivatives
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
-from decoupled_descent.training.run import Run
+from decoupled_descent.training.run import Run, fit
 
 #: Two rows are near copies when ‖x_i − x_j‖² is below this share of ‖x_i‖² + ‖x_j‖² …
 NEAR = 0.02
@@ -22,6 +23,8 @@ UNUSUAL = 0.1
 CHANCE = 0.01
 #: So many consecutive rows are left out together, to see whether they belong together.
 TOGETHER = 10
+#: The seed and the most steps of a second run, which may end in another minimum.
+OTHER_START, OTHER_STEPS = 2**16 + 1, 200
 #: At most this many rows are compared with all others.
 COMPARED = 2000
 #: Rows with real labels are sorted into this many groups, of at least this size.
@@ -277,6 +280,28 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
         torch.zeros(rows.n // size + 1).double().index_add_(0, torch.arange(rows.n) // size, rise)
     )
     return Together(float(rise.mean()), float(sums.square().sum().sqrt()) / rows.n)
+
+
+def another_minimum(run: Run, rows: Rows) -> float | None:
+    """How far outputs differ at the minimum that another start reaches, in left-out moves.
+
+    The root mean square of the difference, over that of o^(−i) − o; None for heads that only add an
+    intercept, whose loss has one minimum, and where the other start reaches none.
+    """
+    bound, algorithm = run.bound, run.algorithm
+    if adds_only(bound.objective.head):
+        return None
+    start = algorithm.init(rows, run.objective, seed=OTHER_START)
+    other = fit(rows, None, run.objective, algorithm, OTHER_STEPS, state=start, progress=False)
+    if not other.best.info.estimates:
+        return None
+    with torch.no_grad():
+        own, its = (
+            bound.objective.pure_head(rows.X @ state.theta.T, state.head).reshape(rows.n, -1)
+            for state in (run.best_state, other.best_state)
+        )
+    moves = run.best_outputs.reshape(rows.n, -1) - own
+    return float((its - own).norm() / moves.norm().clamp_min(1e-300))
 
 
 def excess_kurtosis(h: Tensor, groups: Tensor) -> float:

@@ -71,6 +71,7 @@ class NetworkTraining:
     hidden: int | tuple[int, ...] | str
     activation: str
     head: nn.Module | None
+    features: Any
     lr: Setting
     damping: Setting
     ridge: Setting
@@ -141,6 +142,11 @@ class NetworkTraining:
                     f"{name}={settings[name]!r} has no effect with method={self.method_!r}; leave "
                     "it at 'auto'"
                 )
+        if self.method_ != "newton" and _given(self.features):
+            raise ValueError(
+                f"features={self.features!r} has no effect with method={self.method_!r}; leave out "
+                "one of the two, or train on the features with dd.tune"
+            )
 
     def learn_scale(self, X: Floats) -> None:
         """Learn the means and deviations of the columns, or refuse when all are constant."""
@@ -296,6 +302,11 @@ def _device(name: Any) -> torch.device:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here ({reason}); use 'cpu'") from error
     return device
+
+
+def _given(features: Any) -> bool:
+    """Whether features other than ``"auto"`` were asked for."""
+    return not isinstance(features, str) or features != "auto"
 
 
 def _fingerprint(rows: Rows) -> str:
