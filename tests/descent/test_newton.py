@@ -342,7 +342,7 @@ def test_other_algorithms_refuse_weights_and_groups(extra):
     X, y = problem("logistic")
     objective = dd.Objective(dd.heads.Linear().double(), "logistic")
     for algorithm in (dd.GradientDescent(0.1), dd.OrthogonalDecoupledDescent(0.1)):
-        with pytest.raises(ValueError, match="does not know row weights or groups"):
+        with pytest.raises(ValueError, match="does not support row weights or groups"):
             dd.fit(dd.Rows(X, y, **extra), None, objective, algorithm, 3, progress=False)
 
 

@@ -111,7 +111,7 @@ def test_a_warm_start_heeds_new_options(change):
 )
 def test_a_warm_start_needs_the_same_head(change):
     model = cheap(warm_start=True).fit(X, Y)
-    with pytest.raises(ValueError, match="not those of the model to go on from; use warm_start=F"):
+    with pytest.raises(ValueError, match="not those of the model to continue; use warm_start=F"):
         model.set_params(**change).fit(X, Y)
     model.set_params(hidden=(8,), activation="tanh", head=None).fit(X, Y)  # what "auto" stands for
     assert model.n_iter_ == 59

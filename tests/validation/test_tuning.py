@@ -405,7 +405,7 @@ def test_newton_refusals_and_runs_that_do_not_arrive():
         dd.tune(X, y, objective, method="newton", lr=0.1)
     with pytest.raises(ValueError, match=r"ridge=-1\.0 must be a positive number"):
         dd.tune(X, y, objective, method="newton", ridge=-1.0)
-    with pytest.warns(dd.DivergenceWarning, match="no ridge came to its minimum") as caught:
+    with pytest.warns(dd.DivergenceWarning, match="no ridge reached its minimum") as caught:
         dd.tune(X, y, objective, method="newton", ridge=1.0, steps=1)
     assert "within steps=1" in str(caught[0].message)
     assert caught[0].filename == __file__

@@ -43,7 +43,7 @@ class Info(NamedTuple):
         jacobian: J̄, shape (L, L); None for algorithms without one.
         estimates: Whether the losses estimate the test error at this iterate.
         finished: Whether there is nothing left to do.
-        notes: Numbers that the algorithm has to tell, by name.
+        notes: Further numbers of the algorithm, by name.
         pairs: Variance of the train error that comes from pairs of rows, see
             :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
         everywhere: Mean of the losses and its standard error over the rows of all processes, where
@@ -116,7 +116,7 @@ class Algorithm(ABC):
 
     Attributes:
         estimates_test_error: Whether the train error is an estimate of the test error.
-        takes_weights: Whether row weights and groups are understood.
+        takes_weights: Whether it supports row weights and groups.
         uses_jacobian: Whether steps need J̄, for which kinks matter.
         g: Replaces ∇_hΨ; None for the gradient.
         f: Replaces ∇_aΨ; None for the gradient.
@@ -216,7 +216,7 @@ class Algorithm(ABC):
         """
         if not self.takes_weights and (rows.weights is not None or rows.groups is not None):
             raise ValueError(
-                f"{type(self).__name__} does not know row weights or groups; use DecoupledNewton"
+                f"{type(self).__name__} does not support row weights or groups; use DecoupledNewton"
             )
         if isinstance(objective, BoundObjective):
             return objective
@@ -255,9 +255,9 @@ class Algorithm(ABC):
         return None
 
     def limit(self) -> LimitStep:
-        """What state evolution must know; raises ``ValueError`` where it knows no limit."""
+        """What state evolution must know; raises ``ValueError`` where no limit is known."""
         raise ValueError(
-            f"state evolution knows no limit of {type(self).__name__}; it describes "
+            f"state evolution has no limit of {type(self).__name__}; it describes "
             "GradientDescent, DecoupledDescent and OrthogonalDecoupledDescent "
             "(population_test_error takes the trained parameters of any run)"
         )

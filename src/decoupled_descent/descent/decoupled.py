@@ -117,7 +117,9 @@ class DecoupledDescent(Batched):
         if self.rule is not None:
             require_linear(self.rule, theta)
         if self.batch_size is not None:
-            transition(self.update, 0, theta)  # refuses rules that cannot wait for their turn
+            transition(
+                self.update, 0, theta
+            )  # refuses rules that rows outside of a batch cannot follow
         memory = theta.new_zeros(len(theta), rows.here)
         slots = (self.update.slots(theta), self.update.slots(memory))
         head = bound.parameters(rows.like)
@@ -233,7 +235,7 @@ class DecoupledDescent(Batched):
         return None if self.noise is None else self.noise.row_shares()
 
     def assumptions(self) -> frozenset[str]:
-        """Independent noise of equal variance, as far as the noise model does not know better."""
+        """Independent noise of equal variance, except for what the noise model describes."""
         lifted = frozenset() if self.noise is None else self.noise.lifts
         return frozenset({"white noise", "equal norms", "gaussian rows", "path"}) - lifted
 

@@ -22,7 +22,7 @@ from decoupled_descent.objective.second_order import Curvature
 
 #: ∂ℓ/∂o at outputs of shape (K, n, s): s versions of the n rows.
 Slopes = Callable[[Tensor], Tensor]
-#: Further Newton steps have come to rest when the last moved outputs by less than this share of the
+#: Further Newton steps have converged when the last moved outputs by less than this share of the
 #: first.
 RESTLESS = 0.1
 #: The most numbers K · n · s that are in memory while s rows are refined.
@@ -37,7 +37,7 @@ class LeftOut(NamedTuple):
         moves: (I − W_i V_i)⁻¹ g_i, shape (n, K): leaving row i out moves any output o(x) by
             J(x) H⁻¹ J_iᵀ times this.
         change: How far each row's outputs moved, the largest over outputs, shape (n,).
-        doubtful: Rows whose further Newton steps do not come to rest, by index: there the
+        doubtful: Rows whose further Newton steps do not converge, by index: there the
             linearisation fails, and only a refit without the row can tell.
     """
 
@@ -109,7 +109,7 @@ def refined(
     gradient of the problem without row i is then JᵀR with R_j = g_j(o_j + u_j) − g_j − W_j u_j and
     R_i = 0. The next step moves the outputs by −V R, corrected for the missing row as above.
     Iterating this is a Newton method with a fixed Hessian: no new factor, K n² numbers per sweep.
-    Where it does not come to rest, the first step is kept and the row is called doubtful.
+    Where it does not converge, the first step is kept and the row is called doubtful.
     """
     found, moves, change = first.outputs.clone(), first.moves.clone(), first.change.clone()
     doubtful = []

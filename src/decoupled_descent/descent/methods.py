@@ -48,7 +48,7 @@ METHODS = {
     "orthogonal": Method(_orthogonal, SETTINGS, "decoupled descent for rows of any covariance"),
     "decoupled": Method(_decoupled, ("lr", "damping"), "the paper's method, for white noise"),
     "gradient": Method(
-        _gradient, ("lr",), "plain gradient descent, whose train error estimates nothing"
+        _gradient, ("lr",), "plain gradient descent, whose train error is no estimate"
     ),
 }
 

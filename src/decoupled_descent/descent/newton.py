@@ -175,7 +175,7 @@ class DecoupledNewton(Algorithm):
         movers = movers[first.change[movers] > LARGE_MOVE].sort().values
         if problem.exact or (rows.processes is None and not len(movers)):
             return first
-        if rows.processes is not None:  # others hold the rows that these would be refined with
+        if rows.processes is not None:  # other processes hold rows that the refinement needs
             return first._replace(doubtful=movers)
         slopes = problem.slopes
         return refined(outputs, slopes, bends, around, weights, removed, first, movers)

@@ -260,7 +260,8 @@ class RowNorms:
             y: Labels, shape (n,); rows of equal label share a mean.
 
         Returns:
-            The model, in the dtype of X. The last factor makes up for the own share in the mean.
+            The model, in the dtype of X. The last factor corrects for the row's own part in
+            the mean.
         """
         features, squares = as_floats("X", X), torch.empty_like(X[:, 0])
         for label in torch.unique(y):
@@ -306,7 +307,7 @@ class RowNorms:
     def limit(self) -> Tensor:
         """Raise ``ValueError``: rows of unequal strength have no known limit."""
         raise ValueError(
-            "noise=RowNorms(…): state evolution knows no limit for rows of unequal strength; "
+            "noise=RowNorms(…): state evolution has no limit for rows of unequal strength; "
             "leave noise out, or use Covariance"
         )
 

@@ -1,1 +1,1 @@
-"""May the train error be taken for the test error?"""
+"""Checks whether the train error estimates the test error."""

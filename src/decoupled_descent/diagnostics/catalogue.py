@@ -208,7 +208,7 @@ CHECKS = (
         name="fitted error", measure=_fitted_share, needs_run=True, caution=0.4, alarm=0.15,
         below=True, concerns=frozenset({"leverage"}),
         meaning="The model fits the rows that trained it much better than it should fit new ones. "
-        "So close to memorising them, the correction loses its hold.",
+        "When it nearly memorises them, the correction is no longer reliable.",
         definition="the loss at the uncorrected outputs over the estimate. On real tables of 100 "
         "rows 41 % of the intervals held below 0.4, and 90 % above",
         advice="leave out method= (the default judges rows at the minimum), use a larger ridge, or "
@@ -300,7 +300,7 @@ CHECKS = (
         measure=_refitted,
         meaning="For this share of the rows, leaving the row out changes the model so much that "
         "the formula is doubtful.",
-        definition="rows whose further Newton steps do not come to rest, over n; as many as "
+        definition="rows whose further Newton steps do not converge, over n; as many as "
         "``repairs`` allows are refitted exactly",
         advice="use a larger ridge, or get more rows",
     ),

@@ -123,6 +123,6 @@ class Check:
 
 
 def _words(limits: Mapping[str, float], side: str) -> str:
-    """Limits in words; a note that begins where a caution does goes without saying."""
+    """Limits in words; a note is left out if it begins where a caution does."""
     told = [s for s in limits if s != "note" or limits[s] != limits.get("caution")]
     return ", ".join(f"{status} {side} {limits[status]:g}" for status in told)

@@ -36,7 +36,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             (n, K) for K; replaces ``hidden`` and ``activation``.
         method: ``"newton"``: linear and kernel models, each row left out of the minimum;
             ``"orthogonal"``: a small network; ``"decoupled"``, the paper's method for white noise;
-            ``"gradient"``, plain gradient descent, whose train error estimates nothing.
+            ``"gradient"``, plain gradient descent, whose train error is no estimate.
             ``"auto"`` is Newton's, or orthogonal where an option of networks or steps is given.
         features: ``"auto"``; the name of a kernel (``"linear"``, ``"rbf"``, ``"matern(2)/ranks"``);
             a kernel function, a scikit-learn transformer, or a list of these. For Newton's method.

@@ -110,7 +110,7 @@ class Jackknife:
         r"""Intervals for these rows themselves, shape (s, K, 2), each without the row's own part.
 
         ``judged`` are their left-out outputs (s, K). A model without rows i and j is taken to
-        predict μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row has a say in its own interval.
+        predict μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row influences its own interval.
         """
         models = judged.unsqueeze(1)
         if mixture is not None and self.moves:

@@ -59,7 +59,7 @@ def rebuild_head(
     """Build a described head and give it its parameters.
 
     Args:
-        description: Perhaps of a head.
+        description: What :func:`describe_head` returned; not checked yet.
         tensors: Of the file; the parameters are called ``head.…``.
         theta: θ, shape (L, d).
 
@@ -69,7 +69,7 @@ def rebuild_head(
     Raises:
         ValueError: If kinds, shapes or values are not as they must be.
     """
-    with torch.device("meta"):  # sizes from a file claim no memory
+    with torch.device("meta"):  # wrong sizes from a file must not allocate memory
         head = _layer(description)
     state = {k.removeprefix("head."): v for k, v in tensors.items() if k.startswith("head.")}
     wanted = {name: tuple(value.shape) for name, value in head.state_dict().items()}

@@ -115,25 +115,25 @@ class NetworkTraining:
         return run
 
     def _before(self, key: str) -> Continuation | None:
-        """What a warm start goes on from; None where training starts anew."""
+        """What a warm start continues; None where training starts anew."""
         if not self.warm_start or self._continuation is None:
             return None
         if self._continuation.fingerprint == key:
             return self._continuation
         warnings.warn(
-            "warm_start=True but X and y are not those of the last fit: training starts anew, for "
-            "parameters that have seen some of these rows cannot judge them",
+            "warm_start=True but X and y are not those of the last fit: training starts anew, "
+            "because parameters that have seen some of these rows cannot estimate the error on them",
             stacklevel=outside(),
         )
         return None
 
     @property
     def _varying(self) -> NDArray[np.bool_]:
-        """Which columns have anything to tell."""
+        """Which columns vary."""
         return np.isfinite(self.scale_)
 
     def _check_settings(self) -> None:
-        """Raise ``ValueError`` for settings that are no numbers, or would go unheeded."""
+        """Raise ``ValueError`` for settings that are not numbers, or that have no effect."""
         settings = {name: getattr(self, name) for name in SETTINGS}
         check_settings(self.method_, settings)
         for name in SETTINGS:
@@ -211,20 +211,20 @@ class NetworkTraining:
         )  # fmt: skip
 
     def _check_unchanged(self, before: Continuation, wanted: tuple[Any, ...]) -> None:
-        """Raise ``ValueError`` when options differ with which nothing can be gone on with."""
+        """Raise ``ValueError`` for changed options with which a run cannot be continued."""
         if self._built != wanted:
             raise ValueError(
                 f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those of "
-                "the model to go on from; use warm_start=False"
+                "the model to continue; use warm_start=False"
             )
         if self.method_ != before.method:
             raise ValueError(
-                f"method={self.method_!r} but the run to go on with is {before.method!r}; use "
+                f"method={self.method_!r} but the run to continue is {before.method!r}; use "
                 "warm_start=False"
             )
 
     def _continue(self, before: Continuation, rows: Rows, objective: Objective) -> Run:
-        """Go on from where training on the same rows ended."""
+        """Continue training on the same rows."""
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
         changed = {k: float(v) for k, v in given.items() if k in before.algorithm.settings}
         run = fit(

@@ -20,7 +20,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Weighing(NamedTuple):
-    """Rows that count, how much, and how much of that leaves with a row.
+    """Which rows count, their weights, and how much weight is left out with each row.
 
     Attributes:
         kept: Rows of positive weight, shape (n,), of booleans; None where all have.

@@ -88,7 +88,7 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
 
     Args:
         estimator: New.
-        content: Perhaps what :func:`describe_estimator` returned.
+        content: What :func:`describe_estimator` returned; not checked yet.
         tensors: Likewise.
 
     Returns:

@@ -169,9 +169,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         whole = rows.averaged(0.5 * scaled.square().sum(1))
         variances = self._variances(rows, weighing.shares)
 
-        def part(prices: Tensor) -> tuple[float, float]:
-            """Estimate and standard error of the squared errors at given prices."""
-            values, usual = rows.averaged(squares @ prices), 2 * float(prices @ variances)
+        def part(factors: Tensor) -> tuple[float, float]:
+            """Estimate and standard error of the squared errors, with a factor for each output."""
+            values, usual = rows.averaged(squares @ factors), 2 * float(factors @ variances)
             error = found.estimate.error * _ratio(values.mean(), whole.mean(), usual)
             return error, found.estimate.stderr * _ratio(values.std(), whole.std(), usual)
 
@@ -179,9 +179,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.estimated_test_error_, self.estimated_test_error_stderr_ = part(equal)
         if self.log_target:
             self.estimated_test_error_stderr_ *= self._unseen(found.left_out, rows, seed)
-        prices = 1 / variances
-        self._set_r2(*zip(*(part(one) for one in torch.diag(prices)), strict=True))
-        self.estimated_r2_stderr_ = part(prices * torch.from_numpy(self._varies) / count)[1]
+        factors = 1 / variances
+        self._set_r2(*zip(*(part(one) for one in torch.diag(factors)), strict=True))
+        self.estimated_r2_stderr_ = part(factors * torch.from_numpy(self._varies) / count)[1]
 
     def _in_units(self, outputs: Tensor) -> Tensor:
         """Outputs or scaled targets (n, K) in the units of the targets."""

@@ -110,7 +110,7 @@ def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> No
     if not same:
         raise ValueError(
             f"model {type(model).__name__} does more to its inputs than layer {name!r} does: "
-            "nothing but nn.Flatten may come before the first nn.Linear, and nothing may pass by it"
+            "nothing but nn.Flatten may come before the first nn.Linear, and nothing may bypass it"
         )
 
 

@@ -236,7 +236,7 @@ class Objective:
             check_rows_one_by_one(self.loss, outputs, y)
 
     def _has_kinks(self, y: Tensor, width: int, g: Direction | None) -> bool:
-        """Whether g, by default ∇_hΨ, jumps somewhere, or may come to do so."""
+        """Whether g, by default ∇_hΨ, jumps somewhere, or may do so after training."""
         if g is not None:
             return kinks.values_jump(g, self.parameters, width, y)
         if kinks.has_kinked_module(self.head) or not self.loss.smooth:
@@ -261,7 +261,7 @@ class Objective:
         )
 
     def _check_direction(self, g: Direction, y: Tensor, width: int, like: Tensor) -> bool:
-        """Raise ``ValueError`` when g gives a row another value beside other rows.
+        """Raise ``ValueError`` when the value of g for a row depends on the other rows.
 
         Returns whether g could be probed. A g with one weight per training row, for example,
         cannot be called with other rows.
@@ -278,8 +278,8 @@ class Objective:
         size = 1e-5 * float(together.abs().max())
         if not torch.allclose(together, alone, rtol=1e-3, atol=size, equal_nan=True):
             raise ValueError(
-                "g mixes rows or is random: a row has another value beside other rows. g(h, y, a) "
-                "must treat rows one by one, without means over rows"
+                "g mixes rows or is random: its value for a row depends on the other rows. "
+                "g(h, y, a) must treat rows one by one, without means over rows"
             )
         return True
 

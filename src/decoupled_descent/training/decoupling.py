@@ -244,8 +244,8 @@ class Decoupling:
             )
         if has_kinked_module(self.model):
             warnings.warn(
-                "the model has kinks (ReLU?), whose curvature second derivatives do not see: the "
-                "loss will be a little too low. Use a smooth activation, or dd.fit, which sees "
+                "the model has kinks (ReLU?), and second derivatives miss their curvature: the "
+                "loss will be a little too low. Use a smooth activation, or dd.fit, which detects "
                 "kinks",
                 KinkWarning,
                 stacklevel=outside(),

@@ -75,7 +75,7 @@ class Trainee:
         self.message = ""
 
     def record(self, following: Any, info: Info, test_error: float | None) -> None:
-        """Take note of the current iterate, ask the callbacks, and move on or stop."""
+        """Record the current iterate, ask the callbacks, and continue or stop."""
         error, index = info.train_error, len(self.history.train_error)
         if not math.isfinite(error):
             self.stop(StopReason.DIVERGED, self._divergence(index, error))
@@ -144,7 +144,7 @@ def train_together(
     after_step: Callable[[int, list[Trainee]], None] | None = None,
     saver: Saver | None = None,
 ) -> None:
-    """Advance runs that share their rows, step by step, until each has its reason to end.
+    """Advance runs that share their rows, step by step, until each ends.
 
     ``advance`` is told how many steps are done. ``after_step`` is called after each step with its
     index and the runs that go on; ``saver`` then may save them all, and does so at the end.

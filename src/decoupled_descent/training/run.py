@@ -30,7 +30,7 @@ from decoupled_descent.training.loop import (
 
 
 class DivergenceWarning(RuntimeWarning):
-    """The error stopped being finite, grew beyond measure, or the minimum was not reached."""
+    """The error stopped being finite, grew without bound, or the minimum was not reached."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
 
 
 def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
-    """Name an algorithm in a progress bar, and say when steps are slow for lack of formulas."""
+    """Name an algorithm in a progress bar, and say when steps are slow without a closed form."""
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 

@@ -77,7 +77,7 @@ class Search:
         return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
 
     def outputs(self, of: Callable[[Candidate], Tensor]) -> Tensor:
-        """Mix what members say, (m, K): probabilities for classes, numbers otherwise."""
+        """Mix the members' predictions, (m, K): probabilities for classes, numbers otherwise."""
         loss = self.objective.loss.name
         count = row_count(self.candidates[0].rows)
         parts = [share * predictions(loss, of(member), count) for share, member in self.members]

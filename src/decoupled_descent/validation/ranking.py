@@ -29,7 +29,7 @@ class Ranked(NamedTuple):
         features: The map, fitted to the rows of the ranking.
         error: Its lowest leave-one-out error.
         start: The first ridge to try with the real loss.
-        phi: The features of all rows, where these were ranked by.
+        phi: The features of all rows, if all were used for the ranking; else None.
     """
 
     features: Features

@@ -67,7 +67,7 @@ CLOSE = 1e-14
 #: Rows that are refitted exactly per fit, times n K: a refit costs more the more rows there are,
 #: and a single row matters less.
 REFITTED = 2000
-#: Searches with fewer numbers of features than this take seconds.
+#: Searches whose features have fewer entries than this take seconds.
 QUICK = 10**6
 #: Candidates with less weight than this are left out of the mixture.
 LEAST_WEIGHT = 0.01
@@ -171,7 +171,7 @@ def _scouted(
 ) -> list[Ranked]:
     """Find the ridge of each map on some of the rows, and leave out maps that are clearly worse.
 
-    The best ridge hardly depends on the number of rows, and a fit with all of them is dear.
+    The best ridge hardly depends on the number of rows, and a fit to all of them is expensive.
     """
     rows = some_rows(len(y), SCOUTED, common["groups"], seed)
     part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
@@ -247,7 +247,7 @@ def _combined(
     weights = torch.where(weights < LEAST_WEIGHT, 0.0, weights)
     weights = weights / weights.sum()
     judged = cross_fitted(loss, said, y, shares, rows.groups, seed)
-    if not stack:  # what choosing the weights gains is what choosing one of them gains
+    if not stack:  # the optimism of choosing one is taken to be that of choosing the weights
         chosen = min(range(len(found)), key=lambda k: found[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
         weights = torch.zeros_like(weights)

@@ -1,4 +1,4 @@
-r"""Mixtures of candidates, chosen by what each says of rows that it has not seen."""
+r"""Mixtures of candidates, chosen by their predictions of left-out rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
     """Non-negative least squares with a heavy row that makes the sum 1."""
     from scipy.optimize import nnls
 
-    residuals = y.reshape(said.shape[1:]).to(said) - said  # of the mixture: their mixture
+    residuals = (
+        y.reshape(said.shape[1:]).to(said) - said
+    )  # the mixture's residual is the mixture of these
     moments = torch.einsum("fnk,gnk,n->fg", residuals, residuals, shares) / shares.sum()
     moments.diagonal().add_(1e-10 * float(moments.diagonal().mean()) + 1e-300)
     root = torch.linalg.cholesky(moments).T.numpy()

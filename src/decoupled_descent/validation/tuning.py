@@ -209,7 +209,7 @@ def _newton(
             if any(run.stop_reason is StopReason.INTERRUPTED for run in runs.values()):
                 return math.inf
             algorithm = DecoupledNewton(10 ** (place / 2))
-            with warnings.catch_warnings():  # one ridge that does not arrive is no harm
+            with warnings.catch_warnings():  # a ridge that does not reach its minimum does no harm
                 warnings.simplefilter("ignore", DivergenceWarning)
                 where = checkpoint and checkpoint.within(f"ridge {algorithm.ridge:.9g}")
                 start = (rows, None, objective, algorithm, steps, theta)
@@ -227,7 +227,7 @@ def _newton(
     reached = [run for _, run in sorted(runs.items()) if _at_minimum(run)]
     if not reached:
         warnings.warn(
-            f"no ridge came to its minimum within steps={steps}: the errors are fitted ones and "
+            f"no ridge reached its minimum within steps={steps}: the errors are fitted ones and "
             "say nothing about new rows; allow more steps or give a larger ridge",
             DivergenceWarning,
             stacklevel=outside(),
