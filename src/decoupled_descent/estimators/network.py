@@ -122,7 +122,7 @@ class NetworkTraining:
             return self._continuation
         warnings.warn(
             "warm_start=True but X and y are not those of the last fit: training starts anew, "
-            "because parameters that have seen some of these rows cannot estimate the error on them",
+            "because parameters that have seen some of these rows cannot estimate their error",
             stacklevel=outside(),
         )
         return None
