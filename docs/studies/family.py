@@ -1,7 +1,8 @@
 """Every member of the family: gaps of train and test error, and its state evolution.
 
 Run with ``python docs/studies/family.py OUT.json [gaps] [batches] [limit] [passes]``. Without names
-all parts are run: about half an hour on one core. Noisy MNIST is found by DECOUPLED_DATA.
+all parts are run: about an hour on one core. Noisy MNIST is found by DECOUPLED_DATA. The results
+that the pages quote are in ``docs/studies/family.json``.
 """
 
 import json
@@ -51,22 +52,25 @@ def gaps(seeds=4, n=1000):
     mixture, found = four_modes(n), {}
     test = mixture.sample(TEST_ROWS, seed=10**6)
     for name, options in MEMBERS.items():
-        for kind in (dd.DecoupledDescent, dd.GradientDescent):
-            if kind is dd.GradientDescent:
-                options = {k: v for k, v in options.items() if k != "hessian_damping"}
-                if "inverse" in name:
-                    options["lr"] = LR
+        plain = {k: v for k, v in options.items() if k != "hessian_damping"}
+        if "inverse" in name:
+            plain["lr"] = LR
+        for kind, algorithm in {
+            "DecoupledDescent": dd.DecoupledDescent(**options),
+            "DecoupledDescent, head_folds=5": dd.DecoupledDescent(**options, head_folds=5),
+            "GradientDescent": dd.GradientDescent(**plain),
+        }.items():
             runs = [
-                dd.fit(*mixture.sample(n, seed=s), network(s), kind(**options), STEPS, seed=s,
-                       test=test) for s in range(seeds)
-            ]  # fmt: skip
+                dd.fit(*mixture.sample(n, seed=s), network(s), algorithm, STEPS, seed=s, test=test)
+                for s in range(seeds)
+            ]
             each = torch.stack([run.gap for run in runs])
-            found[f"{name} / {kind.__name__}"] = {
+            found[f"{name} / {kind}"] = {
                 "mean_absolute_gap": float(each.abs().mean()),
                 "mean_gap": float(each.mean()),
                 "last_test_error": float(torch.stack([run.test_error[-1] for run in runs]).mean()),
             }
-            print(name, kind.__name__, found[f"{name} / {kind.__name__}"], flush=True)
+            print(name, kind, found[f"{name} / {kind}"], flush=True)
     return found
 
 
@@ -118,90 +122,91 @@ def _plain(model):
     return lambda x, y, _: _criterion(model(x), y)
 
 
-def limit(seeds=4, n=2000, steps=11):
-    """Test errors of runs against state evolution from the same start, in standard errors."""
+def limit(seeds=6, n=4000, steps=11):
+    """Expected losses of runs on new rows against state evolution from the same start."""
     mixture, found = four_modes(n), {}
-    test = mixture.sample(TEST_ROWS, seed=10**6)
     members = {name: (options, steps) for name, options in MEMBERS.items()}
     members["batches of n/4"] = ({"lr": LR, "batch_size": n // 4}, 4)
+    data = [dd.Rows(*mixture.sample(n, seed=seed)) for seed in range(seeds)]
     for name, (options, count) in members.items():
         algorithm, each = dd.DecoupledDescent(**options), []
-        for seed in range(seeds):
-            rows, objective = dd.Rows(*mixture.sample(n, seed=seed)), network(seed, 2)
+        for seed, rows in enumerate(data):
+            objective, errors = network(seed, 2), []
+
+            def measure(step, objective=objective, errors=errors):
+                state = step.state
+                error = dd.theory.population_test_error(mixture, objective, state.theta, state.head)
+                errors.append(error.value)
+
             state = algorithm.init(rows, objective, seed=seed)
             theory = dd.StateEvolution(mixture, objective, algorithm, paths=2048, randomisations=4)
             theirs = theory.run(count, theta=state.theta, progress=False).test_error
-            run = dd.fit(rows, None, objective, algorithm, count, state=state, test=test)
-            each.append(run.test_error - theirs)
-        each = torch.stack(each)
-        floor = 0.5 / TEST_ROWS**0.5  # the test rows are the same for all runs
-        stderr = (each.var(0) / seeds + floor**2).sqrt()
-        z = each.mean(0) / stderr
+            dd.fit(rows, None, objective, algorithm, count, state=state, callbacks=[measure])
+            each.append(torch.tensor(errors, dtype=torch.float64) - theirs)
+        each = torch.stack(each)[:, 1:]  # the starting points are the same
+        z = each.mean(0) / (each.std(0) / seeds**0.5)
         found[name] = {
             "largest_z": float(z.abs().max()),
             "largest": float(each.mean(0).abs().max()),
+            "stderr": float((each.std(0) / seeds**0.5).max()),
         }
         print(name, found[name], flush=True)
     return found
 
 
-def passes(seeds=3, count=101):
-    """The test error of what each member chooses among three rates and all steps, on train errors.
+def passes(seeds=6, count=101):
+    """The test error of what each member chooses among six rates and all steps, on train errors.
 
     A step is one pass over the rows for every member.
     """
     found = {}
-    for name, (problem, made) in PROBLEMS.items():
+    for name, (problem, base, reduction) in PROBLEMS.items():
+        data = [problem(seed) for seed in range(seeds)]
         for title, member in CONTENDERS.items():
-            chosen = []
-            for seed in range(seeds):
-                rows, objective, test, theta = problem(seed)
-                runs = [
-                    dd.fit(
-                        rows,
-                        None,
-                        objective,
-                        member(factor * made["lr"], made["reduction"], rows.n),
-                        count,
-                        theta=theta,
-                        seed=seed,
-                        test=test,
-                    )
-                    for factor in (0.5, 1.0, 2.0)
-                ]
-                chosen.append(min(runs, key=lambda run: float(run.train_error.min())))
-            at_best = torch.stack([run.test_error[run.best_step] for run in chosen])
-            estimates = torch.stack([run.train_error.min() for run in chosen])
-            curves = torch.stack([_lowest_so_far(run, count) for run in chosen]).mean(0)
+            curves = []
+            for seed, (rows, objective, test, theta) in enumerate(data):
+                algorithms = [member(factor * base, reduction, rows.n) for factor in FACTORS]
+                result = dd.sweep(
+                    rows, None, objective, algorithms, count, theta=theta, seed=seed, test=test
+                )
+                curves.append(_chosen(result.runs, count))
+            errors = torch.stack([errors for errors, _ in curves])
+            estimates = torch.stack([estimates for _, estimates in curves])
+            at = {"5": 5, "10": 10, "20": 20, "50": 50, "100": count - 1}
             found[f"{name} / {title}"] = {
-                "test_error": float(at_best.mean()),
-                "stderr": float(at_best.std() / seeds**0.5),
-                "estimate": float(estimates.mean()),
-                "chosen_by_pass": {k: float(curves[k]) for k in (5, 10, 20, 50, count - 1)},
+                "test_error": {k: float(errors[:, i].mean()) for k, i in at.items()},
+                "stderr": {k: float(errors[:, i].std() / seeds**0.5) for k, i in at.items()},
+                "estimate": {k: float(estimates[:, i].mean()) for k, i in at.items()},
             }
             print(name, title, found[f"{name} / {title}"], flush=True)
     return found
 
 
-def _lowest_so_far(run, count):
-    """Test error of the iterate that has the lowest train error so far, pass by pass."""
-    best = [int(run.train_error[: k + 1].argmin()) for k in range(len(run.train_error))]
-    errors = run.test_error[best]
-    return torch.cat([errors, errors[-1:].expand(count - len(errors))])
+def _chosen(runs, count):
+    """Test and train error of the rate and step of lowest train error so far, pass by pass."""
+    train, test = (torch.full((len(runs), count), torch.inf) for _ in range(2))
+    for k, run in enumerate(runs):
+        train[k, : len(run.train_error)] = run.train_error
+        test[k, : len(run.test_error)] = run.test_error
+    places = [int(train[:, : k + 1].argmin()) for k in range(count)]
+    places = [(place // (k + 1), place % (k + 1)) for k, place in enumerate(places)]
+    run, step = torch.tensor(places).T
+    return test[run, step], train[run, step]
 
 
+FACTORS = [2.0**k for k in range(-3, 3)]
 CONTENDERS = {
-    "whole batches": lambda lr, r, _: dd.DecoupledDescent(lr, reduction=r),
-    "momentum 0.8": lambda lr, r, _: dd.DecoupledDescent(
-        lr, reduction=r, rule=dd.rules.SGD(lr / 2, 0.8)
-    ),
-    "Adam for the head": lambda lr, r, _: dd.DecoupledDescent(lr, reduction=r, head_optimizer=ADAM),
-    "batches of n/2": lambda lr, r, n: dd.DecoupledDescent(lr, reduction=r, batch_size=n // 2),
-    "batches of n/10": lambda lr, r, n: dd.DecoupledDescent(
-        lr / 5, reduction=r, batch_size=n // 10
-    ),
+    "whole batches": lambda lr, r, _: descent(lr, r),
+    "momentum 0.8": lambda lr, r, _: descent(lr, r, rule=dd.rules.SGD(lr, 0.8)),
+    "Adam for the head": lambda lr, r, _: descent(lr, r, head_optimizer=ADAM),
+    "batches of n/2": lambda lr, r, n: descent(lr, r, batch_size=n // 2),
+    "batches of n/10": lambda lr, r, n: descent(lr, r, batch_size=n // 10),
     "orthogonal, ridge 1": lambda lr, r, _: dd.OrthogonalDecoupledDescent(lr, reduction=r),
 }
+
+
+def descent(lr, reduction, **options):
+    return dd.DecoupledDescent(lr, reduction=reduction, **options)
 
 
 def xor(seed, n=1000):
@@ -219,8 +224,8 @@ def noisy_mnist(seed):
 
 
 PROBLEMS = {
-    "XOR, snr 4": (xor, {"lr": 0.05, "reduction": "sum"}),
-    "noisy MNIST": (noisy_mnist, {"lr": 2.0, "reduction": "mean"}),
+    "XOR, snr 4": (xor, 0.05, "sum"),
+    "noisy MNIST": (noisy_mnist, 2.0, "mean"),
 }
 PARTS = {"gaps": gaps, "batches": batches, "limit": limit, "passes": passes}
 

@@ -45,6 +45,9 @@ ALGORITHMS = {
         replacement=True,
     ),
     "odd, momentum, Adam": dd.OrthogonalDecoupledDescent(0.05, rule=HEAVY, head_optimizer=ADAM),
+    "dd, folds": dd.DecoupledDescent(0.05, head_folds=3),
+    "dd, batches, folds": dd.DecoupledDescent(0.05, batch_size=8, head_folds=4),
+    "odd, folds, Adam": dd.OrthogonalDecoupledDescent(0.05, head_optimizer=ADAM, head_folds=2),
     "greedy": dd.GreedyDescent.grid(0.05),
     "greedy, all options": dd.GreedyDescent(
         tuple(dd.DecoupledDescent(lr, **RATES, reduction="mean") for lr in (0.2, 0.5))
@@ -61,7 +64,9 @@ every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=
 either_kind = pytest.mark.parametrize("kind", KINDS)
 properties = settings(max_examples=25, deadline=None)
 algorithms = st.sampled_from(list(ALGORITHMS.values()))
-whole_batches = st.sampled_from([a for name, a in ALGORITHMS.items() if "batches" not in name])
+in_order = st.sampled_from(  # rows are dealt out to batches and folds by their numbers
+    [a for name, a in ALGORITHMS.items() if "batches" not in name and "folds" not in name]
+)
 seeds = st.integers(0, 2**31)
 
 
@@ -235,7 +240,7 @@ def test_mean_reduction_divides_the_first_layers_rate_only(algorithm):
 
 
 @properties
-@given(algorithm=whole_batches, seed=seeds)
+@given(algorithm=in_order, seed=seeds)
 def test_order_of_rows_is_irrelevant(algorithm, seed):
     (X, y), objective, theta = binary(), two_layer(), normal(3, 16)
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))

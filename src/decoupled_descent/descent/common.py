@@ -13,6 +13,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import whole_number
+from decoupled_descent.descent import folds
+from decoupled_descent.descent.folds import Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots, moved, starting_slots
 from decoupled_descent.descent.rules import Damped, LinearRule
 from decoupled_descent.descent.starts import as_theta, head_width, starting_theta
@@ -295,9 +298,15 @@ class Descent(Algorithm):
     reduction: str = "sum"
     rule: LinearRule | None = None
     head_optimizer: HeadOptimizer | None = None
+    head_folds = 0  # no option of all descents: gradient descent estimates nothing
 
     def __post_init__(self) -> None:
         """Check the options."""
+        if whole_number("head_folds", self.head_folds, 0) == 1:
+            raise ValueError(
+                "head_folds=1 leaves no rows to train the head of the fold on; use at least 2, or "
+                "0 for no folds"
+            )
         for name in ("lr", "damping", "head_lr", "head_damping"):
             rate = getattr(self, name)
             if rate is None and name == "head_lr":
@@ -334,6 +343,58 @@ class Descent(Algorithm):
     def scale(self, n: int) -> float:
         """What the reduction multiplies ĥ by."""
         return 1.0 / n if self.reduction == "mean" else 1.0
+
+    @property
+    def settings(self) -> Mapping[str, float]:
+        """The numbers among its options, by name; folds where there are folds."""
+        given = super().settings
+        return {k: v for k, v in given.items() if self.head_folds or k != "head_folds"}
+
+    def starting_folds(self, parameters: Parameters, rows: Rows) -> Folds:
+        """The heads of the folds at the start; none where the head is not trained."""
+        if not self.trains_head or not self.head_folds:
+            return folds.NONE
+        rows.require_one_process(f"head_folds={self.head_folds} deals out all rows")
+        return folds.starting_folds(min(self.head_folds, rows.n), parameters, self.head_optimizer)
+
+    def judged(
+        self,
+        at: Folds,
+        bound: BoundObjective,
+        h: Tensor,
+        y: Tensor,
+        losses: Tensor,
+        n: int,
+        rows: Tensor | None = None,
+    ) -> folds.Seen:
+        """Judge rows by heads that have not seen them: all n rows, or some by their numbers."""
+        if not at.heads:
+            return folds.Seen(losses, {}, 0.0)
+        count = min(self.head_folds, n)
+        layout = (
+            folds.whole(n, count, h.device, h.dtype)
+            if rows is None
+            else folds.layout(folds.fold_of(n, count, h.device)[rows], count, h.dtype)
+        )
+        return folds.look(at.heads, layout, bound, h, y, losses)
+
+    def step_folds(self, at: Folds, seen: folds.Seen, step: int) -> Folds:
+        """Move the heads of the folds as the head itself is moved."""
+        if not at.heads:
+            return at
+        if self.head_optimizer is None:
+            return Folds(*self.step_head(at.heads, seen.directions, at.slots, step))
+        parts, directions = folds.apart(at.heads), folds.apart(seen.directions)
+        moved_parts, slots = self.step_head(parts, directions, at.slots, step)
+        return Folds(folds.stacked(moved_parts), slots)
+
+    def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
+        """Outputs of the training rows as if they were new, by the heads of their folds."""
+        found = super().outputs(state, preactivations, bound)
+        if not self.head_folds or not state.folds.heads:
+            return found
+        with torch.no_grad():
+            return folds.outputs(state.folds, bound, preactivations, found)
 
     def head_slots(self, parameters: Parameters) -> HeadSlots:
         """What the head's optimiser carries at the start."""

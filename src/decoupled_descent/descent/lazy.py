@@ -8,6 +8,8 @@ of matrices since then are applied when a row is next asked for.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -31,16 +33,12 @@ def transition(rule: LinearRule, step: int, like: Tensor) -> Tensor:
         tensor([[ 1.0000, -0.0500],
                 [ 0.0000,  0.5000]])
     """
-    width, slots = len(like), rule.slots(like)
-    if any(slot.shape != like.shape for slot in slots):
+    if any(slot.shape != like.shape for slot in rule.slots(like)):
         raise ValueError(
             f"batch_size: what rule={rule!r} carries must have the shape of theta, so that rows "
             "outside of a batch can follow it"
         )
-    units = torch.eye(1 + len(slots), dtype=like.dtype, device=like.device)
-    parts = [unit.expand(width, -1).contiguous() for unit in units]
-    moved, following = rule(parts[0], torch.zeros_like(parts[0]), tuple(parts[1:]), step, 1.0)
-    found = torch.stack([moved, *following])  # (S, L, S)
+    found = _for_each(rule, step, like)
     if not torch.allclose(found, found[:, :1].expand_as(found)):
         raise ValueError(
             f"batch_size: rule={rule!r} decays some pre-activations faster than others, but rows "
@@ -48,6 +46,26 @@ def transition(rule: LinearRule, step: int, like: Tensor) -> Tensor:
             "momentum are numbers"
         )
     return found[:, 0].contiguous()
+
+
+def next_transition(rule: LinearRule, step: int, like: Tensor, slots: Slots) -> Tensor:
+    """The matrix of a later step of a rule that :func:`transition` has checked."""
+    return _for_each(rule, step, like, len(slots))[:, 0]
+
+
+def _for_each(rule: LinearRule, step: int, like: Tensor, slots: int | None = None) -> Tensor:
+    """Apply the rule to unit vectors, shape (S, L, S)."""
+    count = len(rule.slots(like)) if slots is None else slots
+    first, *rest = _units(1 + count, len(like), like.dtype, like.device)
+    moved, following = rule(first, torch.zeros_like(first), tuple(rest), step, 1.0)
+    return torch.stack([moved, *following])
+
+
+@lru_cache(maxsize=8)
+def _units(size: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """The rows of the identity, each repeated for all L pre-activations: (L, S)."""
+    rows = torch.eye(size, dtype=dtype, device=device)
+    return tuple(row.expand(width, -1).contiguous() for row in rows)
 
 
 class LazyRows:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.common import Descent, Info, LimitStep
+from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.descent.stepping import Product, Steps, summed
@@ -39,6 +40,7 @@ class State(NamedTuple):
     slots: tuple[Slots, Slots]  # what the update rule carries for θ and for h
     head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # how many updates have been made
+    folds: Folds = NONE  # the heads that have not seen some of the rows
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class OrthogonalDecoupledDescent(Descent):
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd; ``g(h, y, a, t)`` is
             called with the number of the step as well.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
+        head_folds: Into how many folds rows are dealt, so that the losses of each are taken by a
+            head that was trained without it; see :class:`DecoupledDescent`. 0 for none.
 
     Example:
         >>> import decoupled_descent as dd
@@ -102,6 +106,7 @@ class OrthogonalDecoupledDescent(Descent):
     head_optimizer: HeadOptimizer | None = None
     g: Direction | None = None
     f: HeadDirection | None = None
+    head_folds: int = 0
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -117,7 +122,8 @@ class OrthogonalDecoupledDescent(Descent):
         h = rows.forward(theta)
         slots = (self.update.slots(theta), self.update.slots(h))
         head = bound.parameters(rows.like)
-        return State(theta, h, head, slots, self.head_slots(head), 0)
+        folds = self.starting_folds(head, rows)
+        return State(theta, h, head, slots, self.head_slots(head), 0, folds)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """One update: two products with the rows, which are two passes."""
@@ -137,9 +143,12 @@ class OrthogonalDecoupledDescent(Descent):
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        info = Info(found.loss, h.T, found.jacobian, everywhere=everywhere)
+        judged = self.judged(state.folds, bound, h.T, rows.y, found.loss, rows.n)
+        folds = self.step_folds(state.folds, judged, state.step)
+        known = (judged.losses, h.T, found.jacobian)
+        info = Info(*known, pairs=judged.variance, everywhere=everywhere)
         slots = (theta_slots, h_slots)
-        return State(theta, following, head, slots, head_slots, state.step + 1), info
+        return State(theta, following, head, slots, head_slots, state.step + 1, folds), info
 
     def leverages(self, rows: Rows) -> Tensor:
         """p_i with this ridge, shape (n,); zero without a preconditioner."""

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from decoupled_descent.descent.batches import Batch, Batched
 from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadSlots
-from decoupled_descent.descent.lazy import LazyRows, transition
+from decoupled_descent.descent.lazy import LazyRows, next_transition
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Product
 from decoupled_descent.objective import BoundObjective, Parameters, RowDerivatives
@@ -26,6 +27,7 @@ class Moving(NamedTuple):
     head: Parameters  # a, by parameter name
     head_slots: HeadSlots  # what the head's optimiser carries
     memory: LazyRows | None  # M and what the update rule carries for it
+    folds: Folds = NONE  # the heads that have not seen some of the rows
 
 
 def passing(
@@ -47,8 +49,9 @@ def passing(
         h += memory
         start = bound.at(number * len(batches))
         now = start.derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
-        losses = now.loss
-        pairs = algorithm.pair_variance(memory @ now.direction, rows, bound)
+        whole = algorithm.judged(at.folds, bound, h.T, rows.y, now.loss, rows.n)
+        losses = whole.losses
+        pairs = algorithm.pair_variance(memory @ now.direction, rows, bound) + whole.variance
     factors = algorithm.memory_factors(rows)
     seen: list[Tensor] = []
     for k in range(len(batches)):
@@ -58,7 +61,8 @@ def passing(
         kept = () if at.memory is None else at.memory.read(batch.rows)
         b = b + kept[0] if kept else b
         found = _look(algorithm, at, batch, b, rows, bound.at(step))
-        seen.append(found.loss)
+        left = algorithm.judged(at.folds, bound, b.T, batch.y, found.loss, rows.n, batch.rows)
+        seen.append(left.losses)
         direction = found.direction.T * weight
         gradient: Tensor = yield Product(direction, batch.X, transposed=False)
         tilde = algorithm.corrected(gradient, found.jacobian, at.theta, rows)
@@ -69,10 +73,11 @@ def passing(
             if factors is not None:
                 direction = direction * factors[:, batch.rows]
             value, kept = algorithm.update(kept[0], direction, kept[1:], step, -scale)
-            at.memory.advance(transition(algorithm.update, step, at.theta))
+            at.memory.advance(next_transition(algorithm.update, step, at.theta, at.slots))
             at.memory.write(batch.rows, (value, *kept))
         head, head_slots = algorithm.step_head(at.head, found.head, at.head_slots, step)
-        at = Moving(theta, slots, head, head_slots, at.memory)
+        folds = algorithm.step_folds(at.folds, left, step)
+        at = Moving(theta, slots, head, head_slots, at.memory, folds)
     during = Info(torch.cat(seen), h.T, None)
     notes = {"pass_error": during.train_error, "pass_error_stderr": during.train_error_stderr}
     return at, Info(losses, h.T, None, notes=notes, pairs=pairs)

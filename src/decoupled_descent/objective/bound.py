@@ -103,6 +103,28 @@ class BoundObjective:
             rows = rows._replace(head=means)
         return rows
 
+    def several_heads(
+        self, h: Tensor, y: Tensor, heads: Parameters, weights: Tensor
+    ) -> tuple[Tensor, Parameters]:
+        r"""Return losses (G, n) and mean directions of G heads on the same rows.
+
+        Args:
+            h: Pre-activations, shape (n, L).
+            y: Labels.
+            heads: Their parameters by name, with a first axis of G, as the directions will have.
+            weights: How much the rows count in the mean direction of each head, shape (G, n).
+        """
+        if self.objective.several is not None and self.f is None:
+            return self.objective.several(h, y, heads, weights)
+        found = [
+            self.derivatives(
+                h, y, {name: value[k] for name, value in heads.items()}, jacobian=False, weights=own
+            )
+            for k, own in enumerate(weights)
+        ]
+        directions = {name: torch.stack([rows.head[name] for rows in found]) for name in heads}
+        return torch.stack([rows.loss for rows in found]), directions
+
     def row_jacobians(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
         """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L)."""
         parameters = self.parameters(h) if parameters is None else parameters

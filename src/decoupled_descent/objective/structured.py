@@ -14,6 +14,7 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -26,7 +27,6 @@ from decoupled_descent.objective.activations import Activation
 from decoupled_descent.objective.chains import Affine, Step, parse, plain
 from decoupled_descent.objective.derivatives import (
     Ask,
-    Engine,
     Parameters,
     RowDerivatives,
     weighted,
@@ -79,19 +79,28 @@ class _Pushed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _ClosedForm:
+class ClosedForm(ABC):
     """What the engines share: a loss with known derivatives and the parameters not trained."""
 
     loss: Loss
     constants: Parameters
 
+    @property
+    def chain(self) -> list[Step] | None:
+        """The steps of a chain; None for other heads."""
+        return None
+
     def weights(self, parameters: Parameters, like: Tensor) -> Parameters:
         """All parameters of the head by name."""
         return {k: v.to(like) for k, v in self.constants.items()} | parameters
 
+    @abstractmethod
+    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
+        """Differentiate Ψ row by row."""
+
 
 @dataclass(frozen=True, eq=False)
-class Chain(_ClosedForm):
+class Chain(ClosedForm):
     """The engine for a chain of steps.
 
     Inside, everything is kept feature by feature, (k, n): all tensors share one layout, which is
@@ -99,6 +108,11 @@ class Chain(_ClosedForm):
     """
 
     steps: list[Step]
+
+    @property
+    def chain(self) -> list[Step]:
+        """The steps."""
+        return self.steps
 
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Sweep over the layers: forward, backward and (on request) to second order."""
@@ -165,7 +179,7 @@ class Chain(_ClosedForm):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarTwoLayer(_ClosedForm):
+class ScalarTwoLayer(ClosedForm):
     r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
 
     With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
@@ -174,6 +188,11 @@ class ScalarTwoLayer(_ClosedForm):
 
     activation: Callable[[Tensor], Activation]
     output: Affine
+
+    @property
+    def chain(self) -> list[Step]:
+        """The activation and the linear map."""
+        return [self.activation, self.output]
 
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Apply the formulas above."""
@@ -203,7 +222,7 @@ def _eye(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.eye(width, dtype=dtype, device=device)
 
 
-class ProductEngine(_ClosedForm):
+class ProductEngine(ClosedForm):
     r"""The XOR head u = a h₁ h₂: with D = a (h₂, h₁), ĥ = ℓ' D and ∇²Ψ = ℓ'' D Dᵀ + ℓ' a S."""
 
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
@@ -223,7 +242,7 @@ class ProductEngine(_ClosedForm):
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
 
-def engine(head: nn.Module, loss: Loss) -> Engine | None:
+def engine(head: nn.Module, loss: Loss) -> ClosedForm | None:
     """Build the closed-form engine for a head and a loss, or return None where there is none.
 
     Parameters with ``requires_grad=False`` are constants.
