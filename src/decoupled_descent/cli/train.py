@@ -115,6 +115,14 @@ def train(
     seed: Annotated[
         int, typer.Option(metavar="N", help="Draws the starting point.", min=0, max=2**32 - 1)
     ] = 0,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Keep what is trained in DIR/checkpoints, and continue from there if an earlier "
+            "call with --resume was cut short.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train on all rows of a table, and estimate the error on new rows without a test set.
@@ -133,6 +141,7 @@ def train(
             raise ValueError(f"{name} has no effect with --method {method}; leave it out")
     from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
+    from decoupled_descent.cli.resume import clear, kept
     from decoupled_descent.cli.tables import Wishes, prepare
 
     replaced = results.check_folder(out, data)
@@ -143,7 +152,8 @@ def train(
     with stages(STAGES) as enter:
         enter(SEARCHING)
         start = time.monotonic()
-        estimator, warned = fit(prepared, options)
+        with kept(out, resume):
+            estimator, warned = fit(prepared, options)
         seconds = time.monotonic() - start
         interrupted = findings.is_interrupted(estimator)
         findings.add(estimator, prepared, interrupted)
@@ -153,7 +163,10 @@ def train(
         enter(JUDGING)
         report = results.report_data(data, target, out, prepared, estimator, warned, seconds)
         enter(WRITING)
+    begun = out
     out, files = results.write_somewhere(out, estimator, prepared.columns, target, report)
+    if resume and not interrupted:
+        clear(begun)
     if as_json:
         echo_json(results.to_dict(report, target, files))
     else:

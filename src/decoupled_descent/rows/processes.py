@@ -53,6 +53,12 @@ class Processes:
         found = torch.split(flat, [part.numel() for part in parts])
         return [one.view(part.shape).to(part.dtype) for one, part in zip(found, parts, strict=True)]
 
+    def smallest(self, number: int) -> int:
+        """The smallest of one whole number per process."""
+        numbers = torch.zeros(self.size, dtype=torch.float64, device="cpu")
+        numbers[self.rank] = number
+        return int(self.total([numbers])[0].min())
+
     def _lost(self, error: RuntimeError) -> str:
         """Say which processes did not come to the sum: those that do not say that it failed."""
         missing = ""

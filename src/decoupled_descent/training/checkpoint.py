@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,12 +20,16 @@ import decoupled_descent
 from decoupled_descent.checks import real_number, whole_number
 from decoupled_descent.descent.common import Info
 from decoupled_descent.files import written_whole
+from decoupled_descent.rows.processes import Processes
 from decoupled_descent.training.callbacks import Callback, Step, StopReason
 from decoupled_descent.training.fingerprint import checksum, described
+from decoupled_descent.training.folders import Lock, folder_around
 from decoupled_descent.training.loop import History, Trainee
 
 #: The name of the file in the folder, and the format that this version reads and writes.
 FILE, FORMAT = "checkpoint.safetensors", "1"
+#: The save before it, which is kept where processes must agree on one.
+BEFORE = "before.safetensors"
 #: The numbers of a history, and of a step.
 ERRORS = ("train_error", "train_error_stderr", "test_error")
 NUMBERS = ("index", *ERRORS)
@@ -39,6 +43,7 @@ class Checkpoint:
         folder: Where; made if missing. A folder belongs to one call.
         every: Save after so many steps; by default, time decides.
         seconds: Save when so much time has passed since the last save.
+        apart: Whether calls that ask for different things have folders of their own in the folder.
 
     Example:
         >>> import tempfile, decoupled_descent as dd
@@ -56,6 +61,7 @@ class Checkpoint:
     folder: str | Path
     every: int | None = None
     seconds: float = 30.0
+    apart: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -70,7 +76,12 @@ class Checkpoint:
 
 
 def as_checkpoint(given: Any) -> Checkpoint | None:
-    """Take a folder for a checkpoint in it; raise ``ValueError`` for anything else."""
+    """Take a folder for a checkpoint in it; raise ``ValueError`` for anything else.
+
+    Without one, a folder of :func:`kept_in` around the call is taken.
+    """
+    if given is None and (folder := folder_around()) is not None:
+        return Checkpoint(folder, apart=True)
     if given is None or isinstance(given, Checkpoint):
         return given
     if not isinstance(given, str | Path):
@@ -91,23 +102,43 @@ class Saver:
         self, checkpoint: Checkpoint, trainees: Sequence[Trainee], asked: Mapping[str, Any]
     ) -> None:
         self.checkpoint, self.trainees = checkpoint, trainees
-        self.path = Path(checkpoint.folder) / FILE
         told = _lasting(trainees[0].callbacks)
         library = {"version": decoupled_descent.__version__}
         self.settings = described({**library, **asked, "callbacks": told})
         for trainee in trainees:
             _flat({"state": trainee.state})  # refuse at once what no file can hold
+        self.processes: Processes | None = asked["rows"].processes
+        self.path = self._folder() / FILE
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for partial in self.path.parent.glob(f".decoupled-*.partial{self.path.suffix}"):
-            partial.unlink(missing_ok=True)  # of a call that was killed while it wrote
-        if self.path.exists():
+        self._lock = Lock(self.path.parent)
+        try:
             self._take_up()
+        except BaseException:
+            self.close()
+            raise
         self.saved = time.monotonic()
+
+    def _folder(self) -> Path:
+        """The folder of this call; each process has its own within it."""
+        folder = Path(self.checkpoint.folder)
+        if self.checkpoint.apart:
+            folder /= checksum(json.dumps(self.settings).encode())
+        if self.processes is not None:
+            folder /= f"rank {self.processes.rank} of {self.processes.size}"
+        return folder
+
+    def close(self) -> None:
+        """Let other calls have the folder."""
+        self._lock.release()
 
     def __call__(self, index: int) -> None:
         """Save after a step if it is time to."""
         every, passed = self.checkpoint.every, time.monotonic() - self.saved
-        if (index + 1) % every == 0 if every is not None else passed >= self.checkpoint.seconds:
+        due = (index + 1) % every == 0 if every is not None else passed >= self.checkpoint.seconds
+        if every is None and self.processes is not None:  # all save, or none
+            flag = torch.tensor([float(due)], device="cpu")
+            due = bool(self.processes.total([flag])[0] > 0)
+        if due:
             self.write()
 
     def write(self) -> None:
@@ -132,6 +163,8 @@ class Saver:
                 save_file(tensors, partial, metadata)
                 with partial.open("rb+") as file:
                     os.fsync(file.fileno())  # on the disk before it takes the place of the last
+                if self.processes is not None and self.path.exists():
+                    self.path.replace(self.path.with_name(BEFORE))
         except (OSError, SafetensorError) as error:
             kept = f"The one before it is intact in {self.path}: make" if self.path.exists() else ""
             raise OSError(
@@ -142,16 +175,38 @@ class Saver:
         self.saved = time.monotonic()
 
     def _take_up(self) -> None:
-        found, settings = _read(self.path)
+        """Continue from the last save, if there is one that all processes have."""
+        for partial in self.path.parent.glob(f".decoupled-*.partial{self.path.suffix}"):
+            partial.unlink(missing_ok=True)  # of a call that was killed while it wrote
+        paths = (self.path, self.path.with_name(BEFORE))
+        saves = [self._saved(path) for path in paths if path.exists()]
+        if self.processes is not None:
+            common = self.processes.smallest(_length(saves[0]) if saves else 0)
+            saves = [found for found in saves if _length(found) == common]
+            if common and not saves:
+                raise ValueError(
+                    f"{self.path.parent} has no save of step {common - 1}, the last that another "
+                    "process has; use another folder to start anew"
+                )
+        for k, trainee in enumerate(self.trainees if saves else ()):
+            _restore(trainee, saves[0], f"{k}.", self.path)
+
+    def _saved(self, path: Path) -> dict[str, Any]:
+        """What is in a file, if it is of this call."""
+        found, settings = _read(path)
         for name in self.settings | settings:
             was, now = settings.get(name, "nothing"), self.settings.get(name, "nothing")
             if was != now:
                 raise ValueError(
-                    f"{self.path} is of another call: {name} was {was} and is now {now}. Use what "
+                    f"{path} is of another call: {name} was {was} and is now {now}. Use what "
                     "it was to continue, or another folder to start anew"
                 )
-        for k, trainee in enumerate(self.trainees):
-            _restore(trainee, found, f"{k}.", self.path)
+        return found
+
+
+def _length(found: Mapping[str, Any]) -> int:
+    """How many steps were made when this was saved."""
+    return len(found["0.history.train_error"])
 
 
 def _lasting(callbacks: Sequence[Callback]) -> list[Any]:

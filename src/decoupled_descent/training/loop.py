@@ -150,9 +150,9 @@ def train_together(
     index and the runs that go on; ``saver`` then may save them all, and does so at the end.
     """
     going = [trainee for trainee in trainees if trainee.reason is None]
-    if not going:  # all were done in an earlier call
-        return
     try:
+        if not going:  # all were done in an earlier call
+            return
         for index in range(len(going[0].history.train_error), steps):
             errors = _test_errors(going, test)
             moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)
@@ -178,6 +178,9 @@ def train_together(
         for trainee in (each for each in going if each.reason is None):
             last = len(trainee.history.train_error) - 1
             trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {last}")
+    finally:
+        if saver is not None:
+            saver.close()
 
 
 def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | None]:

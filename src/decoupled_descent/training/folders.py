@@ -1,0 +1,70 @@
+"""Folders of checkpoints: one call at a time, and one folder for all calls within a block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import ModuleType
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+#: Where calls without a checkpoint of their own are saved.
+_around: ContextVar[Path | None] = ContextVar("around", default=None)
+
+
+class Lock:
+    """A folder that belongs to one call; the system lets go of it when the process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._handle = -1
+        if fcntl is None:
+            return
+        self._handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.release()
+            raise ValueError(
+                f"{folder} is in use by another call that saves its checkpoints there; wait for "
+                "its end, or use another folder"
+            ) from None
+
+    def release(self) -> None:
+        """Let another call have the folder."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+@contextmanager
+def kept_in(folder: str | Path) -> Iterator[None]:
+    """Save every run that is made in this block, each in a folder of its own within the folder.
+
+    The folder is named after what the call asks for, so that the same calls find what they saved.
+
+    Example:
+        >>> import tempfile, decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=20, snr=6.0).sample(30, seed=0)
+        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+        >>> with tempfile.TemporaryDirectory() as folder, kept_in(folder):
+        ...     run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 5)
+        ...     len(list(Path(folder).iterdir()))
+        1
+    """
+    token = _around.set(Path(folder))
+    try:
+        yield
+    finally:
+        _around.reset(token)
+
+
+def folder_around() -> Path | None:
+    """Where calls without a checkpoint of their own are saved; None outside such a block."""
+    return _around.get()
