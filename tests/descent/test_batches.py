@@ -1,19 +1,11 @@
-"""Mini-batches: what they are, and descent by them against a loop that moves every row."""
-
-from functools import partial
+"""Mini-batches: which rows they have, and options that are refused."""
 
 import pytest
 import torch
-from torch import nn
-from torch.func import grad, hessian, vmap
 
 import decoupled_descent as dd
 from decoupled_descent.descent.batches import Batches, subset
-from decoupled_descent.descent.noise import RowNorms
-from tests.problems import binary, normal, two_layer
-
-PASSES = 5
-COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=13)
+from tests.problems import binary
 
 
 def rows_of(batches):
@@ -46,125 +38,6 @@ def test_subsets_are_uniform(n, size):
     pair = size * (size - 1) / (n * (n - 1))
     both = (inside[:, 0] * inside[:, 1]).mean()
     assert abs(both - pair) <= 4.5 * (pair * (1 - pair) / count) ** 0.5 + 1e-7
-
-
-def dense(X, y, theta, w, batches, make, n_scale, head_lr, corrected, norms, schedule=None):
-    """Every row of the memory is moved at every update, by ``torch.optim.SGD`` on [θ, M]."""
-    (n, d), bce = X.shape, nn.functional.binary_cross_entropy_with_logits
-    theta, memory = theta.clone(), torch.zeros(n, len(theta), dtype=theta.dtype)
-    shadow = make([theta, memory])
-    scheduler = None if schedule is None else schedule(shadow)
-
-    def loss(h, label, w):
-        return bce(torch.tanh(h) @ w, label)
-
-    during = []
-    for index in batches:
-        s = torch.zeros(n, 1, dtype=X.dtype)
-        s[index] = n / len(index)
-        h = X @ theta.T + (memory if corrected else 0)
-        during.append(vmap(loss, (0, 0, None))(h, y, w)[index])
-        direction = s * vmap(grad(loss), (0, 0, None))(h, y, w)
-        bends = vmap(hessian(loss), (0, 0, None))(h, y, w) * norms[:, None, None]
-        bend = (s.unsqueeze(2) * bends).mean(0)
-        slopes = vmap(grad(loss, argnums=2), (0, 0, None))(h, y, w)
-        onsager = n / d * bend @ theta if corrected else 0
-        theta.grad = n_scale * (direction.T @ X - onsager)
-        memory.grad = -n_scale * direction * norms[:, None]
-        shadow.step()
-        w = w - head_lr * (s * slopes).mean(0)
-        if scheduler is not None:
-            scheduler.step()
-    return theta, memory, w, torch.cat(during)
-
-
-OPTIONS = {
-    "plain": {},
-    "weight decay": {"weight_decay": 0.1},
-    "momentum": {"momentum": 0.8, "dampening": 0.3},
-    "nesterov": {"momentum": 0.8, "nesterov": True, "weight_decay": 0.02},
-}
-
-
-@pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.GradientDescent])
-@pytest.mark.parametrize("replacement", [False, True])
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_passes_are_those_of_a_dense_loop(options, reduction, replacement, kind):
-    (X, y), theta, objective = binary(20, 12), normal(3, 12), two_layer(3)
-    lr, scale = (0.05, 1.0) if reduction == "sum" else (0.5, 1 / 20)
-    rule, drawn = dd.rules.SGD(lr, schedule=COSINE, **options), {"replacement": replacement}
-    algorithm = kind(0.2, reduction=reduction, rule=rule, batch_size=6, batch_seed=3, **drawn)
-    run = dd.fit(X, y, objective, algorithm, PASSES + 1, theta=theta)
-    rows = dd.Rows(X, y)
-    batches = [rows_of(Batches(rows, 6, replacement, 3, number)) for number in range(PASSES + 1)]
-    made = (partial(torch.optim.SGD, lr=lr, **options), scale, 0.2)
-    corrected, norms = kind is dd.DecoupledDescent, torch.ones(20, dtype=X.dtype)
-    w, about = objective.head[1].weight.detach()[0], (corrected, norms, COSINE)
-    upto = [index for number in batches[:-1] for index in number]
-    end, memory, last, _ = dense(X, y, theta, w, upto, *made, *about)
-    torch.testing.assert_close(run.theta, end, rtol=0, atol=1e-10)
-    torch.testing.assert_close(run.head[1].weight[0].detach(), last, rtol=0, atol=1e-10)
-    if corrected:
-        torch.testing.assert_close(run.state.memory.T, memory, rtol=0, atol=1e-10)
-    h = X @ end.T + (memory if corrected else 0)
-    losses = nn.functional.binary_cross_entropy_with_logits(torch.tanh(h) @ last, y)
-    assert run.train_error[-1].item() == pytest.approx(losses.item(), abs=1e-10)
-    whole = [index for number in batches for index in number]
-    during = dense(X, y, theta, w, whole, *made, *about)[3]
-    count = sum(map(len, batches[-1]))
-    noted = run.last.info.notes
-    assert noted["pass_error"] == pytest.approx(during[-count:].mean().item(), abs=1e-10)
-    spread = during[-count:].std().item() / count**0.5
-    assert noted["pass_error_stderr"] == pytest.approx(spread, abs=1e-10)
-
-
-def test_rows_of_unequal_norm():
-    (X, y), theta, objective = binary(20, 12), normal(3, 12), two_layer(3)
-    norms = normal(20, seed=5).square()
-    algorithm = dd.DecoupledDescent(0.05, head_lr=0.2, batch_size=6, noise=RowNorms(norms))
-    run = dd.fit(X, y, objective, algorithm, PASSES + 1, theta=theta)
-    rows = dd.Rows(X, y)
-    upto = [i for number in range(PASSES) for i in rows_of(Batches(rows, 6, False, 0, number))]
-    w = objective.head[1].weight.detach()[0]
-    made = (partial(torch.optim.SGD, lr=0.05), 1.0, 0.2)
-    end, memory, _, _ = dense(X, y, theta, w, upto, *made, True, norms)
-    torch.testing.assert_close(run.theta, end, rtol=0, atol=1e-10)
-    torch.testing.assert_close(run.state.memory.T, memory, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.GradientDescent])
-def test_a_batch_of_all_rows_is_no_batch(kind):
-    X, y = binary()
-    whole = dd.fit(X, y, two_layer(), kind(0.1), 8)
-    batched = dd.fit(X, y, two_layer(), kind(0.1, batch_size=1000), 8)
-    torch.testing.assert_close(batched.theta, whole.theta, rtol=0, atol=1e-12)
-    torch.testing.assert_close(batched.train_error, whole.train_error, rtol=0, atol=1e-12)
-
-
-def test_kinks_are_seen_in_batches():
-    (X, y), head = binary(40, 12), dd.heads.TwoLayer(3, "relu", seed=0).double()
-    objective = dd.Objective(head, "logistic", curvature="smoothed")
-    run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05, batch_size=8), 10)
-    assert run.train_error.isfinite().all()
-
-
-def test_the_identity_holds_in_batches():
-    """Bias of the train error over twelve data sets: none for DD, plenty for SGD."""
-    mixture, gaps = dd.mixtures.flipped_classes(300, 2.0, labels=(0, 1)), {}
-    for kind in (dd.DecoupledDescent, dd.GradientDescent):
-        found = []
-        for seed in range(12):
-            X, y = mixture.sample(300, seed=2 * seed)
-            objective = dd.Objective(dd.heads.TwoLayer(3, seed=seed), "logistic")
-            test = mixture.sample(4000, seed=2 * seed + 1)
-            algorithm = kind(0.1, batch_size=30)
-            run = dd.fit(X, y, objective, algorithm, 8, seed=seed, test=test)
-            found.append(float(run.gap[2:].mean()))
-        gaps[kind] = torch.tensor(found)
-    mean, stderr = gaps[dd.DecoupledDescent].mean(), gaps[dd.DecoupledDescent].std() / 12**0.5
-    assert abs(mean) < 3 * stderr + 0.01  # 0.01: finite-size bias at n = 300
-    assert gaps[dd.GradientDescent].mean() < -0.1
 
 
 @pytest.mark.parametrize(

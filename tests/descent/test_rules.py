@@ -10,6 +10,7 @@ from torch.func import grad, hessian, vmap
 
 import decoupled_descent as dd
 from decoupled_descent.descent.rules import Damped, require_linear
+from tests.oracles.shadow import dense
 from tests.problems import binary, normal, two_layer
 
 UPDATES = 30
@@ -101,29 +102,6 @@ SGDS = {
 }
 
 
-def written_out(X, y, theta, w, make, schedule, n_scale, head_lr):
-    """``reference``, with any optimiser made by PyTorch for [θ, M] and any schedule."""
-    (n, d), bce = X.shape, nn.functional.binary_cross_entropy_with_logits
-    theta, memory = theta.clone(), torch.zeros(n, len(theta), dtype=theta.dtype)
-    shadow = make([theta, memory])
-    scheduler = None if schedule is None else schedule(shadow)
-
-    def loss(h, label, w):
-        return bce(torch.tanh(h) @ w, label)
-
-    for _ in range(UPDATES):
-        h = X @ theta.T + memory
-        direction = vmap(grad(loss), (0, 0, None))(h, y, w)
-        bend = vmap(hessian(loss), (0, 0, None))(h, y, w).mean(0)
-        w = w - head_lr * vmap(grad(loss, argnums=2), (0, 0, None))(h, y, w).mean(0)
-        theta.grad = n_scale * (direction.T @ X - n / d * bend @ theta)
-        memory.grad = -n_scale * direction
-        shadow.step()
-        if scheduler is not None:
-            scheduler.step()
-    return theta, memory
-
-
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 @pytest.mark.parametrize("schedule", [None, COSINE], ids=["constant", "cosine"])
 @pytest.mark.parametrize("options", SGDS.values(), ids=SGDS)
@@ -135,7 +113,8 @@ def test_sgd_is_that_of_pytorch_on_theta_and_memory(options, schedule, reduction
     run = dd.fit(X, y, objective, algorithm, UPDATES + 1, theta=theta)
     w = objective.head[1].weight.detach()[0]
     make = partial(torch.optim.SGD, lr=lr, **options)
-    theta, memory = written_out(X, y, theta, w, make, schedule, scale, head_lr=0.2)
+    all_rows, ones = [torch.arange(len(X))] * UPDATES, torch.ones(len(X), dtype=X.dtype)
+    theta, memory, *_ = dense(X, y, theta, w, all_rows, make, scale, 0.2, True, ones, schedule)
     torch.testing.assert_close(run.theta, theta, rtol=0, atol=1e-10)
     torch.testing.assert_close(run.state.memory.T, memory, rtol=0, atol=1e-10)
 

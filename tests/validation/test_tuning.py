@@ -1,6 +1,5 @@
 """``tune``: what is tried, what wins, what happens when a rate is too large."""
 
-import math
 import warnings
 
 import numpy as np
@@ -356,59 +355,6 @@ def test_integers_from_numpy_are_seeds():
     options = {"ridge": 1.0, "damping": 0.9, "steps": 3}
     one, other = (dd.tune(X, Y, OBJECTIVE, seed=s, **options) for s in (3, np.int64(3)))
     assert one.best.history == other.best.history
-
-
-def newton_problem(n=120, seed=0):
-    X, y = dd.mixtures.flipped_classes(30, 2.0, labels=(0.0, 1.0)).sample(n, seed=seed)
-    return X.double(), y.double()
-
-
-def test_newton_walks_downhill_over_ridges():
-    X, y = newton_problem()
-    objective = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
-    found = dd.tune(X, y, objective, method="newton")
-    ridges = [run.algorithm.ridge for run in found.runs]
-    errors = {ridge: run.best.train_error for ridge, run in zip(ridges, found.runs, strict=True)}
-    best = found.best.algorithm.ridge
-    assert ridges == sorted(ridges)
-    for neighbour in (best * 10**0.5, best / 10**0.5):  # both were tried, and are worse
-        assert errors[min(errors, key=lambda ridge: abs(ridge - neighbour))] >= errors[best]
-    alone = dd.fit(X, y, objective, dd.DecoupledNewton(best))
-    assert found.best.best.train_error == pytest.approx(alone.best.train_error, rel=1e-9)
-    fresh, labels = newton_problem(4000, seed=1)
-    outputs = found.best.predict(fresh).reshape(-1)
-    losses = torch.nn.functional.softplus(outputs) - labels * outputs
-    error, stderr, _ = found.corrected_error
-    spread = math.hypot(stderr, float(losses.std()) / math.sqrt(4000))
-    assert abs(error - float(losses.mean())) < 3 * spread
-
-
-def test_newton_takes_heads_losses_and_ridges_of_your_own():
-    X, y = newton_problem(60)
-    network = dd.Objective(dd.heads.TwoLayer(2, bias=True, seed=0), "logistic")
-    found = dd.tune(X, y, network, method="newton", ridge=3.0, steps=100)
-    assert found.names == ("ridge=3",)
-    assert str(found.best.stop_reason) == "at the minimum"
-
-    def quartic(outputs, y):
-        residual = outputs.squeeze(1) - y
-        return residual**4 + residual**2
-
-    own = dd.Objective(dd.heads.Linear(intercept=True), quartic)
-    assert dd.tune(X, y, own, method="newton").best.best.info.estimates
-
-
-def test_newton_refusals_and_runs_that_do_not_arrive():
-    X, y = newton_problem(60)
-    objective = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
-    with pytest.raises(ValueError, match=r"lr=0.1 has no effect with method='newton'"):
-        dd.tune(X, y, objective, method="newton", lr=0.1)
-    with pytest.raises(ValueError, match=r"ridge=-1\.0 must be a positive number"):
-        dd.tune(X, y, objective, method="newton", ridge=-1.0)
-    with pytest.warns(dd.DivergenceWarning, match="no ridge reached its minimum") as caught:
-        dd.tune(X, y, objective, method="newton", ridge=1.0, steps=1)
-    assert "within steps=1" in str(caught[0].message)
-    assert caught[0].filename == __file__
 
 
 def test_a_call_cut_short_continues_bit_for_bit(tmp_path):

@@ -1,0 +1,130 @@
+"""Model files whose checksum fits and whose content does not."""
+
+import math
+import re
+
+import pandas as pd
+import pytest
+import torch
+
+from decoupled_descent.estimators.saving import save_model
+from decoupled_descent.tables.columns import Columns
+from tests.estimators.test_saving import classifier, put, refused, regressor, resigned
+
+
+def drop(*keys):
+    def change(content, tensors):
+        for key in keys[:-1]:
+            content = content[key]
+        del content[keys[-1]]
+
+    return change
+
+
+def tensor(name, function):
+    def change(content, tensors):
+        tensors[name] = function(tensors[name]).contiguous()
+
+    return change
+
+
+def spoil(value):
+    changed = value.clone()
+    changed.view(-1)[0] = math.nan
+    return changed
+
+
+NESTED = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("format", value=2), "format 2 and this version reads 1; update"),
+        (put("format", value="1"), "format '1'"),
+        (put("format", value=None), "format None"),
+        (lambda content, tensors: "[1]", "format None"),
+        (lambda content, tensors: "{", "Expecting property name"),
+        (lambda content, tensors: f'{{"format": {NESTED}', "nested too deeply|Expecting"),
+        (put("task", value="ranking"), "task 'ranking'"),
+        (put("task", value="regression"), "incomplete or inconsistent|scale"),
+        (put("target", value=5), "target 5"),
+        (put("columns", value={}), "the columns cannot be used"),
+        (put("columns", value=Columns.learn(pd.DataFrame({"a": [1, 2.5, 2]})).to_dict()),
+         "columns make 1 features but it has 4"),
+        (drop("columns"), "incomplete"),
+        (put("clip", value=2), "cut off at 2 instead of"),
+        (drop("head"), "incomplete"),
+        (drop("findings"), "incomplete"),
+        (drop("estimates", "estimated_accuracy_"), "incomplete"),
+        (put("estimates", "estimated_accuracy_", value="high"), "estimated_accuracy_ is 'high'"),
+        (put("estimates", "estimated_accuracy_", value=math.nan), "holds NaN"),
+        (put("estimates", "estimated_accuracy_", value=math.inf), "holds Infinity"),
+        (put("head", value="Tanh"), "incomplete"),
+        (put("head", value={"kind": "Tanh"}), "do not fit its layers"),
+        (put("head", "layers", 0, "kind", value="eval"), "is not known"),
+        (put("head", "layers", 0, "kind", value="Dropout"), "is not known"),
+        (put("head", "layers", 0, "kind", value=["Tanh"]), "incomplete"),
+        (put("head", "layers", 0, "inplace", value=True), "is not known"),
+        (put("head", "layers", 0, value={"kind": "Softplus", "beta": "x", "threshold": 1}),
+         "beta='x'"),
+        (put("head", "layers", 0, value={"kind": "GELU", "approximate": "fast"}),
+         "approximate='fast'"),
+        (put("head", "layers", 1, "inputs", value=10**12), "sizes"),
+        (put("head", "layers", 1, "inputs", value=2**30), "do not fit its layers"),
+        (put("head", "layers", 1, "inputs", value=-1), "sizes"),
+        (put("head", "layers", 1, "inputs", value=True), "sizes"),
+        (put("head", "layers", 1, "bias", value=False), "do not fit its layers"),
+        (put("classes", "labels", value=["a"]), "make no sense"),
+        (put("classes", "labels", value=["a", "b", "a"]), "make no sense"),
+        (put("classes", "labels", value=["a", "b", 1]), "make no sense"),
+        (put("classes", "labels", value=["a", "b"]), "3 outputs instead of 1"),
+        (put("classes", "labels", value="abc"), "classes have the type"),
+        (put("classes", "dtype", value="int64"), "make no sense"),
+        (put("classes", "dtype", value="<U2"), "make no sense"),
+        (put("classes", "dtype", value="datetime64[s]"), "the type 'datetime64"),
+        (put("classes", "dtype", value="O8,f4"), "the type 'O8,f4'"),
+        (put("classes", value=None), "incomplete"),
+        (put("settings", "hidden", value={"a": 1}), "hidden="),
+        (put("settings", "unheard", value=1), "[Ii]nvalid parameter"),
+        (put("feature_names", value=["a"]), "column names do not fit"),
+        (put("feature_names", value=["a", "b", "c", 4]), "column names do not fit"),
+        (put("training", "best_iter_", value=99), "best step 99 of"),
+        (put("training", "n_iter_", value=9.0), "makes no sense"),
+        (put("training", "n_iter_", value=99), "another length"),
+        (put("findings", 0, "status", value="fine"), "makes no sense"),
+        (put("findings", 0, "name", value=3), "makes no sense"),
+        (put("findings", 0, "extra", value=3), "incomplete"),
+        (tensor("theta", spoil), "not finite"),
+        (tensor("mean", spoil), "not finite"),
+        (tensor("scale", lambda v: -v), "not finite"),
+        (tensor("scale", spoil), "not finite"),
+        (tensor("theta", lambda v: v[:, :3]), "do not fit the columns"),
+        (tensor("theta", lambda v: v[:5]), "its layers do not fit"),
+        (tensor("theta", lambda v: v[0]), "do not fit the columns"),
+        (tensor("theta", lambda v: v.long()), "theta has the type torch.int64"),
+        (tensor("theta", lambda v: v.bfloat16()), "incomplete"),
+        (tensor("theta", lambda v: v[:0]), "do not fit the columns"),
+        (tensor("mean", lambda v: v[:2]), "do not fit the columns"),
+        (tensor("error", lambda v: v[:2]), "another length"),
+        (tensor("head.1.weight", spoil), "not finite"),
+        (tensor("head.1.weight", lambda v: v.T), "do not fit its layers"),
+        (tensor("head.1.bias", lambda v: v.int()), "not finite"),
+        (lambda content, tensors: tensors.pop("mean").sum() * 0 or None, "incomplete"),
+        (lambda content, tensors: tensors.pop("head.1.bias").sum() * 0 or None, "do not fit"),
+        (lambda content, tensors: tensors.update({"head.9.weight": torch.ones(1)}), "do not fit"),
+    ],
+)  # fmt: skip
+def test_inconsistent_content_with_a_fitting_checksum(tmp_path, change, message):
+    path = save_model(tmp_path / "model.safetensors", classifier())
+    resigned(path, change)
+    assert re.search(message, refused(path))
+
+
+@pytest.mark.parametrize(
+    "change", [put("scale", value=[0.0, 0.0]), put("scale", value=["a", 1]), put("scale", value=1)]
+)
+def test_inconsistent_regressors(tmp_path, change):
+    path = save_model(tmp_path / "model.safetensors", regressor())
+    resigned(path, change)
+    refused(path)

@@ -1,0 +1,54 @@
+"""What a search finds: members, their mixture, and how sure it can be."""
+
+import pytest
+import torch
+
+import decoupled_descent as dd
+from decoupled_descent.validation import search as module
+from decoupled_descent.validation.found import row_count
+from decoupled_descent.validation.search import search
+from tests.validation.test_search import FEW, several
+
+
+def test_members_are_mixed_by_their_weights():
+    X, y = several()
+    found = search(X, y, "cross_entropy", outputs=3, features=FEW, progress=False)
+    assert float(found.weights.sum()) == pytest.approx(1)
+    positive = found.weights[found.weights > 0]
+    assert float(positive.min()) >= module.LEAST_WEIGHT
+    shares = [share for share, _ in found.members]
+    assert shares == sorted(shares, reverse=True)
+    expected = sum(
+        share
+        * torch.softmax(
+            one.features.transform(X) @ one.run.state.theta.T + one.run.head[0].bias.detach(), 1
+        )
+        for share, one in found.members
+    )
+    expected = (len(y) * expected + 1 / 3) / (len(y) + 1)  # one more row, of no class
+    torch.testing.assert_close(found.predict(X), expected)
+    torch.testing.assert_close(found.left_out.sum(1), torch.ones(len(y)).double())
+    names = [name for name, _ in found.ranking]
+    errors = [error for _, error in found.ranking]
+    assert sorted(names) == sorted(FEW)
+    assert errors == sorted(errors)
+
+
+def test_no_probability_is_surer_than_the_rows_allow():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(60, 3, generator=generator, dtype=torch.float64)
+    y = (X[:, 0] > 0).double()
+    X[:, 0] += 4 * (2 * y - 1)  # no row is ever wrong
+    found = search(X, y, "logistic", features="linear", progress=False)
+    assert float(found.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
+    assert float(found.predict(100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
+    assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
+
+
+def test_class_weights_make_no_rows_and_copies_do():
+    X, y = torch.zeros(4, 1), torch.tensor([0.0, 1.0, 0.0, 1.0])
+    own, copies = torch.tensor([3.0, 1.0, 3.0, 1.0]), torch.tensor([1.0, 2.0, 1.0, 0.5])
+    weighed = dd.Rows(X, y, weights=own * copies, removed=own * copies.clamp_max(1))
+    assert row_count(weighed) == 5  # the row of weight ½ is still a row
+    assert row_count(dd.Rows(X, y, weights=own)) == 4
+    assert row_count(dd.Rows(X, y, groups=torch.tensor([0, 0, 1, 1]))) == 2
