@@ -13,7 +13,7 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow lowest newest lint format bench clean
+.PHONY: help demo test slow lowest newest lint format bench docs dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -69,8 +69,12 @@ bench: .venv/.installed-dev ## run the benchmarks; read the ratios, not the seco
 	$(BIN)/pytest benchmarks --benchmark-warmup=on --benchmark-sort=min \
 	    --benchmark-group-by=group --benchmark-columns=min,median,iqr,rounds
 
+docs: .venv/.installed-docs ## build the site into docs/_build/html; warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -n docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 clean: ## remove caches and build products, keep .venv
-	rm -rf build dist docs/_build .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist docs/_build docs/auto_examples docs/reference .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/bin/python:
@@ -94,4 +98,9 @@ clean: ## remove caches and build products, keep .venv
 .venv/.installed-dev: pyproject.toml .venv/.torch-$(TORCH)
 	@echo "installing decoupled-descent and the development tools…"
 	@$(PIP) install -e '.[dev]'
+	@touch .venv/.installed $@
+
+.venv/.installed-docs: pyproject.toml .venv/.torch-$(TORCH)
+	@echo "installing decoupled-descent and what builds the site…"
+	@$(PIP) install -e '.[docs]'
 	@touch .venv/.installed $@

@@ -121,14 +121,14 @@ class ContinuousMixture(GaussianMixture):
     .. math:: c \sim \pi, \qquad x \sim N(c\,v/d, I_d/d), \qquad y \sim P_c
 
     Rows are drawn from this law itself. Theory sees a mixture with one mode per node of a Gauss
-    rule for π (:func:`prior_nodes`), whose averages agree to the stated accuracy.
+    rule for π (``prior_nodes``), whose averages agree to the stated accuracy.
 
     Args:
         direction: v, shape (d,), with entries of order one.
         prior: π, a frozen law of :mod:`scipy.stats`.
         response: The law of y given c: a number or a sampler, such as
             ``lambda c: responses.Noisy(c, 0.1)``.
-        accuracy: Of the nodes; see :func:`prior_nodes`.
+        accuracy: Of the nodes; see ``prior_nodes``.
         noise: The noise law of the features.
 
     Example:

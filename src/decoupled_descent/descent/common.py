@@ -92,7 +92,7 @@ class LimitStep(NamedTuple):
             new rows; gradient descent does not.
         batch_size: Rows per update, of which a pass has n/batch_size; None for all rows.
         replacement: Whether batches of the same pass are independent of each other.
-        hessian_damping: δ where the direction is multiplied by (|J̄| + δ I)⁻¹; None where not.
+        hessian_damping: δ where the direction is multiplied by ``(|J̄| + δ I)⁻¹``; None where not.
     """
 
     g: Direction | None = None

@@ -83,9 +83,9 @@ class DecoupledDescent(Batched):
         noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
             :class:`~decoupled_descent.noise.RowNorms`) that changes the two corrections
             accordingly; by default i.i.d. of variance 1/d.
-        hessian_damping: δ, multiplies steps by (|J̄| + δ I)⁻¹, an inverse of the mean Hessian in h
-            (the paper's remark on adaptive Hessian estimation); without one by default. ``lr`` is
-            then a share of a Newton step.
+        hessian_damping: δ, multiplies steps by ``(|J̄| + δ I)⁻¹``, an inverse of the mean Hessian
+            in h (the paper's remark on adaptive Hessian estimation); without one by default. ``lr``
+            is then a share of a Newton step.
         head_folds: Into how many folds rows are dealt (5, say), each with a head of its own that is
             trained on the other folds, and by which the losses of its rows are taken. That takes
             the head's own optimism, about (its parameters)/n, out of the train error. θ and the

@@ -109,7 +109,7 @@ def _largest_gap(
 
 
 def damped_inverse(jacobian: Tensor, damping: float) -> Tensor:
-    r"""(|J̄| + δ I)⁻¹ for the symmetric part of J̄, whose eigenvalues may have either sign.
+    r"""``(|J̄| + δ I)⁻¹`` for the symmetric part of J̄, whose eigenvalues may have either sign.
 
     Example:
         >>> damped_inverse(torch.diag(torch.tensor([0.4, -0.1])), 0.1)

@@ -66,7 +66,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         calibration_: Stated probabilities of the training rows as if they were new, and how often
             they came true: a table with the expected calibration error.
         diagnostics_: Whether to trust the estimate, and why: see :func:`diagnose`.
-        best_iter_: The iterate that was kept, n_iter_ iterates having been made.
+        best_iter_: The iterate that was kept, ``n_iter_`` iterates having been made.
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and what came of each, a list of dictionaries.
         algorithm_: The winner.

@@ -27,7 +27,7 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
         theory: What state evolution predicts, shape (T,): ``StateEvolution(…).run(…).test_error``.
 
     Returns:
-        A figure; :func:`decoupled_descent.plotting.save_figure` writes it to a file.
+        A figure; ``decoupled_descent.plotting.save_figure`` writes it to a file.
 
     Example:
         >>> import decoupled_descent as dd

@@ -1,0 +1,111 @@
+"""The site: its reference is complete, its pages are listed, and their Python blocks run."""
+
+import ast
+import importlib.util
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import decoupled_descent as dd
+from tests.test_readme import ROOT, run_blocks
+
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The texts of the reference, as ``make docs`` writes them."""
+    path = DOCS / "_extensions" / "reference.py"
+    spec = importlib.util.spec_from_file_location("reference", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pages()
+
+
+def defined(module):
+    """The public classes and functions that the source of a module defines."""
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    found = [node.name for node in ast.parse(inspect.getsource(module)).body if type(node) in kinds]
+    return [name for name in found if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", sorted(set(dd.__all__) - set(dd._MODULES)))
+def test_every_public_name_has_a_page(reference, name):
+    entry = re.compile(rf"^\.\. auto\w+:: decoupled_descent\.{name}$", re.MULTILINE)
+    assert sum(bool(entry.search(text)) for text in reference.values()) == 1
+    assert f"<decoupled_descent.{name}>`" in reference["index"]
+    assert inspect.getdoc(getattr(dd, name))
+
+
+@pytest.mark.parametrize("name", sorted(dd._MODULES))
+def test_every_public_module_lists_all_of_its_names(reference, name):
+    module, text = getattr(dd, name), reference[f"module-{name}"]
+    assert f"<module-{name}>`" in reference["index"]
+    for each in getattr(module, "__all__", None) or defined(module):
+        entry = rf":: decoupled_descent\.{name}\.{each}$"
+        link = rf"decoupled_descent\.(\w+\.)?{each}>`|<module-{each}>`"
+        assert re.search(f"{entry}|{link}", text, re.MULTILINE), each
+
+
+def test_every_page_is_listed():
+    listed = set()
+    for page in DOCS.rglob("*.md"):
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
+            lines = [line for line in block.splitlines() if line and not line.startswith(":")]
+            listed |= {each for line in lines for each in page.parent.glob(f"{line}.md")}
+    pages = {page for page in DOCS.rglob("*.md") if "_build" not in page.parts}
+    assert pages - listed == {DOCS / "index.md"}
+
+
+def test_version_to_cite():
+    assert f"\nversion: {dd.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_quickstart_with_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_blocks(DOCS / "quickstart-table.md")
+    model, truth = names["model"], names["seen_later"]
+    stderr = model.estimated_accuracy_stderr_
+    noise = (stderr**2 + truth * (1 - truth) / 369) ** 0.5
+    assert abs(model.estimated_accuracy_ - truth) < 3 * noise
+
+
+@pytest.mark.slow
+def test_quickstart_at_the_command_line(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from decoupled_descent.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "quickstart-table.md"
+    run_blocks(page)
+    said = ""
+    for line in re.findall(r"^decoupled (.*)$", page.read_text(), flags=re.MULTILINE):
+        done = CliRunner().invoke(app, shlex.split(line))
+        assert done.exit_code == 0, done.output
+        said += done.output
+    for quoted in re.findall(r"```text\n(.*?)```", page.read_text(), flags=re.DOTALL):
+        for line in quoted.splitlines():
+            assert " ".join(line.split()) in " ".join(said.split())
+    assert Path("predictions.csv").exists()
+
+
+def test_quickstart_with_a_model():
+    names = run_blocks(DOCS / "quickstart-pytorch.md")
+    fresh, labels = names["mixture"].sample(4000, seed=1)
+    logits = names["trained"](10 * fresh).squeeze(1).detach()
+    right = ((logits > 0) == (labels > 0)).double().mean()
+    assert right > 0.85  # one label in twenty is flipped
+    assert 0 < names["error"] < 0.69
+
+
+def test_tutorial():
+    names = run_blocks(DOCS / "tutorial.md")
+    gd, descent = names["gd"], names["dd_run"]
+    quoted = {"0.21": gd.train_error, "1.11": gd.test_error, "1.09": descent.train_error}
+    for figure, error in ({"1.17": descent.test_error} | quoted).items():
+        assert abs(float(error[-1]) - float(figure)) < 0.011
+    assert names["diagnosis"].verdict == "trust"
