@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +73,11 @@ def sources() -> list[Path]:
     return sorted(ROOT.rglob("*.py"))
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def package(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").parts[0]
 
@@ -82,7 +88,7 @@ def imports() -> list[Import]:
         if path.parent == ROOT and path.name == "__init__.py":  # has all public names
             continue
         visitor = Runtime(str(path))
-        visitor.visit(ast.parse(path.read_text()))
+        visitor.visit(parsed(path))
         for name, line in visitor.found:
             parts = name.split(".")
             if parts[0] == "decoupled_descent" and len(parts) > 1 and parts[1] != package(path):
@@ -159,10 +165,30 @@ def test_nothing_unpickles_or_evaluates():
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if runs_code(node)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+# Tests mirror the source
+
+
+def test_every_module_has_a_test_file_of_its_name():
+    tests = Path(__file__).parent
+    names = [path.relative_to(ROOT) for path in sources() if path.stem != "__init__"]
+    wanted = [tests / name.with_name(f"test_{name.stem.strip('_')}.py") for name in names]
+    assert len(wanted) > 150
+    assert not [str(path.relative_to(tests)) for path in wanted if not path.exists()]
+
+
+def test_test_files_stay_short():
+    long = {
+        path.name: count
+        for path in Path(__file__).parent.rglob("test_*.py")
+        if (count := len(path.read_text().splitlines())) > 450
+    }
+    assert not long, "split them along subjects"
 
 
 # Warnings name the user's line
@@ -172,7 +198,7 @@ def test_every_warning_names_the_first_line_outside_the_package():
     calls = [
         ast.unparse(node)
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
     ]
     assert len(calls) > 5
@@ -221,7 +247,7 @@ def test_nobody_asks_for_the_class_of_an_algorithm(name):
     for path in sources():
         if package(path) != name:
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and asked_about(node, names):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
     assert not wrong, "\n".join(wrong)

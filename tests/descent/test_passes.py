@@ -13,7 +13,7 @@ from tests.descent.test_batches import rows_of
 from tests.oracles.shadow import dense
 from tests.problems import binary, normal, two_layer
 
-PASSES = 5
+PASSES = 3
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=13)
 
 

@@ -13,7 +13,7 @@ from decoupled_descent.descent.rules import Damped, require_linear
 from tests.oracles.shadow import dense
 from tests.problems import binary, normal, two_layer
 
-UPDATES = 30
+UPDATES = 12
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,7 @@ from decoupled_descent.descent.rules import LinearRule, Slots
 def transition(rule: LinearRule, step: int, like: Tensor) -> Tensor:
     r"""What a step without a direction does to a value and its slots: a matrix of shape (S, S).
 
-    Args:
-        rule: The rule.
-        step: Which update.
-        like: θ, shape (L, d).
-
-    Returns:
-        The matrix; ``ValueError`` where it is not the same for all L pre-activations.
+    Raises ``ValueError`` where it is not the same for all L rows of ``like``.
 
     Example:
         >>> from decoupled_descent.descent.rules import SGD

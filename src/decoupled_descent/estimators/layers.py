@@ -22,16 +22,7 @@ KINDS = {kind.__name__: kind for kind in LAYERS}
 
 
 def describe_head(head: nn.Module) -> dict[str, Any]:
-    """Describe a head layer by layer.
-
-    Args:
-        head: A chain of linear maps and activations, or :class:`~decoupled_descent.heads.Product`.
-
-    Returns:
-        Its description.
-
-    Raises:
-        ValueError: If it has a layer of another kind.
+    """Describe a head layer by layer; raise ``ValueError`` for layers of unknown kinds.
 
     Example:
         >>> [layer["kind"] for layer in describe_head(heads.TwoLayer(3))["layers"]]
@@ -56,18 +47,9 @@ def describe_head(head: nn.Module) -> dict[str, Any]:
 def rebuild_head(
     description: Any, tensors: dict[str, Tensor], theta: NDArray[np.floating[Any]]
 ) -> nn.Module:
-    """Build a described head and give it its parameters.
+    """Build a described head with its parameters, ``head.…`` among the tensors of a file.
 
-    Args:
-        description: What :func:`describe_head` returned; not checked yet.
-        tensors: Of the file; the parameters are called ``head.…``.
-        theta: θ, shape (L, d).
-
-    Returns:
-        The head.
-
-    Raises:
-        ValueError: If kinds, shapes or values are not as they must be.
+    Nothing has been checked before: kinds, shapes and values that are wrong raise ``ValueError``.
     """
     with torch.device("meta"):  # wrong sizes from a file must not allocate memory
         head = _layer(description)

@@ -30,17 +30,7 @@ LEFT_OUT = ("head", "verbose")
 
 
 def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Take a fitted estimator apart, but for its head.
-
-    Args:
-        estimator: Fitted.
-
-    Returns:
-        Tensors by name, and all else as JSON has it.
-
-    Raises:
-        ValueError: If its classes are neither numbers nor text.
-    """
+    """Return the tensors of a fitted estimator by name, and all else as JSON, without its head."""
     arrays: dict[str, Any] = {}
     if estimator.method_ != "newton":
         arrays = {"theta": estimator.theta_, "mean": estimator.mean_, "scale": estimator.scale_}
@@ -84,18 +74,10 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> bool:
-    """Set the fitted attributes of a new estimator, but for its head.
+    """Set the fitted attributes of a new estimator; return whether the head was the user's own.
 
-    Args:
-        estimator: New.
-        content: What :func:`describe_estimator` returned; not checked yet.
-        tensors: Likewise.
-
-    Returns:
-        Whether the head was the user's own.
-
-    Raises:
-        ValueError: If something is not as it must be; KeyError and the like where it is missing.
+    Nothing has been checked before: what is wrong raises ``ValueError``, what is missing
+    ``KeyError`` and the like.
     """
     if content["clip"] != CLIP:
         raise ValueError(

@@ -20,16 +20,8 @@ def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
     r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
 
     For classes, those that maximise Σ_i s_i log Σ_f w_f p_f(y_i), by expectation-maximisation; for
-    numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1.
-
-    Args:
-        loss: ``"squared"``, or a loss of classes.
-        said: Left-out predictions of F candidates, shape (F, n, K).
-        y: Labels, n rows.
-        shares: How much each row counts, shape (n,).
-
-    Returns:
-        Weights, shape (F,), with sum 1.
+    numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1. ``said``
+    are the left-out predictions of F candidates, shape (F, n, K), and ``shares`` s, shape (n,).
 
     Example:
         >>> said = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5], [0.5, 0.5]]])

@@ -1,0 +1,70 @@
+"""Anything that holds numbers as a tensor, and what is refused."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
+
+VALUES = np.array([[1.0, 2.0], [3.0, 4.0]])
+READ_ONLY = VALUES.copy()
+READ_ONLY.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        VALUES, VALUES.tolist(), torch.from_numpy(VALUES), pd.DataFrame(VALUES), READ_ONLY,
+        VALUES.astype(">f8"), np.asfortranarray(VALUES), VALUES[::-1][::-1],
+    ],
+    ids=["array", "lists", "tensor", "frame", "read only", "other bytes", "columns", "strides"],
+)  # fmt: skip
+def test_kinds_of_arrays(values):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = as_floats("X", values)
+    assert found.dtype == torch.float64
+    assert found.tolist() == VALUES.tolist()
+
+
+def test_no_copy_where_possible():
+    assert as_floats("X", VALUES).data_ptr() == VALUES.ctypes.data
+    tensor = torch.zeros(2, 3, requires_grad=True)
+    found = as_floats("X", tensor)
+    assert found.data_ptr() == tensor.data_ptr()
+    assert not found.requires_grad
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint16", "uint32", "int64", "bool"])
+def test_whole_numbers_become_floats(kind):
+    found = as_floats("X", np.array([[0, 1], [1, 0]], dtype=kind))
+    assert found.dtype == torch.get_default_dtype()
+    assert found.tolist() == [[0, 1], [1, 0]]
+    assert not as_tensor("y", np.array([0, 1], dtype=kind)).is_floating_point()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (None, "X is None; pass an array"),
+        ([["a", "b"]], "X has dtype <U1; it must be numeric: encode text"),
+        (np.ones((2, 2), dtype=complex), "it must be numeric"),
+        (torch.ones(2, 2, dtype=torch.complex64), r"it must be real: pass X\.real"),
+        ([1.0, 2.0], r"X has shape \(2,\); it must be a non-empty matrix"),
+        (np.ones((0, 3)), r"X has shape \(0, 3\)"),
+        ([[1.0, np.nan], [np.inf, 1.0]], r"X\[0, 1\] is nan \(2 such entries in all\)"),
+    ],
+)
+def test_what_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        as_floats("X", values)
+
+
+def test_places_in_a_block_count_from_its_first_row():
+    block = torch.tensor([[0.0, 0.0], [0.0, torch.inf]])
+    with pytest.raises(ValueError, match=r"X\[101, 1\] is inf \(1 such"):
+        check_finite("X", block, first=100)
+    check_finite("X", torch.full((2, 2), 1e308, dtype=torch.float64))  # only the sum is not finite
