@@ -1,6 +1,7 @@
-"""Every example runs as a user would run it."""
+"""Every example runs as a script."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +25,9 @@ def run(name, *arguments, needs=None):
     return done.stdout
 
 
-def test_own_training_loop():
-    assert "an ordinary module" in run("own_training_loop.py")
+def test_own_training_loop(capsys):
+    runpy.run_path(str(EXAMPLES / "own_training_loop.py"), run_name="__main__")
+    assert "an ordinary module" in capsys.readouterr().out
 
 
 def test_tensorboard_logger_writes_every_step(tmp_path):
@@ -43,7 +45,9 @@ def test_mlflow_logger_writes_every_step(tmp_path):
     assert len(metric.read_text().splitlines()) == 20
 
 
-def test_optuna_prunes_on_the_train_error():
-    out = run("optuna_pruning.py", needs="optuna")
+def test_optuna_prunes_on_the_train_error(capsys):
+    pytest.importorskip("optuna")
+    runpy.run_path(str(EXAMPLES / "optuna_pruning.py"), run_name="__main__")
+    out = capsys.readouterr().out
     assert "best estimated test error" in out
     assert int(out.split(";")[1].split()[0]) > 0

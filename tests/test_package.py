@@ -75,7 +75,7 @@ def test_idle_threads_sleep_where_that_can_still_be_said():
 
 
 def test_training_brings_no_slow_library():
-    """Whoever trains with PyTorch does not wait for scikit-learn, pandas and matplotlib.
+    """Training, kernels, data sets and plots wait with scikit-learn, pandas and matplotlib.
 
     PyTorch came first, so that nothing can be said of its threads any more.
     """
@@ -86,8 +86,12 @@ def test_training_brings_no_slow_library():
         "X, y = dd.mixtures.xor(8, 4.0).sample(20, seed=0)\n"
         "objective = dd.Objective(dd.heads.Product(a=1.0), 'logistic')\n"
         "dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 3)\n"
+        "from decoupled_descent import datasets, plotting\n"
+        "from decoupled_descent.rows import Kernel, as_features\n"
+        "Kernel('rbf').fit_transform(X), as_features('auto')\n"
         "slow = {'sklearn', 'pandas', 'matplotlib', 'scipy.stats'}\n"
         "assert not slow & set(sys.modules) - before, slow & set(sys.modules)\n"
+        "assert datasets.Whitening().get_params()['method'] == 'zca'\n"
     )
 
 

@@ -1,7 +1,4 @@
-"""The names that the package exports, and what importing them costs."""
-
-import subprocess
-import sys
+"""The names that the package exports."""
 
 from decoupled_descent import plotting
 from decoupled_descent.plotting import runs, style, theory
@@ -12,9 +9,3 @@ def test_names():
         homes = [home for home in (runs, style, theory) if hasattr(home, name)]
         assert homes
         assert all(getattr(home, name) is getattr(plotting, name) for home in homes)
-
-
-def test_importing_does_not_import_matplotlib():
-    code = "import sys, decoupled_descent.plotting; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
