@@ -61,10 +61,9 @@ def run(theory, theta, seed):
     test = []
     for step in seen:
         moved = step.state.theta.double()
-        h = nodes.place(mixture.means @ moved.T / N, moved @ moved.T / N)
+        overlaps = mixture.means @ moved.T / N, moved @ moved.T / N
         head = {name: value.double() for name, value in step.state.head.items()}
-        losses = model.losses(h, nodes.population.responses, head)
-        test.append(float(nodes.population.weights @ losses))
+        test.append(float(model.test_error(nodes, *overlaps, head)))
     return torch.stack([fitted.train_error.double(), torch.tensor(test).double()])
 
 

@@ -71,6 +71,13 @@ class Model:
         """Return Ψ row by row, shape (N,)."""
         return self.objective.losses(h, y, parameters).detach().double()
 
+    def test_error(
+        self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
+    ) -> Tensor:
+        """Return test(m, Ω, a), averaged over nodes."""
+        h, population = nodes.place(alignment, overlap), nodes.population
+        return population.weights @ self.losses(h, population.responses, parameters)
+
     def gradients(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         """Return ∇_hΨ row by row, shape (N, L)."""
         ask = Ask(jacobian=False, head=False)

@@ -77,9 +77,7 @@ class Equations:
 
     def loss(self, point: Point) -> float:
         """Return the test error at a point."""
-        h = self.nodes.place(point.alignment, point.overlap)
-        losses = self.model.losses(h, self.nodes.population.responses, point.head)
-        return float(self.nodes.population.weights @ losses)
+        return float(self.model.test_error(self.nodes, *point))
 
 
 def pack(point: Point, names: list[str]) -> Tensor:

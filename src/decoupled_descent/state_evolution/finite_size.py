@@ -80,8 +80,8 @@ def finite_size(
     with the spread over small runs of n' rows in n'/α dimensions, from a start with the same
     overlaps. So one run can be compared with theory by a z-score, without repeating it. First order
     means: fluctuations proportional to n^{−1/2}, and no bias, which is of order 1/n. This fails
-    where the run is about to leave a saddle (XOR from a random start), since the time of escape
-    fluctuates by more, and close to a divergence.
+    where the run is about to leave a saddle (XOR from a random start): the time of escape
+    fluctuates by more, and runs leave earlier than the limit does.
 
     Args:
         theory: The limit. Rows with C = I and an algorithm with ``reduction="sum"``.
@@ -175,10 +175,10 @@ def _measure(
     path = torch.stack([step.state.theta for step in seen])
     alignment = (path @ mixture.means.T / d).transpose(1, 2)
     overlap = path @ path.transpose(1, 2) / d
-    test = []
-    for step, m, omega in zip(seen, alignment, overlap, strict=True):
-        losses = model.losses(nodes.place(m, omega), nodes.population.responses, step.state.head)
-        test.append(nodes.population.weights @ losses)
+    test = [
+        model.test_error(nodes, m, omega, step.state.head)
+        for step, m, omega in zip(seen, alignment, overlap, strict=True)
+    ]
     return {
         "train_error": run.train_error.double(),
         "test_error": torch.stack(test),

@@ -219,9 +219,7 @@ class ReuseTrajectory:
         hats = seen.direction if factors is None else seen.direction * factors.unsqueeze(1)
         back = self.root * self.noise.multiply_transposed(hats.T.contiguous(), self._fresh(t))
         tilde = back + self.ratio * seen.signal.T @ self.means
-        placed = self.nodes.place(alignment, overlap)
-        losses = model.losses(placed, self.nodes.population.responses, parameters)
-        test = self.nodes.population.weights @ losses
+        test = model.test_error(self.nodes, alignment, overlap, parameters)
         head = {f"head.{name}": value for name, value in parameters.items()}
         errors = {"test_error": test, "train_error": train}
         limits = {"alignment": alignment, "overlap": overlap, "signal": seen.signal}
