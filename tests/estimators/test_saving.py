@@ -21,10 +21,16 @@ from decoupled_descent.objective import heads
 from decoupled_descent.tables.columns import Columns
 
 FAST = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 8}
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(60, 4)) * [1, 10, 0.1, 1] + [0, 5, 0, 2]
-SIGNAL = X[:, 0] + X[:, 1] / 10 - 0.5 + 0.5 * RNG.normal(size=60)
-NEW = RNG.normal(size=(33, 4)) * 3
+
+
+def drawn():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) * [1, 10, 0.1, 1] + [0, 5, 0, 2]
+    signal = X[:, 0] + X[:, 1] / 10 - 0.5 + 0.5 * rng.normal(size=60)
+    return X, signal, rng.normal(size=(33, 4)) * 3
+
+
+X, SIGNAL, NEW = drawn()
 CODES = np.digitize(SIGNAL, [-0.7, 0.7])
 
 

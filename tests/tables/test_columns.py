@@ -110,7 +110,7 @@ def test_notes_say_what_was_done():
     assert notes["dropped, numbering the rows"] == "'id'"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_order_of_rows_and_columns_does_not_matter(seed):
     table = example().drop(columns="id")
