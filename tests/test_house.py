@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.info import Info
 from tests.problems import binary, normal, two_layer
 
 ROOT = Path(dd.__file__).parent

@@ -28,7 +28,7 @@ For algorithms of your own
     limits of a preconditioned step as a :class:`RidgeStep`.
 """
 
-from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.amp import AmpPath, amp_form
 from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution

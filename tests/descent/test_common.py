@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import Info
 from tests.problems import binary, normal, two_layer, xor_objective
 
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=10)
@@ -294,13 +293,6 @@ def test_resuming_is_not_interrupting(algorithm, first, second):
     whole = dd.fit(X, y, objective, algorithm, first + second - 1)
     assert begun.history.train_error + resumed.history.train_error[1:] == whole.history.train_error
     torch.testing.assert_close(resumed.state, whole.state, rtol=0, atol=0)
-
-
-def test_info_summarises_the_losses():
-    losses = torch.tensor([1.0, 2.0, 6.0])
-    info = Info(losses, torch.zeros(3, 1), None)
-    assert info.train_error == 3.0
-    assert info.train_error_stderr == pytest.approx((7 / 3) ** 0.5)
 
 
 @either_kind

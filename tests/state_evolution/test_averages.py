@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.averages import Model, mean_jacobian
 from decoupled_descent.state_evolution.populations import quadrature_nodes
 

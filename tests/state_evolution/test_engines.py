@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.engines import HermiteEngine, PathEngine, Request
 from decoupled_descent.state_evolution.gaussian import product_rule, psd_root

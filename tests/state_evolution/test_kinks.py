@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
 

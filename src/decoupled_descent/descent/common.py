@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import folds
 from decoupled_descent.descent.folds import Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots, moved, starting_slots
+from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.rules import Damped, LinearRule
 from decoupled_descent.descent.starts import as_theta, head_width, starting_theta
 from decoupled_descent.descent.stepping import Steps, together
@@ -32,83 +32,6 @@ from decoupled_descent.rows.blocks import Rows
 REDUCTIONS = ("sum", "mean")
 #: The largest rate; most training is in float32.
 LARGEST_RATE = torch.finfo(torch.float32).max
-
-#: No notes.
-NOTHING: Mapping[str, float] = {}
-
-
-class Info(NamedTuple):
-    r"""What one may look at after a step; it describes the iterate *before* the update.
-
-    Attributes:
-        losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
-        preactivations: h, shape (n, L).
-        jacobian: J̄, shape (L, L); None for algorithms without one.
-        estimates: Whether the losses estimate the test error at this iterate.
-        finished: Whether there is nothing left to do.
-        notes: Further numbers of the algorithm, by name.
-        pairs: Variance of the train error that comes from pairs of rows, see
-            :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
-        everywhere: Mean of the losses and its standard error over the rows of all processes, where
-            the rows are divided; None where ``losses`` are all there are.
-    """
-
-    losses: Tensor
-    preactivations: Tensor
-    jacobian: Tensor | None
-    estimates: bool = True
-    finished: bool = False
-    notes: Mapping[str, float] = NOTHING
-    pairs: Tensor | float = 0.0
-    everywhere: Tensor | None = None
-
-    @property
-    def train_error(self) -> float:
-        """Mean loss: for decoupled descent, the estimate of the test error."""
-        return float(self.losses.mean() if self.everywhere is None else self.everywhere[0])
-
-    @property
-    def train_error_stderr(self) -> float:
-        """Standard error of the train error: √(var/n + that of pairs of rows)."""
-        if self.everywhere is None:
-            alone = float(self.losses.std()) / math.sqrt(len(self.losses))
-        else:
-            alone = float(self.everywhere[1])
-        pairs = float(self.pairs)  # squares of a run that explodes may exceed the dtype
-        return math.hypot(alone, math.sqrt(max(0.0, pairs if math.isfinite(pairs) else 0.0)))
-
-
-class LimitStep(NamedTuple):
-    """What state evolution must know of a step: its direction and its ridge.
-
-    Attributes:
-        g: Replaces ∇_hΨ; None for the gradient.
-        f: Replaces ∇_aΨ; None for the gradient.
-        divergence_free: Whether the direction is g − h J̄ᵀ.
-        ridge: λ of the preconditioner; infinite for none.
-        covariance: C for which the algorithm corrects its steps; None for the identity. A
-            divergence-free step takes rows of any covariance.
-        corrected: Whether the reuse of rows is corrected for, so that pre-activations are those of
-            new rows; gradient descent does not.
-        batch_size: Rows per update, of which a pass has n/batch_size; None for all rows.
-        replacement: Whether batches of the same pass are independent of each other.
-        hessian_damping: δ where the direction is multiplied by ``(|J̄| + δ I)⁻¹``; None where not.
-    """
-
-    g: Direction | None = None
-    f: HeadDirection | None = None
-    divergence_free: bool = False
-    ridge: float = math.inf
-    covariance: Tensor | None = None
-    corrected: bool = True
-    batch_size: int | None = None
-    replacement: bool = False
-    hessian_damping: float | None = None
-
-    @property
-    def uses_jacobian(self) -> bool:
-        """Whether the direction depends on J̄."""
-        return self.divergence_free or self.hessian_damping is not None
 
 
 class Algorithm(ABC):

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from decoupled_descent.checks import outside, real_number
 from decoupled_descent.descent.batches import Batched
-from decoupled_descent.descent.common import Info, LimitStep
 from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.passes import Moving, passing

@@ -8,8 +8,8 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from decoupled_descent.descent.batches import Batched
-from decoupled_descent.descent.common import Info, LimitStep
 from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.passes import Moving, passing
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Found, Pass, Steps

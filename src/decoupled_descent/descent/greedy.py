@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from decoupled_descent.descent.common import Algorithm, Info
+from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.stepping import Product, Steps, summed, whole
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import gauss_newton
-from decoupled_descent.descent.common import Algorithm, Info
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.leave_one_out import (
     LeftOut,
     leave_groups_out,

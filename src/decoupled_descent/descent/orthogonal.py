@@ -16,9 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import Descent, Info, LimitStep
+from decoupled_descent.descent.common import Descent
 from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
+from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.descent.stepping import Product, Steps, summed
 from decoupled_descent.objective import (

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.batches import Batch, Batched
-from decoupled_descent.descent.common import Info
 from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.lazy import LazyRows, next_transition
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Product

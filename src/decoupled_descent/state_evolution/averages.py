@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.common import LimitStep
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.descent.rules import damped_inverse
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.derivatives import Ask

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent.common import Descent, LimitStep, check_algorithm
+from decoupled_descent.descent.common import Descent, check_algorithm
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.objective import Objective
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.batches import batch_masks, batch_sizes

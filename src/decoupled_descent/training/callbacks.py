@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.info import Info
 
 
 class StopReason(StrEnum):

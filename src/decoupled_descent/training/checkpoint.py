@@ -18,7 +18,7 @@ from torch import Tensor
 
 import decoupled_descent
 from decoupled_descent.checks import real_number, whole_number
-from decoupled_descent.descent.common import Info
+from decoupled_descent.descent.info import Info
 from decoupled_descent.files import written_whole
 from decoupled_descent.rows.processes import Processes
 from decoupled_descent.training.callbacks import Callback, Step, StopReason

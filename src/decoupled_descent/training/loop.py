@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent.common import Algorithm, Info
+from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.stepping import together
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows
