@@ -376,3 +376,57 @@ def test_what_the_newton_method_corrects_for_is_a_note():
     assert model.diagnostics_.verdict == "trust"
     three = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X[6:], y[6:])
     assert status(three.diagnostics_, "smallest class") == "caution"
+
+
+def passengers(rows=300, seed=0):
+    """A few frequent values in each column, of which many rows are equal by chance."""
+    rng = np.random.default_rng(seed)
+    age, sex, rank = (
+        rng.integers(20, 60, rows),
+        rng.integers(2, size=rows),
+        rng.integers(3, size=rows),
+    )
+    X = np.stack([age, sex, rank], 1).astype(float)
+    return X, (rng.random(rows) < 1 / (1 + np.exp(2 * sex - rank))).astype(int)
+
+
+def test_the_order_of_a_table_does_not_change_the_verdict():
+    """Sorted or shuffled, the rows are the same; rows equal by chance are no copies."""
+    X, y = passengers()
+    orders = {
+        "shuffled": np.arange(len(y)), "label": np.argsort(y, kind="stable"),
+        "label, columns": np.lexsort((*X.T, y)), "columns, label": np.lexsort((y, *X.T)),
+        "columns": np.lexsort(X.T),
+    }  # fmt: skip
+    for name, order in orders.items():
+        model = dd.DecoupledClassifier(features="laplace1(0.5)", ridge=0.3).fit(X[order], y[order])
+        found = {one.name: one.status for one in model.diagnostics_.findings}
+        assert found["duplicate rows"] == "ok", name
+        assert found.get("rows that belong together", "ok") == "ok", name
+
+
+def test_sorted_or_not():
+    X, y = (torch.from_numpy(part).double() for part in passengers())
+    both = np.lexsort((*X.T.numpy(), y.numpy()))
+    assert measures.is_sorted(y[both], X[both])
+    assert measures.is_sorted(y[both].flip(0), X[both].flip(0))
+    assert not measures.is_sorted(y, X)
+    alone = torch.argsort(y, stable=True)
+    assert not measures.is_sorted(y[alone], X[alone])  # rows of each class as they came
+    who, labels = torch.arange(300) // 10, (torch.arange(300) // 10) % 2
+    assert not measures.is_sorted(labels.double(), torch.randn(30, 3)[who].double())
+
+
+def test_standard_errors_of_groups_count_groups():
+    """The choice among candidates is measured by the error of groups, not of their rows."""
+    X, y, who = grouped_patients(1)
+    model = dd.DecoupledClassifier(features=["linear", "rbf"]).fit(X, y, groups=who)
+    losses = -np.log(model.corrected_proba_[np.arange(len(y)), y])
+    sums = np.bincount(who, losses - losses.mean())
+    grouped, alone = (
+        sums.std(ddof=1) * len(sums) ** 0.5 / len(y),
+        losses.std(ddof=1) / len(y) ** 0.5,
+    )
+    assert grouped > 1.2 * alone  # so that it matters
+    assert model.estimated_test_error_stderr_ > 0.9 * grouped
+    assert model.diagnostics_.verdict != "do not trust"

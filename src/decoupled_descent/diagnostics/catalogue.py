@@ -37,7 +37,9 @@ UNCORRECTED = frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
-    X = e.rows.X  # copies within a group are left out together: one row of each will do
+    X = (
+        e.rows.X if e.columns is None else e.columns
+    )  # copies within a group are left out together: one row of each will do
     share = measures.duplicate_share(X if e.rows.groups is None else X[_first(e.rows.groups)])
     value = share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d))
     return Reading(value, {"share": share}, "note" if e.minimum and value < 1 else "alarm")
@@ -121,6 +123,10 @@ def _together(e: Evidence) -> float | None:
     """The rise of the error in standard errors, where it is beyond chance; None with groups."""
     if e.rows.groups is not None or e.rows.n > MOST_TOGETHER or e.run is None:
         return None
+    if e.rows.y.ndim == 1 and measures.is_sorted(
+        e.rows.y, e.rows.X if e.columns is None else e.columns
+    ):
+        return None  # the order of the table says nothing
     found = measures.blocks_left_out(e.run, e.rows, e.groups)
     if found is None:
         return None

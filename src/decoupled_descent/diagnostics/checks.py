@@ -54,6 +54,7 @@ class Evidence:
     algorithm: Algorithm
     run: Run | None = None
     optimism: float | None = None  # of having chosen the run among others
+    columns: Tensor | None = None  # from which the rows were made, where they are features
 
     @property
     def traits(self) -> frozenset[str]:

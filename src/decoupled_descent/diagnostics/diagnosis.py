@@ -7,6 +7,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torch import Tensor
+
 from decoupled_descent.descent import OrthogonalDecoupledDescent
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.checks import Evidence, Finding
@@ -88,6 +90,7 @@ def diagnose(
     *,
     task: str | None = None,
     optimism: float | None = None,
+    columns: Tensor | None = None,
 ) -> Diagnosis:
     r"""Say from the training rows alone whether the train error estimates the test error.
 
@@ -107,6 +110,8 @@ def diagnose(
         task: ``"classification"`` or ``"regression"``; from the loss or the labels by default.
         optimism: How much was added to the error for having chosen among candidates; that of the
             sweep by default.
+        columns: The columns from which the rows were made, shape (n, d₀), where these are features
+            of a kernel: copies are looked for there.
 
     Returns:
         The findings, the most serious first, and the verdict.
@@ -139,7 +144,7 @@ def diagnose(
     groups, classes = label_groups(rows, objective, task)
     if optimism is None and sweep is not None and len(sweep.runs) > 1:
         optimism = sweep.corrected_error.optimism
-    evidence = Evidence(rows, groups, classes, algorithm, best, optimism)
+    evidence = Evidence(rows, groups, classes, algorithm, best, optimism, columns)
     judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]
     judged.sort(key=lambda found: found[1], reverse=True)
     return Diagnosis(tuple(finding for finding, _ in judged))

@@ -25,6 +25,10 @@ CHANCE = 0.01
 TOGETHER = 10
 #: The seed and the most steps of a second run, which may end in another minimum.
 OTHER_START, OTHER_STEPS = 2**16 + 1, 200
+#: They are compared with random rows from so many blocks around them.
+APART = 10
+#: Labels in random order fall so often, at least, before they are called sorted (e⁻⁷ = 0.001).
+UNSORTED = 7
 #: At most this many rows are compared with all others.
 COMPARED = 2000
 #: Rows with real labels are sorted into this many groups, of at least this size.
@@ -50,8 +54,9 @@ def look(run: Run, rows: Rows) -> Seen:
         found, uncorrected = _evaluate(run, rows, rows.X.dtype)
     assert found.jacobian is not None
     losses = run.best_losses.double()
-    spread = float(losses.std()) if rows.n > 1 else 0.0
-    stderr = max(spread / math.sqrt(rows.n), 1e-12 * (1 + abs(float(losses.mean()))))
+    values = rows.averaged(losses) if rows.n > 1 else losses  # one per group, where there are some
+    spread = float(values.std()) if len(values) > 1 else 0.0
+    stderr = max(spread / math.sqrt(len(values)), 1e-12 * (1 + abs(float(losses.mean()))))
     correction = (float(found.loss.double().mean()) - uncorrected) / stderr
     h, direction, jacobian = run.best_preactivations, found.direction, found.jacobian
     return Seen(h.double(), direction.double(), jacobian.double(), losses, stderr, correction)
@@ -247,6 +252,30 @@ def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
     return max(0.0, min(float(alike.median()), float(erring)))
 
 
+def is_sorted(y: Tensor, columns: Tensor) -> bool:
+    """Whether a table was sorted by its label and by columns, one after the other in any order.
+
+    Then rows stand together because they are alike in both, whatever they belong to. A key is
+    sorted if it does not change direction among rows that are equal in all keys before it.
+    """
+    steps = torch.cat([y.double().diff().unsqueeze(1), columns.double().diff(dim=0)], 1)
+    active = torch.ones(len(steps), dtype=torch.bool, device=steps.device)
+    _, counts = torch.unique(y, return_counts=True)
+    falls = 0.5 * (1 - float((counts.double() / len(y)).square().sum()))  # of random labels
+    known: list[int] = []
+    while int(active.sum()) * falls > UNSORTED:
+        here = steps[active]
+        moves = ((here >= 0).all(0) | (here <= 0).all(0)) & (here != 0).any(0)
+        new = moves.nonzero().squeeze(1).tolist()
+        if not new:
+            return False
+        known.append(new[0])
+        active &= steps[:, new[0]] == 0
+        if 0 in known and len(known) > 1:
+            return True
+    return False
+
+
 class Together(NamedTuple):
     """How much the error rises when rows are left out with their neighbours in the table."""
 
@@ -258,15 +287,17 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
     """Leave consecutive rows out together, and as many random ones, and compare the losses.
 
     Independent rows do not care which others of the same classes, or groups of similar response,
-    are left out with them. Rows that belong together and stand together in the table do. None where
-    the run is not at a minimum.
+    are left out with them. Rows that belong together and stand together in the table do. In a
+    sorted table rows near each other are alike, so the random ones are not far away either: each
+    place is exchanged with one among the next ``APART`` blocks of its class. None where the run is
+    not at a minimum.
     """
     size = max(2, min(TOGETHER, rows.n // 20))
     generator, places = torch.Generator().manual_seed(0), torch.arange(rows.n)
     order = places.clone()
     for group in torch.unique(groups):
-        mine = places[groups == group]
-        order[mine] = mine[torch.randperm(len(mine), generator=generator)]
+        for mine in torch.split(places[groups == group], APART * size):
+            order[mine] = mine[torch.randperm(len(mine), generator=generator)]
     found = []
     for place in (places, order):
         grouped = Rows(rows.X, rows.y, weights=rows.weights, groups=place // size)

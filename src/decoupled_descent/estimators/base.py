@@ -30,6 +30,7 @@ from decoupled_descent.estimators.newton import (
     check_groups,
     judged_run,
     ridge_curve,
+    standardised,
     weigh,
 )
 from decoupled_descent.plotting.runs import plot_curve
@@ -179,7 +180,10 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         self.candidates_ = candidate_records(found, self._measured)
         self.algorithm_ = best.run.algorithm
         self.diagnostics_ = diagnose(
-            *judged_run(best), task=self._task, optimism=found.estimate.optimism
+            *judged_run(best),
+            task=self._task,
+            optimism=found.estimate.optimism,
+            columns=standardised(X),
         )
         left_out: Floats = found.left_out.numpy()
         return left_out

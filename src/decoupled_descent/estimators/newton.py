@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.found import Candidate, Search
 
@@ -127,6 +128,15 @@ def ridge_curve(found: Search, measured: Measure) -> tuple[Floats, Floats, Float
     ridges = np.array([one.ridge for one in path])
     errors, stderrs = np.array([measured(one) for one in path]).T
     return ridges, errors, stderrs, path.index(best)
+
+
+def standardised(X: Any) -> Tensor | None:
+    """Columns of mean 0 and variance 1, in which copies are looked for; None for sparse rows."""
+    if is_sparse(X):
+        return None
+    columns = torch.as_tensor(np.asarray(X), dtype=torch.float64)
+    scale = columns.std(0, correction=0)
+    return (columns - columns.mean(0)) / torch.where(scale > 0, scale, 1.0)
 
 
 def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
