@@ -87,12 +87,12 @@ clean: ## remove caches and build products, keep .venv
 .venv/.torch-$(TORCH): | .venv/bin/python
 	@echo "installing torch $(TORCH) (about a minute, once)…"
 	@$(PIP) install --upgrade pip
-	@$(PIP) install torch==$(TORCH)
+	@$(BIN)/python -m pip --disable-pip-version-check install torch==$(TORCH) # with its progress bar
 	@touch $@
 
 .venv/.installed: pyproject.toml .venv/.torch-$(TORCH)
-	@echo "installing decoupled-descent…"
-	@$(PIP) install -e .
+	@echo "installing decoupled-descent and what it needs (about a minute, once)…"
+	@$(BIN)/python -m pip --disable-pip-version-check install -e . # with its progress bar
 	@touch $@
 
 .venv/.installed-dev: pyproject.toml .venv/.torch-$(TORCH)

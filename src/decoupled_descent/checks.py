@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
 #: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
+#: Held while the filters of warnings are changed.
+_FILTERS = threading.RLock()
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -62,3 +68,11 @@ def outside() -> int:
     while frame.f_globals.get("__name__", "").startswith("decoupled_descent") and frame.f_back:
         level, frame = level + 1, frame.f_back
     return level
+
+
+@contextmanager
+def ignoring(category: type[Warning], message: str = "") -> Iterator[None]:
+    """Leave some warnings out, one thread at a time: the filters belong to all threads together."""
+    with _FILTERS, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=message, category=category)
+        yield

@@ -347,3 +347,12 @@ def test_constant_columns_leave_the_scale_of_the_rows():
     model = cheap(method="decoupled", **UNUSED["decoupled"]).fit(padded, Y)
     (found,) = [f for f in model.diagnostics_.findings if f.name == "scale"]
     assert found.value < 0.01
+
+
+def test_many_whole_numbers_are_perhaps_quantities():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), np.arange(60) % 25
+    model = dd.DecoupledClassifier(features="linear", ridge=1.0, stack=False)
+    with pytest.warns(UserWarning, match="25 different whole numbers in 60 rows.*Regressor"):
+        model.fit(X, y)
+    model.fit(X, y.astype(str))  # texts are classes

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
+from tests.problems import binary, two_layer
 
 VALUES = np.array([[1.0, 2.0], [3.0, 4.0]])
 READ_ONLY = VALUES.copy()
@@ -68,3 +70,51 @@ def test_places_in_a_block_count_from_its_first_row():
     with pytest.raises(ValueError, match=r"X\[101, 1\] is inf \(1 such"):
         check_finite("X", block, first=100)
     check_finite("X", torch.full((2, 2), 1e308, dtype=torch.float64))  # only the sum is not finite
+
+
+MATRIX = np.arange(40.0).reshape(20, 2) % 7
+TENSOR = torch.from_numpy(MATRIX)
+BAD = {
+    "masked": (np.ma.masked_array(MATRIX, MATRIX > 5), "masked array with 5 masked entries; fill"),
+    "meta": (TENSOR.to("meta"), "on the device 'meta' and holds no numbers"),
+    "sparse": (TENSOR.to_sparse(), r"X is sparse \(torch.sparse_coo\); pass X.to_dense\(\)"),
+    "float8": (TENSOR.to(torch.float8_e4m3fn), r"torch.float8_e4m3fn; pass X.float\(\)"),
+    "complex": (TENSOR.to(torch.complex64), "it must be real"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_arrays_without_plain_numbers(case):
+    values, words = BAD[case]
+    y = np.arange(20) % 2
+    calls = [
+        lambda: dd.fit(values, y, two_layer(), dd.GradientDescent(0.1), 2),
+        lambda: dd.DecoupledClassifier(features="linear", ridge=1.0).fit(values, y),
+        lambda: dd.DecoupledRegressor(features="linear", ridge=1.0).fit(values, y),
+        lambda: dd.DecoupledClassifier(ridge=1.0, features="linear").fit(MATRIX, y).predict(values),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match=words) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_what_is_taken():
+    unmasked = np.ma.masked_array(MATRIX, mask=False)
+    for values in (unmasked, MATRIX.astype(np.longdouble), MATRIX.astype(">f8")):
+        assert torch.equal(as_tensor("X", values), TENSOR)
+    locked = MATRIX.copy()
+    locked.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tensor = as_tensor("X", locked)
+    assert tensor.data_ptr() == locked.__array_interface__["data"][0]  # not copied
+    del locked
+    assert torch.equal(tensor, TENSOR)  # and kept alive
+
+
+def test_rows_that_are_read_only_train():
+    X, y = (part.numpy() for part in binary())
+    X.flags.writeable = False
+    run = dd.fit(X, y, two_layer(), dd.GradientDescent(0.1), 3)
+    assert len(run.train_error) == 3

@@ -44,8 +44,9 @@ ADVICE = {
 CHANCE = 0.01
 #: … and makes an estimate worthless from this intraclass correlation on.
 MUCH = 0.1
-#: A column that explains this share of the target alone is suspicious.
-PERFECT = 0.98
+#: A column that explains this share of the target alone is suspicious. On twenty real tables the
+#: best column explained between 0 and 0.83 of it.
+PERFECT = 0.95
 
 
 def is_interrupted(estimator: Any) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from decoupled_descent.checks import ignoring
 
 #: A function of the step that returns a factor, or of an optimiser that returns a scheduler.
 Schedule = Callable[[Any], Any]
@@ -65,8 +66,7 @@ class Unrolled:
             known.append((float(group["lr"]), float(group["momentum"])))
             optimiser.step()
             try:
-                with warnings.catch_warnings():  # of steps counted by hand
-                    warnings.simplefilter("ignore", UserWarning)
+                with ignoring(UserWarning):  # of steps counted by hand
                     scheduler.step()
             except (ValueError, IndexError, StopIteration) as error:
                 self._end = f"{type(scheduler).__name__} ends after step {step} ({error})"

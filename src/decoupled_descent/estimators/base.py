@@ -34,6 +34,7 @@ from decoupled_descent.estimators.newton import (
     weigh,
 )
 from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.rows.tensors import check_plain
 from decoupled_descent.validation.found import Candidate, Search
 from decoupled_descent.validation.search import search
 from decoupled_descent.validation.tuning import Setting
@@ -256,6 +257,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as the model takes them, or ``ValueError``."""
         check_is_fitted(self)
+        check_plain("X", X)
         return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
 
     def _predicted(self, rows: Any) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,10 +15,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from decoupled_descent.checks import outside
 from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
 from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
+from decoupled_descent.rows.tensors import check_plain
+
+#: So many different whole numbers are classes without a question; more of them are if each has so
+#: many rows. Tables are read by the same rule.
+FEW, ROWS = 20, 10
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -104,6 +111,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             The fitted classifier.
         """
+        check_plain("X", X)
+        check_plain("y", y)
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
         features, labels = validate_data(
@@ -121,6 +130,13 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
+        if classes.dtype.kind in "iu" and len(classes) > FEW and len(classes) * ROWS > len(codes):
+            warnings.warn(
+                f"y has {len(classes)} different whole numbers in {len(codes)} rows, taken as "
+                "classes, which takes long; if they are quantities, use DecoupledRegressor",
+                UserWarning,
+                stacklevel=outside(),
+            )
         self.classes_: NDArray[Any] = classes
         targets, loss, outputs = self._encoded(labels)
         if newton:

@@ -19,6 +19,7 @@ from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.tensors import check_plain
 from decoupled_descent.validation.found import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
@@ -99,6 +100,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         Returns:
             The fitted regressor.
         """
+        check_plain("X", X)
+        check_plain("y", y)
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
         features, labels = validate_data(

@@ -6,13 +6,13 @@ Rows are independent, so differentiating the *sum* over rows of the k-th compone
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import ignoring
 from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives
 
 #: Up to this many entries, the unit vectors are kept from step to step.
@@ -40,8 +40,8 @@ def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
 
     small = direction.numel() * width <= KEPT
     picks = (_picks if small else _picks.__wrapped__)(*direction.shape, h.dtype, h.device)
-    with warnings.catch_warnings():  # operations that cannot be batched are looped over, correctly
-        warnings.filterwarnings("ignore", message="There is a performance drop")
+    # operations that cannot be batched are looped over, correctly
+    with ignoring(UserWarning, "There is a performance drop"):
         try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
             rows: Tensor = torch.func.vmap(pull_back)(picks)
         except RuntimeError:  # an autograd.Function that refuses to be batched

@@ -43,6 +43,8 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
         side = "lower" if other.gain > 0 else "higher"
         share = percent(abs(other.gain), other.loss)
         against = f"its {other.measure} is {share} {side} than that of “{other.name}”"
+        if abs(other.gain) < 0.0005 * other.loss:
+            against = f"its {other.measure} is that of “{other.name}”"
         sure = Z95 * other.gain_stderr
         if other.gain > sure:
             word, tone = "yes", "ok"

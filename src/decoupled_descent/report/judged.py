@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 #: The most rows listed as probably wrong, and the most columns by their importance.
 MOST_WRONG, MOST_COLUMNS = 10, 20
+#: Of two classes the second is looked for (yes, true, 1), unless it has a larger share than this.
+COMMON = 0.6
 #: Levels of confidence whose widths are listed.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
@@ -55,7 +57,7 @@ def thresholds(labels: Sequence[Any], chances: Any, classes: Sequence[str] | Non
         return ""
     chances = np.asarray(chances, dtype=float)
     hits = np.array([str(one) == str(classes[1]) for one in labels])
-    rare = 1 if hits.mean() <= 0.5 else 0
+    rare = 0 if hits.mean() > COMMON else 1
     hits, name, n = hits if rare else ~hits, show(classes[rare]), len(hits)
     if not 0 < hits.sum() < n:
         return ""
@@ -101,7 +103,8 @@ def _limits(found: Curves, share: float, n: int) -> list[float]:
     wanted = [share * factor for factor in (0.5, 1, 2, 5) if share * factor < 0.9]
     places = [int(np.searchsorted(found.flagged, max(1.0, part * n))) for part in wanted]
     limits = {float(found.thresholds[min(k, len(found.thresholds) - 1)]) for k in places}
-    return sorted(limits | {0.5}, reverse=True)
+    apart = {limit for limit in limits if abs(limit - 0.5) > 0.02}
+    return sorted(apart | {0.5}, reverse=True)
 
 
 def calibration(content: Mapping[str, Any] | None, classes: Sequence[str] | None) -> str:
@@ -160,7 +163,8 @@ def wrong_rows(
         ]
     if not rows:
         return ""
-    return table(header, rows, "Rows that the model contradicts", "", (3,)) + read(
+    right = (1, 2, 3) if task == "regression" else (3,)
+    return table(header, rows, "Rows that the model contradicts", "", right) + read(
         "How to read it: each row was judged by a model that had not seen it. Look these up: some "
         "of them may be wrong in the table."
     )
@@ -173,15 +177,16 @@ def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     most = max(max(rise for _, rise in found), 1e-300)
     rows = [
         [show(name), f'<div class="bar" style="--share:{max(rise, 0) / most:.3f}"></div>',
-         percent(rise)]
+         percent(rise) if rise > 0 else "not at all"]
         for name, rise in found[:MOST_COLUMNS]
     ]  # fmt: skip
     rest = len(found) - len(rows)
     more = f" Not listed: {rest} columns that matter less." if rest > 0 else ""
-    header = ["column", "", f"{show(loss)} rises by"]
+    header = ["column", "", f"the error ({show(loss)}) rises by"]
     return table(header, rows, "Columns by their importance", "bars", (2,)) + read(
         "How to read it: the values of one column were shuffled among the rows, and this is how "
-        "much the error of the predictions rose. Of columns that say the same, each seems "
+        "much the error rose, each row being judged by a model that had not seen it. Of columns "
+        "that say the same, each seems "
         f"unimportant, because the other stands in for it. This is no cause and effect.{more}"
     )
 

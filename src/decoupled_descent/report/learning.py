@@ -77,5 +77,5 @@ def more_rows(found: MoreRows | None) -> str:
         f'<p>{sentence(found)}</p><figure class="side">{svg}<figcaption>How to read it: parts of '
         "the rows were trained on alone, and every row was judged by models that had not seen it. "
         "The last point is where the line leads. If it is hardly lower than the present one, "
-        f"better columns help more than further rows.{listed}</figcaption></figure>"
+        f"better columns help more than further rows.</figcaption></figure>{listed}"
     )

@@ -192,9 +192,16 @@ def _headline(data: ReportData) -> str:
     cards = [
         _goodness(data),
         *([_better(data)] if data.contenders else []),
-        _card("Can I believe this number?", label, "", prose(diagnosis.get("summary") or "")),
+        _card("Can I believe this number?", label, "", prose(_summary(diagnosis, verdict))),
     ]
     return f'{stopped}<div class="cards">{"".join(cards)}</div>{read(_meaning(data))}'
+
+
+def _summary(diagnosis: Mapping[str, Any], verdict: Any) -> str:
+    """The summary as a sentence, without the verdict that stands above it."""
+    text = str(diagnosis.get("summary") or "").removeprefix(f"{verdict}: ")
+    text = text.replace("the train error", "it")
+    return f"{text[:1].upper()}{text[1:]}".removesuffix(".") + "." if text else ""
 
 
 def _goodness(data: ReportData) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -42,9 +42,8 @@ def check_finite(name: str, tensor: Tensor, first: int = 0) -> None:
 
 def as_tensor(name: str, values: Any) -> Tensor:
     """Turn an array of real numbers into a tensor, without a copy where possible."""
+    check_plain(name, values)
     if isinstance(values, Tensor):
-        if values.is_complex():
-            raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
         return values.clone() if values.is_inference() else values.detach()
     if values is None:
         raise ValueError(f"{name} is None; pass an array with one row per sample")
@@ -56,7 +55,36 @@ def as_tensor(name: str, values: Any) -> Tensor:
         )
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch has few operations for them
         array = array.astype(np.int64)
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # and none for these
+        array = array.astype(np.float64)
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
-    with warnings.catch_warnings():  # read-only arrays are welcome: nothing is written to them
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writ")
-        return torch.from_numpy(array)
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Unlocked(array)))
+
+
+class _Unlocked:
+    """A read-only array as torch takes it without a warning: nothing is written to it."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array  # kept as long as this view of it
+        about = array.__array_interface__
+        self.__array_interface__ = about | {"data": (about["data"][0], False)}
+
+
+def check_plain(name: str, values: Any) -> None:
+    """Raise ``ValueError`` for arrays with a mask, and tensors that hold no plain real numbers."""
+    if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
+        raise ValueError(
+            f"{name} is a masked array with {int(np.sum(values.mask))} masked entries; fill them "
+            f"first ({name}.filled(value)), or leave those rows out"
+        )
+    if not isinstance(values, Tensor):
+        return
+    if values.is_complex():
+        raise ValueError(f"{name} has dtype {values.dtype}; it must be real: pass {name}.real")
+    if values.layout is not torch.strided:
+        raise ValueError(f"{name} is sparse ({values.layout}); pass {name}.to_dense()")
+    if values.is_meta:
+        raise ValueError(f"{name} is on the device 'meta' and holds no numbers; load them first")
+    if "float8" in str(values.dtype) or values.is_quantized:
+        remedy = f"{name}.dequantize()" if values.is_quantized else f"{name}.float()"
+        raise ValueError(f"{name} has dtype {values.dtype}; pass {remedy}")

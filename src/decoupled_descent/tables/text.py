@@ -21,6 +21,16 @@ MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
 SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")  # Excel's first line
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 COMMA, POINT = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
+#: How files of other kinds begin, in small letters, and what to do with them.
+OTHERS = {
+    b"<!doctype": "a web page; download the table itself",
+    b"<html": "a web page; download the table itself",
+    b"<?xml": "XML; save it as CSV",
+    b"[{": "JSON; save it as CSV",
+    b'{"': "JSON; save it as CSV",
+    b"%pdf": "a PDF; save its table as CSV",
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file with git lfs pull",
+}
 LOOK = 1000  # rows used to recognise how a file is written
 
 
@@ -95,6 +105,10 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
 
     ``only`` names one column, which is then read alone and as it is written.
     """
+    start = content[:100].removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    for beginning, kind in OTHERS.items():
+        if start.startswith(beginning):
+            raise ValueError(f"this is {kind}")
     encoding, notes = _encoding(content)
     told = SEP_LINE.match(content)
     content = content[told.end() :] if told else content

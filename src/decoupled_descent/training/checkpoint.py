@@ -113,6 +113,9 @@ class Saver:
         self._lock = Lock(self.path.parent)
         try:
             self._take_up()
+        except (LookupError, TypeError, AttributeError, RuntimeError) as error:  # not written here
+            self.close()
+            _damaged(self.path, f"{type(error).__name__}: {error}")
         except BaseException:
             self.close()
             raise
@@ -356,6 +359,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     for name, value in tensors.items():
         stride = about["strides"].get(name)
         like = {"dtype": value.dtype, "device": value.device}
+        if stride is not None and not _fits(value, stride):
+            _damaged(path, f"the strides of {name} do not fit it")
         found[name] = (
             value.clone()  # in memory of its own
             if stride is None
@@ -363,6 +368,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         )
     found |= {name: found[known] for name, known in about["same"].items()}
     return found | about["plain"], about["settings"]
+
+
+def _fits(value: Tensor, stride: Any) -> bool:
+    """Whether strides lay a tensor out in no more memory than it has."""
+    if not isinstance(stride, list) or len(stride) != value.ndim or 0 in value.shape:
+        return isinstance(stride, list) and len(stride) == value.ndim
+    reach = sum((size - 1) * step for size, step in zip(value.shape, stride, strict=True))
+    return bool(reach < value.numel())
 
 
 def _damaged(path: Path, why: str) -> NoReturn:

@@ -55,6 +55,12 @@ class History:
         if step.test_error is not None:
             self.test_error.append(step.test_error)
 
+    def cut(self, length: int) -> None:
+        """Keep the first iterates only."""
+        for values in (self.train_error, self.train_error_stderr, self.test_error):
+            del values[length:]
+        self.lowest = min(self.train_error, default=math.inf)
+
 
 class Trainee:
     """One run in the making: its state, its history and whether it is still going."""
@@ -82,19 +88,25 @@ class Trainee:
             self.stop(StopReason.DIVERGED, self._divergence(index, error))
             return
         step = Step(index, error, info.train_error_stderr, test_error, self.state, info)
-        if index == 0 or (not info.estimates, error) < (
+        better = index == 0 or (not info.estimates, error) < (
             not self.best.info.estimates,
             self.best.train_error,
-        ):
-            self.best = step
-        self.last = step
+        )
         self.history.append(step)
+        # In one go, so that Ctrl-C comes before it or after it; ``settle`` undoes the line above.
+        vars(self).update(best=step if better else self.best, last=step, state=following)
         answer = ask(self.callbacks, step)
         if info.finished:
             self.stop(StopReason.MINIMUM, f"the minimum was reached at step {index}")
         elif answer is not None:
             self.stop(answer, f"{answer} at step {index}")
-        self.state = following
+
+    def settle(self) -> bool:
+        """Forget an iterate that was only half recorded; say whether any was recorded at all."""
+        if "last" not in vars(self):
+            return False
+        self.history.cut(self.last.index + 1)
+        return True
 
     def stop(self, reason: StopReason, message: str) -> None:
         """End the run."""
@@ -174,7 +186,8 @@ def train_together(
         if saver is not None:
             saver.write()
     except KeyboardInterrupt:  # what is saved stays: it is continued by the next call
-        if not all(trainee.history.train_error for trainee in trainees):
+        recorded = [trainee.settle() for trainee in trainees]
+        if not all(recorded):
             raise
         for trainee in (each for each in going if each.reason is None):
             last = len(trainee.history.train_error) - 1

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import ignoring, outside
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.methods import SETTINGS, check_method
 from decoupled_descent.descent.newton import DecoupledNewton
@@ -209,8 +209,7 @@ def _newton(
             if any(run.stop_reason is StopReason.INTERRUPTED for run in runs.values()):
                 return math.inf
             algorithm = DecoupledNewton(10 ** (place / 2))
-            with warnings.catch_warnings():  # a ridge that does not reach its minimum does no harm
-                warnings.simplefilter("ignore", DivergenceWarning)
+            with ignoring(DivergenceWarning):  # one that does not reach its minimum does no harm
                 where = checkpoint and checkpoint.within(f"ridge {algorithm.ridge:.9g}")
                 start = (rows, None, objective, algorithm, steps, theta)
                 runs[place] = fit(*start, seed=seed, progress=progress, checkpoint=where)
