@@ -1,5 +1,6 @@
 """The command in this process, small tables, and a model that it trained."""
 
+import json
 import sys
 
 import numpy as np
@@ -81,3 +82,30 @@ def shop(tmp_path):
     path = tmp_path / "shop [x].csv"
     spoilt().drop(columns=["grade", "price"]).to_csv(path, index=False)
     return path
+
+
+def snapshot(folder):
+    """Every file and folder below a folder, with its content."""
+    return {
+        path.relative_to(folder): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture
+def refused(run, tmp_path):
+    """Run a command that must fail, and return its line."""
+
+    def check(*arguments):
+        before = snapshot(tmp_path)
+        status, out, err = run(*arguments)
+        assert status == 2
+        assert out == (json.dumps({"error": err[7:-1]}) + "\n" if "--json" in arguments else "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        assert err.endswith("\n")
+        assert "Traceback" not in err
+        assert snapshot(tmp_path) == before
+        return err
+
+    return check

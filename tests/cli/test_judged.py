@@ -1,48 +1,45 @@
-"""What rows that were left out tell: widths of intervals, and what more rows would bring."""
-
-from types import SimpleNamespace
+"""Widths of intervals and the gain from more rows, of models that the command trains."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.cli import judged
-from decoupled_descent.report.judged import LEVELS
-from tests.estimators.problems import binary, real
+from decoupled_descent.cli.judged import FEWEST, PATIENCE, more_rows, widths
+from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.tables.columns import Columns
 
 
-def prepared(X, y, task="regression"):
-    return SimpleNamespace(X=X, y=y, task=task, groups=None)
+def problem(rows=60, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(rows, 2))).rename(columns="x{}".format)
+    y = frame["x0"].to_numpy() + rng.normal(size=rows)
+    columns = Columns.learn(frame)
+    return Prepared(columns.apply(frame), y, columns, "regression", [])
 
 
-def test_widths_are_those_of_the_training_intervals():
-    X, y = real(90)
-    model = dd.DecoupledRegressor(features="linear").fit(X, y)
-    found = judged.widths(prepared(X, y), model)
-    assert [one.level for one in found] == list(LEVELS)
+def test_widths_hold_for_their_share():
+    given = problem(200)
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
+    found = widths(given, model)
+    assert [one.level for one in found] == [0.5, 0.8, 0.9, 0.95]
     for one in found:
-        places, ends = model.training_intervals(one.level)
-        halves = (ends[:, 1] - ends[:, 0]) / 2
-        held = np.array([low <= y[i] <= high for i, (low, high) in zip(places, ends, strict=True)])
-        order = np.argsort(model.corrected_prediction_[places], kind="stable")
-        thirds = [order[:30], order[30:60], order[60:]]
-        assert one.half == pytest.approx(np.median(halves))
-        assert one.held == pytest.approx(held.mean())
-        assert one.halves == pytest.approx([np.median(halves[part]) for part in thirds])
-        assert one.shares == pytest.approx([held[part].mean() for part in thirds])
+        spread = (one.level * (1 - one.level) / 200) ** 0.5
+        assert abs(one.held - one.level) < 3 * spread
+        assert one.held == pytest.approx(np.mean(one.shares), abs=0.01)
+    assert found[2].half == pytest.approx(1.645, rel=0.2)  # the noise has deviation 1
+    few = problem(FEWEST - 1)
+    assert widths(few, model) == []
+    assert widths(given._replace(task="classification"), model) == []
 
 
-def test_few_rows_and_classes_have_no_widths():
-    assert judged.widths(prepared(np.zeros((29, 1)), np.zeros(29)), None) == []
-    assert judged.widths(prepared(np.zeros((90, 1)), np.zeros(90), "classification"), None) == []
-
-
-def test_more_rows_are_asked_for_where_that_is_quick_and_possible():
-    X, y = binary(60)
-    model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
-    table = prepared(X, y, "classification")
-    assert judged.more_rows(table, model, judged.PATIENCE + 1) is None
-    assert judged.more_rows(prepared(X[:20], y[:20], "classification"), model, 1.0) is None
-    found, curve = judged.more_rows(table, model, 1.0), model.learning_curve(X, y, repeats=1)
-    assert found is not None
-    assert (found.name, found.rows, found.errors) == ("log loss", curve.rows, curve.errors)
+def test_more_rows_are_asked_for_where_that_can_be_told():
+    given = problem()
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
+    found = more_rows(given, model, seconds=1.0)
+    assert found.rows == (15, 30, 60, 120)
+    assert found.errors[2] == pytest.approx(model.estimated_test_error_**0.5)
+    assert more_rows(given, model, seconds=PATIENCE + 1) is None
+    few = problem(20)
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(few.X, few.y)
+    assert more_rows(few, model, seconds=1.0) is None

@@ -346,58 +346,6 @@ def test_a_single_test_row(problem):
     run = dd.fit(X, y, objective, DD, 3, test=(X[:1], y[:1]))
     expected = objective.losses(X[:1] @ run.theta.T, y[:1], run.state.head)
     assert run.test_error[-1].item() == pytest.approx(expected.item(), rel=1e-12)
-<<<<<<< HEAD
-=======
-
-
-OTHERS = {
-    "gd to dd": (dd.GradientDescent(0.1), DD, "no memory, but DecoupledDescent .* needs memory"),
-    "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no preactivations, but Orthogonal"),
-    "dd to greedy": (DD, dd.GreedyDescent.grid(0.1), "no preactivations, but GreedyDescent"),
-    "rule": (
-        DD,
-        dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
-        r"no slots.0.0, but .* \(3, 16\)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("one", "other", "message"), OTHERS.values(), ids=OTHERS)
-def test_a_state_of_another_algorithm_is_refused(problem, one, other, message):
-    run = dd.fit(*problem, one, 3)
-    with pytest.raises(ValueError, match=f"state has {message}.*start anew from theta=run.theta"):
-        dd.fit(*problem, other, 3, state=run.state)
-
-
-@pytest.mark.parametrize("layers", [(), (nn.Linear(1, 1),)], ids=["narrower", "deeper"])
-def test_a_state_of_another_head_is_refused(problem, layers):
-    X, y, objective = problem
-    run = dd.fit(X, y, objective, DD, 3)
-    other = dd.Objective(nn.Sequential(nn.Linear(3, 1, bias=False), *layers).double(), "logistic")
-    with pytest.raises(
-        ValueError, match=r"with this head on these rows needs.*Objective\(run.head, …\)"
-    ):
-        dd.fit(X, y, other, DD, 3, state=run.state)
-
-
-@pytest.mark.parametrize("what", ["run", "theta"])
-def test_only_a_state_is_a_state(problem, what):
-    run = dd.fit(*problem, DD, 3)
-    with pytest.raises(ValueError, match=r"pass the state of a run, run\.state"):
-        dd.fit(*problem, DD, 3, state=run if what == "run" else run.theta)
-
-
-RESUMABLE = ROW_WISE | {
-    "greedy": dd.GreedyDescent.grid(0.1),
-    "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
-}
-
-
-@pytest.mark.parametrize("algorithm", RESUMABLE.values(), ids=RESUMABLE)
-def test_a_state_of_its_own_goes_on(problem, algorithm):
-    whole, part = dd.fit(*problem, algorithm, 9), dd.fit(*problem, algorithm, 5)
-    rest = dd.fit(*problem, algorithm, 5, state=part.state)
-    assert rest.history.train_error == whole.history.train_error[4:]
 
 
 def interrupted_at(place, call):
@@ -442,4 +390,3 @@ def test_interruption_while_an_iterate_is_recorded(problem):
         if run.stop_reason is dd.StopReason.STEPS:
             break
     assert reached == {1, 2, 3, 4}
->>>>>>> cc6c055 (Refusals in one line: masked arrays, tensors without numbers, files of other kinds; Ctrl-C while recording; structure-aware fuzzing; filters of warnings in threads; docs of the report and of skewed targets)
