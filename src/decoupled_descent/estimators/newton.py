@@ -14,6 +14,7 @@ from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.scaling import is_sparse
+from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.found import Candidate, Search
 
@@ -134,7 +135,7 @@ def standardised(X: Any) -> Tensor | None:
     """Columns of mean 0 and variance 1, in which copies are looked for; None for sparse rows."""
     if is_sparse(X):
         return None
-    columns = torch.as_tensor(np.asarray(X), dtype=torch.float64)
+    columns = as_tensor("X", X).double()
     scale = columns.std(0, correction=0)
     return (columns - columns.mean(0)) / torch.where(scale > 0, scale, 1.0)
 
