@@ -73,6 +73,25 @@ docs: .venv/.installed-docs ## build the site into docs/_build/html; warnings ar
 	$(BIN)/sphinx-build -q -W --keep-going -n docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
+# The wheel is built from the source distribution, so both are tried. -I keeps the sources of
+# this folder out of sight.
+dist: ## build sdist and wheel, and try the wheel in an empty environment, .venv-dist
+	rm -rf dist
+	$(PYTHON) -m venv --clear .venv-dist
+	.venv-dist/bin/python -m pip -q install build
+	.venv-dist/bin/python -m build
+	$(PYTHON) -m venv --clear .venv-dist
+	.venv-dist/bin/python -m pip -q install torch==$(TORCH)
+	.venv-dist/bin/python -m pip -q install dist/*.whl
+	.venv-dist/bin/python -m pip check
+	cd .venv-dist && bin/decoupled --help > /dev/null
+	cd .venv-dist && bin/python -I ../examples/own_training_loop.py
+	cd .venv-dist && bin/python -I -c "from sklearn.datasets import load_iris; \
+	    load_iris(as_frame=True).frame.to_csv('iris.csv', index=False)"
+	cd .venv-dist && bin/decoupled train iris.csv --target target --out result > result.txt
+	cd .venv-dist && bin/decoupled predict result iris.csv --out predictions.csv
+	@echo "dist/ has what can be released"
+
 clean: ## remove caches and build products, keep .venv
 	rm -rf build dist docs/_build docs/auto_examples docs/reference .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
