@@ -11,7 +11,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 import decoupled_descent as dd
 
 project = "decoupled-descent"
-author = "The decoupled-descent authors"
+author = copyright = "The decoupled-descent authors"
 version = release = dd.__version__
 
 extensions = [

@@ -109,3 +109,10 @@ def test_tutorial():
     for figure, error in ({"1.17": descent.test_error} | quoted).items():
         assert abs(float(error[-1]) - float(figure)) < 0.011
     assert names["diagnosis"].verdict == "trust"
+
+
+def test_own_parts():
+    names = run_blocks(DOCS / "own-parts.md")
+    runs = [names[name] for name in ("gated", "robust", "cut_off")]
+    assert all(run.train_error[run.best_step] < run.train_error[0] for run in runs)
+    assert names["model"].estimated_accuracy_ > 0.7
