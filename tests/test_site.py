@@ -6,6 +6,7 @@ import inspect
 import re
 import shlex
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,14 +16,19 @@ from tests.test_readme import ROOT, run_blocks
 DOCS = ROOT / "docs"
 
 
+def extension(name):
+    """A module of docs/_extensions."""
+    path = DOCS / "_extensions" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def reference():
     """The texts of the reference, as ``make docs`` writes them."""
-    path = DOCS / "_extensions" / "reference.py"
-    spec = importlib.util.spec_from_file_location("reference", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.pages()
+    return extension("reference").pages()
 
 
 def defined(module):
@@ -48,6 +54,21 @@ def test_every_public_module_lists_all_of_its_names(reference, name):
         entry = rf":: decoupled_descent\.{name}\.{each}$"
         link = rf"decoupled_descent\.(\w+\.)?{each}>`|<module-{each}>`"
         assert re.search(f"{entry}|{link}", text, re.MULTILINE), each
+
+
+@pytest.mark.parametrize(
+    ("formula", "tags"),
+    [
+        (r"\hat h_t", ["math", "msub", "mover", "mi", "mo", "mi"]),
+        (r"\bar J_t^\top", ["math", "msubsup", "mover", "mi", "mo", "mi", "mi"]),
+        (r"\sum_t^T", ["math", "munderover", "mo", "mi", "mi"]),
+    ],
+)
+def test_indices_stand_beside_letters_with_accents(formula, tags):
+    pytest.importorskip("sphinx", reason="the site needs pip install '.[docs]'")
+    nodes = pytest.importorskip("docutils.nodes")
+    text = extension("mathml").mathml(nodes.math(formula, formula), block=False)
+    assert [each.tag.split("}")[1] for each in ElementTree.fromstring(text).iter()] == tags
 
 
 def test_every_page_is_listed():

@@ -1,15 +1,40 @@
 """Formulas as MathML, which browsers draw by themselves: no script, no font to download."""
 
 import re
+from xml.etree import ElementTree
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
+NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 #: What the translator of docutils does not know, and what to write instead.
 INSTEAD = {r"\textstyle": "", r"\dots": r"\ldots", r"\big": ""}
+#: Accents over letters, as docutils writes them.
+ACCENTS = set("ˆ^~˜ˉ¯ˇ˙")
 UNKNOWN = re.compile(r"\\(textstyle|dots|big)(?![a-zA-Z])")
+
+
+def tag(name: str) -> str:
+    return f"{{{NAMESPACE}}}{name}"
+
+
+def beside(formula: str) -> str:
+    """Put indices of letters with an accent beside them; docutils puts them below."""
+    ElementTree.register_namespace("", NAMESPACE)
+    root = ElementTree.fromstring(formula)
+    for each in [*root.iter(tag("munderover"))]:
+        base, index, accent = each
+        if (accent.text or "").strip() in ACCENTS and accent.tag == tag("mo"):
+            letter = ElementTree.Element(tag("mover"), accent="true")
+            letter.extend([base, accent])
+            each.tag, each[:] = tag("msub"), [letter, index]
+    for each in [*root.iter(tag("msup"))]:  # an index and a power stand above each other
+        base, power = each
+        if base.tag == tag("msub") and base[0].tag == tag("mover"):
+            each.tag, each[:] = tag("msubsup"), [*base, power]
+    return ElementTree.tostring(root, encoding="unicode")
 
 
 def mathml(node: nodes.Node, *, block: bool) -> str:
@@ -18,7 +43,7 @@ def mathml(node: nodes.Node, *, block: bool) -> str:
     if block and r"\\" in text and r"\begin" not in text:
         text = rf"\begin{{aligned}}{text}\end{{aligned}}"
     try:
-        return tex2mathml(text, as_block=block)
+        return beside(tex2mathml(text, as_block=block))
     except Exception as error:  # docutils raises MathError, and others where it is surprised
         logger.warning("cannot translate the formula %s (%s)", text, error, location=node)
         return node.astext()
