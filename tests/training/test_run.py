@@ -1,6 +1,7 @@
 """``fit``: what is recorded, how it ends, what it returns, and what it refuses to start."""
 
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -390,3 +391,14 @@ def test_interruption_while_an_iterate_is_recorded(problem):
         if run.stop_reason is dd.StopReason.STEPS:
             break
     assert reached == {1, 2, 3, 4}
+
+
+def test_shown_in_notebooks(problem):
+    X, y, objective = problem
+    run = dd.fit(X, y, objective, DD, 5, test=(X, y))
+    table = ElementTree.fromstring(run._repr_html_())
+    cells = {row[0].text: row[1].text for row in table}
+    assert cells["best step"] == f"{run.best_step} of 4"
+    assert cells["train error there"].startswith(f"{run.train_error.min():.4g} ± ")
+    assert cells["test error there"] == f"{run.test_error[run.best_step]:.4g}"
+    assert cells["ended"] == run.message

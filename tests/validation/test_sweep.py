@@ -329,3 +329,14 @@ def test_another_default_device_changes_nothing():
         corrected = found.corrected_error
     assert corrected == wanted.corrected_error
     assert torch.equal(found.best.theta, wanted.best.theta)
+
+
+def test_shown_in_notebooks():
+    algorithms = {"slow & small": dd.DecoupledDescent(0.01), "fast": dd.DecoupledDescent(0.1)}
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 5)
+    shown = result._repr_html_()
+    assert shown.startswith(
+        f"<p>Sweep(2 configurations, best &#x27;{result.names[result.best_index]}"
+    )
+    assert shown.count("<tr>") == 2  # and one with a style, for the names of the columns
+    assert "slow &amp; small" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,20 @@ class Run:
             f"Run({type(self.algorithm).__name__}, {len(self.train_error)} iterates, train error "
             f"{last:.4g} ± {stderr:.2g}{test}, best step {self.best_step}, {self.stop_reason})"
         )
+
+    def _repr_html_(self) -> str:
+        """Write the errors at the best step, and why training ended, as a table for notebooks."""
+        best, error = self.best_step, self.best.train_error
+        cells = {
+            "algorithm": repr(self.algorithm),
+            "best step": f"{best} of {len(self.train_error) - 1}",
+            "train error there": f"{error:.4g} ± {self.best.train_error_stderr:.2g}",
+        }
+        if self.test_error is not None:
+            cells["test error there"] = f"{self.test_error[best]:.4g}"
+        cells["ended"] = self.message
+        rows = (f"<tr><th>{n}</th><td>{html.escape(c)}</td></tr>" for n, c in cells.items())
+        return f"<table>{''.join(rows)}</table>"
 
     @property
     def objective(self) -> Objective:

@@ -7,6 +7,7 @@ step makes two products with X for all of them; the rest of a step is row-wise a
 from __future__ import annotations
 
 import copy
+import html
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,11 @@ class Sweep:
             f"Sweep({len(self.runs)} configurations, best {self.names[self.best_index]!r}, "
             f"estimated test error {error:.4g} ± {stderr:.2g})"
         )
+
+    def _repr_html_(self) -> str:
+        """Write the winner, and the table of all configurations, for notebooks."""
+        table = self.table.to_html(index=False, float_format="{:.4g}".format)
+        return f"<p>{html.escape(repr(self))}</p>{table}"
 
     @property
     def losses(self) -> Tensor:
