@@ -81,6 +81,17 @@ def test_every_page_is_listed():
     assert pages - listed == {DOCS / "index.md"}
 
 
+def test_comparison_in_the_readme_is_that_of_the_study():
+    page = (DOCS / "estimators.md").read_text()
+    row = re.compile(r"^\| ([a-z ]+) \| (\d+)(?: of 55)? \| ([\d.]+) \| \d+ % \|$", re.MULTILINE)
+    quoted = row.findall((ROOT / "README.md").read_text())
+    assert len(quoted) == 6
+    for name, first, ratio in quoted:
+        assert re.search(rf"^\| {name} \| [\d.]+ \| {first} \| {ratio} \|", page, re.MULTILINE), (
+            name
+        )
+
+
 def test_version_to_cite():
     assert f"\nversion: {dd.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
