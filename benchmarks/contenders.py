@@ -100,3 +100,19 @@ def two_products(X: Tensor, width: int) -> Step:
 def read_once(X: Tensor) -> Step:
     """Read every entry of X."""
     return lambda: X.sum()
+
+
+def torch_epochs(X: Tensor, y: Tensor, width: int, batch: int) -> Step:
+    """A pass of mini-batches with autograd and ``optim.SGD``, rows gathered in random order."""
+    model = Network(X.shape[1], width)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def epoch() -> None:
+        for rows in torch.randperm(len(X)).split(batch):
+            optimiser.zero_grad()
+            loss = functional.binary_cross_entropy_with_logits(model(X[rows])[0], y[rows])
+            loss.backward()
+            optimiser.step()
+            loss.item()
+
+    return epoch

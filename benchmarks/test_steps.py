@@ -74,22 +74,43 @@ class Gated(nn.Module):
         return torch.tanh(self.value(torch.tanh(h))) * torch.sigmoid(self.gate(h))
 
 
-def test_generic_head(race):
+@pytest.mark.parametrize("width", [9, 27])
+def test_generic_head(race, width):
     X, y = make.problem(800, 784)
     times = race(
         {
-            "dd": make.ours(X, y, 9, DD, head=Gated(9), curvature="autodiff"),
-            "torch gd": make.torch_gradient_descent(X, y, 9, Gated(9)),
-            "two-layer dd": make.ours(X, y, 9, DD, curvature="autodiff"),
-            "two-layer torch gd": make.torch_gradient_descent(X, y, 9),
+            "dd": make.ours(X, y, width, DD, head=Gated(width), curvature="autodiff"),
+            "torch gd": make.torch_gradient_descent(X, y, width, Gated(width)),
+            "two-layer dd": make.ours(X, y, width, DD, curvature="autodiff"),
+            "two-layer torch gd": make.torch_gradient_descent(X, y, width),
         },
         rounds=100,
         burst=10,
     )
-    size = label(800, 784, 9)
+    size = label(800, 784, width)
     for name, what in (("", "gated head"), ("two-layer ", "two-layer")):
         ratio = times.ratio(f"{name}dd", f"{name}torch gd")
         race.ratio(size, f"autodiff DD / PyTorch GD, {what}", ratio, 2.0)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.8])
+def test_mini_batches(race, momentum):
+    """A pass of 100 updates; ours has the train error of all rows in it."""
+    X, y = make.problem(100_000, 500)
+    rule = dd.rules.SGD(0.1, momentum) if momentum else None
+    algorithm = dd.DecoupledDescent(0.1, reduction="mean", rule=rule, batch_size=1000)
+    contenders = {"dd": make.ours(X, y, 8, algorithm), "torch": make.torch_epochs(X, y, 8, 1000)}
+    times = race(contenders, rounds=12)
+    what = "DD / PyTorch SGD, batches of 1000" + (", momentum" if momentum else "")
+    race.ratio(label(100_000, 500, 8), what, times.ratio("dd", "torch"), 1.5)
+
+
+def test_head_folds(race):
+    X, y = make.problem(800, 784)
+    folds = dd.DecoupledDescent(0.1, reduction="mean", head_folds=5)
+    contenders = {"folds": make.ours(X, y, 9, folds), "dd": make.ours(X, y, 9, DD)}
+    times = race(contenders, rounds=100, burst=10)
+    race.ratio(label(800, 784, 9), "DD with five head folds / DD", times.ratio("folds", "dd"))
 
 
 @pytest.mark.parametrize("axis", ["n", "d", "L"])

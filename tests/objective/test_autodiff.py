@@ -221,3 +221,57 @@ def test_what_cannot_be_differentiated_twice():
         dd.fit(X, y, dd.Objective(head, "logistic", width=L), dd.DecoupledDescent(0.05), 2)
     smoothed = dd.Objective(head, "logistic", width=L, curvature="smoothed")
     assert dd.fit(X, y, smoothed, dd.DecoupledDescent(0.05), 2).theta.isfinite().all()
+
+
+class Wide(nn.Module):
+    """A head without a closed form, of any width."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.value, self.gate = (nn.Parameter(normal(width, seed=s) / 3) for s in (1, 2))
+
+    def forward(self, h):
+        return torch.tanh(torch.tanh(h) @ self.value) * torch.sigmoid(h @ self.gate)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_wide_heads_take_part_of_the_rows_for_each_component(weighted):
+    n, width = 600, 40
+    h, count = normal(n, width).requires_grad_(), autodiff.components(n, width)
+    assert autodiff.COMPONENTS < count < width
+    head = Wide(width)
+    (g,) = torch.autograd.grad(head(h).square().sum(), h, create_graph=True)
+    weights = normal(n, seed=5).square() if weighted else None
+    w = torch.ones(n, dtype=h.dtype) if weights is None else weights
+    found, rows = autodiff.mean_jacobian(g, h, weights), autodiff.row_jacobians(g, h)
+    picks = autodiff._some(n, width, count, h.dtype, h.device)
+    assert torch.equal(picks.sum((0, 2)), torch.full((n,), float(count), dtype=h.dtype))
+    for k in range(width):  # each row of J̄ is a mean over the rows that were dealt to it
+        own = picks[:, :, k].sum(0) > 0
+        assert abs(int(own.sum()) - n * count / width) < 1
+        mean = (w[own].unsqueeze(1) * rows[k, own]).mean(0)
+        torch.testing.assert_close(found[k], mean, rtol=1e-10, atol=1e-12)
+
+
+def test_the_noise_of_a_part_is_that_of_sampling():
+    n, width, squares = 500, 24, []
+    count, head = autodiff.components(n, width), Wide(width)
+    for seed in range(10):  # entries of one matrix share their rows, those of two do not
+        h = normal(n, width, seed=seed).requires_grad_()
+        (g,) = torch.autograd.grad(head(h).square().sum(), h, create_graph=True)
+        rows = autodiff.row_jacobians(g, h)
+        error = autodiff.mean_jacobian(g, h) - rows.mean(1)
+        squares.append((error.square() / (rows.var(1) * (width / count - 1) / n)).mean())
+    squares = torch.stack(squares)
+    assert abs(float(squares.mean()) - 1) < 3 * float(squares.std()) / len(squares) ** 0.5
+
+
+def test_equal_jacobians_need_no_more_than_a_part():
+    width, n = 40, 500
+    h, A = normal(n, width).requires_grad_(), normal(width, width, seed=1)
+    torch.testing.assert_close(autodiff.mean_jacobian(h @ A.T, h), A)
+
+
+@pytest.mark.parametrize(("n", "width", "count"), [(10, 40, 40), (2000, 8, 8), (800, 27, 8)])
+def test_few_rows_and_narrow_heads_are_exact(n, width, count):
+    assert autodiff.components(n, width) == count

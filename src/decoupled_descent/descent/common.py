@@ -313,11 +313,10 @@ class Descent(Algorithm):
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, by the heads of their folds."""
-        found = super().outputs(state, preactivations, bound)
         if not self.head_folds or not state.folds.heads:
-            return found
+            return super().outputs(state, preactivations, bound)
         with torch.no_grad():
-            return folds.outputs(state.folds, bound, preactivations, found)
+            return folds.outputs(state.folds, bound, preactivations)
 
     def head_slots(self, parameters: Parameters) -> HeadSlots:
         """What the head's optimiser carries at the start."""

@@ -87,7 +87,7 @@ class DecoupledDescent(Batched):
             in h (the paper's remark on adaptive Hessian estimation); without one by default. ``lr``
             is then a share of a Newton step.
         head_folds: Into how many folds rows are dealt (5, say), each with a head of its own that is
-            trained on the other folds, and by which the losses of its rows are taken. That takes
+            trained without the share of its rows, and by which their losses are taken. That takes
             the head's own optimism, about (its parameters)/n, out of the train error. θ and the
             head are trained as ever. 0 for none.
 

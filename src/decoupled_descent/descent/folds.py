@@ -1,13 +1,21 @@
-r"""Heads that have not seen a row: the head's own optimism, taken out of the train error.
+r"""Heads without the share of a row: the head's own optimism, taken out of the train error.
 
 The memory takes each row's share in θ out of its own pre-activations. The head a is trained on the
 same rows, and nothing takes their share out of it: row i moved a by about f_i/n, along which its
-own loss falls, so the mean loss of n rows is too low by about (number of parameters)/n. With rows
-in G folds and a second head for each, trained beside a on the rows of the *other* folds and by the
-same optimiser, row i is judged by the head of its fold. A head that misses one of G parts of the
-rows differs by G/(G − 1) times the shares of its rows, so the loss of row i becomes
+own loss falls, so the mean loss of n rows is too low by about (number of parameters)/n. Deal the
+rows out to G folds, and train a second head for each beside a, by the same optimiser, along
 
-.. math:: \Psi_i(a) + (1 - \tfrac1G)\, (\Psi_i(a^{(-k_i)}) - \Psi_i(a)) .
+.. math:: \tfrac1n \textstyle\sum_j w_j f_j, \qquad w_j = \tfrac1G \text{ in fold } k,
+          \quad 1 + \tfrac1G \text{ outside.}
+
+To first order it differs from a by the centred shares of the rows in fold k, −Σ (f_j − f̄)/n. To
+second order it is also worse than a for every row, by about p/(2nG), which rows outside of the fold
+tell: with Δ_ik what the head of fold k changes in the loss of row i, row i in fold k has the loss
+
+.. math:: \Psi_i + (1 - \tfrac1G)\,(\Delta_{ik} - \text{mean of } \Delta_{jk} \text{ over } j
+          \text{ outside}) ,
+
+where 1 − 1/G makes up for the gain of the rows outside from the shares taken out.
 
 What fold k did to the losses of fold l, and fold l to those of fold k, vary together. The sum over
 pairs of folds estimates how much this adds to the variance of the train error.
@@ -77,10 +85,9 @@ def whole(n: int, count: int, device: torch.device, dtype: torch.dtype) -> Layou
 
 
 def layout(place: Tensor, count: int, dtype: torch.dtype) -> Layout:
-    """The layout of rows by their folds; the rows outside of a fold count as n rows together."""
+    """The layout of rows by their folds."""
     inside = torch.nn.functional.one_hot(place, count).to(dtype)
-    outside = 1 - inside.T
-    weights = outside * (len(place) / outside.sum(1, keepdim=True).clamp_min(1))
+    weights = 1 + inside.mean(0).unsqueeze(1) - inside.T
     return Layout(place.unsqueeze(0), inside / len(place), weights)
 
 
@@ -98,20 +105,25 @@ def look(
         losses: Ψ(h, y, a) by the head itself, shape (n,).
     """
     others, directions = bound.several_heads(h, y, heads, at.weights)
-    share = 1 - 1 / len(at.weights)
-    between = ((losses - others) @ at.inside).fill_diagonal_(0)  # what fold k did to fold l
-    left_out = torch.lerp(losses, others.gather(0, at.place)[0], share)
-    return Seen(left_out, directions, (between * between.T).sum() * share**2)
+    changes = others - losses
+    sums = changes @ at.inside  # what taking fold k out does to fold l, shape (G, G)
+    own, shares = sums.diagonal(), at.inside.sum(0)
+    common = (sums.sum(1) - own) / (1 - shares).clamp_min(1 / len(h))
+    change = changes.gather(0, at.place)[0] - common[at.place[0]]
+    between = sums - torch.diag(own)
+    left_out = losses + (1 - shares[at.place[0]]) * change
+    return Seen(left_out, directions, (between * between.T).sum())
 
 
-def outputs(folds: Folds, bound: BoundObjective, h: Tensor, own: Tensor) -> Tensor:
-    """Outputs of all n rows without their share in the head; ``own`` are those of the head."""
+def outputs(folds: Folds, bound: BoundObjective, h: Tensor) -> Tensor:
+    """Outputs of all n rows, each by the head of its fold."""
     count = len(next(iter(folds.heads.values())))
-    place, found = fold_of(len(h), count, h.device), own.clone()
-    for k in range(count):
-        rows, head = place == k, {name: value[k] for name, value in folds.heads.items()}
-        found[rows] = torch.lerp(own[rows], bound.outputs(h[rows], head), 1 - 1 / count)
-    return found
+    place = fold_of(len(h), count, h.device)
+    by_fold = [
+        bound.outputs(h[place == k], {name: value[k] for name, value in folds.heads.items()})
+        for k in range(count)
+    ]
+    return torch.cat(by_fold)[torch.argsort(torch.argsort(place, stable=True))]
 
 
 def apart(stacked: Parameters) -> Parameters:

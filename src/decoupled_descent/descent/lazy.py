@@ -87,9 +87,10 @@ class LazyRows:
 
     def read(self, index: Tensor) -> tuple[Tensor, ...]:
         """Return the value and the slots of some rows as they are now, each of shape (L, B)."""
-        found = self.values[index]
+        found = self.values.index_select(0, index)
         if not self._still:
-            found = _times(self._since[self.touched[index]], found)
+            moments = self.touched.index_select(0, index)
+            found = _times(self._since.index_select(0, moments), found)
         return tuple(part.T.contiguous() for part in found.unbind(1))
 
     def advance(self, matrix: Tensor) -> None:
@@ -100,8 +101,9 @@ class LazyRows:
 
     def write(self, index: Tensor, parts: tuple[Tensor, ...]) -> None:
         """Set rows to what they are now."""
-        self.values[index] = torch.stack([part.T for part in parts], 1)
-        self.touched[index] = len(self._since) - 1
+        self.values.index_copy_(0, index, torch.stack([part.T for part in parts], 1))
+        if not self._still:
+            self.touched.index_fill_(0, index, len(self._since) - 1)
 
     def settled(self) -> tuple[Tensor, ...]:
         """Bring all rows up to date and return the value and the slots, each of shape (L, n)."""
@@ -119,6 +121,8 @@ class LazyRows:
 
 def _times(matrices: Tensor, values: Tensor) -> Tensor:
     """(B, S, S) times (B, S, L), for small S entry by entry, which is faster than in a batch."""
-    columns = matrices.unsqueeze(3).unbind(2)  # (B, S, 1), one for each of the S values
-    products = [c * v.unsqueeze(1) for c, v in zip(columns, values.unbind(1), strict=True)]
-    return torch.stack(products).sum(0) if len(products) > 1 else products[0]
+    columns, parts = matrices.unsqueeze(3).unbind(2), values.unsqueeze(1).unbind(2)
+    total = columns[0] * parts[0]  # (B, S, 1) and (B, 1, L)
+    for column, part in zip(columns[1:], parts[1:], strict=True):
+        total.addcmul_(column, part)
+    return total

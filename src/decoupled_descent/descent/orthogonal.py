@@ -83,7 +83,7 @@ class OrthogonalDecoupledDescent(Descent):
             called with the number of the step as well.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
         head_folds: Into how many folds rows are dealt, so that the losses of each are taken by a
-            head that was trained without it; see :class:`DecoupledDescent`. 0 for none.
+            head that was trained without its share; see :class:`DecoupledDescent`. 0 for none.
 
     Example:
         >>> import decoupled_descent as dd

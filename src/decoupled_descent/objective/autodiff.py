@@ -1,11 +1,16 @@
-r"""Row derivatives of any smooth module, exact, by reverse passes.
+r"""Row derivatives of any smooth module by reverse passes.
 
 Rows are independent, so differentiating the *sum* over rows of the k-th component of g gives
 ∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one call.
+
+J̄ is a mean over rows, and known to about 1/√n whatever one does. So wide heads need not be
+differentiated in every component of every row: with :data:`COMPONENTS` for each, dealt out evenly,
+each row of J̄ is a mean over many rows. That is unbiased, and exact where L is no more than that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache, partial
 
@@ -17,6 +22,9 @@ from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivati
 
 #: Up to this many entries, the unit vectors are kept from step to step.
 KEPT = 2**20
+#: In how many components a row is differentiated at least, and from how many rows at least a
+#: component's mean is taken. docs/family.md has the noise that this adds to train errors.
+COMPONENTS, ROWS = 8, 150
 
 
 @lru_cache(maxsize=2)
@@ -26,11 +34,36 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
     return picks.expand(width, n, width).contiguous()
 
 
+@lru_cache(maxsize=2)
+def _some(n: int, width: int, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return e_k for ``count`` of the components k of every row, shape (count, n, L).
+
+    Rows are taken in a random order that is always the same, and components in turn.
+    """
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(n, generator=generator, device=generator.device)
+    turns = torch.arange(count, device=generator.device).unsqueeze(1)
+    which = (order * count + turns) % width
+    return torch.nn.functional.one_hot(which, width).to(device, dtype)
+
+
+def components(n: int, width: int) -> int:
+    """In how many of its L components each of n rows is differentiated."""
+    return min(width, max(COMPONENTS, math.ceil(width * ROWS / n)))
+
+
 def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
     """∂g_i/∂h_j row by row, shape (L, n, L), of a row-wise g that autograd has recorded."""
     n, width = direction.shape
     if not direction.requires_grad:
         return direction.new_zeros(width, n, width)
+    small = direction.numel() * width <= KEPT
+    picks = (_picks if small else _picks.__wrapped__)(*direction.shape, h.dtype, h.device)
+    return _pulled_back(direction, h, picks)
+
+
+def _pulled_back(direction: Tensor, h: Tensor, picks: Tensor) -> Tensor:
+    """Derivatives of the picked components, shape (k, n, L)."""
 
     def pull_back(picked: Tensor) -> Tensor:
         (rows,) = torch.autograd.grad(
@@ -38,8 +71,6 @@ def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
         )
         return rows
 
-    small = direction.numel() * width <= KEPT
-    picks = (_picks if small else _picks.__wrapped__)(*direction.shape, h.dtype, h.device)
     # operations that cannot be batched are looped over, correctly
     with ignoring(UserWarning, "There is a performance drop"):
         try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
@@ -63,14 +94,27 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
 
     .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
 
+    For L above :data:`COMPONENTS` row i of J̄ is the mean over a part of the rows.
+
     Example:
         >>> h = torch.ones(3, 2, requires_grad=True)
         >>> mean_jacobian(torch.stack([h[:, 1], 2 * h[:, 0]], 1), h)
         tensor([[0., 1.],
                 [2., 0.]])
     """
-    rows = row_jacobians(direction, h)
-    return rows.mean(1) if weights is None else weights @ rows / len(h)
+    n, width = direction.shape
+    count = components(n, width)
+    if count == width or not direction.requires_grad:
+        rows = row_jacobians(direction, h)
+        return rows.mean(1) if weights is None else weights @ rows / n
+    picks = (_some if n * width * count <= KEPT else _some.__wrapped__)(
+        n, width, count, h.dtype, h.device
+    )
+    rows = _pulled_back(direction, h, picks)
+    if weights is not None:
+        rows = rows * weights.unsqueeze(1)
+    total: Tensor = picks.flatten(0, 1).T @ rows.flatten(0, 1)
+    return total / picks.sum((0, 1)).unsqueeze(1)
 
 
 def differentiate(
@@ -102,6 +146,9 @@ def differentiate(
         direction, *found = slopes(wanted, torch.ones_like(loss), create_graph=ask.jacobian)
         if ask.head and leaves and not together:
             found = list(slopes(list(leaves.values()), ask.head_weights))
-        bend = mean_jacobian(direction, h, ask.jacobian_weights) if ask.jacobian else None
+        bend = None
+        if ask.jacobian:
+            bend = mean_jacobian(direction, h, ask.jacobian_weights)
+            bend = (bend + bend.T) / 2  # a Hessian; parts of the rows see its halves differently
     means = {k: slope.detach() / len(h) for k, slope in zip(leaves, found, strict=False)}
     return RowDerivatives(loss.detach(), direction.detach(), bend, means)
