@@ -9,7 +9,6 @@ import torch
 from torch.nn.functional import softplus
 
 import decoupled_descent as dd
-from decoupled_descent.reproduce import xor
 from tests.problems import binary, normal, two_layer
 
 
@@ -86,12 +85,13 @@ QUOTED = {
 }
 
 
-def xor_errors(settings, seed):
+def xor_errors(snr, steps, seed):
     """Train and test errors of gradient descent and decoupled descent on the paper's XOR data."""
-    (problem,) = xor.problems(settings, seed)
-    rows, found = (*problem.rows, problem.objective), {}
-    for name, algorithm in problem.algorithms.items():
-        run = dd.fit(*rows, algorithm, settings["steps"], problem.theta, problem.test)
+    mixture, found = dd.mixtures.xor(1000, snr), {}
+    rows, test = mixture.sample(1000, seed=3 * seed), mixture.sample(2000, seed=3 * seed + 1)
+    objective = dd.Objective(dd.heads.Product(seed=3 * seed + 2), "logistic")
+    for name, kind in (("gd", dd.GradientDescent), ("dd", dd.DecoupledDescent)):
+        run = dd.fit(*rows, objective, kind(0.05), steps, test=test, seed=3 * seed + 2)
         found[name] = {"train": run.train_error, "test": run.test_error}
     return found
 
@@ -105,8 +105,7 @@ def test_xor_ends_where_it_should(snr):
     are medians of eight, so the standard error of the difference is √2 times that of one; three of
     them are allowed, after the half unit in the last place that a quoted number stands for.
     """
-    settings = {"n": 1000, "d": 1000, "snr": [snr], "lr": 0.05, "test_rows": 2000, "steps": 200}
-    runs = [xor_errors(settings, seed) for seed in range(8)]
+    runs = [xor_errors(snr, 200, seed) for seed in range(8)]
     curves = {
         name: {kind: torch.stack([run[name][kind] for run in runs]) for kind in ("train", "test")}
         for name in ("gd", "dd")
