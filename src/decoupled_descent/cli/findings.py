@@ -42,8 +42,12 @@ ADVICE = {
 
 #: Likeness within groups is more than chance below this probability …
 CHANCE = 0.01
-#: … and makes an estimate worthless from this intraclass correlation on.
-MUCH = 0.1
+#: … and matters from these intraclass correlations on. Rows of one patient are alike where their
+#: columns are, which does no harm. On 30 drawn tables (40 patients of 6 rows) with a part of the
+#: log odds of each patient's own, of deviation 0, 0.3, 0.6, 1, 2 and 4, the correlation was 0.13,
+#: 0.11, 0.15, 0.24, 0.41 and 0.63 on average, and the error was too low by −0.6, −0.5, −0.1, 1.0,
+#: 3.3 and 7.3 standard errors.
+SOME, MUCH = 0.2, 0.3
 #: A column that explains this share of the target alone is suspicious. On twenty real tables the
 #: best column explained between 0 and 0.83 of it.
 PERFECT = 0.95
@@ -93,12 +97,13 @@ def of_table(prepared: Prepared) -> list[Finding]:
 def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
     """Rows that share an identifier: do they share the target, too?"""
     share, chance = likeness(targets(prepared), groups)
-    status = "ok" if chance > CHANCE else "caution" if share < MUCH else "alarm"
+    likely = STATUSES[1 + (share >= SOME) + (share >= MUCH)]
+    status = "ok" if chance > CHANCE else likely
     return Finding(
         "rows with the same identifier", share,
-        f"caution where chance is below {CHANCE:g}, alarm from {MUCH:g}", status,
+        f"note beyond chance ({CHANCE:g}), caution from {SOME:g}, alarm from {MUCH:g}", status,
         f"Rows with the same {name!r} have similar values of the target. The model is judged on "
-        "rows whose companions it has seen: for new ones the error is higher.",
+        "rows whose companions it has seen: for new ones the error may be higher.",
         f"train with --group {name}, which leaves all rows of one value out together",
         "intraclass correlation of the target within the values of the column; F test",
     )  # fmt: skip

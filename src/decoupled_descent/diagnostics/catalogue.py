@@ -115,7 +115,7 @@ def _head(e: Evidence) -> float:
 def _curse(e: Evidence) -> Reading | None:
     if e.optimism is None:
         return None
-    value = e.optimism / e.seen.stderr
+    value = e.optimism / (e.stderr or e.seen.stderr)
     return Reading(value, {}, "note" if e.minimum and value < 2 else "alarm")
 
 

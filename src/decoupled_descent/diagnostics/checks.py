@@ -55,6 +55,7 @@ class Evidence:
     run: Run | None = None
     optimism: float | None = None  # of having chosen the run among others
     columns: Tensor | None = None  # from which the rows were made, where they are features
+    stderr: float | None = None  # of the estimate, where not that of the run's losses
 
     @property
     def traits(self) -> frozenset[str]:

@@ -91,6 +91,7 @@ def diagnose(
     task: str | None = None,
     optimism: float | None = None,
     columns: Tensor | None = None,
+    stderr: float | None = None,
 ) -> Diagnosis:
     r"""Say from the training rows alone whether the train error estimates the test error.
 
@@ -112,6 +113,7 @@ def diagnose(
             sweep by default.
         columns: The columns from which the rows were made, shape (n, d₀), where these are features
             of a kernel: copies are looked for there.
+        stderr: The standard error of the estimate, where it is not that of the run's losses alone.
 
     Returns:
         The findings, the most serious first, and the verdict.
@@ -144,7 +146,7 @@ def diagnose(
     groups, classes = label_groups(rows, objective, task)
     if optimism is None and sweep is not None and len(sweep.runs) > 1:
         optimism = sweep.corrected_error.optimism
-    evidence = Evidence(rows, groups, classes, algorithm, best, optimism, columns)
+    evidence = Evidence(rows, groups, classes, algorithm, best, optimism, columns, stderr)
     judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]
     judged.sort(key=lambda found: found[1], reverse=True)
     return Diagnosis(tuple(finding for finding, _ in judged))

@@ -185,6 +185,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             task=self._task,
             optimism=found.estimate.optimism,
             columns=standardised(X),
+            stderr=found.estimate.stderr,
         )
         left_out: Floats = found.left_out.numpy()
         return left_out

@@ -15,6 +15,8 @@ Floats = NDArray[np.float64]
 
 #: The most rows listed as probably wrong, and the most columns by their importance.
 MOST_WRONG, MOST_COLUMNS = 10, 20
+#: An error that rises by more than this share is said to be so many times as large.
+LARGE = 10
 #: Of two classes the second is looked for (yes, true, 1), unless it has a larger share than this.
 COMMON = 0.6
 #: Levels of confidence whose widths are listed.
@@ -52,7 +54,7 @@ def area(found: Curves, rows: int) -> float:
 
 
 def thresholds(labels: Sequence[Any], chances: Any, classes: Sequence[str] | None) -> str:
-    """Draw ROC and precision-recall curves of the rarer of two classes, with a table."""
+    """Draw ROC and precision-recall curves of one of two classes, with a table."""
     if classes is None or len(classes) != 2 or chances is None:
         return ""
     chances = np.asarray(chances, dtype=float)
@@ -73,8 +75,8 @@ def thresholds(labels: Sequence[Any], chances: Any, classes: Sequence[str] | Non
         "precise", ends=((0, share), (1, share)),
     )  # fmt: skip
     rows = []
-    for limit in _limits(all_, share, n):
-        place = int(np.searchsorted(-all_.thresholds, -limit, side="right")) - 1
+    sought = -np.array(_limits(all_, share, n))
+    for place in dict.fromkeys((np.searchsorted(-all_.thresholds, sought, "right") - 1).tolist()):
         if place < 0:
             continue
         rows.append([
@@ -170,6 +172,13 @@ def wrong_rows(
     )
 
 
+def _rise(share: float) -> str:
+    """How much an error rises: by a share, or many times."""
+    if share >= LARGE:
+        return f"{number(share + 1, 3)} times"
+    return percent(share) if share > 0 else "not at all"
+
+
 def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     """List columns by how much the error rises when one of them is shuffled."""
     if not found:
@@ -177,12 +186,12 @@ def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     most = max(max(rise for _, rise in found), 1e-300)
     rows = [
         [show(name), f'<div class="bar" style="--share:{max(rise, 0) / most:.3f}"></div>',
-         percent(rise) if rise > 0 else "not at all"]
+         _rise(rise)]
         for name, rise in found[:MOST_COLUMNS]
     ]  # fmt: skip
     rest = len(found) - len(rows)
     more = f" Not listed: {rest} columns that matter less." if rest > 0 else ""
-    header = ["column", "", f"the error ({show(loss)}) rises by"]
+    header = ["column", "", f"{show(loss)} rises by"]
     return table(header, rows, "Columns by their importance", "bars", (2,)) + read(
         "How to read it: the values of one column were shuffled among the rows, and this is how "
         "much the error rose, each row being judged by a model that had not seen it. Of columns "

@@ -46,7 +46,7 @@ def sentence(found: MoreRows) -> str:
     """Say in a line what twice as many rows would bring."""
     now, then = found.errors[2:]
     share, doubt = -found.change / now, Z95 * found.change_stderr / now
-    low, high = max(0.0, share - doubt), share + doubt
+    low, high = max(0.0, share - doubt), min(1.0, share + doubt)
     expected = (
         f"with {found.rows[3]:,} rows instead of {found.rows[2]:,}, expect a {found.name} of "
         f"{number(then, 3)} instead of {number(now, 3)} ({percent(share)} less; 95 % interval "

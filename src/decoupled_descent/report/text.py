@@ -198,7 +198,8 @@ def table(
     heads = [f'<th scope="col"{sides[k]}>{name}</th>' for k, name in enumerate(header)]
     lines = []
     for name, *cells in rows:
-        first = f'<th scope="row"{sides[0]}>{name}</th>'
+        told = f' data-name="{header[0]}"' if 0 in right else ""
+        first = f'<th scope="row"{told}{sides[0]}>{name}</th>'
         others = [
             f'<td data-name="{header[k]}"{sides[k]}>{cell}</td>' for k, cell in enumerate(cells, 1)
         ]
