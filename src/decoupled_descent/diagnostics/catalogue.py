@@ -37,10 +37,10 @@ UNCORRECTED = frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
-    X = (
-        e.rows.X if e.columns is None else e.columns
-    )  # copies within a group are left out together: one row of each will do
-    share = measures.duplicate_share(X if e.rows.groups is None else X[_first(e.rows.groups)])
+    first = slice(None) if e.rows.groups is None else _first(e.rows.groups)
+    share = measures.duplicate_share(e.rows.X[first])  # copies within a group leave together
+    if e.columns is not None and share > 0:  # in features, frequent values may look like copies
+        share = min(share, measures.duplicate_share(e.columns[first]))
     value = share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d))
     return Reading(value, {"share": share}, "note" if e.minimum and value < 1 else "alarm")
 

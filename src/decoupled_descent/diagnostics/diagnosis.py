@@ -112,7 +112,7 @@ def diagnose(
         optimism: How much was added to the error for having chosen among candidates; that of the
             sweep by default.
         columns: The columns from which the rows were made, shape (n, d₀), where these are features
-            of a kernel: copies are looked for there.
+            of a kernel: a copy is one in both.
         stderr: The standard error of the estimate, where it is not that of the run's losses alone.
 
     Returns:
