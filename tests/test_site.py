@@ -62,6 +62,7 @@ def test_every_public_module_lists_all_of_its_names(reference, name):
         (r"\hat h_t", ["math", "msub", "mover", "mi", "mo", "mi"]),
         (r"\bar J_t^\top", ["math", "msubsup", "mover", "mi", "mo", "mi", "mi"]),
         (r"\sum_t^T", ["math", "munderover", "mo", "mi", "mi"]),
+        (r"\arg m < 1", ["math", "mi", "mo", "mi", "mo", "mn"]),  # arg, applied to m
     ],
 )
 def test_indices_stand_beside_letters_with_accents(formula, tags):

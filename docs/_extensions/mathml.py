@@ -1,5 +1,6 @@
 """Formulas as MathML, which browsers draw by themselves: no script, no font to download."""
 
+import html
 import re
 from xml.etree import ElementTree
 
@@ -13,6 +14,8 @@ NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 INSTEAD = {r"\textstyle": "", r"\dots": r"\ldots", r"\big": ""}
 #: Accents over letters, as docutils writes them.
 ACCENTS = set("ˆ^~˜ˉ¯ˇ˙")
+#: Entities that XML does not know, such as &ApplyFunction; after a name.
+ENTITY = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)\w+;")
 UNKNOWN = re.compile(r"\\(textstyle|dots|big)(?![a-zA-Z])")
 
 
@@ -23,7 +26,7 @@ def tag(name: str) -> str:
 def beside(formula: str) -> str:
     """Put indices of letters with an accent beside them; docutils puts them below."""
     ElementTree.register_namespace("", NAMESPACE)
-    root = ElementTree.fromstring(formula)
+    root = ElementTree.fromstring(ENTITY.sub(lambda match: html.unescape(match[0]), formula))
     for each in [*root.iter(tag("munderover"))]:
         base, index, accent = each
         if (accent.text or "").strip() in ACCENTS and accent.tag == tag("mo"):
