@@ -12,8 +12,9 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 #: What the translator of docutils does not know, and what to write instead.
 INSTEAD = {r"\textstyle": "", r"\dots": r"\ldots", r"\big": ""}
-#: Accents over letters, as docutils writes them.
-ACCENTS = set("ˆ^~˜ˉ¯ˇ˙")
+#: Accents over letters, as docutils writes them, and as characters that join a letter. Browsers
+#: place the latter well without a font for mathematics, and the former on top of the letter.
+ACCENTS = {"ˆ": "\u0302", "~": "\u0303", "ˉ": "\u0304", "ˇ": "\u030c", "˙": "\u0307"}
 #: Entities that XML does not know, such as &ApplyFunction; after a name.
 ENTITY = re.compile(r"&(?!(?:lt|gt|amp|quot|apos);)\w+;")
 UNKNOWN = re.compile(r"\\(textstyle|dots|big)(?![a-zA-Z])")
@@ -23,13 +24,13 @@ def tag(name: str) -> str:
     return f"{{{NAMESPACE}}}{name}"
 
 
-def beside(formula: str) -> str:
-    """Put indices of letters with an accent beside them; docutils puts them below."""
+def accented(formula: str) -> str:
+    """Put accents on letters, and their indices beside them; docutils puts these below."""
     ElementTree.register_namespace("", NAMESPACE)
     root = ElementTree.fromstring(ENTITY.sub(lambda match: html.unescape(match[0]), formula))
     for each in [*root.iter(tag("munderover"))]:
         base, index, accent = each
-        if (accent.text or "").strip() in ACCENTS and accent.tag == tag("mo"):
+        if accent.text in ACCENTS:
             letter = ElementTree.Element(tag("mover"), accent="true")
             letter.extend([base, accent])
             each.tag, each[:] = tag("msub"), [letter, index]
@@ -37,6 +38,11 @@ def beside(formula: str) -> str:
         base, power = each
         if base.tag == tag("msub") and base[0].tag == tag("mover"):
             each.tag, each[:] = tag("msubsup"), [*base, power]
+    for each in [*root.iter(tag("mover"))]:
+        base, accent = each
+        if accent.text in ACCENTS and base.tag == tag("mi") and len(base.text or "") == 1:
+            each.attrib = {"style": "font-style: italic"}
+            each.tag, each.text, each[:] = tag("mi"), base.text + ACCENTS[accent.text], []
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -46,7 +52,7 @@ def mathml(node: nodes.Node, *, block: bool) -> str:
     if block and r"\\" in text and r"\begin" not in text:
         text = rf"\begin{{aligned}}{text}\end{{aligned}}"
     try:
-        return beside(tex2mathml(text, as_block=block))
+        return accented(tex2mathml(text, as_block=block))
     except Exception as error:  # docutils raises MathError, and others where it is surprised
         logger.warning("cannot translate the formula %s (%s)", text, error, location=node)
         return node.astext()
