@@ -115,6 +115,23 @@ def lose(folder, rank, size):
     os._exit(0)  # the group is broken; nothing is left to take down
 
 
+def restart(folder, rank, size):
+    """The second process dies in step 13 of its first life; each notes the steps that it makes."""
+    _, objective, algorithm = calls()["dd"]
+    first, steps = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0", []
+
+    def told(step):
+        steps.append(step.index)
+        if first and rank == 1 and step.index == 13:
+            os._exit(1)
+
+    often = dd.Checkpoint(folder / "saves", every=5)
+    rows = share("logistic", rank, size, timeout=20.0)
+    run = dd.fit(rows, None, objective, algorithm, 20, callbacks=told, checkpoint=often)
+    history = torch.tensor([run.history.train_error, run.history.train_error_stderr])
+    torch.save({"steps": steps, "history": history, "theta": run.theta}, folder / f"{rank}.pt")
+
+
 def main():
     kind, folder = sys.argv[1], Path(sys.argv[2])
     warnings.simplefilter("ignore")
@@ -123,8 +140,11 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
     if kind == "lose":
         lose(folder, rank, size)
-    compare(folder, rank, size)
-    refuse(folder, rank, size)
+    if kind == "restart":
+        restart(folder, rank, size)
+    else:
+        compare(folder, rank, size)
+        refuse(folder, rank, size)
     dist.destroy_process_group()
 
 

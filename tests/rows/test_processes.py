@@ -91,6 +91,28 @@ def test_missing_processes_are_named(tmp_path):
     assert "checkpoint=" in said
 
 
+@pytest.mark.slow
+def test_a_process_that_dies_costs_one_interval(tmp_path, worker):
+    """Under torchrun, which starts all of them again."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", "--max-restarts", "1", str(WORKER), "restart", str(tmp_path)]
+    source = os.pathsep.join([str(Path(dd.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    variables["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # else they may find the old addresses
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
+    assert ended.returncode == 0, ended.stderr
+    _, objective, algorithm = worker["calls"]()["dd"]
+    run = dd.fit(*worker["problem"](), objective, algorithm, 20)
+    history = torch.tensor([run.history.train_error, run.history.train_error_stderr])
+    for rank in range(2):
+        found = torch.load(tmp_path / f"{rank}.pt")
+        assert found["steps"] == list(range(10, 20))  # of 13 made, 10 were saved
+        torch.testing.assert_close(found["history"], history, rtol=1e-10, atol=1e-11)
+        torch.testing.assert_close(found["theta"], run.theta, rtol=1e-10, atol=1e-11)
+    names = {path.name for path in (tmp_path / "saves").iterdir()}
+    assert names == {"rank 0 of 2", "rank 1 of 2"}
+
+
 def test_processes_must_know_each_other():
     with pytest.raises(ValueError, match=r"start them with torchrun"):
         dd.Rows(torch.ones(3, 2), torch.ones(3), group=object())

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TALL = 2
 COPIED_BYTES = 16 * 2**20
 #: Rows are turned into float64 so many numbers at a time.
-NUMBERS = 2**21
+NUMBERS = 2**18
 
 
 class LeaveOneOut(NamedTuple):
