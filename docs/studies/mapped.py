@@ -1,7 +1,7 @@
 """One step on a memory map that is larger than memory: time, and resident memory.
 
-``python docs/studies/mapped.py --gigabytes 40`` makes a sparse file, sums it with NumPy, makes ``Rows``
-of it and one step of decoupled descent, and prints the rate of each and the largest resident
+``python docs/studies/mapped.py --gigabytes 40`` makes a sparse file, sums it with NumPy, makes
+``Rows`` of it and one step of gradient descent, and prints the rate of each and the largest resident
 memory of the process that trains. The file is removed at the end.
 """
 
@@ -49,7 +49,9 @@ def trained(path: str, threads: int) -> None:
     begun = time.monotonic()
     algorithm.step(state, rows, bound)
     report("a step of gradient descent", path, begun)
-    print(f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB")
+    print(
+        f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
+    )
 
 
 def report(what: str, path: str, begun: float) -> None:

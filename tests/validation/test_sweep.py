@@ -1,5 +1,13 @@
 """A sweep is its separate runs, only together."""
 
+import os
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -171,7 +179,6 @@ def test_xor_sweep_picks_mild_damping():
 
 def test_dask_cluster_gives_the_same_runs():
     distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
-    joblib = pytest.importorskip("joblib")
     algorithms = [dd.DecoupledDescent(lr) for lr in (0.05, 0.1, 0.2)]
     with (
         distributed.LocalCluster(
@@ -181,6 +188,49 @@ def test_dask_cluster_gives_the_same_runs():
         joblib.parallel_config(backend="dask"),
     ):
         far = dd.sweep(X, Y, OBJECTIVE, algorithms, 10, n_jobs=2)
+    near = dd.sweep(X, Y, OBJECTIVE, algorithms, 10)
+    for one, other in zip(far.runs, near.runs, strict=True):
+        assert_same_run(one, other)
+
+
+@contextmanager
+def separate_workers(count):
+    """A Dask scheduler and workers in processes of their own; yields the scheduler's address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    host, port = address.split(":")
+    source = os.pathsep.join([str(Path(dd.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    scheduler = ["scheduler", "--host", host, "--port", port, "--no-dashboard"]
+    worker = ["worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dask", *command], env=variables, stderr=subprocess.DEVNULL
+        )
+        for command in (scheduler, *[worker] * count)
+    ]
+    try:
+        yield address
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_separate_dask_workers_give_the_same_runs():
+    distributed = pytest.importorskip("distributed", reason="needs dask[distributed]")
+    algorithms = [dd.DecoupledDescent(lr) for lr in (0.05, 0.1, 0.2)]
+    with (
+        separate_workers(2) as address,
+        distributed.Client(address, timeout=90) as client,
+        joblib.parallel_config(backend="dask"),
+    ):
+        client.wait_for_workers(2, timeout=90)
+        processes = set(client.run(os.getpid).values())
+        far = dd.sweep(X, Y, OBJECTIVE, algorithms, 10, n_jobs=2)
+    assert len(processes - {os.getpid()}) == 2
     near = dd.sweep(X, Y, OBJECTIVE, algorithms, 10)
     for one, other in zip(far.runs, near.runs, strict=True):
         assert_same_run(one, other)
