@@ -1,8 +1,8 @@
 """One step on a memory map that is larger than memory: time, and resident memory.
 
 ``python docs/studies/mapped.py --gigabytes 40`` makes a sparse file, sums it with NumPy, makes
-``Rows`` of it and one step of gradient descent, and prints the rate of each and the largest resident
-memory of the process that trains. The file is removed at the end.
+``Rows`` of it and one step of gradient descent, and prints the rate of each and the largest
+resident memory of the process that trains. The file is removed at the end.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ def trained(path: str, threads: int) -> None:
     begun = time.monotonic()
     algorithm.step(state, rows, bound)
     report("a step of gradient descent", path, begun)
-    print(
-        f"largest resident memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
-    )
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"largest resident memory {largest:.2f} GB")
 
 
 def report(what: str, path: str, begun: float) -> None:

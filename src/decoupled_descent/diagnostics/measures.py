@@ -15,6 +15,8 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.training.run import Run, fit
 
+#: Principal directions are looked at so many at a time.
+DIRECTIONS = 64
 #: Two rows are near copies when ‖x_i − x_j‖² is below this share of ‖x_i‖² + ‖x_j‖² …
 NEAR = 0.02
 #: … and below this share of the distance expected of the nearest of n neighbours …
@@ -244,12 +246,14 @@ def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
     kept = gram.eigenvalues > 1e-9 * gram.eigenvalues[-1]
     if int(kept.sum()) < 4:
         return 0.0
-    features = centred(gram.coordinates()[:, kept], groups)
     gradients = seen.direction - seen.direction.mean(0)
-    sizes = features.square().sum(0), gradients.square().sum()
-    alike = (features[1:] * features[:-1]).sum(0) / sizes[0].clamp_min(1e-300)
-    erring = (gradients[1:] * gradients[:-1]).sum() / sizes[1].clamp_min(1e-300)
-    return max(0.0, min(float(alike.median()), float(erring)))
+    erring = (gradients[1:] * gradients[:-1]).sum() / gradients.square().sum().clamp_min(1e-300)
+    alike = []
+    for some in torch.split(kept.nonzero().squeeze(1), DIRECTIONS):  # all take twice X and more
+        features = centred(gram.coordinates(some), groups)
+        sizes = features.square().sum(0).clamp_min(1e-300)
+        alike.append((features[1:] * features[:-1]).sum(0) / sizes)
+    return max(0.0, min(float(torch.cat(alike).median()), float(erring)))
 
 
 def is_sorted(y: Tensor, columns: Tensor) -> bool:

@@ -47,6 +47,8 @@ DESCENT = {
     "hidden": "auto", "activation": "tanh", "head": None, "lr": "auto", "damping": "auto",
     "max_iter": 500, "early_stopping": True, "warm_start": False, "device": "cpu",
 }  # fmt: skip
+#: Arrays with more numbers are predicted about so many numbers at a time, which bounds memory.
+PREDICTED = 2**18
 #: Sparse matrices that linear features take as they are.
 SPARSE = ("csr", "csc")
 
@@ -252,8 +254,12 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
                 )
 
     def _outputs(self, X: ArrayLike) -> Floats:
-        """Evaluate the model on new rows, in float64."""
-        return self._predicted(self._checked(X))
+        """Evaluate the model on new rows, in float64; large arrays some rows at a time."""
+        if not isinstance(X, np.ndarray) or X.ndim != 2 or X.size <= PREDICTED:
+            return self._predicted(self._checked(X))
+        size = max(1, PREDICTED // X.shape[1])
+        parts = [X[start : start + size] for start in range(0, len(X), size)]
+        return np.concatenate([self._predicted(self._checked(part)) for part in parts])
 
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as the model takes them, or ``ValueError``."""

@@ -165,8 +165,10 @@ class NetworkTraining:
 
         Columns that were constant in training become zero and do not count in d.
         """
-        deviations = np.clip((X - self.mean_) / self.scale_, -CLIP, CLIP)
-        scaled: Floats = deviations / math.sqrt(int(self._varying.sum()))
+        scaled: Floats = X - self.mean_
+        scaled /= self.scale_  # in place: X may be large
+        np.clip(scaled, -CLIP, CLIP, out=scaled)
+        scaled /= math.sqrt(int(self._varying.sum()))
         return scaled
 
     def _starting_head(self, wanted: tuple[Any, ...], outputs: int, seed: int) -> nn.Module:

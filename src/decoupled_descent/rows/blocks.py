@@ -187,9 +187,12 @@ class Rows:
     @cached_property
     def squares(self) -> Tensor:
         """Squared norms of the rows, shape (n,), in float64."""
+        found, start = self.like.new_empty(self.here, dtype=torch.float64), 0
         few = max(1, 2**17 // self.d)
-        parts = (part for block in self.blocks() for part in torch.split(block.X, few))
-        return torch.cat([part.double().square().sum(1) for part in parts])
+        for part in (part for block in self.blocks() for part in torch.split(block.X, few)):
+            torch.sum(part.double().square_(), 1, out=found[start : start + len(part)])
+            start += len(part)
+        return found
 
     def _per_row(self, name: str, values: Any) -> Tensor:
         found = as_tensor(name, values).to(self.like)

@@ -139,10 +139,10 @@ class Gram:
             start += len(squares)
         return found
 
-    def coordinates(self) -> Tensor:
-        """Return the rows' coordinates along the eigenvectors, (n, min(n, d)), each up to scale."""
-        rotated: Tensor = self.vectors if self.wide else self._rows.X.double() @ self.vectors
-        return rotated
+    def coordinates(self, which: Tensor) -> Tensor:
+        """Return the rows' coordinates along some eigenvectors, (n, s), each up to scale."""
+        vectors: Tensor = self.vectors[:, which]
+        return vectors if self.wide else torch.cat([part @ vectors for _, part in self._chunks()])
 
     def freedom(self, ridge: float) -> float:
         """Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most."""
