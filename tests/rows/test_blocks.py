@@ -151,3 +151,11 @@ def test_what_is_removed_is_the_weight_by_default():
     assert Rows(X, Y).removed is None
     with pytest.raises(ValueError, match="removed has the entry 0"):
         Rows(X, Y, weights=weights, removed=torch.zeros(6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_squared_norms_leave_the_rows_as_they_are(dtype):
+    given = X.to(dtype)
+    rows = Rows(given.clone(), Y)
+    torch.testing.assert_close(rows.squares, given.double().square().sum(1))
+    assert torch.equal(rows.X, given)

@@ -190,7 +190,7 @@ class Rows:
         found, start = self.like.new_empty(self.here, dtype=torch.float64), 0
         few = max(1, 2**17 // self.d)
         for part in (part for block in self.blocks() for part in torch.split(block.X, few)):
-            torch.sum(part.double().square_(), 1, out=found[start : start + len(part)])
+            torch.sum(part.double().square(), 1, out=found[start : start + len(part)])
             start += len(part)
         return found
 
