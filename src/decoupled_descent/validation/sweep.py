@@ -130,12 +130,8 @@ class Sweep:
 
     @property
     def corrected_error(self) -> CorrectedError:
-        """The winner's error with the winner's curse over configurations taken out.
-
-        Its standard error is that of the winner's train error, pairs of rows included.
-        """
-        found = winners_curse(self.losses[self._compared])
-        return found._replace(stderr=self.best.best.train_error_stderr)
+        """The winner's error with the winner's curse over configurations taken out."""
+        return winners_curse(self.losses[self._compared])
 
     def difference(self, index: int) -> Difference:
         """How much worse a configuration is than the winner, row by row on the same rows."""
