@@ -184,6 +184,18 @@ def test_rows_that_are_read_are_those_in_memory(n, d):
         torch.testing.assert_close(run.state, known.state, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("read", [False, True], ids=["in memory", "read"])
+def test_the_same_call_gives_the_same_bits(read):
+    (X, y), objective, stack = binary(40, 16), two_layer(), list(ALGORITHMS.values())
+    given = scipy.sparse.csr_array(X.numpy()) if read else X
+    first, second = (
+        dd.sweep(dd.Rows(given, y, 7), None, objective, stack, 4, seed=2).runs for _ in range(2)
+    )
+    for run, again in zip(first, second, strict=True):
+        assert run.history == again.history
+        torch.testing.assert_close(run.state, again.state, rtol=0, atol=0)
+
+
 def test_stacked_is_alone_for_heads_of_unlike_widths_in_single_precision():
     """X is large enough for the faster routine of products."""
     X, y = binary(1200, 300, dtype=torch.float32)
