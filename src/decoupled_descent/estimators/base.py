@@ -258,8 +258,13 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.size <= PREDICTED:
             return self._predicted(self._checked(X))
         size = max(1, PREDICTED // X.shape[1])
-        parts = [X[start : start + size] for start in range(0, len(X), size)]
-        return np.concatenate([self._predicted(self._checked(part)) for part in parts])
+        first = self._predicted(self._checked(X[:size]))
+        found = np.empty((len(X), first.shape[1]))  # at once: many small results scatter the heap
+        found[:size] = first
+        for start in range(size, len(X), size):
+            part = slice(start, start + size)
+            found[part] = self._predicted(self._checked(X[part]))
+        return found
 
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as the model takes them, or ``ValueError``."""
