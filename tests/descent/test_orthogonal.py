@@ -221,6 +221,7 @@ def test_states_belong_to_their_rows():
         dd.fit(X[:20], y[:20], two_layer(), ODD(0.05), 2, state=run.state)
 
 
+@pytest.mark.slow
 def test_unknown_covariance_keeps_the_identity():
     """Noise of two strengths in a random basis, n = d: no bias, where plain descent has one."""
     objective = dd.Objective(dd.heads.Linear(), "logistic")
@@ -252,6 +253,7 @@ def long_and_short_rows(n, seed):
     return X, torch.bernoulli(chance, generator=generator)
 
 
+@pytest.mark.slow
 def test_rows_of_unequal_length_keep_the_identity():
     """Rows count in J̄ by their leverage; if they all counted the same, there would be a bias."""
     objective = dd.Objective(dd.heads.Linear(), "logistic")

@@ -82,7 +82,11 @@ def test_every_check_is_used_and_its_words_are_complete():
     diagnoses += [diagnose(X, y, run) for run in results.runs]
     linear = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
     newton = dd.fit(X.double(), y.double(), linear, dd.DecoupledNewton(1.0), progress=False)
-    diagnoses.append(diagnose(X.double(), y.double(), newton))
+    head = dd.heads.TwoLayer(2, bias=True, hidden_bias=True, seed=0).double()
+    network = dd.fit(
+        X.double(), y.double(), dd.Objective(head, "logistic"), dd.DecoupledNewton(3.0)
+    )
+    diagnoses += [diagnose(X.double(), y.double(), run) for run in (newton, network)]
     findings = [f for diagnosis in diagnoses for f in diagnosis.findings]
     assert {f.name for f in findings} == {check.name for check in CHECKS}
     assert not any(set("{}") & set(f.reason + f.advice + f.definition) for f in findings)

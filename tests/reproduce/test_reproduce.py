@@ -107,6 +107,7 @@ def test_quick_settings_are_cheaper_and_shown():
             assert value < experiment.settings[name]
 
 
+@pytest.mark.slow
 def test_all_with_a_gallery(data, tiny):
     seen = []
     done, skipped = reproduce.reproduce_all(tiny, data=data, report=seen.append, jobs=1, seed=3)

@@ -83,6 +83,7 @@ def test_what_cannot_be_divided_is_refused(compared):
             assert line.startswith(start), line
 
 
+@pytest.mark.slow
 def test_missing_processes_are_named(tmp_path):
     """One dies, another stalls."""
     started("lose", tmp_path, 3)
