@@ -272,6 +272,6 @@ def test_equal_jacobians_need_no_more_than_a_part():
     torch.testing.assert_close(autodiff.mean_jacobian(h @ A.T, h), A)
 
 
-@pytest.mark.parametrize(("n", "width", "count"), [(10, 40, 40), (2000, 8, 8), (800, 27, 8)])
+@pytest.mark.parametrize(("n", "width", "count"), [(10, 40, 40), (2000, 6, 6), (800, 27, 6)])
 def test_few_rows_and_narrow_heads_are_exact(n, width, count):
     assert autodiff.components(n, width) == count

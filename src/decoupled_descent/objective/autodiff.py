@@ -24,7 +24,7 @@ from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivati
 KEPT = 2**20
 #: In how many components a row is differentiated at least, and from how many rows at least a
 #: component's mean is taken. docs/family.md has the noise that this adds to train errors.
-COMPONENTS, ROWS = 8, 150
+COMPONENTS, ROWS = 6, 150
 
 
 @lru_cache(maxsize=2)
