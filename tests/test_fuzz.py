@@ -25,6 +25,7 @@ from decoupled_descent.estimators.saving import load_model, save_model
 from decoupled_descent.tables.columns import Columns
 from decoupled_descent.tables.reading import read_table
 from decoupled_descent.training import checkpoint as checkpoints
+from decoupled_descent.training import state_file
 from tests.estimators.test_saving import resigned
 from tests.problems import binary, two_layer
 
@@ -136,7 +137,7 @@ def fuzz_checkpoint(saved_run, tmp_path_factory, data):
     else:
         del tensors[data.draw(st.sampled_from(sorted(tensors)))]
     text = json.dumps(about)
-    metadata |= {"about": text, "checksum": checkpoints._checksum(tensors, text)}
+    metadata |= {"about": text, "checksum": state_file.content_checksum(tensors, text)}
     folder = tmp_path_factory.mktemp("again")
     save_file(tensors, folder / checkpoints.FILE, metadata)
     accepted(lambda: call(folder))

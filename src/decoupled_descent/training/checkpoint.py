@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors import SafetensorError
 
 import decoupled_descent
 from decoupled_descent.checks import real_number, whole_number
@@ -25,9 +21,10 @@ from decoupled_descent.training.callbacks import Callback, Step, StopReason
 from decoupled_descent.training.fingerprint import checksum, described
 from decoupled_descent.training.folders import Lock, folder_around
 from decoupled_descent.training.loop import History, Trainee
+from decoupled_descent.training.state_file import damaged, flat, leaves, read, rebuilt, write
 
-#: The name of the file in the folder, and the format that this version reads and writes.
-FILE, FORMAT = "checkpoint.safetensors", "1"
+#: The name of the file in the folder.
+FILE = "checkpoint.safetensors"
 #: The save before it, which is kept where processes must agree on one.
 BEFORE = "before.safetensors"
 #: The numbers of a history, and of a step.
@@ -106,7 +103,7 @@ class Saver:
         library = {"version": decoupled_descent.__version__}
         self.settings = described({**library, **asked, "callbacks": told})
         for trainee in trainees:
-            _flat({"state": trainee.state})  # refuse at once what no file can hold
+            flat({"state": trainee.state})  # refuse at once what no file can hold
         self.processes: Processes | None = asked["rows"].processes
         self.path = self._folder() / FILE
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +112,7 @@ class Saver:
             self._take_up()
         except (LookupError, TypeError, AttributeError, RuntimeError) as error:  # not written here
             self.close()
-            _damaged(self.path, f"{type(error).__name__}: {error}")
+            damaged(self.path, f"{type(error).__name__}: {error}")
         except BaseException:
             self.close()
             raise
@@ -146,26 +143,10 @@ class Saver:
 
     def write(self) -> None:
         """Replace the file, whole or not at all."""
-        tensors, plain = _flat({str(k): _snapshot(each) for k, each in enumerate(self.trainees)})
-        tensors, layout = _stored(tensors)
-        about = {
-            "settings": self.settings,
-            "plain": plain,
-            **layout,
-            "made with": {
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "machine": platform.machine(),
-                "threads": torch.get_num_threads(),
-            },
-        }
-        text = json.dumps(about)
-        metadata = {"format": FORMAT, "about": text, "checksum": _checksum(tensors, text)}
+        parts = {str(k): _snapshot(each) for k, each in enumerate(self.trainees)}
         try:
             with written_whole(self.path) as partial:
-                save_file(tensors, partial, metadata)
-                with partial.open("rb+") as file:
-                    os.fsync(file.fileno())  # on the disk before it takes the place of the last
+                write(partial, parts, self.settings)  # on the disk before it replaces the last
                 if self.processes is not None and self.path.exists():
                     self.path.replace(self.path.with_name(BEFORE))
         except (OSError, SafetensorError) as error:
@@ -196,7 +177,7 @@ class Saver:
 
     def _saved(self, path: Path) -> dict[str, Any]:
         """What is in a file, if it is of this call."""
-        found, settings = _read(path)
+        found, settings = read(path)
         for name in self.settings | settings:
             was, now = settings.get(name, "nothing"), self.settings.get(name, "nothing")
             if was != now:
@@ -244,16 +225,16 @@ def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) 
     like = trainee.state
     wanted = {f"{name}state.{key}" for key, _ in leaves(like)}
     if missing := wanted - found.keys():
-        _damaged(path, f"it has no {min(missing)}")
+        damaged(path, f"it has no {min(missing)}")
 
     def step(which: str) -> Step:
         prefix = f"{name}{which}."
         numbers = {key: found[prefix + key] for key in NUMBERS}
         seen = {key: found[f"{prefix}info.{key}"] for key in Info._fields}
         info = Info(**seen | {"notes": dict(seen["notes"])})
-        return Step(state=_rebuilt(like, found, f"{prefix}state"), info=info, **numbers)
+        return Step(state=rebuilt(like, found, f"{prefix}state"), info=info, **numbers)
 
-    trainee.state = _rebuilt(like, found, f"{name}state")
+    trainee.state = rebuilt(like, found, f"{name}state")
     trainee.last, trainee.best = step("last"), step("best")
     errors = {key: found[f"{name}history.{key}"].tolist() for key in ERRORS}
     trainee.history = History(**errors, lowest=min(errors["train_error"]))
@@ -263,123 +244,3 @@ def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) 
     remembered = found[f"{name}callbacks"]
     for callback, state in zip(_lasting(trainee.callbacks), remembered, strict=True):
         callback.load_state_dict(state)
-
-
-def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the tensors and numbers of a state of (named) tuples and dictionaries.
-
-    Their names are such as ``"head.1.weight"`` and ``"slots.0.1"``.
-    """
-    if not isinstance(state, Mapping | tuple):
-        yield name, state
-        return
-    for key, part in _parts(state):
-        yield from leaves(part, f"{name}.{key}" if name else key)
-
-
-def _parts(state: Mapping[str, Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
-    if isinstance(state, Mapping):
-        return list(state.items())
-    names = getattr(state, "_fields", None) or [str(k) for k in range(len(state))]
-    return list(zip(names, state, strict=True))
-
-
-def _rebuilt(like: Any, found: Mapping[str, Any], name: str) -> Any:
-    """Put leaves back into the structure that they come from."""
-    if not isinstance(like, Mapping | tuple):
-        value = found[name]
-        return value.to(like.device) if isinstance(like, Tensor) else value
-    parts = {key: _rebuilt(part, found, f"{name}.{key}") for key, part in _parts(like)}
-    if isinstance(like, Mapping):
-        return parts
-    return type(like)(*parts.values()) if hasattr(like, "_fields") else tuple(parts.values())
-
-
-def _flat(parts: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Divide leaves into tensors and what goes into JSON; refuse anything else."""
-    tensors, plain = {}, {}
-    for name, value in leaves(parts):
-        if isinstance(value, Tensor):
-            tensors[name] = value
-        elif value is None or isinstance(value, bool | int | float | str | list):
-            plain[name] = value
-        else:
-            raise ValueError(
-                f"checkpoint: {name} is a {type(value).__name__}, which no checkpoint can hold; "
-                "states consist of tensors, numbers, (named) tuples and dictionaries"
-            )
-    return tensors, plain
-
-
-def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Copies that share no memory, each tensor once; and which were the same, and their strides.
-
-    Products of matrices are rounded differently when a matrix is laid out differently.
-    """
-    copies: dict[str, Tensor] = {}
-    first: dict[int, str] = {}
-    same, strides = {}, {}
-    for name, value in tensors.items():
-        if (known := first.setdefault(id(value), name)) != name:
-            same[name] = known
-            continue
-        copy = value.detach().cpu().clone()
-        if not copy.is_contiguous():
-            strides[name] = copy.stride()
-        copies[name] = copy.contiguous()
-    return copies, {"same": same, "strides": strides}
-
-
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    parts: list[Tensor | bytes] = [text.encode()]
-    for name in sorted(tensors):
-        value = tensors[name]
-        parts += [f"{name} {value.dtype} {tuple(value.shape)}".encode(), value]
-    return checksum(*parts)
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The leaves in a file and the settings of the call that wrote it, if it is as written."""
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        _damaged(path, str(error))
-    if metadata.get("format", FORMAT) != FORMAT:
-        raise ValueError(
-            f"{path} has format {metadata['format']!r:.20}, and this version reads {FORMAT}: use "
-            "the version that wrote it to continue, or another folder to start anew"
-        )
-    text = metadata.get("about", "")
-    if metadata.get("checksum") != _checksum(tensors, text):
-        _damaged(path, "its checksum is wrong")
-    about = json.loads(text)
-    found: dict[str, Any] = {}
-    for name, value in tensors.items():
-        stride = about["strides"].get(name)
-        like = {"dtype": value.dtype, "device": value.device}
-        if stride is not None and not _fits(value, stride):
-            _damaged(path, f"the strides of {name} do not fit it")
-        found[name] = (
-            value.clone()  # in memory of its own
-            if stride is None
-            else torch.empty_strided(value.shape, stride, **like).copy_(value)
-        )
-    found |= {name: found[known] for name, known in about["same"].items()}
-    return found | about["plain"], about["settings"]
-
-
-def _fits(value: Tensor, stride: Any) -> bool:
-    """Whether strides lay a tensor out in no more memory than it has."""
-    if not isinstance(stride, list) or len(stride) != value.ndim or 0 in value.shape:
-        return isinstance(stride, list) and len(stride) == value.ndim
-    reach = sum((size - 1) * step for size, step in zip(value.shape, stride, strict=True))
-    return bool(reach < value.numel())
-
-
-def _damaged(path: Path, why: str) -> NoReturn:
-    raise ValueError(
-        f"{path} is damaged or no checkpoint ({why}): restore it from a copy to continue, or "
-        "delete it to start anew"
-    )

@@ -20,7 +20,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint, leaves
+from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
 from decoupled_descent.training.loop import (
     History,
     Trainee,
@@ -28,6 +28,7 @@ from decoupled_descent.training.loop import (
     check_test,
     train_together,
 )
+from decoupled_descent.training.state_file import leaves
 
 
 class DivergenceWarning(RuntimeWarning):

@@ -1,0 +1,164 @@
+"""The file of a checkpoint: a state of nested tuples and dictionaries in safetensors and JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from decoupled_descent.training.fingerprint import checksum
+
+#: The format that this version reads and writes.
+FORMAT = "1"
+
+
+def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the tensors and numbers of a state of (named) tuples and dictionaries.
+
+    Their names are such as ``"head.1.weight"`` and ``"slots.0.1"``.
+    """
+    if not isinstance(state, Mapping | tuple):
+        yield name, state
+        return
+    for key, part in _parts(state):
+        yield from leaves(part, f"{name}.{key}" if name else key)
+
+
+def _parts(state: Mapping[str, Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
+    if isinstance(state, Mapping):
+        return list(state.items())
+    names = getattr(state, "_fields", None) or [str(k) for k in range(len(state))]
+    return list(zip(names, state, strict=True))
+
+
+def rebuilt(like: Any, found: Mapping[str, Any], name: str) -> Any:
+    """Put leaves back into the structure that they come from."""
+    if not isinstance(like, Mapping | tuple):
+        value = found[name]
+        return value.to(like.device) if isinstance(like, Tensor) else value
+    parts = {key: rebuilt(part, found, f"{name}.{key}") for key, part in _parts(like)}
+    if isinstance(like, Mapping):
+        return parts
+    return type(like)(*parts.values()) if hasattr(like, "_fields") else tuple(parts.values())
+
+
+def flat(parts: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Divide leaves into tensors and what goes into JSON; refuse anything else."""
+    tensors, plain = {}, {}
+    for name, value in leaves(parts):
+        if isinstance(value, Tensor):
+            tensors[name] = value
+        elif value is None or isinstance(value, bool | int | float | str | list):
+            plain[name] = value
+        else:
+            raise ValueError(
+                f"checkpoint: {name} is a {type(value).__name__}, which no checkpoint can hold; "
+                "states consist of tensors, numbers, (named) tuples and dictionaries"
+            )
+    return tensors, plain
+
+
+def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Copies that share no memory, each tensor once; and which were the same, and their strides.
+
+    Products of matrices are rounded differently when a matrix is laid out differently.
+    """
+    copies: dict[str, Tensor] = {}
+    first: dict[int, str] = {}
+    same, strides = {}, {}
+    for name, value in tensors.items():
+        if (known := first.setdefault(id(value), name)) != name:
+            same[name] = known
+            continue
+        copy = value.detach().cpu().clone()
+        if not copy.is_contiguous():
+            strides[name] = copy.stride()
+        copies[name] = copy.contiguous()
+    return copies, {"same": same, "strides": strides}
+
+
+def write(path: Path, parts: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Write the leaves of nested parts and the settings of the call, onto the disk."""
+    tensors, plain = flat(parts)
+    tensors, layout = _stored(tensors)
+    about = {
+        "settings": settings,
+        "plain": plain,
+        **layout,
+        "made with": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+        },
+    }
+    text = json.dumps(about)
+    metadata = {"format": FORMAT, "about": text, "checksum": content_checksum(tensors, text)}
+    save_file(tensors, path, metadata)
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def content_checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The checksum over names, types, shapes and bytes of tensors, and a text."""
+    parts: list[Tensor | bytes] = [text.encode()]
+    for name in sorted(tensors):
+        value = tensors[name]
+        parts += [f"{name} {value.dtype} {tuple(value.shape)}".encode(), value]
+    return checksum(*parts)
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The leaves in a file and the settings of the call that wrote it, if it is as written."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        damaged(path, str(error))
+    if metadata.get("format", FORMAT) != FORMAT:
+        raise ValueError(
+            f"{path} has format {metadata['format']!r:.20}, and this version reads {FORMAT}: use "
+            "the version that wrote it to continue, or another folder to start anew"
+        )
+    text = metadata.get("about", "")
+    if metadata.get("checksum") != content_checksum(tensors, text):
+        damaged(path, "its checksum is wrong")
+    about = json.loads(text)
+    found: dict[str, Any] = {}
+    for name, value in tensors.items():
+        stride = about["strides"].get(name)
+        like = {"dtype": value.dtype, "device": value.device}
+        if stride is not None and not _fits(value, stride):
+            damaged(path, f"the strides of {name} do not fit it")
+        found[name] = (
+            value.clone()  # in memory of its own
+            if stride is None
+            else torch.empty_strided(value.shape, stride, **like).copy_(value)
+        )
+    found |= {name: found[known] for name, known in about["same"].items()}
+    return found | about["plain"], about["settings"]
+
+
+def _fits(value: Tensor, stride: Any) -> bool:
+    """Whether strides lay a tensor out in no more memory than it has."""
+    if not isinstance(stride, list) or len(stride) != value.ndim or 0 in value.shape:
+        return isinstance(stride, list) and len(stride) == value.ndim
+    reach = sum((size - 1) * step for size, step in zip(value.shape, stride, strict=True))
+    return bool(reach < value.numel())
+
+
+def damaged(path: Path, why: str) -> NoReturn:
+    """Refuse a file that is not as it was written."""
+    raise ValueError(
+        f"{path} is damaged or no checkpoint ({why}): restore it from a copy to continue, or "
+        "delete it to start anew"
+    )
