@@ -85,7 +85,7 @@ def test_every_page_is_listed():
 
 
 def test_comparison_in_the_readme_is_that_of_the_study():
-    page = (DOCS / "estimators.md").read_text()
+    page = (DOCS / "studies" / "estimators.md").read_text()
     row = re.compile(r"^\| ([a-z ]+) \| (\d+)(?: of 55)? \| ([\d.]+) \| \d+ % \|$", re.MULTILINE)
     quoted = row.findall((ROOT / "README.md").read_text())
     assert len(quoted) == 6
