@@ -1,8 +1,8 @@
 """Five rows of each patient, and a patient effect: is ``groups=`` honest for new patients?
 
-``python docs/studies/groups.py [DRAWS]`` prints the table of docs/studies/estimators.md. Rows of a patient
-are alike, and so are their outcomes beyond what the columns say. Truth is the error on 20,000 rows
-of other patients.
+``python docs/studies/groups.py [DRAWS]`` prints the table of docs/studies/estimators.md. Rows of a
+patient are alike, and so are their outcomes beyond what the columns say. Truth is the error on
+20,000 rows of other patients.
 """
 
 import sys
