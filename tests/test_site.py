@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import inspect
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import decoupled_descent as dd
+from tests.test_house import imports
 from tests.test_readme import ROOT, run_blocks
 
 DOCS = ROOT / "docs"
@@ -72,6 +74,34 @@ def test_indices_stand_beside_letters_with_accents(formula, tags):
     found = [*ElementTree.fromstring(text).iter()]
     assert [each.tag.split("}")[1] for each in found] == tags
     assert any(each.text == "h\u0302" for each in found) == ("hat" in formula)
+
+
+def test_the_map_shows_the_imports_that_the_house_checks():
+    codemap, root = extension("codemap"), Path(dd.__file__).parent
+    edges = codemap.graph(root)
+    assert {(name, use) for name in edges for use in edges[name]} == {
+        (each.source, each.target) for each in imports()
+    }
+    fewer = codemap.reduced(edges)
+    assert all(codemap.behind(fewer, name) == codemap.behind(edges, name) for name in edges)
+    assert sum(map(len, fewer.values())) < sum(map(len, edges.values()))
+
+
+def test_the_map_has_every_package_once_and_no_boxes_that_touch():
+    codemap, root = extension("codemap"), Path(dd.__file__).parent
+    picture = ElementTree.fromstring(codemap.drawing(root))
+    width = float(picture.get("viewBox").split()[2])
+    assert width < 390  # a telephone
+    boxes = [
+        {key: float(each.get(key)) for key in ("x", "y", "width", "height")}
+        for each in picture.iter("{http://www.w3.org/2000/svg}rect")
+    ]
+    names = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")][::2]
+    assert sorted(names) == sorted(set(codemap.graph(root)) - codemap.TOOLS)
+    for one, two in itertools.combinations(boxes, 2):
+        aside = abs(one["x"] - two["x"]) > one["width"]
+        assert aside or abs(one["y"] - two["y"]) > one["height"]
+    assert all(0 <= box["x"] <= width - box["width"] for box in boxes)
 
 
 def test_every_page_is_listed():
