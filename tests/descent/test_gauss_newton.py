@@ -121,3 +121,14 @@ def test_single_precision_rows_and_a_head_in_double():
     assert {run.theta.dtype for run in runs} == {torch.float32, torch.float64}
     assert runs[0].state.head["1.weight"].dtype == torch.float32
     assert runs[0].train_error[-1] == pytest.approx(float(runs[1].train_error[-1]), rel=1e-3)
+
+
+def test_a_head_whose_parameter_is_a_scalar():
+    X, y, theta = normal(20, 4, seed=1), (normal(20, seed=2) > 0).double(), normal(2, 4, seed=3)
+    objective = dd.Objective(dd.heads.Product(a=0.7).double(), "logistic")
+    at = Problem(dd.Rows(X, y), objective.bind(y, 2, X), 0.5)
+    found = _jacobian(at, theta, objective.parameters(X), 1)[:, 0]
+    u, v = (X @ theta.T).T.unsqueeze(2)
+    torch.testing.assert_close(found, torch.cat([0.7 * v * X, 0.7 * u * X, u * v], 1))
+    run = dd.fit(X, y, objective, dd.DecoupledNewton(0.5), theta=theta, progress=False)
+    assert run.stop_reason is dd.StopReason.MINIMUM

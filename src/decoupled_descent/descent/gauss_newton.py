@@ -208,7 +208,8 @@ def _jacobian(problem: Problem, theta: Tensor, head: Parameters, count: int) -> 
     for k in range(count):
         slopes, own = vmap(grad(single, argnums=(0, 1)), in_dims=(0, None, None))(h, head, k)
         first = (slopes.unsqueeze(2) * X.unsqueeze(1)).flatten(1)
-        parts.append(torch.cat([first, *(own[name].flatten(1) for name in head)], 1))
+        others = [own[name].reshape(len(first), -1) for name in head]  # scalars have no axis 1
+        parts.append(torch.cat([first, *others], 1))
     return torch.stack(parts, 1)
 
 
