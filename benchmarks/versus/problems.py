@@ -1,0 +1,157 @@
+"""The problems, their sizes, and how often each is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+import decoupled_descent as dd
+from benchmarks.versus import front, networks, paths, ridge
+from benchmarks.versus.studies import study
+from benchmarks.versus.ways import Array, Draw, Way
+from decoupled_descent.datasets.mnist import add_noise
+
+#: Rows that tell the truth: drawn ones cost nothing, real ones end.
+DRAWN, REAL = 6_000, 6_000
+#: Data sets per size, fewer where they take longer.
+REPLICATIONS = {100: 16, 400: 8, 5000: 2}
+
+
+def of_mixture(mixture: dd.GaussianMixture, n: int, seed: int) -> Draw:
+    X, y = mixture.sample(n, seed=2 * seed, dtype=torch.float64)
+    fresh, answers = mixture.sample(DRAWN, seed=2 * seed + 1, dtype=torch.float64)
+    return Draw(X.numpy(), y.numpy(), fresh.numpy(), answers.numpy())
+
+
+def xor(n: int, seed: int) -> Draw:
+    return of_mixture(dd.mixtures.xor(min(n, 1000), snr=4.0), n, seed)
+
+
+def flipped_classes(n: int, seed: int) -> Draw:
+    d = min(n // 2, 500)
+    return of_mixture(dd.mixtures.flipped_classes(d, 2.0, labels=(0.0, 1.0)), n, seed)
+
+
+def cut(X: Array, y: Array, n: int) -> Draw:
+    X, y = np.asarray(X, float), np.asarray(y, float)
+    return Draw(X[:n], y[:n], X[n:], y[n:])
+
+
+def noisy_mnist(n: int, seed: int) -> Draw:
+    found = study("problems")
+    images, y = found.shuffled(lambda: found.mnist((0, 8)), seed, n + REAL)
+    return cut(add_noise(torch.from_numpy(images), 30.0, seed).numpy(), y, n)
+
+
+def embeddings(n: int, seed: int) -> Draw:
+    found = study("problems")
+    return cut(*found.shuffled(found.embeddings, seed, n + REAL), n)
+
+
+def regression(kind: str) -> Callable[[int, int], Draw]:
+    """y = Xβ + noise of variance 1/4, for rows of mean squared length one and Xβ of variance one.
+
+    ``Gaussian`` has independent columns, ``power law`` variances ∝ 1/k, ``t₅`` rows of unequal
+    length: each is divided by the root of a χ²₅ variable.
+    """
+
+    def sample(n: int, seed: int) -> Draw:
+        rng, d = np.random.default_rng(seed), min(n // 2, 500)
+        variances = 1 / np.arange(1.0, d + 1) if kind == "power law" else np.ones(d)
+        X = rng.standard_normal((n + DRAWN, d)) * np.sqrt(variances / variances.sum())
+        if kind == "t₅ rows":
+            X *= np.sqrt(3 / rng.chisquare(5, (len(X), 1)))
+        beta = rng.standard_normal(d)
+        beta *= np.sqrt(variances.sum() / (variances @ beta**2))
+        return cut(X, X @ beta + 0.5 * rng.standard_normal(len(X)), n)
+
+    return sample
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model class on a problem of one size.
+
+    Attributes:
+        family: The model class, as the tables call it.
+        problem: Where the rows come from.
+        n: Training rows.
+        draw: Rows for a seed.
+        ways: The ways for a seed.
+        replications: How many data sets.
+    """
+
+    family: str
+    problem: str
+    n: int
+    draw: Callable[[int], Draw]
+    ways: Callable[[int], dict[str, Way]]
+    replications: int
+
+
+DRAWS = {
+    "xor": xor,
+    "flipped classes": flipped_classes,
+    "noisy MNIST": noisy_mnist,
+    "embeddings": embeddings,
+} | {kind: regression(kind) for kind in ("Gaussian", "power law", "t₅ rows")}
+SCALED = {"embeddings"}  # the others are scaled by their makers
+
+RIDGE, NETWORK, PATH, TABLE = (
+    "ridge models", "networks, stopped early", "least squares by descent", "default estimator"
+)  # fmt: skip
+LOGISTIC = {
+    "flipped classes": (100, 400),
+    "noisy MNIST": (100, 400),
+    "embeddings": (100, 400, 5000),
+}
+SQUARED = {"Gaussian": (100, 400, 5000), "power law": (100, 400, 5000)}
+NETWORKS = {
+    "xor": (100, 400),
+    "flipped classes": (100, 400, 5000),
+    "noisy MNIST": (100, 400),
+    "embeddings": (100, 400, 5000),
+}
+PATHS = {
+    "Gaussian": (100, 400, 5000),
+    "power law": (100, 400, 5000),
+    "t₅ rows": (100, 400),
+    "embeddings": (100, 400),
+}
+TABLES = {
+    "breast_cancer": (100,), "credit": (100,), "spam": (100, 400), "vehicle": (100,),
+    "saheart": (100,), "ionosphere": (100,), "phoneme": (100,), "diabetes": (100,),
+    "concrete": (100, 400), "tecator": (100,),
+}  # fmt: skip
+#: Data sets per table and size: there are many tables, and a fit is a search of its own.
+TABLE_REPLICATIONS = {100: 3, 400: 2}
+
+
+def cells() -> Iterator[Cell]:
+    """Everything that is measured."""
+
+    def cell(family: str, problem: str, n: int, ways: Callable[[int], dict[str, Way]]) -> Cell:
+        source = DRAWS[problem]
+        return Cell(family, problem, n, lambda seed: source(n, seed), ways, REPLICATIONS[n])
+
+    for loss, wanted in (("logistic", LOGISTIC), ("squared", SQUARED)):
+        for name, n in pairs(wanted):
+            scaled = name in SCALED
+            yield cell(RIDGE, name, n, lambda seed, a=(loss, scaled, n): ridge.ways(*a, seed))
+    for name, n in pairs(NETWORKS):
+        arguments = (name, name in SCALED, n)
+        yield cell(NETWORK, name, n, lambda seed, a=arguments: networks.ways(*a, seed))
+    for name, n in pairs(PATHS):
+        yield cell(PATH, name, n, lambda seed, a=(name in SCALED, n): paths.ways(*a, seed))
+    for name, n in pairs(TABLES):
+        yield Cell(
+            TABLE, name, n, lambda seed, a=(name, n): front.draw(*a, seed),
+            lambda _: front.ways(), TABLE_REPLICATIONS[n],
+        )  # fmt: skip
+
+
+def pairs(wanted: dict[str, tuple[int, ...]]) -> list[tuple[str, int]]:
+    return [(name, n) for name, sizes in wanted.items() for n in sizes]

@@ -1,0 +1,211 @@
+"""From records to numbers and tables.
+
+Errors of estimates are compared in one unit, so that problems can be averaged: the error that a
+test set of n fresh rows would have, n being the number of training rows. That is sd/√n for the
+standard deviation sd of a row's test loss (the median over the ways of a problem).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.versus.records import Record
+from benchmarks.versus.ways import Array
+
+#: The order of ways in tables.
+ORDER = (
+    "one fit", "hold-out 10 %", "hold-out 20 %", "hold-out 30 %", "5-fold", "10-fold",
+    "leave-one-out", "GCV", "RidgeCV", "path GCV", "path leave-one-out", "Bellec–Tan",
+    "DD", "ODD", "Newton", "own",
+)  # fmt: skip
+#: Numbers of training rows.
+SIZES = (100, 400, 5000)
+REFERENCE = "10-fold"  # test errors are compared with those of its models
+
+Place = tuple[str, str, int]
+
+
+class Mean(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    stderr: float
+
+    def __format__(self, spec: str) -> str:
+        shown = format(self.value, spec)
+        return shown if math.isnan(self.stderr) else f"{shown} ± {format(self.stderr, spec)}"
+
+
+class Row(NamedTuple):
+    """One way on one problem."""
+
+    way: str
+    count: int
+    test: Mean
+    bias: Mean  # estimate − truth
+    miss: Mean  # root mean square of it
+    relative: Mean  # the same in units of sd/√n
+    z: float  # root mean square of the miss over its standard error
+    cost: float  # processor time over that of one fit, median
+    ratio: Mean  # test error over the reference's, on the same data sets
+
+
+def mean(values: Array) -> Mean:
+    count = len(values)
+    stderr = float(np.std(values, ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+    return Mean(float(np.mean(values)), stderr)
+
+
+def root(squares: Mean) -> Mean:
+    """The square root of a mean of squares, with its standard error to first order."""
+    value = math.sqrt(squares.value)
+    return Mean(value, squares.stderr / (2 * value) if value else math.nan)
+
+
+def cells(records: Iterable[Record]) -> dict[Place, list[Row]]:
+    """The rows of every problem and size."""
+    found: dict[Place, dict[str, dict[int, Record]]] = defaultdict(lambda: defaultdict(dict))
+    for record in records:
+        place = record["family"], record["problem"], record["n"]
+        found[place][record["way"]][record["seed"]] = record
+    return {place: _rows(ways, place[2]) for place, ways in found.items()}
+
+
+def _rows(ways: dict[str, dict[int, Record]], n: int) -> list[Row]:
+    spreads = [r["test_sd"] for way in ways for r in ways[way].values() if way != "one fit"]
+    unit = float(np.median(spreads)) / math.sqrt(n)
+    single, reference = ways.get("one fit", {}), ways.get(REFERENCE, {})
+    return [_row(way, ways[way], unit, single, reference) for way in sorted(ways, key=ORDER.index)]
+
+
+def _row(
+    way: str,
+    own: dict[int, Record],
+    unit: float,
+    single: dict[int, Record],
+    reference: dict[int, Record],
+) -> Row:
+    column = _columns(own.values())
+    miss = column("estimate") - column("test")
+    squares = mean(miss**2)
+    noise = np.hypot(column("estimate_se"), column("test_se"))
+    shared = [seed for seed in own if seed in single]
+    costs = [own[seed]["seconds"] / single[seed]["seconds"] for seed in shared]
+    return Row(
+        way, len(own), mean(column("test")), mean(miss), root(squares),
+        root(Mean(squares.value / unit**2, squares.stderr / unit**2)),
+        float(np.sqrt(np.mean((miss / noise) ** 2))),
+        float(np.median(costs)) if costs else math.nan,
+        _ratio(own, reference),
+    )  # fmt: skip
+
+
+def _columns(records: Iterable[Record]) -> Callable[[str], Array]:
+    kept = list(records)
+    return lambda name: np.array([np.nan if r[name] is None else r[name] for r in kept], float)
+
+
+def _ratio(own: dict[int, Record], reference: dict[int, Record]) -> Mean:
+    """Ratio of mean test errors; the standard error is that of the paired differences."""
+    shared = [seed for seed in own if seed in reference]
+    if not shared:
+        return Mean(math.nan, math.nan)
+    ours, theirs = (np.array([r[seed]["test"] for seed in shared]) for r in (own, reference))
+    ratio = ours.mean() / theirs.mean()
+    return Mean(float(ratio), mean(ours - ratio * theirs).stderr / float(theirs.mean()))
+
+
+class Group(NamedTuple):
+    """One way over the problems of a model class and a range of sizes."""
+
+    way: str
+    problems: int
+    miss: Mean  # root mean square over problems, in units of sd/√n
+    bias: Mean  # mean over problems, in the same unit
+    ratio: Mean  # geometric mean of the ratios of test errors
+    z: float  # root mean square over problems
+    cost: float  # geometric mean
+
+
+def groups(found: dict[Place, list[Row]], family: str, n: int) -> list[Group]:
+    """Ways of a family over its problems with n rows.
+
+    A way that was not tried on all of them has fewer problems; its line is to be read with care.
+    """
+    by_way: dict[str, list[Row]] = defaultdict(list)
+    for (kind, _, rows_), rows in found.items():
+        for row in rows:
+            if kind == family and rows_ == n and row.count > 1:
+                by_way[row.way].append(row)
+    return [_group(way, by_way[way]) for way in ORDER if way in by_way]
+
+
+def _group(way: str, rows: list[Row]) -> Group:
+    count = len(rows)
+    squares = [row.relative.value**2 for row in rows]
+    noise = [2 * row.relative.value * row.relative.stderr for row in rows]
+    units = [row.miss.value / row.relative.value for row in rows]
+    biases = [row.bias.value / unit for row, unit in zip(rows, units, strict=True)]
+    errors = [row.bias.stderr / unit for row, unit in zip(rows, units, strict=True)]
+    logs = [math.log(row.ratio.value) for row in rows]
+    shaky = [row.ratio.stderr / row.ratio.value for row in rows]
+    ratio = math.exp(float(np.mean(logs)))
+    return Group(
+        way, count,
+        root(Mean(float(np.mean(squares)), math.hypot(*noise) / count)),
+        Mean(float(np.mean(biases)), math.hypot(*errors) / count),
+        Mean(ratio, ratio * math.hypot(*shaky) / count),
+        float(np.sqrt(np.mean([row.z**2 for row in rows]))),
+        math.exp(float(np.mean(np.log([row.cost for row in rows])))),
+    )  # fmt: skip
+
+
+# Markdown
+
+
+def number(value: float, spec: str = ".2f") -> str:
+    return "–" if math.isnan(value) else format(value, spec)
+
+
+def cell_tables(records: Iterable[Record]) -> str:
+    """Every problem and size."""
+    lines = [
+        "| model | problem | n | way | data sets | test error | estimate − truth | rms of it "
+        "| in sd/√n | rms z | cost |",
+        "|---" * 11 + "|",
+    ]
+    for (family, problem, n), rows in sorted(cells(records).items()):
+        lines += [
+            f"| {family} | {problem} | {n} | {row.way} | {row.count} | {row.test:.4g} "
+            f"| {row.bias:+.3f} | {row.miss:.3f} | {row.relative:.2f} | {number(row.z)} "
+            f"| {number(row.cost)} |"
+            for row in rows
+        ]
+    return "\n".join(lines)
+
+
+def family_tables(records: Iterable[Record]) -> str:
+    """One table per model class."""
+    found = cells(records)
+    lines = []
+    for family in dict.fromkeys(place[0] for place in found):
+        lines += [
+            f"**{family}**\n",
+            "| n | way | problems | rms miss | mean miss | rms z | test error / 10-fold's | cost |",
+            "|---" * 8 + "|",
+        ]
+        for n in SIZES:
+            lines += [
+                f"| {n} | {group.way} | {group.problems} | {group.miss:.2f} "
+                f"| {group.bias:.2f} | {number(group.z)} | {group.ratio:.3f} "
+                f"| {number(group.cost, '.2g')} |"
+                for group in groups(found, family, n)
+                if group.way != "one fit"
+            ]
+        lines.append("")
+    return "\n".join(lines)
