@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.descent.orthogonal import _preconditioned
-from decoupled_descent.descent.stepping import together
 from decoupled_descent.rows import gram as module
 from decoupled_descent.rows.blocks import Rows
 from tests.oracles import orthogonal as oracle
 from tests.problems import normal
 
-SHAPES = [(30, 12), (12, 30), (90, 12), (12, 12)]  # tall, wide, tall enough for A⁻¹ apart, square
+SHAPES = [(30, 12), (12, 30), (20, 12), (12, 20), (12, 12)]  # tall, wide, and nearly square
 RIDGES = [0.01, 1.0, 30.0, math.inf]
 
 
@@ -42,29 +40,60 @@ class Blocks:
         return iter(torch.split(self.X, self.size))
 
 
-@pytest.mark.parametrize("kind", ["copied", "not copied", "read"])
-@pytest.mark.parametrize("ridge", RIDGES)
+def check_directions(X, rows, ridges):
+    """Directions and responses of several ridges together, against literal refits."""
+    asked = {ridge: normal(3, len(X), seed=k) for k, ridge in enumerate(ridges)}
+    for ridge, direction in rows.gram.directions(asked).items():
+        q = asked[ridge]
+        response = rows.gram.leave_one_out(ridge).response(q, rows.forward(direction))
+        expected, received = left_out(X, q.T, ridge)
+        scale, most = np.abs(received).max(), np.abs(expected).max()
+        np.testing.assert_allclose(direction.T, expected, rtol=0, atol=1e-12 * most)
+        np.testing.assert_allclose(response.T, received, rtol=0, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("kind", ["in memory", "read"])
+@pytest.mark.parametrize("ridges", [[0.01], [1.0], [30.0], [0.1, 10.0], [0.01, 1.0, 30.0]])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rows_are_left_out_exactly(shape, ridge, kind, monkeypatch):
-    monkeypatch.setattr(module, "COPIED_BYTES", 0 if kind == "not copied" else 2**20)
-    X, q = normal(*shape, seed=1), normal(shape[0], 3, seed=2)
+def test_rows_are_left_out_exactly(shape, ridges, kind):
+    X = normal(*shape, seed=1)
     rows = rows_of(Blocks(X, 2), len(X)) if kind == "read" else rows_of(X)
     assert rows.in_memory == (kind != "read")
-    found = rows.gram.leave_one_out(ridge)
-    assert (found.rows is not None) == (
-        kind == "copied" and shape[0] < 2 * shape[1] and ridge < math.inf
-    )
+    check_directions(X, rows, ridges)
 
-    def direction():
-        towards = yield from _preconditioned(q.T, rows, found)
-        return towards, rows.forward(towards)
 
-    ((direction, received),) = together([direction()], rows)
-    response = found.response(q.T, received)
-    expected, received = left_out(X, q, ridge)
-    scale = np.abs(received).max()
-    np.testing.assert_allclose(direction.T, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
-    np.testing.assert_allclose(response.T, received, rtol=0, atol=1e-11 * scale)
+def test_an_infinite_ridge_leaves_the_rows_as_they_are():
+    X, q = normal(30, 12, seed=1), normal(3, 30, seed=2)
+    rows = rows_of(X)
+    response = rows.gram.leave_one_out(math.inf).response(q, rows.forward(rows.backward(q)))
+    np.testing.assert_allclose(response.T, left_out(X, q.T, math.inf)[1], rtol=0, atol=1e-12)
+
+
+def test_ridges_one_after_the_other_keep_the_matrices_of_the_last_few():
+    X = normal(30, 20, seed=1)
+    rows = rows_of(X)
+    for ridges in ([1.0], [0.1], [3.0], [1.0, 3.0], [0.1, 1.0]):
+        check_directions(X, rows, ridges)
+        assert set(ridges) <= rows.gram._matrices.keys()
+        assert len(rows.gram._matrices) <= module.FEW_RIDGES
+
+
+def test_the_leverages_of_all_announced_ridges_take_one_pass():
+    X, passes = normal(40, 5, seed=1), []
+
+    class Counted(Blocks):
+        def __iter__(self):
+            passes.append(1)
+            return super().__iter__()
+
+    gram = rows_of(Counted(X, 10), len(X)).gram
+    for ridge in (0.1, 1.0, math.inf):
+        gram.announce(ridge)
+    before = len(passes)
+    found = {ridge: gram.leverages(ridge) for ridge in (0.1, 1.0)}
+    assert len(passes) == before + 1
+    for ridge, p in found.items():
+        torch.testing.assert_close(p, rows_of(X).gram.leverages(ridge), rtol=1e-12, atol=0)
 
 
 def test_long_x_goes_through_in_chunks(monkeypatch):
@@ -102,11 +131,8 @@ def test_single_precision_rows_are_decomposed_in_double():
     for ridge in RIDGES:
         wanted, found = (gram.leave_one_out(ridge) for gram in (double, single))
         for a, b in zip(wanted, found, strict=True):
-            if a is None:
-                assert b is None
-            else:
-                assert b.dtype == torch.float32
-                torch.testing.assert_close(a, b.double(), rtol=1e-5, atol=1e-6)
+            assert b.dtype == torch.float32
+            torch.testing.assert_close(a, b.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_zero_rows_are_refused():

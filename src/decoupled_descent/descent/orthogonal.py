@@ -8,7 +8,6 @@ each row is left out, exactly, of the ridge-preconditioned step that its own pre
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
-from decoupled_descent.descent.stepping import Product, Steps, summed
+from decoupled_descent.descent.stepping import Preconditioned, Product, Steps, summed
 from decoupled_descent.objective import (
     BoundObjective,
     Direction,
@@ -29,7 +28,6 @@ from decoupled_descent.objective import (
     Parameters,
 )
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gram import LeaveOneOut
 
 
 class State(NamedTuple):
@@ -119,7 +117,7 @@ class OrthogonalDecoupledDescent(Descent):
         """The state before any update; the Gram matrix is decomposed unless it has been."""
         if self.rule is not None:
             require_linear(self.rule, theta)
-        rows.gram.leave_one_out(float(self.ridge))
+        rows.gram.announce(float(self.ridge))
         h = rows.forward(theta)
         slots = (self.update.slots(theta), self.update.slots(h))
         head = bound.parameters(rows.like)
@@ -137,7 +135,7 @@ class OrthogonalDecoupledDescent(Descent):
         found, everywhere = summed(seen, rows)
         assert found.jacobian is not None
         q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
-        direction: Tensor = yield from _preconditioned(q, rows, left_out)
+        direction: Tensor = yield self._direction(q, rows)
         received: Tensor = yield Product(direction, rows, transposed=True)
         response = left_out.response(q, received)
         scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
@@ -150,6 +148,12 @@ class OrthogonalDecoupledDescent(Descent):
         info = Info(*known, pairs=judged.variance, everywhere=everywhere)
         slots = (theta_slots, h_slots)
         return State(theta, following, head, slots, head_slots, state.step + 1, folds), info
+
+    def _direction(self, q: Tensor, rows: Rows) -> Product | Preconditioned:
+        """Ask for c qᵀXA⁻¹, shape (L, d)."""
+        if math.isinf(self.ridge):
+            return Product(q, rows, transposed=False)
+        return Preconditioned(q, float(self.ridge))
 
     def leverages(self, rows: Rows) -> Tensor:
         """p_i with this ridge, shape (n,); zero without a preconditioner."""
@@ -168,21 +172,6 @@ class OrthogonalDecoupledDescent(Descent):
     def limit(self) -> LimitStep:
         """State evolution with a divergence-free direction and a ridge."""
         return LimitStep(self.g, self.f, divergence_free=True, ridge=float(self.ridge))
-
-
-def _preconditioned(
-    q: Tensor, rows: Rows, left_out: LeaveOneOut
-) -> Generator[Product, Tensor, Tensor]:
-    """The direction c qᵀXA⁻¹, shape (L, d); ridges share all matrices but a diagonal."""
-    basis, scale = left_out.basis, left_out.scale
-    if basis is None or scale is None:
-        matrix = rows if left_out.rows is None else left_out.rows
-        return (yield Product(q, matrix, transposed=False))
-    wide = rows.n < rows.d
-    given = q if wide else (yield Product(q, rows, transposed=False))
-    coefficients = yield Product(given, basis, transposed=False)
-    found = yield Product(coefficients * scale, basis, transposed=True)
-    return (yield Product(found, rows, transposed=False)) if wide else found
 
 
 def _check_rows(h: Tensor, rows: Rows) -> None:

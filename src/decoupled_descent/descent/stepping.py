@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decoupled_descent.objective import BoundObjective, Parameters, RowDerivatives
 from decoupled_descent.rows.blocks import Block, Rows
-from decoupled_descent.rows.products import backward, forward
+from decoupled_descent.rows.products import backward, forward, stacked
 
 #: What a step is: yields requests, is sent answers, returns the next state and an ``Info``.
 Steps = Generator[Any, Any, tuple[Any, Any]]
@@ -27,6 +27,13 @@ class Product(NamedTuple):
     left: Tensor  # shape (L, k)
     matrix: Tensor | Rows  # a tensor, or the rows themselves
     transposed: bool  # whether M is transposed: (L, d) meets X (n, d) that way
+
+
+class Preconditioned(NamedTuple):
+    """Ask for the ridge-preconditioned direction c qᵀXA⁻¹ of :mod:`decoupled_descent.rows.gram`."""
+
+    left: Tensor  # qᵀ, shape (L, n)
+    ridge: float  # λ, finite
 
 
 class Pass(NamedTuple):
@@ -96,27 +103,39 @@ def together(steps: Sequence[Steps], rows: Rows) -> list[tuple[Any, Any]]:
 def _answer(requests: dict[int, Any], rows: Rows) -> dict[int, Any]:
     """Answer all requests: passes in one pass, products with the same matrix in one product."""
     answers: dict[int, Any] = {}
-    passes = {k: request for k, request in requests.items() if isinstance(request, Pass)}
+    passes: dict[int, Pass] = {}
+    ridges: dict[float, list[int]] = {}
+    matrices: dict[tuple[int, bool], list[int]] = {}
+    for index, request in requests.items():
+        if isinstance(request, Pass):
+            passes[index] = request
+        elif isinstance(request, Preconditioned):
+            ridges.setdefault(request.ridge, []).append(index)
+        else:
+            matrices.setdefault((id(request.matrix), request.transposed), []).append(index)
     if passes:
         answers |= zip(passes, one_pass(rows, list(passes.values())), strict=True)
-    groups: dict[tuple[int, bool], list[int]] = {}
-    for index, request in requests.items():
-        if index not in passes:
-            groups.setdefault((id(request.matrix), request.transposed), []).append(index)
-    for members in groups.values():
-        answers |= zip(members, _multiply([requests[k] for k in members]), strict=True)
+    lefts = {k: request.left for k, request in requests.items() if k not in passes}
+    if ridges:
+        asked = {ridge: stacked(lefts[k] for k in members) for ridge, members in ridges.items()}
+        for ridge, found in rows.gram.directions(asked).items():
+            answers |= _split(found, ridges[ridge], lefts)
+    for members in matrices.values():
+        found = _multiply(requests[members[0]], stacked(lefts[k] for k in members))
+        answers |= _split(found, members, lefts)
     return answers
 
 
-def _multiply(products: Sequence[Product]) -> Sequence[Tensor]:
-    first = products[0]
-    left = first.left if len(products) == 1 else torch.cat([product.left for product in products])
-    matrix, transposed = first.matrix, first.transposed
+def _split(found: Tensor, members: list[int], lefts: dict[int, Tensor]) -> dict[int, Tensor]:
+    """Return a stacked product to those who asked for it."""
+    return dict(zip(members, torch.split(found, [len(lefts[k]) for k in members]), strict=True))
+
+
+def _multiply(product: Product, left: Tensor) -> Tensor:
+    matrix, transposed = product.matrix, product.transposed
     if isinstance(matrix, Rows):
-        result = matrix.forward(left) if transposed else matrix.backward(left)
-    else:
-        result = forward(left, matrix) if transposed else backward(left, matrix)
-    return torch.split(result, [len(product.left) for product in products])
+        return matrix.forward(left) if transposed else matrix.backward(left)
+    return forward(left, matrix) if transposed else backward(left, matrix)
 
 
 def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:

@@ -13,38 +13,37 @@ what row i receives from a direction computed without it, for all rows at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.rows.products import backward, forward, stacked
+
 if TYPE_CHECKING:
     from decoupled_descent.rows.blocks import Rows
 
-#: With fewer rows per column than this, and X up to so many bytes, XA⁻¹ is kept as a matrix: a step
-#: then makes two products instead of four. Otherwise the products with the eigenvectors are cheap
-#: compared with those with X, or a second matrix of the size of X would be too large.
-TALL = 2
-COPIED_BYTES = 16 * 2**20
+#: Runs with so many different ridges, or fewer, use one matrix per ridge. With more of them, two
+#: products with the eigenvectors, which all ridges share, read less memory.
+FEW_RIDGES = 2
+#: If n and d differ by less than this factor, the matrix of a ridge is XA⁻¹, which is of the size
+#: of X: a step makes two products of that size. Otherwise it is A⁻¹, or (XXᵀ + μI)⁻¹ if n < d, and
+#: a step makes one more product, with a matrix of at most half the size of X. Either is small
+#: compared with what the decomposition takes for itself.
+SQUARE = 2
 #: Rows are turned into float64 so many numbers at a time.
 NUMBERS = 2**18
 
 
 class LeaveOneOut(NamedTuple):
-    r"""The ridge-preconditioned direction, scaled, and what leaving a row out makes of it.
+    r"""What leaving each row out makes of a ridge-preconditioned direction.
 
-    The scale is c = mean ‖x_i‖² / mean p_i, with which the direction tends to Xᵀq as λ → ∞. With
-    XᵀX = VΛVᵀ and XXᵀ = UΛUᵀ it is
-
-    .. math:: c\,A^{-1}X^\top q = V \tfrac{c}{Λ + μ} V^\top X^\top q
-                                  = X^\top U \tfrac{c}{Λ + μ} U^\top q .
+    The direction c A⁻¹Xᵀq has the scale c = mean ‖x_i‖² / mean p_i, with which it tends to Xᵀq as
+    λ → ∞.
     """
 
-    rows: Tensor | None  # c X A⁻¹, shape (n, d), where it is kept; then qᵀ times it is all
-    basis: Tensor | None  # V, or U if n < d; None for an infinite ridge
-    scale: Tensor | None  # c/(Λ + μ)
     leverages: Tensor  # c p, shape (n,)
     weights: Tensor  # 1/(1 − p), shape (n,)
     shares: Tensor  # p over its mean, shape (n,)
@@ -55,12 +54,15 @@ class LeaveOneOut(NamedTuple):
 
 
 class Gram:
-    """Eigenvalues and eigenvectors of XᵀX or XXᵀ, whichever is smaller, in float64.
+    r"""Eigenvalues and eigenvectors of XᵀX or XXᵀ, whichever is smaller, in float64.
 
     The ridge bounds the condition number of A by 1 + d/λ, so nothing is lost by squaring X. Every
     ridge reuses the same decomposition: ``eigenvalues``, min(n, d) of them, ascending, and
     ``vectors`` of XᵀX, (d, d), or of XXᵀ, (n, n), when n < d. XᵀX takes one pass over rows that
-    are not in memory, XXᵀ as many passes as there are blocks.
+    are not in memory, XXᵀ as many passes as there are blocks. With XᵀX = VΛVᵀ and XXᵀ = UΛUᵀ,
+
+    .. math:: c\,A^{-1}X^\top q = V \tfrac{c}{Λ + μ} V^\top X^\top q
+                                  = X^\top U \tfrac{c}{Λ + μ} U^\top q .
 
     Example:
         >>> from decoupled_descent.rows.blocks import Rows
@@ -79,7 +81,10 @@ class Gram:
             )
         eigenvalues, self.vectors = torch.linalg.eigh(self._outer() if self.wide else self._inner())
         self.eigenvalues = eigenvalues.clamp_min(0)
+        self._announced: set[float] = set()
+        self._leverages: dict[float, Tensor] = {}
         self._known: dict[float, LeaveOneOut] = {}
+        self._matrices: dict[float, Tensor] = {}
         if not float(self.eigenvalues[-1]) > 0:
             raise ValueError("X is zero everywhere; there is nothing to learn from")
 
@@ -114,30 +119,29 @@ class Gram:
         """Return μ = λ ‖X‖²_F / d."""
         return ridge * float(self.eigenvalues.sum()) / self._rows.d
 
+    def announce(self, ridge: float) -> None:
+        """Say that a ridge will be used: one pass finds the leverages of all that are announced."""
+        self._announced.add(ridge)
+
     def leverages(self, ridge: float) -> Tensor:
         """p_i = x_iᵀ A⁻¹ x_i, the share of a row in its own fitted value, (n,), float64."""
-        inverse = 1 / (self.eigenvalues + self.shift(ridge))
+        if ridge not in self._leverages:
+            finite = {one for one in self._announced if math.isfinite(one)}
+            new = sorted(({ridge} | finite) - self._leverages.keys())
+            self._leverages |= zip(new, self._find_leverages(new), strict=True)
+        return self._leverages[ridge]
+
+    def _find_leverages(self, ridges: Sequence[float]) -> list[Tensor]:
+        inverses = [1 / (self.eigenvalues + self.shift(ridge)) for ridge in ridges]
         if self.wide:
-            return torch.mv(self.vectors.square(), self.eigenvalues * inverse)
-        if self._rows.in_memory:  # all ridges share them; read once more otherwise
-            kept = self._rotated_squares
-            return torch.mv(kept, inverse.to(kept)).double()
-        return torch.cat([torch.mv(squares, inverse) for squares in self._squares()])
-
-    def _squares(self) -> Iterator[Tensor]:
-        """Squares of the rows' coordinates along the eigenvectors, some rows at a time."""
-        return ((part @ self.vectors).square_() for _, part in self._chunks())
-
-    @cached_property
-    def _rotated_squares(self) -> Tensor:
-        """All of them, (n, d), which all ridges share; of the size of X where there are many."""
-        rows = self._rows
-        dtype = rows.like.dtype if rows.n >= TALL * rows.d else torch.float64
-        found, start = rows.like.new_empty(rows.n, rows.d, dtype=dtype), 0
-        for squares in self._squares():
-            found[start : start + len(squares)] = squares
-            start += len(squares)
-        return found
+            squares = self.vectors.square()
+            return [torch.mv(squares, self.eigenvalues * inverse) for inverse in inverses]
+        found: list[list[Tensor]] = [[] for _ in ridges]
+        for _, part in self._chunks():
+            squares = (part @ self.vectors).square_()
+            for values, inverse in zip(found, inverses, strict=True):
+                values.append(torch.mv(squares, inverse))
+        return [torch.cat(values) for values in found]
 
     def coordinates(self, which: Tensor) -> Tensor:
         """Return the rows' coordinates along some eigenvectors, (n, s), each up to scale."""
@@ -149,38 +153,76 @@ class Gram:
         return float((self.eigenvalues / (self.eigenvalues + self.shift(ridge))).sum())
 
     def leave_one_out(self, ridge: float) -> LeaveOneOut:
-        """The preconditioned direction for one ridge; infinity leaves X as it is."""
+        """What leaving a row out does with one ridge; infinity leaves X as it is."""
         if ridge not in self._known:
-            self._known[ridge] = self._build(ridge)
+            norms = self._rows.squares
+            if math.isinf(ridge):
+                own = (norms, torch.ones_like(norms), norms / self._rows.mean(norms))
+            else:
+                p, n = self.leverages(ridge), self._rows.n
+                own = (self._factor(ridge) * p, 1 / (1 - p), p * (n / self.freedom(ridge)))
+            self._known[ridge] = LeaveOneOut(*(values.to(self._rows.like) for values in own))
         return self._known[ridge]
 
-    def _build(self, ridge: float) -> LeaveOneOut:
-        like, norms = self._rows.like, self._rows.squares
-        if math.isinf(ridge):
-            own = (norms, torch.ones_like(norms), norms / self._rows.mean(norms))
-            return LeaveOneOut(None, None, None, *(values.to(like) for values in own))
-        leverages = self.leverages(ridge)
-        norm, mean = self._rows.mean(torch.stack([norms, leverages]))
-        c = float(norm / mean)
-        own = (c * leverages, 1 / (1 - leverages), leverages / mean)
-        per_row = [values.to(like) for values in own]
-        scale = c / (self.eigenvalues + self.shift(ridge))
-        if self._is_copied:
-            return LeaveOneOut(self._copy(scale), None, None, *per_row)
-        return LeaveOneOut(None, self._basis, scale.to(like), *per_row)
+    def directions(self, asked: Mapping[float, Tensor]) -> dict[float, Tensor]:
+        """C qᵀXA⁻¹, shape (L, d), for each finite ridge and its q of shape (L, n).
+
+        The products with X are made together for all ridges. What else is multiplied depends on
+        how many ridges there are.
+        """
+        separate = len(asked) <= FEW_RIDGES
+        if separate and self._is_square:
+            return {ridge: backward(q, self._matrix(ridge)) for ridge, q in asked.items()}
+        sizes = [len(q) for q in asked.values()]
+        given = stacked(asked.values())
+        if not self.wide:
+            given = self._rows.backward(given)
+        if separate:
+            parts = zip(torch.split(given, sizes), asked, strict=True)
+            found = stacked(forward(part, self._matrix(ridge)) for part, ridge in parts)
+        else:
+            scales = [self._scale(ridge).to(given).expand(len(q), -1) for ridge, q in asked.items()]
+            found = forward(backward(given, self._basis).mul_(stacked(scales)), self._basis)
+        if self.wide:
+            found = self._rows.backward(found)
+        return dict(zip(asked, torch.split(found, sizes), strict=True))
 
     @property
-    def _is_copied(self) -> bool:
-        rows = self._rows
-        small = rows.n * rows.d * rows.like.element_size() <= COPIED_BYTES
-        return rows.in_memory and small and rows.n < TALL * rows.d
+    def _is_square(self) -> bool:
+        n, d = self._rows.n, self._rows.d
+        return self._rows.in_memory and max(n, d) < SQUARE * min(n, d)
 
-    def _copy(self, scale: Tensor) -> Tensor:
+    def _factor(self, ridge: float) -> float:
+        """C = mean ‖x_i‖² / mean p_i."""
+        return float(self.eigenvalues.sum()) / self.freedom(ridge)
+
+    def _scale(self, ridge: float) -> Tensor:
+        """C/(Λ + μ)."""
+        scale: Tensor = self._factor(ridge) / (self.eigenvalues + self.shift(ridge))
+        return scale
+
+    def _matrix(self, ridge: float) -> Tensor:
+        """The matrix of one ridge, in the dtype of X; the last few are kept."""
+        if ridge not in self._matrices:
+            if len(self._matrices) >= FEW_RIDGES:
+                self._matrices.pop(next(iter(self._matrices)))
+            inverse = (self.vectors * self._scale(ridge)) @ self.vectors.T
+            kept = self._times_rows(inverse) if self._is_square else inverse.to(self._rows.like)
+            self._matrices[ridge] = kept
+        return self._matrices[ridge]
+
+    def _times_rows(self, inverse: Tensor) -> Tensor:
         """C X A⁻¹ = c (XXᵀ + μI)⁻¹ X, shape (n, d)."""
-        inverse = (self.vectors * scale) @ self.vectors.T
-        rows = self._rows.X.double()
-        found: Tensor = inverse @ rows if self.wide else rows @ inverse
-        return found.to(self._rows.like)
+        X = self._rows.X
+        found = torch.empty_like(X, memory_format=torch.contiguous_format)
+        size = max(1, NUMBERS // self._rows.d)
+        for start in range(0, X.shape[1] if self.wide else len(X), size):
+            some = slice(start, start + size)
+            if self.wide:
+                found[:, some] = inverse @ X[:, some].double()
+            else:
+                found[some] = X[some].double() @ inverse
+        return found
 
     @cached_property
     def _basis(self) -> Tensor:

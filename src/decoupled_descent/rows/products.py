@@ -9,7 +9,7 @@ document it, so it is tested before it is used.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 import torch
@@ -34,6 +34,12 @@ def backward(q: Tensor, X: Tensor, add: Tensor | None = None) -> Tensor:
     if (routine := fast_routine(X)) is not None:
         return routine(q, X.T, add)
     return q @ X if add is None else torch.addmm(add, q, X)
+
+
+def stacked(parts: Iterable[Tensor]) -> Tensor:
+    """Stack the left factors of several products; a single one is not copied."""
+    several = list(parts)
+    return several[0] if len(several) == 1 else torch.cat(several)
 
 
 def fast_routine(X: Tensor) -> Routine | None:
