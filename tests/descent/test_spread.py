@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from decoupled_descent.descent import one_output
 from decoupled_descent.descent import spread as module
-from decoupled_descent.descent.spread import (
-    Coupled,
-    CoupledRidge,
-    KernelPart,
-    RidgePart,
-    Separate,
-    cholesky,
-    pieces,
-    spread,
-)
+from decoupled_descent.descent.one_output import KernelPart, RidgePart, pieces
+from decoupled_descent.descent.spread import Coupled, CoupledRidge, Separate, spread
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.blocks import Rows
 from tests.problems import normal
@@ -137,27 +130,12 @@ def test_every_form_against_the_dense_matrix(kind, count, form, weighted, interc
     torch.testing.assert_close(found.pairs(left, moves, ROWS), pairs, **close)
 
 
-def test_parts_agree_with_their_own_dense_matrix():
-    features, diagonal = normal(N, 5, seed=2), normal(N, seed=3).square() + 0.1
-    values = normal(N, 2, seed=4)
-    for part in (
-        RidgePart(as_rows(features), diagonal, RIDGE),
-        KernelPart(features @ features.T, diagonal, RIDGE),
-    ):
-        S = part.dense()
-        torch.testing.assert_close(part.diagonal(), S.diagonal())
-        torch.testing.assert_close(part.columns(ROWS), S[:, ROWS])
-        torch.testing.assert_close(part.times(values), S @ values)
-        hat = S @ diagonal  # constants are fitted exactly, because the intercept is free
-        torch.testing.assert_close(hat, torch.ones_like(hat))
-
-
 def test_many_rows_need_no_square_matrix(monkeypatch):
     features, weights = as_rows(normal(N, 4, seed=2)), torch.ones(N, dtype=torch.float64)
     separate, softmax = curvature("separate", 2), curvature("softmax", 3)
     small = [spread(features, bends, RIDGE, weights).blocks for bends in (separate, softmax)]
     monkeypatch.setattr(module, "SQUARE", 5)
-    monkeypatch.setattr(module, "CHUNK", 5)
+    monkeypatch.setattr(one_output, "CHUNK", 5)
     assert [len(part) for _, part in pieces(features)] == [5, 5, 2]
     large = [spread(features, bends, RIDGE, weights) for bends in (separate, softmax)]
     assert [type(each) for each in large] == [Separate, CoupledRidge]
@@ -179,11 +157,3 @@ def test_rows_without_curvature_do_no_harm():
         atol=1e-7,
         rtol=1e-7,
     )
-
-
-def test_cholesky_adds_jitter_only_where_it_must():
-    matrix = normal(5, 5).T @ normal(5, 5)
-    torch.testing.assert_close(cholesky(matrix), torch.linalg.cholesky(matrix))
-    singular = torch.ones(4, 4, dtype=torch.float64)
-    factor = cholesky(singular)
-    torch.testing.assert_close(factor @ factor.T, singular, atol=1e-6, rtol=0)

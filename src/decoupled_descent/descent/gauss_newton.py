@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from decoupled_descent.descent.newton_step import Problem, search, share
-from decoupled_descent.descent.spread import cholesky
+from decoupled_descent.descent.one_output import cholesky
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.second_order import Curvature
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.spread import cholesky, is_dual, pieces
+from decoupled_descent.descent.one_output import cholesky, pieces
+from decoupled_descent.descent.spread import is_dual
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.objective.second_order import Curvature, second_order

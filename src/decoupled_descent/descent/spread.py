@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from decoupled_descent.descent.one_output import KernelPart, Part, RidgePart, cholesky, pieces
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.blocks import Rows
 
@@ -36,8 +37,6 @@ TINY = 1e-10
 DUAL = 0.6
 #: Up to this many rows n × n matrices are made.
 SQUARE = 3000
-#: Rows are taken this many at a time where there are more.
-CHUNK = 8192
 
 
 class Spread(ABC):
@@ -96,102 +95,6 @@ def spread(
 def is_dual(rows: Rows) -> bool:
     """Whether n × n matrices are cheaper than r × r ones."""
     return rows.in_memory and DUAL * rows.n < rows.d and rows.n <= SQUARE
-
-
-class Part(ABC):
-    """S of one output."""
-
-    @abstractmethod
-    def diagonal(self) -> Tensor:
-        """S_ii, shape (n,)."""
-
-    @abstractmethod
-    def columns(self, rows: Tensor) -> Tensor:
-        """S_ji for all rows j, shape (n, s)."""
-
-    @abstractmethod
-    def times(self, values: Tensor) -> Tensor:
-        """S u, shape (n, s)."""
-
-    @abstractmethod
-    def dense(self) -> Tensor:
-        """S, shape (n, n)."""
-
-
-class RidgePart(Part):
-    """S from an r × r factor: nothing of size n × n, and no copy of the features."""
-
-    def __init__(self, rows: Rows, diagonal: Tensor, ridge: float, intercept: bool = True) -> None:
-        self.rows = rows
-        total = float(rows.total(diagonal.sum())[0])
-        self.level = 1 / total if intercept else 0.0  # what the intercept adds to S
-        pulled = rows.backward(diagonal.unsqueeze(0))[0]
-        self.centre = self.level * pulled  # the intercept becomes a direction apart
-        hessian = rows.like.new_zeros(rows.d, rows.d)
-        for span, features in pieces(rows):
-            centred = features - self.centre
-            hessian.addmm_(centred.T, diagonal[span].unsqueeze(1) * centred)
-        (hessian,) = rows.total(hessian)
-        hessian.diagonal().add_(ridge)
-        self.factor = cholesky(hessian)
-
-    def _half(self, features: Tensor) -> Tensor:
-        """L⁻¹ of centred features, shape (r, s)."""
-        centred = (features - self.centre).T
-        half: Tensor = torch.linalg.solve_triangular(self.factor, centred, upper=False)
-        return half
-
-    def _spread(self, half: Tensor) -> Tensor:
-        """Centred features times L⁻ᵀ of something, shape (n, s)."""
-        solved = torch.linalg.solve_triangular(self.factor.T, half, upper=True)
-        spread: Tensor = self.rows.forward(solved.T.contiguous()).T - self.centre @ solved
-        return spread
-
-    def diagonal(self) -> Tensor:
-        parts = [self._half(features).square().sum(0) for _, features in pieces(self.rows)]
-        return torch.cat(parts) + self.level
-
-    def columns(self, rows: Tensor) -> Tensor:
-        return self._spread(self._half(self.rows.take(rows))) + self.level
-
-    def times(self, values: Tensor) -> Tensor:
-        (sums,) = self.rows.total(values.sum(0))
-        pulled = self.rows.backward(values.T).T - torch.outer(self.centre, sums)
-        half = torch.linalg.solve_triangular(self.factor, pulled, upper=False)
-        return self._spread(half) + self.level * sums
-
-    def dense(self) -> Tensor:
-        half = self._half(self.rows.X)
-        return half.T @ half + self.level
-
-
-class KernelPart(Part):
-    """S from an n × n factor, for at least about as many features as rows."""
-
-    def __init__(
-        self, gram: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
-    ) -> None:
-        root = diagonal.sqrt()
-        system = root.unsqueeze(1) * (gram / ridge) * root
-        system.diagonal().add_(1.0)
-        inverse = torch.cholesky_inverse(cholesky(system))
-        if intercept:  # which is free
-            pulled = inverse @ root
-            inverse -= torch.outer(pulled, pulled) / float(root @ pulled)
-        self.matrix = -inverse / root.unsqueeze(1) / root
-        self.matrix.diagonal().add_(1 / diagonal)
-
-    def diagonal(self) -> Tensor:
-        return self.matrix.diagonal()
-
-    def columns(self, rows: Tensor) -> Tensor:
-        return self.matrix[:, rows]
-
-    def times(self, values: Tensor) -> Tensor:
-        return self.matrix @ values
-
-    def dense(self) -> Tensor:
-        return self.matrix
 
 
 class Separate(Spread):
@@ -371,25 +274,3 @@ def _total(values: Iterator[Tensor]) -> Tensor:
     for value in values:
         first = first + value
     return first
-
-
-def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
-    """Go through the rows, at most ``CHUNK`` at a time; and where they sit in this process."""
-    for block in rows.blocks():
-        start = block.span.start
-        for part in torch.split(block.X, CHUNK):
-            yield slice(start, start + len(part)), part
-            start += len(part)
-
-
-def cholesky(matrix: Tensor) -> Tensor:
-    """Cholesky factor, with the least jitter that makes one possible."""
-    factor: Tensor
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    jitter = 1e-12 * float(matrix.diagonal().mean())
-    while int(failed):
-        shifted = matrix.clone()
-        shifted.diagonal().add_(jitter)
-        factor, failed = torch.linalg.cholesky_ex(shifted)
-        jitter *= 10
-    return factor
