@@ -87,6 +87,13 @@ DATA = {
         as_bytes(np.save, np.zeros((5, 3))).replace(b"(5, 3)", b"(50000000000, 3)"),
         "needs more bytes than there are",
     ),
+    "an npy of many texts without length": (
+        "a.npy",
+        as_bytes(np.save, np.zeros((5, 3), "U0"))
+        .replace(b"(5, 3)", b"(500000000, 3)")
+        .replace(b"<U1", b"<U0"),
+        "needs more bytes than there are",
+    ),
     "an npy of no characters": (
         "a.npy",
         as_bytes(np.save, np.array([["a"], ["b"]]))[:-4] + b"\xff\xff\xff\x7f",

@@ -35,7 +35,13 @@ def test_new_rows_and_other_files_are_predicted_as_ever(run, tmp_path, trained_h
     table(40, seed=5)[["a", "b", "town"]].to_csv(tmp_path / "new.csv", index=False)
     found = json.loads(run("predict", tmp_path / "o", tmp_path / "new.csv", "--json")[1])
     assert not any("trained on" in note for note in found["notes"])
-    for content in ("", "hello", "fingerprint,row\n", "fingerprint,row,prediction\nx,1,boo\n"):
+    key = pd.read_csv(tmp_path / "o" / "left_out.csv")["fingerprint"]
+    head = "fingerprint,row,prediction\n"
+    others = ["", "hello", "fingerprint,row\n", f"{head}x,1,boo\n", "\0", "\n\n", f"{head}\n\n"]
+    others += [f"{head}x,1,{'9' * 200_000}\n"]  # longer than a field may be
+    others += [f"{head}" + "".join(f"{k},1\n" for k in key)]
+    others += [f"{head}" + "".join(f"{k},1,2,{'3,' * (n % 3)}4\n" for n, k in enumerate(key))]
+    for content in others:
         (tmp_path / "o" / "left_out.csv").write_text(content)
         status, text, _ = run("predict", tmp_path / "o", tmp_path / "train.csv", "--json")
         assert status == 0

@@ -50,6 +50,16 @@ def test_json_of_anything(capsys):
     }
 
 
+def test_nothing_that_is_printed_steers_the_terminal(capsys):
+    screen = output.console()
+    screen.print("a\x1b[31m", Path("b\x1b]0;title\x07.csv"), "\u202egpj.exe", soft_wrap=True)
+    output.heading(screen, "c\x9b2J")
+    output.points(screen, ["open `d\x1b[2J`"])
+    text = capsys.readouterr().out
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert "b\\x1b]0;title\\x07.csv" in text
+
+
 @pytest.mark.parametrize("count", [0, 12, 13, 40])
 def test_few_notes(count):
     notes = output.few([f"note {k}" for k in range(count)], "report.html")

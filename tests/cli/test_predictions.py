@@ -196,3 +196,16 @@ def test_numbers_are_no_formulas():
     assert count == 2
     assert safe["prediction"].tolist() == [-1.5, 2.0]
     assert safe["name"].tolist() == ["'+49 30", "'@home"]
+
+
+def test_names_of_columns_are_no_formulas_either(run, tmp_path):
+    """An identifier is carried into the predictions with its name."""
+    frame = NEW[["a", "b", "answer"]].assign(**{"=cmd()": [f"\uff1d{k}" for k in range(len(NEW))]})
+    data = saved(tmp_path, frame)
+    options = ("--target", "answer", "--id", "=cmd()", "--out", tmp_path / "o", "--max-iter", "3")
+    assert run("train", data, *options)[0] == 0
+    status, text, err = run("predict", tmp_path / "o", data)
+    assert status == 0
+    assert text.startswith("'=cmd(),prediction")
+    assert pd.read_csv(io.StringIO(text))["'=cmd()"].str.startswith("'\uff1d").all()
+    assert f"note: {len(NEW) + 1} texts begin like a formula" in err

@@ -182,3 +182,29 @@ def test_another_folder_is_asked_for_when_the_disk_is_full(run, tmp_path, shop, 
     assert err.count("The model is trained and in memory.") == 2
     assert f"Saved in {tmp_path / 'free'}" in text
     assert load_model(tmp_path / "free").target == "answer"
+
+
+@pytest.mark.parametrize("rescued", [True, False])
+def test_a_full_disk_does_not_cost_a_training_in_a_pipe(run, tmp_path, shop, monkeypatch, rescued):
+    elsewhere, saved = tmp_path / "elsewhere", results.save_model
+    elsewhere.mkdir()
+
+    def save(model, path, *rest):
+        if not (rescued and path.is_relative_to(elsewhere)):
+            raise OSError(28, "No space left on device")
+        return saved(model, path, *rest)
+
+    monkeypatch.setattr(results, "save_model", save)
+    monkeypatch.setattr(results.tempfile, "tempdir", str(elsewhere))
+    status, text, err = run("train", shop, "--target", "answer", "--out", tmp_path / "o", *FAST)
+    assert (status, text) == (2, "")
+    line = err.splitlines()[-1]
+    assert line.startswith(f"error: --out {tmp_path / 'o'}: cannot write there (No space left")
+    assert not (tmp_path / "o").exists()
+    if rescued:
+        (folder,) = elsewhere.iterdir()
+        assert f"the results are in {folder}: move them" in line
+        assert {path.name for path in folder.iterdir()} == FILES
+        assert load_model(folder).target == "answer"
+    else:
+        assert not list(elsewhere.iterdir())

@@ -75,6 +75,9 @@ def main() -> None:
     except ReachedError as error:
         _print_error(f"interrupted; what was reached is in {harmless(str(error))}")
         sys.exit(INTERRUPTED)
+    except KeyboardInterrupt:  # outside of what typer watches: while it reads the options, say
+        _print_error("interrupted")
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -56,10 +55,10 @@ def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | No
     """
     path = (model if model.is_dir() else model.parent) / LEFT_OUT
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = [line for line in csv.reader(file) if line]
+    except (OSError, ValueError, csv.Error):
         return None
-    lines = list(csv.reader(io.StringIO(text)))
     names = lines[0] if lines else []
     if names[:2] != ["fingerprint", "row"] or "prediction" not in names:
         return None

@@ -7,6 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import typer
@@ -46,7 +47,8 @@ class Screen(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         """Print texts and tables."""
         super().print(
-            *(harmless(one) if isinstance(one, str) else one for one in objects), **options
+            *(harmless(str(one)) if isinstance(one, str | PurePath) else one for one in objects),
+            **options,
         )
 
 

@@ -35,8 +35,8 @@ UNLIKELY = 0.003
 ENOUGH, MANY = 30, 200
 
 
-#: Text that a spreadsheet would run as a formula: a sign alone is a name.
-FORMULA = re.compile(r"[=+\-@\t\r].+", re.DOTALL)
+#: Text that a spreadsheet would run as a formula, with wide signs in some: a sign alone is a name.
+FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠].+", re.DOTALL)
 FORMULAS = "{} texts begin like a formula of a spreadsheet; an apostrophe was put before them"
 
 
@@ -142,15 +142,19 @@ def _carry(saved: SavedModel, frame: pd.DataFrame, table: pd.DataFrame, notes: l
 
 
 def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Put an apostrophe before text that begins like a formula; say how many cells that were."""
-    safe, count = table.copy(), 0
+    """Put an apostrophe before text that begins like a formula; say how many cells that were.
+
+    Names of columns are cells, too.
+    """
+    formulas = [str(name) for name in table.columns if FORMULA.fullmatch(str(name))]
+    safe, count = table.copy(), len(formulas)
     for name in table.columns:
         if not is_number(table[name].dtype):
             texts = table[name].astype(object)
             found = texts.map(lambda one: isinstance(one, str) and bool(FORMULA.fullmatch(one)))
             safe[name] = texts.where(~found, "'" + texts.astype(str))
             count += int(found.sum())
-    return safe, count
+    return safe.rename(columns={name: f"'{name}" for name in formulas}), count
 
 
 def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from decoupled_descent.cli.options import Json, output_folder
+from decoupled_descent.cli.options import Json, harmless, output_folder
 
 
 def reproduce(
@@ -59,9 +59,9 @@ def reproduce(
         done = [figures.reproduce(figure, folder, **options)]
         report(done[0])
     for name, reason in skipped.items():
-        typer.echo(f"left out {name}: {reason}", err=True)
+        typer.echo(harmless(f"left out {name}: {reason}"), err=True)
     if figure == "all" and not as_json:
-        typer.echo(f"gallery: {folder / 'index.html'}")
+        typer.echo(harmless(f"gallery: {folder / 'index.html'}"))
     if as_json:
         results = [one.summary | {"files": one.files} for one in done]
         echo_json({"figures": results, "skipped": skipped})

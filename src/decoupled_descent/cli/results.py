@@ -23,7 +23,7 @@ from decoupled_descent.cli.baselines import contenders, is_log
 from decoupled_descent.cli.findings import is_interrupted
 from decoupled_descent.cli.importance import importance
 from decoupled_descent.cli.left_out import LEFT_OUT, as_csv
-from decoupled_descent.cli.options import cannot_write
+from decoupled_descent.cli.options import cannot_write, harmless
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.descent import METHODS
@@ -109,19 +109,34 @@ def write_somewhere(
 ) -> tuple[Path, dict[str, Path]]:
     """Write the results; where that fails, ask on a terminal for another folder, and try again.
 
-    Returns the folder and the files by name.
+    Where nobody can be asked, they are rescued to the system's temporary folder, and the error says
+    so. Returns the folder and the files by name.
     """
     while True:
         try:
             return out, write(out, estimator, columns, target, report)
         except OSError as error:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                raise
-            typer.echo(f"{error}. The model is trained and in memory.", err=True)
+                found = _rescued(estimator, columns, target, report)
+                raise OSError(f"{error}{found}") from error
+            typer.echo(harmless(f"{error}. The model is trained and in memory."), err=True)
             answer = typer.prompt("Another folder (empty to give up)", default="", err=True)
             if not answer.strip():
                 raise
             out = Path(answer.strip()).expanduser()
+
+
+def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) -> str:
+    """Write the results to a temporary folder; say where that is, or nothing if it fails, too."""
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="decoupled-"))
+        write(folder, estimator, columns, target, report)
+    except OSError:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return ""
+    return f"; the results are in {folder}: move them to where there is room"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from decoupled_descent.cli.options import harmless
 from decoupled_descent.training.folders import kept_in
 
 #: The name of the folder in the folder of the results.
@@ -27,11 +28,8 @@ def kept(out: Path, wanted: bool) -> Iterator[None]:
             yield
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C before there is a model; SIGTERM
         if folder.exists():
-            typer.echo(
-                f"cut short; what is done is kept in {folder}, and the same command continues "
-                "from there",
-                err=True,
-            )
+            said = f"cut short; what is done is kept in {folder}, and the same command continues "
+            typer.echo(harmless(said) + "from there", err=True)
         raise
 
 

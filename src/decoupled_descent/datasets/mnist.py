@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoupled_descent.checks import ignoring
 from decoupled_descent.datasets.folders import cache_folder, data_folders
 from decoupled_descent.datasets.noise_laws import three_point
 from decoupled_descent.files import written_whole
@@ -118,8 +118,7 @@ def _download() -> Mnist:
     from sklearn.datasets import fetch_openml
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about retries; the error below is enough
+        with ignoring(Warning):  # about retries; the error below is enough
             bunch = fetch_openml(
                 "mnist_784", version=1, as_frame=False, cache=False, parser="pandas"
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import decoupled_descent as dd
-from decoupled_descent.checks import whole_number
+from decoupled_descent.checks import ignoring, whole_number
 from decoupled_descent.reproduce import summary
 from decoupled_descent.reproduce.drawing import error_grid, title
 from decoupled_descent.reproduce.summary import Curves, Panel
@@ -142,8 +141,7 @@ def train(problem: Problem, steps: int) -> Curves:
     panel, rows, test, objective, algorithms, theta, mixture = problem
     curves: Curves = {}
     for name, algorithm in algorithms.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", dd.DivergenceWarning)  # counted in the findings instead
+        with ignoring(dd.DivergenceWarning):  # counted in the findings instead
             run = dd.fit(*rows, objective, algorithm, steps, theta=theta, test=test, progress=False)
             if run.stop_reason is dd.StopReason.INTERRUPTED:
                 raise KeyboardInterrupt

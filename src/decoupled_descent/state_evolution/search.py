@@ -2,12 +2,12 @@ r"""Algorithm design by simulation: state evolution over candidate directions (s
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from decoupled_descent.checks import ignoring
 from decoupled_descent.descent import DecoupledDescent
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 from decoupled_descent.progress import progress_bar
@@ -143,8 +143,8 @@ def search(
     start: dict[str, Any] = {"theta": theta, "alignment": alignment, "overlap": overlap}
     tried = list(product(directions.items(), head_directions.items(), rates))
     found = []
-    with progress_bar(len(tried), "search", progress) as advance, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DivergenceWarning)  # the curve ends before it
+    quiet = ignoring(DivergenceWarning)  # the curve ends before it
+    with progress_bar(len(tried), "search", progress) as advance, quiet:
         for count, ((name, g), (head_name, f), settings) in enumerate(tried, 1):
             algorithm = DecoupledDescent(**settings, g=g, f=f)
             theory = StateEvolution(mixture, objective, algorithm, ratio, **options)

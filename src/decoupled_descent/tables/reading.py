@@ -269,7 +269,8 @@ def _check_header(member: bytes) -> None:
     except Exception as error:
         raise ValueError(UNREADABLE.format(error)) from error
     _check_width(shape[1] if len(shape) > 1 else 1)
-    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > len(member):
+    size = max(1, dtype.itemsize)  # texts of no length take no bytes, however many there are
+    if not dtype.hasobject and math.prod(shape) * size > len(member):
         raise ValueError(UNREADABLE.format(f"shape {shape} needs more bytes than there are"))
 
 
