@@ -22,6 +22,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "codemap",
     "mathml",
+    "names",
     "reference",
     "studies",
 ]

@@ -10,12 +10,30 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
+from torch.nn import functional
 
 import decoupled_descent as dd
 from tests.test_house import imports
 from tests.test_readme import ROOT, run_blocks
 
 DOCS = ROOT / "docs"
+#: Pages whose blocks a test of their own runs, here or in test_readme.py.
+OWN_TEST = {
+    "developing.md", "diagnostics.md", "estimators.md", "orthogonal.md", "own-parts.md",
+    "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md", "validation.md",
+    "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",
+    "theory/orthogonal_state_evolution.md",
+}  # fmt: skip
+#: Pages whose blocks need 40 GB or several processes; tests/rows and tests/training run the like.
+ELSEWHERE = {"big.md", "checkpoints.md"}
+
+
+def with_blocks():
+    """Pages with Python blocks, by their names within docs."""
+    pages = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    found = {page.relative_to(DOCS).as_posix(): page.read_text() for page in pages}
+    return {name for name, text in found.items() if "```python" in text}
 
 
 def extension(name):
@@ -129,6 +147,79 @@ def test_version_to_cite():
     assert f"\nversion: {dd.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
+@pytest.mark.parametrize("name", sorted(with_blocks() - OWN_TEST - ELSEWHERE))
+def test_blocks_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_blocks(DOCS / name)
+
+
+def test_pages_with_tests_of_their_own_have_blocks():
+    assert with_blocks() >= OWN_TEST | ELSEWHERE
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    calls = "".join(tests.split("run_blocks(")[1:])
+    assert all(f'"{Path(name).name}"' in calls for name in OWN_TEST)
+
+
+def test_corrections():
+    """Each figure of the page, and that both corrections together do most."""
+    found = run_blocks(DOCS / "theory" / "corrections.md")["found"]
+    text = (DOCS / "theory" / "corrections.md").read_text()
+    words = ("no", "yes")
+    for (memory, hessian), distance in found.items():
+        assert f"| {words[memory]} | {words[hessian]} | {distance:.2f} |" in text
+    assert found[1, 1] < min(found[terms] for terms in found if terms != (1, 1)) / 5
+
+
+def test_errata():
+    names = run_blocks(DOCS / "theory" / "errata.md")
+    text = (DOCS / "theory" / "errata.md").read_text()
+    for runs, here, printed in (
+        ("alignments", names["predicted_alignment"], 0.4),
+        ("squares", names["predicted_square"], 0.125),
+    ):
+        mean, stderr = names[runs].mean(), names[runs].std() / len(names[runs]) ** 0.5
+        assert f"| {mean:.3f} ± {stderr:.3f} | {here:g} | {printed:g} |" in text
+        assert abs(mean - here) < 3 * stderr < abs(mean - printed) / 10
+
+
+def test_tests_that_pages_name_exist():
+    tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    defined = set(re.findall(r"def (test_\w+)", "".join(tests.values())))
+    for page in DOCS.rglob("*.md"):
+        named = set(re.findall(r"`(test_\w+)`", page.read_text()))
+        assert named <= defined, (page, named - defined)
+
+
+def test_loop_of_the_family(tmp_path):
+    """The loop with its five new lines, on drawn rows: a test set tells what is true."""
+    text = (DOCS / "family.md").read_text()
+    lines = re.search(r"```diff\n(.*?)```", text, re.DOTALL)[1].splitlines()
+    assert sum(line[0] == "+" for line in lines) == 5
+    code = "\n".join(line[1:] for line in lines if line[0] != "-")
+    call = re.search(r"`(error, stderr = .*?)`", text)[1]  # at the end of an epoch
+    code = code.replace("    scheduler.step()\n", f"    scheduler.step()\n    {call}\n")
+    generator = torch.Generator().manual_seed(0)
+    means = 0.12 * torch.randn(3, 300, generator=generator)
+
+    def draw(n):
+        labels = torch.randint(0, 3, (n,), generator=generator)
+        return means[labels] + torch.randn(n, 300, generator=generator), labels
+
+    (X, y), (fresh, answers) = draw(1000), draw(4000)
+    torch.manual_seed(0)
+    names = {"X": X, "y": y, "d": 300, "device": "cpu", "path": tmp_path / "saved", "torch": torch}
+    names |= {"nn": torch.nn, "F": functional} | vars(torch.utils.data)
+    exec(code, names)
+    with torch.no_grad():
+        truth = functional.cross_entropy(names["model"](fresh), answers, reduction="none")
+        fitted = functional.cross_entropy(names["model"](X), y)
+    noise = (names["stderr"] ** 2 + float(truth.var()) / 4000) ** 0.5
+    head = (16 + 16 * 3 + 3) / 1000  # its own optimism, which is not corrected
+    assert abs(names["error"] - float(truth.mean())) < 3 * noise + head
+    assert float(fitted) < float(truth.mean()) - 3 * noise - head
+    assert (tmp_path / "saved").exists()
+
+
 def test_quickstart_with_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run_blocks(DOCS / "quickstart-table.md")
@@ -173,7 +264,13 @@ def test_tutorial():
     quoted = {"0.21": gd.train_error, "1.11": gd.test_error, "1.09": descent.train_error}
     for figure, error in ({"1.17": descent.test_error} | quoted).items():
         assert abs(float(error[-1]) - float(figure)) < 0.011
+    for name, figure in (("distance", 0.04), ("plain", 0.57)):
+        assert abs(float(names[name]) - figure) < 0.005
     assert names["diagnosis"].verdict == "trust"
+    text = (DOCS / "tutorial.md").read_text().replace("−", "-")
+    for i, row in enumerate(names["outputs"].tolist()):
+        cells = re.search(rf"^\| {i} \| [01] \|(.*)\|$", text, re.MULTILINE)[1].split("|")
+        assert all(abs(float(cell) - value) < 0.06 for cell, value in zip(cells, row, strict=True))
 
 
 def test_own_parts():

@@ -1,6 +1,6 @@
 """Compare decoupled descent at finite n with state evolution; print the tables of the theory page.
 
-python docs/theory/state_evolution_study.py {signalless,sizes,xor,informed-xor}
+python docs/studies/state_evolution.py {signalless,sizes,xor,informed-xor}
 """
 
 import argparse
