@@ -10,6 +10,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.reproduce import replications, xor
+from decoupled_descent.rows.threads import one_thread
 
 TINY = {"n": 30, "d": 20, "lr": 0.05, "snr": [2.0], "steps": 4, "test_rows": 40, "replications": 3}
 CALLS = []
@@ -52,7 +53,8 @@ def test_curves_are_stacked_in_the_order_of_the_seeds(experiment, tmp_path):
         "snr=2/dd/test": (3, 4),
         "snr=2/dd/state_evolution": (3, 4),
     }
-    alone = xor.XOR.replicate(TINY, 6)
+    with one_thread():
+        alone = xor.XOR.replicate(TINY, 6)
     for name, values in curves.items():
         np.testing.assert_array_equal(values[1], alone[name])
 

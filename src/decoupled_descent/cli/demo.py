@@ -60,7 +60,7 @@ def train_replications(settings: Settings, seed: int) -> Curves:
 
     from decoupled_descent.descent.starts import draw_theta
     from decoupled_descent.reproduce.experiment import Problem, sample, train
-    from decoupled_descent.reproduce.replications import one_thread
+    from decoupled_descent.rows.threads import one_thread
 
     (snr,), d, steps = settings["snr"], settings["d"], settings["steps"]
     mixture, found = dd.mixtures.xor(d, snr), []

@@ -15,6 +15,7 @@ from decoupled_descent.diagnostics.checks import Evidence, Finding
 from decoupled_descent.diagnostics.measures import label_groups
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.sweep import Sweep
 
@@ -147,6 +148,7 @@ def diagnose(
     if optimism is None and sweep is not None and len(sweep.runs) > 1:
         optimism = sweep.corrected_error.optimism
     evidence = Evidence(rows, groups, classes, algorithm, best, optimism, columns, stderr)
-    judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]
+    with threads_for(rows.here * rows.d, 1):
+        judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]
     judged.sort(key=lambda found: found[1], reverse=True)
     return Diagnosis(tuple(finding for finding, _ in judged))

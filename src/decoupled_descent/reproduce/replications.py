@@ -6,19 +6,17 @@ import hashlib
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
 import numpy as np
-import torch
 
 import decoupled_descent as dd
 from decoupled_descent.files import written_whole
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.reproduce.experiment import Experiment, Settings
 from decoupled_descent.reproduce.summary import Curves
+from decoupled_descent.rows.threads import one_thread
 
 FOLDER = "replications"
 
@@ -94,20 +92,9 @@ def run_all(
 def _replicate(
     experiment: Experiment, settings: Settings, seed: int, folder: Path, data: Path | None
 ) -> tuple[int, Curves]:
-    """Compute one replication on one thread, and save it."""
+    """Compute one replication, and save it; on one thread, since processes share the cores."""
     with one_thread():
         curves = experiment.replicate(settings, seed, data)
     identity = key(experiment.name, settings, seed)
     save(saved_at(folder, identity), identity, curves)
     return seed, curves
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: processes share the cores, and results do not depend on them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -30,6 +30,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.scaling import is_sparse
+from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import fit
 from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
@@ -121,8 +122,10 @@ def search(
     ranking: list[tuple[str, float]] = []
     interrupted = False
     maps = min(len(tried), KEPT + 1)
-    _announce(X, tried[-maps:], outputs, progress)
-    with progress_bar(1 + FITS * maps, "search", progress) as advance:
+    widths = _widths(X, tried[-maps:])
+    _announce(len(y), widths, outputs, progress)
+    threads = threads_for(len(y) * max(widths), outputs)
+    with threads, progress_bar(1 + FITS * maps, "search", progress) as advance:
         try:
             ranked = rank(X, y, loss, outputs, tried, common, seed)
             ranking = [(one.features.name, one.error) for one in ranked]
@@ -145,16 +148,21 @@ def search(
             if not found:
                 raise
             interrupted = True
-    return _combined(objective, found, stack, seed, tuple(ranking), interrupted)
+    with threads_for(len(y) * max(widths), outputs):
+        return _combined(objective, found, stack, seed, tuple(ranking), interrupted)
 
 
-def _announce(X: Any, tried: Sequence[Features], outputs: int, progress: bool | None) -> None:
-    """Say on a terminal how long the search will take, if that is more than a minute."""
+def _widths(X: Any, tried: Sequence[Features]) -> list[int]:
+    """How many features each map makes of a row, at most."""
     n, d = X.shape
-    widths = [
+    return [
         d if each.name.startswith("linear") else min(n, each.get_params().get("landmarks", d))
         for each in tried
     ]
+
+
+def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
+    """Say on a terminal how long the search will take, if that is more than a minute."""
     if show_progress(progress) and not in_stages() and n * max(widths) > QUICK:
         seconds = expected_seconds(n, widths, outputs)
         if seconds > 60:

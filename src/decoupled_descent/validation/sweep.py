@@ -24,6 +24,7 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
 from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
@@ -305,20 +306,24 @@ def train_stack(
     checkpoint: Checkpoint | None = None,
 ) -> list[Run]:
     """Train one stack. Runs with the same objective, g and f are bound to the labels once."""
-    trainees, known = [], {}
-    for _, objective, algorithm, theta, seed in configurations:
+    bounds, known = [], {}
+    for _, objective, algorithm, theta, _ in configurations:
         width = None if theta is None else len(theta)
         key = (id(objective), width, id(algorithm.g), id(algorithm.f), algorithm.uses_jacobian)
         if key not in known:
             known[key] = algorithm.bind(rows, objective, theta)
-        state = algorithm.init(rows, known[key], theta=theta, seed=seed)
-        trainees.append(Trainee(known[key], algorithm, state, copy.deepcopy(callbacks)))
-    held_out = check_test(test, rows, trainees)
-    cut = None if halving is None else halving.cutter(steps)
-    saver = None
-    if checkpoint is not None:
-        asked = {"configurations": configurations, "steps": steps, "halving": halving}
-        saver = Saver(checkpoint, trainees, asked | {"rows": rows, "test": held_out})
-    with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
-        train_together(trainees, rows, steps, held_out, advance, cut, saver)
+        bounds.append(known[key])
+    with threads_for(rows.here * rows.d, sum(bound.width for bound in bounds)):
+        trainees = [
+            Trainee(bound, each.algorithm, each.start(rows, bound), copy.deepcopy(callbacks))
+            for each, bound in zip(configurations, bounds, strict=True)
+        ]
+        held_out = check_test(test, rows, trainees)
+        cut = None if halving is None else halving.cutter(steps)
+        saver = None
+        if checkpoint is not None:
+            asked = {"configurations": configurations, "steps": steps, "halving": halving}
+            saver = Saver(checkpoint, trainees, asked | {"rows": rows, "test": held_out})
+        with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
+            train_together(trainees, rows, steps, held_out, advance, cut, saver)
     return [Run.of(trainee) for trainee in trainees]
