@@ -7,6 +7,8 @@ what the history itself takes.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,7 +19,9 @@ import decoupled_descent as dd
 
 
 def resident() -> float:
-    """Megabytes of this process in memory."""
+    """Megabytes of this process in memory, after free memory was given back to the system."""
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(0)
     line = next(x for x in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in x)
     return int(line.split()[1]) / 1024
 
@@ -41,7 +45,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         often = dd.Checkpoint(folder, every=options.every)
         run = dd.fit(X, y, objective, algorithm, options.steps, callbacks=told, checkpoint=often)
-    print(f"end: {resident():.1f} MB; history {2 * 32 * len(run.train_error) / 2**20:.1f} MB")
+    lists = [run.history.train_error, run.history.train_error_stderr]
+    size = sum(sys.getsizeof(each) + sum(map(sys.getsizeof, each)) for each in lists)
+    print(f"end: {resident():.1f} MB; history {size / 2**20:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ def test_json(run, tmp_path, target, options, task, loss):
     assert found["estimated_score"] == score
     assert found["score"] == ("accuracy" if "log" in loss else "R²")
     assert found["verdict"] == estimator.diagnostics_.verdict
+    assert found["made_with"] == estimator.metadata_
     assert {Path(path) for path in found["files"].values()} == {out / name for name in FILES}
     assert found["classes"] == (
         None if task == "regression" else [str(one) for one in estimator.classes_.tolist()]

@@ -28,10 +28,11 @@ def test_names_of_leaves():
 
 def test_what_goes_in_comes_out(tmp_path):
     given, path = state(), tmp_path / "a.safetensors"
-    write(path, {"0": {"state": given}}, {"lr": "0.1"})
+    write(path, {"0": {"state": given}}, {"lr": "0.1"}, {"threads": 2})
     found, settings = read(path)
     again = rebuilt(given, found, "0.state")
     assert settings == {"lr": "0.1"}
+    assert found["made with"] == {"threads": 2}
     assert isinstance(again, State)
     for (_, one), (_, other) in zip(leaves(again), leaves(given), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
@@ -41,7 +42,7 @@ def test_what_goes_in_comes_out(tmp_path):
 
 def test_a_changed_number_is_noticed(tmp_path):
     path = tmp_path / "a.safetensors"
-    write(path, {"x": torch.zeros(3)}, {})
+    write(path, {"x": torch.zeros(3)}, {}, {})
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match=r"is damaged or no checkpoint \(its checksum is wrong\)"):
@@ -50,4 +51,4 @@ def test_a_changed_number_is_noticed(tmp_path):
 
 def test_what_no_file_can_hold(tmp_path):
     with pytest.raises(ValueError, match="x is a complex, which no checkpoint can hold"):
-        write(tmp_path / "a.safetensors", {"x": 1j}, {})
+        write(tmp_path / "a.safetensors", {"x": 1j}, {}, {})

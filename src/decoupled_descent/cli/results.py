@@ -209,6 +209,7 @@ def report_data(
         if is_interrupted(estimator)
         else judged_rows.more_rows(prepared, estimator, seconds),
         left_out=as_csv(prepared, estimator, target),
+        made_with=estimator.metadata_,
     )
     return replace(report, next_steps=next_steps(report, data, out))
 
@@ -316,6 +317,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "prediction_intervals": [one._asdict() for one in report.widths],
         "importance": dict(report.importance),
         "settings": report.settings,
+        "made_with": dict(report.made_with),
         "candidates": report.candidates,
         "notes": report.notes,
         "next_steps": [step.replace("`", "") for step in report.next_steps],

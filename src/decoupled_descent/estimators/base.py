@@ -181,7 +181,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         self.n_iter_ = len(errors)
         self.stop_reason_ = "interrupted" if found.interrupted else str(best.run.stop_reason)
         self.candidates_ = candidate_records(found, self._measured)
-        self.algorithm_ = best.run.algorithm
+        self.algorithm_, self.metadata_ = best.run.algorithm, best.run.metadata
         self.diagnostics_ = diagnose(
             *judged_run(best),
             task=self._task,

@@ -77,6 +77,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and what came of each, a list of dictionaries.
         algorithm_: The winner.
+        metadata_: With what it was made: versions, threads, block size, device, dtype.
         classes_: The labels.
         theta_: Weights of the input layer for scaled columns, shape (L, d).
         head_: The trained head.

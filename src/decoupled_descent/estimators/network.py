@@ -249,7 +249,7 @@ class NetworkTraining:
         self.stop_reason_ = str(run.stop_reason)
         if sweep is not None:
             self.candidates_ = _candidates(sweep, unit)
-        self.algorithm_ = run.algorithm
+        self.algorithm_, self.metadata_ = run.algorithm, run.metadata
         self.theta_ = np.zeros((len(run.best_theta), len(self.scale_)))
         self.theta_[:, self._varying] = run.best_theta.double().cpu().numpy()
         self.head_ = run.best_head.cpu()

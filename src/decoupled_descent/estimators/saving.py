@@ -55,7 +55,8 @@ class SavedModel:
         columns: How a table becomes the estimator's matrix; None if it was trained on a matrix.
         target: Name of the column that is predicted, or None.
         task: ``"classification"`` or ``"regression"``.
-        metadata: The library's version, the settings and the chosen ones, and the verdict.
+        metadata: The library's version, the settings and the chosen ones, with what the model was
+            made, and the verdict.
     """
 
     estimator: DecoupledClassifier | DecoupledRegressor
@@ -127,6 +128,7 @@ def save_model(
     description |= {
         "format": FORMAT,
         "library": decoupled_descent.__version__,
+        "made_with": dict(estimator.metadata_),
         "head": None if newton else describe_head(estimator.head_),
         "columns": None if columns is None else columns.to_dict(),
         "target": None if target is None else str(target),
@@ -213,7 +215,8 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
             f"its columns make {len(columns.names)} features but it has "
             f"{estimator.n_features_in_}; train the model again"
         )
-    kept = ("library", "settings", "chosen")
+    estimator.metadata_ = dict(content["made_with"])
+    kept = ("library", "settings", "chosen", "made_with")
     metadata = {name: content[name] for name in kept} | {"verdict": estimator.diagnostics_.verdict}
     return SavedModel(estimator, columns, target, task, metadata)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -80,6 +80,7 @@ class ReportData:
     widths: Sequence[Width] = ()  # of prediction intervals
     more: MoreRows | None = None  # what twice as many rows would bring
     left_out: str = ""  # predictions of the training rows as if new, as a table for machines
+    made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn."""

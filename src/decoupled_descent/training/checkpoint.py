@@ -21,7 +21,15 @@ from decoupled_descent.training.callbacks import Callback, Step, StopReason
 from decoupled_descent.training.fingerprint import checksum, described
 from decoupled_descent.training.folders import Lock, folder_around
 from decoupled_descent.training.loop import History, Trainee
-from decoupled_descent.training.state_file import damaged, flat, leaves, read, rebuilt, write
+from decoupled_descent.training.state_file import (
+    MADE,
+    damaged,
+    flat,
+    leaves,
+    read,
+    rebuilt,
+    write,
+)
 
 #: The name of the file in the folder.
 FILE = "checkpoint.safetensors"
@@ -146,7 +154,8 @@ class Saver:
         parts = {str(k): _snapshot(each) for k, each in enumerate(self.trainees)}
         try:
             with written_whole(self.path) as partial:
-                write(partial, parts, self.settings)  # on the disk before it replaces the last
+                made = self.trainees[0].metadata
+                write(partial, parts, self.settings, made)  # on the disk before it replaces
                 if self.processes is not None and self.path.exists():
                     self.path.replace(self.path.with_name(BEFORE))
         except (OSError, SafetensorError) as error:
@@ -238,6 +247,7 @@ def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) 
     trainee.last, trainee.best = step("last"), step("best")
     errors = {key: found[f"{name}history.{key}"].tolist() for key in ERRORS}
     trainee.history = History(**errors, lowest=min(errors["train_error"]))
+    trainee.metadata = dict(found[MADE])
     reason = found[f"{name}reason"]
     trainee.reason = None if reason is None else StopReason(reason)
     trainee.message = found[f"{name}message"]

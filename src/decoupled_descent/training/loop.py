@@ -18,6 +18,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import as_source
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, ask
+from decoupled_descent.training.metadata import continued, made_with
 
 if TYPE_CHECKING:
     from decoupled_descent.training.checkpoint import Saver
@@ -80,6 +81,7 @@ class Trainee:
         self.history = History()
         self.reason: StopReason | None = None
         self.message = ""
+        self.metadata: dict[str, Any] = {}  # with what it was made
 
     def record(self, following: Any, info: Info, test_error: float | None) -> None:
         """Record the current iterate, ask the callbacks, and continue or stop."""
@@ -166,6 +168,8 @@ def train_together(
     try:
         if not going:  # all were done in an earlier call
             return
+        for trainee in going:
+            trainee.metadata = continued(trainee.metadata, made_with(rows))
         for index in range(len(going[0].history.train_error), steps):
             errors = _test_errors(going, test)
             moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)

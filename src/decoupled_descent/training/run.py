@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
+from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
 from decoupled_descent.training.loop import (
@@ -48,6 +49,8 @@ class Run:
         stop_reason: Why training ended.
         message: The same in a sentence.
         alarm: A warning that the error is not finite or has exploded; None if neither is so.
+        metadata: With what it was made: versions, threads, block size, device, dtype. The same call
+            with all of these the same gives the same bits.
     """
 
     algorithm: Algorithm
@@ -58,6 +61,7 @@ class Run:
     stop_reason: StopReason
     message: str
     alarm: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Summarise in one line."""
@@ -197,7 +201,7 @@ class Run:
     def of(cls, trainee: Trainee) -> Run:
         """Wrap up a finished trainee."""
         assert trainee.reason is not None
-        ended = (trainee.reason, trainee.message, trainee.alarm)
+        ended = (trainee.reason, trainee.message, trainee.alarm, trainee.metadata)
         parts = (trainee.algorithm, trainee.bound, trainee.history, trainee.last, trainee.best)
         return cls(*parts, *ended)
 
@@ -254,22 +258,23 @@ def fit(
     """
     rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
     check_algorithm(algorithm)
-    start = {"theta": theta, "seed": seed} if state is None else {"state": state}
-    if state is None:
-        bound = algorithm.bind(rows, objective, theta)
-        state = algorithm.init(rows, bound, theta=theta, seed=seed)
-    else:
+    if state is not None:
         _check_columns(state, rows)
-        bound = algorithm.bind(rows, objective, state.theta)
-        _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
-    trainee = Trainee(bound, algorithm, state, callbacks)
-    held_out = check_test(test, rows, [trainee])
-    saver = None
-    if (place := as_checkpoint(checkpoint)) is not None:
-        asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
-        saver = Saver(place, [trainee], asked | {"rows": rows, "test": held_out})
-    with progress_bar(steps, describe(algorithm, bound), progress) as advance:
-        train_together([trainee], rows, steps, held_out, advance, saver=saver)
+    bound = algorithm.bind(rows, objective, theta if state is None else state.theta)
+    with threads_for(rows.here * rows.d, bound.width):
+        start = {"theta": theta, "seed": seed} if state is None else {"state": state}
+        if state is None:
+            state = algorithm.init(rows, bound, theta=theta, seed=seed)
+        else:
+            _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
+        trainee = Trainee(bound, algorithm, state, callbacks)
+        held_out = check_test(test, rows, [trainee])
+        saver = None
+        if (place := as_checkpoint(checkpoint)) is not None:
+            asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
+            saver = Saver(place, [trainee], asked | {"rows": rows, "test": held_out})
+        with progress_bar(steps, describe(algorithm, bound), progress) as advance:
+            train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
     return Run.of(trainee)

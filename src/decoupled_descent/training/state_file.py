@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +17,8 @@ from decoupled_descent.training.fingerprint import checksum
 
 #: The format that this version reads and writes.
 FORMAT = "1"
+#: The name under which a file keeps what its run was made with.
+MADE = "made with"
 
 
 def leaves(state: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -85,21 +86,16 @@ def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
     return copies, {"same": same, "strides": strides}
 
 
-def write(path: Path, parts: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Write the leaves of nested parts and the settings of the call, onto the disk."""
+def write(
+    path: Path, parts: Mapping[str, Any], settings: Mapping[str, Any], made: Mapping[str, Any]
+) -> None:
+    """Write the leaves of nested parts, the settings of the call and what it was made with.
+
+    When this returns, they are on the disk.
+    """
     tensors, plain = flat(parts)
     tensors, layout = _stored(tensors)
-    about = {
-        "settings": settings,
-        "plain": plain,
-        **layout,
-        "made with": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "machine": platform.machine(),
-            "threads": torch.get_num_threads(),
-        },
-    }
+    about = {"settings": settings, "plain": plain, **layout, MADE: made}
     text = json.dumps(about)
     metadata = {"format": FORMAT, "about": text, "checksum": content_checksum(tensors, text)}
     save_file(tensors, path, metadata)
@@ -145,7 +141,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
             else torch.empty_strided(value.shape, stride, **like).copy_(value)
         )
     found |= {name: found[known] for name, known in about["same"].items()}
-    return found | about["plain"], about["settings"]
+    return found | about["plain"] | {MADE: about[MADE]}, about["settings"]
 
 
 def _fits(value: Tensor, stride: Any) -> bool:

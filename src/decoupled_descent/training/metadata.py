@@ -1,0 +1,53 @@
+"""With what a run was made: what must be the same for the same bits."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+import decoupled_descent
+from decoupled_descent.rows.blocks import Rows
+
+#: The key under which a run that was continued elsewhere names what was different there.
+CONTINUED = "continued with"
+
+
+def made_with(rows: Rows) -> dict[str, Any]:
+    """Versions, machine, threads in use now, and how the rows are handed out.
+
+    Example:
+        >>> found = made_with(Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2))
+        >>> found["block_size"], found["dtype"], found["device"], found["processes"]
+        (2, 'float32', 'cpu', 1)
+    """
+    return {
+        "decoupled_descent": decoupled_descent.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "processes": 1 if rows.processes is None else rows.processes.size,
+        "block_size": rows.block_size,
+        "device": str(rows.like.device),
+        "dtype": str(rows.like.dtype).removeprefix("torch."),
+    }
+
+
+def continued(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a run whose first part was made with something else, perhaps.
+
+    Example:
+        >>> continued({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 4})
+        {'torch': '2.13.0', 'threads': 2, 'continued with': {'threads': 4}}
+        >>> continued({}, {"threads": 4})
+        {'threads': 4}
+    """
+    if not before:
+        return dict(now)
+    other = {name: value for name, value in now.items() if before.get(name) != value}
+    return {**before, CONTINUED: other} if other else dict(before)
