@@ -1,4 +1,4 @@
-"""Algorithms, one per file: ``init``, ``step``, and what each says of itself."""
+"""Algorithms, one per file: ``init``, ``step``, and what is true of its result."""
 
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent, ScalingWarning

@@ -1,14 +1,14 @@
 r"""Mini-batches: which rows they have, and a pass over all of them.
 
 A mini-batch that is drawn independently of the data multiplies row i of ĥ by s_i = n/|B| if i is in
-it and by 0 if not. That is one more function of the row, which the corrections allow:
+it and by 0 if not. The corrections hold for any function of the row, so also for this one:
 
 .. math::
    \hat h = s \odot g(h, y, a), \qquad
    \tilde\theta = X^\top\hat h - \alpha\,\theta \bar J^\top, \qquad
    \bar J = \tfrac1n\textstyle\sum_i s_i \nabla g(h_i, y_i, a),
 
-and the memory takes up ĥ on the rows of the batch and follows the update rule on all others.
+The memory of the rows in the batch takes ĥ in; that of all others follows the update rule alone.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Batched(Descent):
     """The options of descents that can take mini-batches.
 
     Args:
-        batch_size: Rows per update; all of them by default. A step is one pass over the rows, so
-            of n/batch_size updates, and schedules count the updates.
-        replacement: Whether every batch is drawn from all rows anew, instead of each row coming
-            once per pass.
+        batch_size: Rows per update; all of them by default. A step is one pass over the rows, with
+            n/batch_size updates. Schedules count the updates.
+        replacement: Whether every batch is a new draw from all rows. By default each row comes once
+            per pass.
         batch_seed: Draws the batches.
     """
 
@@ -54,7 +54,7 @@ class Batched(Descent):
 
     @property
     def settings(self) -> Mapping[str, float]:
-        """The numbers among its options, by name; those of batches where there are batches."""
+        """The numeric options by name; those of batches only if there are batches."""
         given = super().settings
         return {k: v for k, v in given.items() if self.batch_size or k != "batch_seed"}
 
@@ -72,7 +72,7 @@ class Batched(Descent):
     def corrected(
         self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
     ) -> Tensor:
-        """θ̃ᵀ from the gradient (L, d), which it is without a correction."""
+        """θ̃ᵀ from the gradient (L, d); without a correction they are equal."""
         return gradient
 
     def pair_variance(
@@ -94,7 +94,7 @@ class Batched(Descent):
     def spacing(
         self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
     ) -> Tensor | None:
-        """Steps of smoothed differences over ``count`` rows, where they are needed."""
+        """Step sizes of the smoothed differences over ``count`` rows; None if none are needed."""
         return None
 
 
@@ -106,12 +106,12 @@ class Batch(NamedTuple):
     y: Tensor  # labels, B rows
 
 
-#: The batch that was made last for each way to draw them: runs in a stack ask for the same one.
+#: The last batch of each way to draw batches. Runs in a stack all ask for the same one.
 _latest: WeakKeyDictionary[Rows, dict[Any, tuple[Any, Any]]] = WeakKeyDictionary()
 
 
 class Batches:
-    """The batches of one pass over the rows, the same whenever they are asked for.
+    """The batches of one pass over the rows; the same at every call.
 
     Example:
         >>> rows = Rows(torch.eye(5), torch.arange(5.0))
@@ -146,7 +146,7 @@ class Batches:
         return kept[place][1]
 
     def _order(self) -> list[Tensor]:
-        """Draw the pass: all rows in random order, or subsets independent of each other."""
+        """Draw the pass: all rows in random order, or independent subsets."""
         size, replacement, seed = self.plan
         text = f"batches {seed} {self.number}"
         digest = hashlib.blake2b(text.encode(), digest_size=4).digest()

@@ -35,7 +35,7 @@ LARGEST_RATE = torch.finfo(torch.float32).max
 
 
 class Algorithm(ABC):
-    """The base of all algorithms: how to start, how to step, and what is true of the result.
+    """Base class of all algorithms: how to start, how to step, and what is true of the result.
 
     A new algorithm defines :meth:`start` and either :meth:`step` or :meth:`stepping`. A state is a
     named tuple with at least ``theta`` (L, d), ``head`` (parameters by name) and ``step``.
@@ -43,7 +43,7 @@ class Algorithm(ABC):
     Attributes:
         estimates_test_error: Whether the train error is an estimate of the test error.
         takes_weights: Whether it supports row weights and groups.
-        uses_jacobian: Whether steps need J̄, for which kinks matter.
+        uses_jacobian: Whether steps need J̄. Only then do kinks matter.
         g: Replaces ∇_hΨ; None for the gradient.
         f: Replaces ∇_aΨ; None for the gradient.
     """
@@ -113,8 +113,8 @@ class Algorithm(ABC):
     def stepping(self, state: Any, rows: Rows, bound: BoundObjective) -> Steps:
         """Make one update as a generator that yields the products it needs.
 
-        Products of all runs on the same rows are made together. The default makes the whole
-        :meth:`step` by itself.
+        Products of all runs on the same rows are made together. By default the generator calls
+        :meth:`step` and yields nothing.
         """
         if type(self).step is Algorithm.step:
             raise TypeError(f"{type(self).__name__} must define step or stepping")
@@ -153,7 +153,7 @@ class Algorithm(ABC):
 
     @property
     def settings(self) -> Mapping[str, float]:
-        """The numbers among its options, by name."""
+        """The numeric options by name."""
         if not is_dataclass(self):
             return {}
         given = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -177,11 +177,11 @@ class Algorithm(ABC):
         return None
 
     def row_shares(self, rows: Rows) -> Tensor | None:
-        """How much each row counts in J̄, shape (n,); None for equally."""
+        """The weight of each row in J̄, shape (n,); None for equal weights."""
         return None
 
     def limit(self) -> LimitStep:
-        """What state evolution must know; raises ``ValueError`` where no limit is known."""
+        """What state evolution needs to know; raises ``ValueError`` if no limit is known."""
         raise ValueError(
             f"state evolution has no limit of {type(self).__name__}; it describes "
             "GradientDescent, DecoupledDescent and OrthogonalDecoupledDescent "
@@ -208,7 +208,8 @@ class Descent(Algorithm):
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀; 1 means none.
         reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
-        rule: Replaces η₀ v − η₁ w by another linear rule; ``lr`` is then the head's default only.
+        rule: Replaces η₀ v − η₁ w by another linear rule. ``lr`` is then only the default of the
+            head's rate.
         head_optimizer: Moves the head instead of γ₀ and γ₁: a function that makes any optimiser of
             PyTorch but LBFGS for a list of parameters, ``functools.partial(torch.optim.Adam,
             lr=1e-2)``.
@@ -221,7 +222,7 @@ class Descent(Algorithm):
     reduction: str = "sum"
     rule: LinearRule | None = None
     head_optimizer: HeadOptimizer | None = None
-    head_folds = 0  # no option of all descents: gradient descent estimates nothing
+    head_folds = 0  # subclasses whose train error is an estimate make it an option
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -269,12 +270,12 @@ class Descent(Algorithm):
 
     @property
     def settings(self) -> Mapping[str, float]:
-        """The numbers among its options, by name; folds where there are folds."""
+        """The numeric options by name; ``head_folds`` only if there are folds."""
         given = super().settings
         return {k: v for k, v in given.items() if self.head_folds or k != "head_folds"}
 
     def starting_folds(self, parameters: Parameters, rows: Rows) -> Folds:
-        """The heads of the folds at the start; none where the head is not trained."""
+        """The heads of the folds at the start; none if the head is not trained."""
         if not self.trains_head or not self.head_folds:
             return folds.NONE
         rows.require_one_process(f"head_folds={self.head_folds} deals out all rows")
@@ -290,7 +291,7 @@ class Descent(Algorithm):
         n: int,
         rows: Tensor | None = None,
     ) -> folds.Seen:
-        """Judge rows by heads that have not seen them: all n rows, or some by their numbers."""
+        """Losses of rows by heads that were not trained on them: all n rows, or some by index."""
         if not at.heads:
             return folds.Seen(losses, {}, 0.0)
         count = min(self.head_folds, n)
@@ -302,7 +303,7 @@ class Descent(Algorithm):
         return folds.look(at.heads, layout, bound, h, y, losses)
 
     def step_folds(self, at: Folds, seen: folds.Seen, step: int) -> Folds:
-        """Move the heads of the folds as the head itself is moved."""
+        """Update the heads of the folds in the same way as the head itself."""
         if not at.heads:
             return at
         if self.head_optimizer is None:

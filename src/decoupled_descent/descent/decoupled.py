@@ -42,7 +42,7 @@ class State(NamedTuple):
     slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
     head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # how many updates have been made
-    folds: Folds = NONE  # the heads that have not seen some of the rows
+    folds: Folds = NONE  # the heads of the folds
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,25 @@ class DecoupledDescent(Batched):
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁:
             ``functools.partial(torch.optim.Adam, lr=1e-2)``.
         batch_size: Rows per update; all of them by default. A step is then one pass over the rows,
-            of n/batch_size updates; schedules count the updates. The train error of an iterate is
-            taken on all rows, and ``info.notes`` has the mean loss of the pass.
-        replacement: Whether every batch is drawn from all rows anew, instead of each row coming
-            once per pass.
+            with n/batch_size updates. Schedules count the updates. The train error is that of all
+            rows at one iterate. ``info.notes`` has the mean loss during the pass.
+        replacement: Whether every batch is a new draw from all rows. By default each row comes once
+            per pass.
         batch_seed: Draws the batches.
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd; ``g(h, y, a, t)`` is
             called with the number of the update as well.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
         noise: A model of the noise (:class:`~decoupled_descent.noise.Covariance`,
-            :class:`~decoupled_descent.noise.RowNorms`) that changes the two corrections
-            accordingly; by default i.i.d. of variance 1/d.
+            :class:`~decoupled_descent.noise.RowNorms`) that changes the two corrections. By default
+            the noise is i.i.d. with variance 1/d.
         hessian_damping: δ, multiplies steps by ``(|J̄| + δ I)⁻¹``, an inverse of the mean Hessian
-            in h (the paper's remark on adaptive Hessian estimation); without one by default. ``lr``
-            is then a share of a Newton step.
-        head_folds: Into how many folds rows are dealt (5, say), each with a head of its own that is
-            trained without the share of its rows, and by which their losses are taken. That takes
-            the head's own optimism, about (its parameters)/n, out of the train error. θ and the
-            head are trained as ever. 0 for none.
+            in h (the paper's remark on adaptive Hessian estimation). None, the default, leaves
+            steps as they are. With δ, ``lr`` is a fraction of a Newton step.
+        head_folds: Number of folds for cross-fitting the head, for example 5. Each fold has a
+            second head that is trained without the fold's rows, and the losses of these rows are
+            taken with it. This removes the optimism of the head, about (number of its
+            parameters)/n, from the train error. θ and the head itself are trained as without folds.
+            0 for none.
 
     Example:
         >>> import decoupled_descent as dd
@@ -126,7 +127,7 @@ class DecoupledDescent(Batched):
         if self.batch_size is not None:
             transition(
                 self.update, 0, theta
-            )  # refuses rules that rows outside of a batch cannot follow
+            )  # raises for rules that cannot be applied to rows outside of a batch
         memory = theta.new_zeros(len(theta), rows.here)
         slots = (self.update.slots(theta), self.update.slots(memory))
         head = bound.parameters(rows.like)
@@ -180,7 +181,7 @@ class DecoupledDescent(Batched):
     def corrected(
         self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
     ) -> Tensor:
-        """θ̃ᵀ = ĥᵀX − α J̄ θ C, in the place of the gradient (L, d)."""
+        """θ̃ᵀ = ĥᵀX − α J̄ θ C, which replaces the gradient (L, d)."""
         assert jacobian is not None
         coloured = theta if self.noise is None else self.noise.coloured(theta)
         return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
@@ -190,16 +191,16 @@ class DecoupledDescent(Batched):
     ) -> Tensor | float:
         r"""Variance of the train error that comes from pairs of rows.
 
-        Row j moved θ by −x_j M_j, so h_i has the share −z_i·z_j M_j in it, and h_j has −z_i·z_j
-        M_i, with the same number z_i·z_j of variance 1/d. To first order losses i and j are thus
-        correlated, and the sum over all pairs is of the order of the variance of a mean:
+        Row j moved θ by −x_j M_j. So h_i contains the term −z_i·z_j M_j, and h_j contains −z_i·z_j
+        M_i, with the same number z_i·z_j, of variance 1/d. To first order this correlates losses i
+        and j, and the sum over all pairs has the order of the variance of a mean:
 
         .. math:: \frac1{n^2 d}\sum_{i \ne j} (\hat h_i \cdot M_j)(\hat h_j \cdot M_i)
                   \approx \frac1d\,\mathrm{tr}\,B^2, \qquad
                   B = \tfrac1n\textstyle\sum_i M_i \hat h_i^\top
 
-        It is zero at the start, grows with the steps, and is not known for a g that is not the
-        gradient of the loss.
+        It is zero at the start and grows with the steps. It is not known if g is not the gradient
+        of the loss.
 
         Args:
             overlap: nB, shape (L, L).
@@ -218,7 +219,7 @@ class DecoupledDescent(Batched):
     def preconditioned(
         self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Multiply θ̃ᵀ and ĥᵀ by the inverse of the mean Hessian, if that is wanted."""
+        """Multiply θ̃ᵀ and ĥᵀ by the inverse of the mean Hessian, if δ is given."""
         if self.hessian_damping is None:
             return tilde, direction
         assert jacobian is not None
@@ -226,7 +227,7 @@ class DecoupledDescent(Batched):
         return inverse @ tilde, inverse @ direction
 
     def memory_factors(self, rows: Rows) -> Tensor | None:
-        """What multiplies ĥᵀ in the memory, by the noise model."""
+        """What multiplies ĥᵀ in the memory, according to the noise model."""
         if self.noise is None:
             return None
         return self.noise.remembered(rows.like.new_ones(1, rows.here), rows)
@@ -243,7 +244,7 @@ class DecoupledDescent(Batched):
         return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, count)
 
     def row_shares(self, rows: Rows) -> Tensor | None:
-        """How much each row counts in J̄, by the noise model."""
+        """The weight of each row in J̄, according to the noise model."""
         return None if self.noise is None else self.noise.row_shares()
 
     def assumptions(self) -> frozenset[str]:

@@ -1,24 +1,27 @@
-r"""Heads without the share of a row: the head's own optimism, taken out of the train error.
+r"""Cross-fitting of the head: its optimism is removed from the train error.
 
-The memory takes each row's share in θ out of its own pre-activations. The head a is trained on the
-same rows, and nothing takes their share out of it: row i moved a by about f_i/n, along which its
-own loss falls, so the mean loss of n rows is too low by about (number of parameters)/n. Deal the
-rows out to G folds, and train a second head for each beside a, by the same optimiser, along
+The memory removes each row's share in θ from its own pre-activations. The head a is trained on the
+same rows, and nothing removes their shares from it. Row i moved a by about f_i/n, which lowers its
+own loss, so the mean loss of n rows is too low by about (number of parameters)/n. Therefore the
+rows are divided into G folds. Each fold k has a second head, trained beside a by the same optimiser
+along
 
 .. math:: \tfrac1n \textstyle\sum_j w_j f_j, \qquad w_j = \tfrac1G \text{ in fold } k,
           \quad 1 + \tfrac1G \text{ outside.}
 
 To first order it differs from a by the centred shares of the rows in fold k, −Σ (f_j − f̄)/n. To
-second order it is also worse than a for every row, by about p/(2nG), which rows outside of the fold
-tell: with Δ_ik what the head of fold k changes in the loss of row i, row i in fold k has the loss
+second order it is also worse than a for every row, by about p/(2nG) for p parameters. Rows outside
+of the fold measure this. With Δ_ik the change of the loss of row i when the head of fold k replaces
+a, row i in fold k has the loss
 
 .. math:: \Psi_i + (1 - \tfrac1G)\,(\Delta_{ik} - \text{mean of } \Delta_{jk} \text{ over } j
           \text{ outside}) ,
 
-where 1 − 1/G makes up for the gain of the rows outside from the shares taken out.
+where 1 − 1/G corrects for what the rows outside gain when the shares of fold k are removed.
 
-What fold k did to the losses of fold l, and fold l to those of fold k, vary together. The sum over
-pairs of folds estimates how much this adds to the variance of the train error.
+The effect of fold k on the losses of fold l and that of fold l on the losses of fold k are
+correlated. The sum over pairs of folds estimates how much this adds to the variance of the train
+error.
 """
 
 from __future__ import annotations
@@ -34,14 +37,14 @@ from decoupled_descent.objective import BoundObjective, Parameters
 
 
 class Folds(NamedTuple):
-    """The heads of all folds; empty where there are none."""
+    """The heads of all folds; empty if there are no folds."""
 
     heads: Parameters  # by name, each with a first axis of G
     slots: HeadSlots  # what their optimiser carries, as "fold:name:key"
 
 
 class Seen(NamedTuple):
-    """What the heads of the folds say of some rows."""
+    """Losses and directions of some rows by the heads of the folds."""
 
     losses: Tensor  # Ψ_i without the share of row i in the head, shape (n,)
     directions: Parameters  # along which the heads of the folds move, stacked like them
@@ -62,7 +65,7 @@ def starting_folds(count: int, head: Parameters, make: HeadOptimizer | None) -> 
 
 @lru_cache(maxsize=8)
 def fold_of(n: int, count: int, device: torch.device) -> Tensor:
-    """Which fold each of n rows is in: a random order dealt out, the same for equal n."""
+    """The fold of each of n rows: random, of equal sizes, and the same for the same n."""
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(n, generator=generator, device=generator.device)
     folds = torch.empty(n, dtype=torch.int64, device=generator.device)
@@ -94,7 +97,7 @@ def layout(place: Tensor, count: int, dtype: torch.dtype) -> Layout:
 def look(
     heads: Parameters, at: Layout, bound: BoundObjective, h: Tensor, y: Tensor, losses: Tensor
 ) -> Seen:
-    """Judge rows by the heads of their folds.
+    """Losses of rows by the heads of their folds.
 
     Args:
         heads: The heads, stacked.
@@ -106,7 +109,7 @@ def look(
     """
     others, directions = bound.several_heads(h, y, heads, at.weights)
     changes = others - losses
-    sums = changes @ at.inside  # what taking fold k out does to fold l, shape (G, G)
+    sums = changes @ at.inside  # effect of leaving fold k out on the losses of fold l, (G, G)
     own, shares = sums.diagonal(), at.inside.sum(0)
     common = (sums.sum(1) - own) / (1 - shares).clamp_min(1 / len(h))
     change = changes.gather(0, at.place)[0] - common[at.place[0]]

@@ -1,9 +1,9 @@
 r"""Newton's method and leave-one-out for heads with weights of their own.
 
-Outputs o_i(β) are not linear in β = (θ, a). The Hessian of F is Σ_i J_iᵀW_iJ_i + Λ, which is
-Gauss–Newton's and used for leave-one-out, plus a term with the second derivatives of the outputs,
-which the Newton direction takes into account by conjugate gradients. Λ is λ, and next to nothing
-for the bias of the outputs.
+Outputs o_i(β) are not linear in β = (θ, a). The Hessian of F has two terms. The first, Σ_i
+J_iᵀW_iJ_i + Λ, is Gauss–Newton's and is used for leave-one-out. The second has the second
+derivatives of the outputs; the Newton direction includes it by conjugate gradients. Λ is λ, and
+nearly zero for the bias of the outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from decoupled_descent.descent.one_output import cholesky
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.second_order import Curvature
 
-#: The share of λ for the bias of the outputs: small, so that it is free, and positive.
+#: The bias of the outputs is penalised by λ times this: nearly free, but positive.
 BIAS_SHARE = 1e-6
 #: The most conjugate gradient steps within one Newton step.
 INNER = 50
@@ -27,7 +27,7 @@ INNER = 50
 
 @dataclass(frozen=True, eq=False)
 class GaussNewtonMove:
-    """What a step found, where it leads, and what leaving rows out needs.
+    """Result of a step: where it started, where it leads, and what leave-one-out needs.
 
     Attributes:
         problem: What is minimised.
@@ -75,7 +75,7 @@ class GaussNewtonMove:
 
 
 class _Factor:
-    """H = JᵀWJ + Λ, factored in the smaller of parameters and outputs."""
+    """H = JᵀWJ + Λ, factored in the space of parameters or of outputs, whichever is smaller."""
 
     def __init__(self, jacobian: Tensor, hessians: Tensor, penalty: Tensor) -> None:
         n, count, size = jacobian.shape
@@ -110,7 +110,7 @@ class _Factor:
             found: Tensor = torch.linalg.solve_triangular(self.root, self.flat.T, upper=False)
             return found.reshape(-1, n, count)
         scaled = self.flat / self.penalty.sqrt()
-        # V = B(I − Sᵀ(I + SSᵀ)⁻¹S)Bᵀ, a Gram matrix that is factored once more
+        # V = B(I − Sᵀ(I + SSᵀ)⁻¹S)Bᵀ is positive semidefinite and is factored, too
         inner = torch.linalg.solve_triangular(self.root, self.scaled @ scaled.T, upper=False)
         gram = scaled @ scaled.T - inner.T @ inner
         return cholesky(gram).T.reshape(-1, n, count)
@@ -174,7 +174,7 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
 
 
 def _conjugate(times: object, factor: _Factor, target: Tensor) -> Tensor:
-    """Solve H x = target, preconditioned by Gauss–Newton; stop at directions of no curvature."""
+    """Solve H x = target, preconditioned by Gauss–Newton; stop where curvature is not positive."""
     assert callable(times)
     x, rest = torch.zeros_like(target), target
     z = factor.solve(rest)
@@ -230,9 +230,10 @@ class _Flat:
         return first.view(self.shape), {name: part.view(shape) for (name, shape), part in named}
 
     def penalty(self, ridge: float) -> Tensor:
-        """Λ: λ for all but the last bias, which sets the level of the outputs.
+        """Λ: λ for all parameters but the last bias, which sets the level of the outputs.
 
-        Biases of hidden units are penalised: without that, units that saturate drift for ever.
+        Biases of hidden units are penalised. Otherwise the biases of saturated units would grow
+        without end.
         """
         sizes = [self.shape.numel(), *(shape.numel() for shape in self.shapes.values())]
         shares = [1.0] * len(sizes)

@@ -10,12 +10,12 @@ of two known matrices,
 .. math:: h^{(k)}_{t+1} = X\theta^{(k)}_{t+1} + M^{(k)}_{t+1}
    = \eta_0^{(k)} h_t - \eta_1^{(k)} (X\tilde\theta_t - \hat h_t) ,
 
-so looking at all of them costs one product with X, which the chosen one then saves in the next
-step: two products per step, as for a single run.
+so one product with X gives the train error of all candidates. The chosen candidate does not need it
+again in the next step: two products per step, as for a single run.
 
 Other candidates (rules with momentum, ridges, mini-batches) are tried one by one: each makes its
-step and is then asked for the train error of where it leads. All share one state, so they must
-carry the same things from step to step.
+step, and a second step evaluates the train error there. All share one state, so their states must
+have the same parts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class State(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """What greedy descent carries where candidates are tried one by one."""
+    """What greedy descent carries if candidates are tried one by one."""
 
     theta: Tensor  # θ, shape (L, d)
     head: Parameters  # a, by parameter name
@@ -72,11 +72,11 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class GreedyDescent(Algorithm):
-    """Decoupled descent that picks one of several updates anew at every step.
+    """Decoupled descent that chooses among several updates at every step.
 
     Candidates that differ in rates and damping alone cost two products with X per step, all
-    together. Others cost two steps each; their states must have the same parts: decoupled descents
-    with rules of the same kind, say, or orthogonal ones with several ridges.
+    together. Others cost two steps each. Their states must have the same parts, for example
+    decoupled descents with rules of the same kind, or orthogonal ones with different ridges.
 
     If no candidate lowers the train error, the iterate stays where it is: the recorded error never
     rises, and :class:`EarlyStopping` then ends the run.
@@ -119,7 +119,7 @@ class GreedyDescent(Algorithm):
 
     @cached_property
     def shared(self) -> tuple[DecoupledDescent, ...]:
-        """The candidates, if they differ in their rates only and one θ̃ serves all; else none."""
+        """The candidates if they differ in rates and damping only and share θ̃; else none."""
         found = []
         for candidate in self.candidates:
             if not isinstance(candidate, DecoupledDescent):
@@ -181,7 +181,7 @@ class GreedyDescent(Algorithm):
         return State(start.theta, start.memory, start.head, start.head_slots, h, -1, 0)
 
     def stepping(self, state: State | Tried, rows: Rows, bound: BoundObjective) -> Steps:
-        """The update that lowers the train error most: two products with X, where rates differ."""
+        """The update that lowers the train error most."""
         if isinstance(state, Tried):
             return (yield from self._trying(state, rows, bound))
         first = self.shared[0]
@@ -223,7 +223,7 @@ class GreedyDescent(Algorithm):
         return best, info
 
     def _trying(self, state: Tried, rows: Rows, bound: BoundObjective) -> Steps:
-        """Let every candidate make its step, and keep the one that leads lowest."""
+        """Let every candidate make its step, and keep the one with the lowest train error."""
         best, now = state._replace(chosen=-1, step=state.step + 1), None
         for index, candidate in enumerate(self.candidates):
             following, info = yield from candidate.moves(state.own, rows, bound)

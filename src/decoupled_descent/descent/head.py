@@ -1,7 +1,7 @@
 r"""The head's step by any optimiser of PyTorch, as a pure function.
 
 The head sees the data through means over all n rows, which hardly vary from one data set to the
-next. So no rule for it, linear or not, spoils the identity of train and test error.
+next. So any rule for the head, linear or not, keeps train and test error equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HeadSlots = dict[str, Tensor | float]
 
 
 def starting_slots(make: HeadOptimizer | None, parameters: Parameters) -> HeadSlots:
-    """What the optimiser will carry, as zeros: it makes its own start in the first step."""
+    """What the optimiser will carry, as zeros; its first step sets the values."""
     if make is None or not parameters:
         return {}
     still = {name: torch.zeros_like(value) for name, value in parameters.items()}
@@ -65,7 +65,7 @@ def moved(
 
 
 def _made(make: HeadOptimizer, values: list[Tensor]) -> torch.optim.Optimizer:
-    """Make the optimiser; raise ``ValueError`` for what is none, or needs more than gradients."""
+    """Make the optimiser; raise ``ValueError`` if it is none, or needs more than gradients."""
     try:
         optimiser: Any = make(values)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a step shows: to users and callbacks, and to state evolution."""
+"""What a step reports to users and callbacks, and what state evolution needs to know of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING: Mapping[str, float] = {}
 
 
 class Info(NamedTuple):
-    r"""What one may look at after a step; it describes the iterate *before* the update.
+    r"""What a step reports; it describes the iterate *before* the update.
 
     Attributes:
         losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
@@ -26,8 +26,8 @@ class Info(NamedTuple):
         notes: Further numbers of the algorithm, by name.
         pairs: Variance of the train error that comes from pairs of rows, see
             :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
-        everywhere: Mean of the losses and its standard error over the rows of all processes, where
-            the rows are divided; None where ``losses`` are all there are.
+        everywhere: Mean of the losses and its standard error over the rows of all processes; None
+            if all rows are in this process.
     """
 
     losses: Tensor
@@ -51,12 +51,12 @@ class Info(NamedTuple):
             alone = float(self.losses.std()) / math.sqrt(len(self.losses))
         else:
             alone = float(self.everywhere[1])
-        pairs = float(self.pairs)  # squares of a run that explodes may exceed the dtype
+        pairs = float(self.pairs)  # squares may overflow in a run that diverges
         return math.hypot(alone, math.sqrt(max(0.0, pairs if math.isfinite(pairs) else 0.0)))
 
 
 class LimitStep(NamedTuple):
-    """What state evolution must know of a step: its direction and its ridge.
+    """What state evolution needs to know of a step: its direction and its ridge.
 
     Attributes:
         g: Replaces ∇_hΨ; None for the gradient.
@@ -67,9 +67,9 @@ class LimitStep(NamedTuple):
             divergence-free step takes rows of any covariance.
         corrected: Whether the reuse of rows is corrected for, so that pre-activations are those of
             new rows; gradient descent does not.
-        batch_size: Rows per update, of which a pass has n/batch_size; None for all rows.
+        batch_size: Rows per update; a pass has n/batch_size updates. None for all rows.
         replacement: Whether batches of the same pass are independent of each other.
-        hessian_damping: δ where the direction is multiplied by ``(|J̄| + δ I)⁻¹``; None where not.
+        hessian_damping: δ if the direction is multiplied by ``(|J̄| + δ I)⁻¹``, else None.
     """
 
     g: Direction | None = None

@@ -1,9 +1,10 @@
-r"""Rows that a linear rule moves all the time, at the cost of the few that are looked at.
+r"""Rows that change at every step, computed only when they are read.
 
-A mini-batch adds something new to its own rows of the memory. The others only decay, or follow
-their momentum: with S numbers per entry (the value and what the rule carries for it), each is
-multiplied by the same S × S matrix. So rows stay as they were when last touched, and the products
-of matrices since then are applied when a row is next asked for.
+A mini-batch adds ĥ to its own rows of the memory. All other rows follow the update rule without a
+direction: they decay, or follow their momentum. An entry is S numbers (the value and what the rule
+carries for it), and such a step multiplies them by the same S × S matrix in all rows. So a row is
+stored as of its last update, and the product of the matrices since then is applied when the row is
+next read.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _units(size: int, width: int, dtype: torch.dtype, device: torch.device) -> t
 
 
 class LazyRows:
-    """Values of n rows and what the rule carries for them, brought up to date when read.
+    """Values of n rows and what the rule carries for them, updated when they are read.
 
     Args:
         value: Shape (L, n).
@@ -82,7 +83,7 @@ class LazyRows:
         self.values = torch.stack([part.T for part in (value, *slots)], 1).contiguous()  # (n, S, L)
         self.touched = torch.zeros(len(self.values), dtype=torch.int64, device=value.device)
         self._unit = torch.eye(1 + len(slots), dtype=value.dtype, device=value.device)
-        self._since = self._unit.unsqueeze(0)  # products of matrices from each moment until now
+        self._since = self._unit.unsqueeze(0)  # product of the matrices from each step until now
         self._still = True  # whether all of them are the identity
 
     def read(self, index: Tensor) -> tuple[Tensor, ...]:
@@ -94,13 +95,13 @@ class LazyRows:
         return tuple(part.T.contiguous() for part in found.unbind(1))
 
     def advance(self, matrix: Tensor) -> None:
-        """Let one step without a direction happen to all rows."""
+        """Apply one step without a direction to all rows."""
         if not self._still or not torch.equal(matrix, self._unit):
             self._still = False
             self._since = torch.cat([matrix @ self._since, self._unit.unsqueeze(0)])
 
     def write(self, index: Tensor, parts: tuple[Tensor, ...]) -> None:
-        """Set rows to what they are now."""
+        """Store the present values of some rows."""
         self.values.index_copy_(0, index, torch.stack([part.T for part in parts], 1))
         if not self._still:
             self.touched.index_fill_(0, index, len(self._since) - 1)
@@ -115,7 +116,7 @@ class LazyRows:
 
     @property
     def age(self) -> int:
-        """How many steps some rows may be behind."""
+        """The largest number of steps that a row may be behind."""
         return len(self._since) - 1
 
 

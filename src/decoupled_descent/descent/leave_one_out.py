@@ -37,8 +37,8 @@ class LeftOut(NamedTuple):
         moves: (I − W_i V_i)⁻¹ g_i, shape (n, K): leaving row i out moves any output o(x) by
             J(x) H⁻¹ J_iᵀ times this.
         change: How far each row's outputs moved, the largest over outputs, shape (n,).
-        doubtful: Rows whose further Newton steps do not converge, by index: there the
-            linearisation fails, and only a refit without the row can tell.
+        doubtful: Rows whose further Newton steps do not converge, by index: there the linearisation
+            fails, and a refit without the row is needed.
     """
 
     outputs: Tensor
@@ -48,7 +48,7 @@ class LeftOut(NamedTuple):
 
 
 def leave_out(outputs: Tensor, bends: Curvature, blocks: Tensor, removed: Tensor) -> LeftOut:
-    """Leave out ``removed`` of the weight of each row, by one Newton step."""
+    """Reduce the weight of each row by ``removed``, one row at a time, by one Newton step."""
     gradient = removed.unsqueeze(1) * bends.slope
     reaction = _reaction(bends, blocks, removed)
     moves = torch.linalg.solve(reaction, gradient.unsqueeze(2))
@@ -67,7 +67,7 @@ def _reaction(bends: Curvature, blocks: Tensor, removed: Tensor) -> Tensor:
 def leave_groups_out(
     outputs: Tensor, bends: Curvature, spread: Spread, weights: Tensor, groups: Tensor
 ) -> LeftOut:
-    """Leave all rows of a group out together, by one Newton step: the same with larger blocks."""
+    """Leave out all rows of a group together, by one Newton step with larger blocks."""
     gradient = weights.unsqueeze(1) * bends.slope
     found, moves = outputs.clone(), torch.zeros_like(outputs)
     for rows, block, system in _group_reactions(bends, spread, weights, groups):
@@ -166,7 +166,7 @@ def reacted(
     removed: Tensor,
     groups: Tensor | None = None,
 ) -> Tensor:
-    """(I − W_i V_i)⁻¹ of values of shape (n, K), with blocks of whole groups where rows have any.
+    """(I − W_i V_i)⁻¹ times values of shape (n, K); with groups, the blocks are those of groups.
 
     A shift of the outputs at the minimum shifts the left-out ones by (I − V_i W_i)⁻¹ times it; this
     is the transpose, which turns gradients at left-out outputs into gradients at the minimum.
@@ -187,16 +187,16 @@ def pair_covariance(
 ) -> float:
     r"""Mean over pairs of rows, or groups, of how their left-out losses vary together.
 
-    Each row trains the model that judges the other. To first order the left-out loss of row i falls
-    by B_ij because row j is there,
+    Row j is in the training set of the model that predicts row i, and the reverse. To first order
+    row j lowers the left-out loss of row i by B_ij,
 
     .. math:: B_{ij} = u_i^\top V_{ij}\, d_j, \qquad u_i = (I - W_i V_i)^{-1} g(o_i^{(-i)}),
 
-    with d_j the moves of :func:`leave_out`; for groups, B is summed over their rows. What is left
-    of B after its row and column means are taken out is the part that sd²/n does not see:
-    Cov(ℓ_i, ℓ_j) = E[B_ij B_ji].
+    with d_j the moves of :func:`leave_out`; for groups, B is summed over their rows. The row and
+    column means of B are removed. The rest is the part that sd²/n does not include: Cov(ℓ_i, ℓ_j) =
+    E[B_ij B_ji].
 
-    ``left`` are u, by :func:`reacted`; the mean is over the given rows, whole groups of them.
+    ``left`` is u, by :func:`reacted`. The mean is over the given rows, which are whole groups.
     """
     pairs = spread.pairs(left[rows], moves[rows], rows)
     if groups is not None:

@@ -34,11 +34,11 @@ from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.rows.blocks import Rows
 
-#: Rows whose outputs move by more than this when they are left out get further Newton steps; below,
-#: the error of the first is of the order of the square.
+#: Rows whose outputs move by more than this when they are left out get further Newton steps. For
+#: smaller moves the error of the first step is of the order of the square of the move.
 LARGE_MOVE = 0.5
-#: At most this many rows do, those with the largest moves: what is left of the others is divided by
-#: a number of rows that is larger still.
+#: At most this many rows get further steps, those with the largest moves. The errors of the others
+#: are divided by n, which is larger still.
 REFINED = 400
 #: The most Newton steps of a refit without one row, which starts at the minimum with it.
 REFIT_STEPS = 20
@@ -69,21 +69,21 @@ class DecoupledNewton(Algorithm):
        o_i^{(-i)} = o_i + V_i (I - W_i V_i)^{-1} g_i
 
     β are all trained parameters, θ and the head's; the bias of the outputs is not penalised. The
-    mean loss at o^(−i) is the train error, an estimate of the test error that assumes nothing of
-    the rows but that they are drawn independently (or in groups). For heads that add nothing but an
-    intercept (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to
-    higher order otherwise. Heads with weights of their own are treated by Gauss–Newton, and their
-    own optimism is included.
+    mean loss at o^(−i) is the train error, an estimate of the test error. It assumes only that
+    rows, or groups of rows, are drawn independently. For heads that add nothing but an intercept
+    (:class:`~decoupled_descent.heads.Linear`) it is exact for squared loss and refined to higher
+    order otherwise. Heads with weights of their own are treated by Gauss–Newton, and their own
+    optimism is included.
 
-    The estimate holds at the minimum only. Until it is reached, ``Info.estimates`` is False and the
-    losses recorded are plain fitted ones; training ends when it is reached.
+    The estimate holds at the minimum only. Before, ``Info.estimates`` is False and the recorded
+    losses are those of the fit. Training ends at the minimum.
 
     Args:
         ridge: λ, positive.
         tolerance: The minimum counts as reached when the next Newton step would lower F by less
             than half this share of it.
-        repairs: The most rows that are refitted exactly, because the linearisation is doubtful for
-            them; those with the largest moves first.
+        repairs: The largest number of rows for which the model is refitted without the row, because
+            the linearisation is doubtful. Rows with the largest moves come first.
 
     Example:
         >>> import decoupled_descent as dd
@@ -176,7 +176,7 @@ class DecoupledNewton(Algorithm):
         movers = movers[first.change[movers] > LARGE_MOVE].sort().values
         if problem.exact or (rows.processes is None and not len(movers)):
             return first
-        if rows.processes is not None:  # other processes hold rows that the refinement needs
+        if rows.processes is not None:  # the refinement needs rows of other processes
             return first._replace(doubtful=movers)
         slopes = problem.slopes
         return refined(outputs, slopes, bends, around, weights, removed, first, movers)
@@ -237,7 +237,7 @@ class DecoupledNewton(Algorithm):
 
 
 def paired_losses(problem: Problem, outputs: Tensor, some: Tensor) -> float:
-    """Mean covariance of two of the values of ``rows.averaged`` at a minimum, over some rows."""
+    """Mean covariance at a minimum of two entries of ``rows.averaged``, over some rows."""
     rows, weights, groups = problem.rows, problem.weights, problem.rows.groups
     bends = problem.expand(outputs)
     around = spread(rows, bends, problem.ridge, weights, problem.intercept)

@@ -18,11 +18,12 @@ from decoupled_descent.objective.losses import Loss
 from decoupled_descent.objective.second_order import Curvature, second_order
 from decoupled_descent.rows.blocks import Rows
 
-#: The first so many features are preconditioned jointly; features come largest first.
+#: So many leading features are preconditioned jointly; features are sorted, largest first.
 LEAD = 512
-#: A Newton direction need not be more exact than this: further steps are cheaper.
+#: Conjugate gradients stop at this accuracy: a further Newton step is cheaper than a more exact
+#: direction.
 FORCING = 1e-4
-#: For squared loss one step is all, and it must be exact.
+#: For squared loss there is a single step, which must be exact.
 EXACT = 1e-24
 #: The most conjugate gradient steps within one Newton step.
 INNER = 300
@@ -66,12 +67,12 @@ class Problem:
 
     @property
     def exact(self) -> bool:
-        """Whether the loss is quadratic, so that one Newton step is all."""
+        """Whether the loss is quadratic, so that one Newton step reaches the minimum."""
         return self.bound.objective.loss.name == "squared"
 
     @cached_property
     def loss(self) -> Loss:
-        """The loss as a function of outputs (n, K), also where the head's outputs are (n,)."""
+        """The loss as a function of outputs (n, K), even if the head's outputs are (n,)."""
         objective, like = self.bound.objective, self.rows.like
         loss, h = objective.loss, like.new_zeros(2, self.bound.width)
         with torch.no_grad():
@@ -144,7 +145,7 @@ def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Mo
 
 
 def share(gain: float, value: float) -> float:
-    """A gain relative to F, whose scale differs between losses and falls towards interpolation."""
+    """A gain relative to F: its scale depends on the loss, and is small near interpolation."""
     return gain / max(abs(value), 1e-100)
 
 
@@ -153,7 +154,7 @@ def search(
 ) -> float:
     """Halve a step until it lowers F by a share of what the slope promises (Armijo).
 
-    F is known to a relative error and ``rounding``; a smaller rise is not held against a step.
+    F has a relative error and an absolute one, ``rounding``. A rise smaller than these is accepted.
     """
     t, slack = 1.0, 1e-13 * abs(start) + rounding
     while t > SHORTEST and not value(t) <= start + 1e-4 * t * gain + slack:
@@ -224,7 +225,7 @@ class _System:
 
 
 class _Leading:
-    """An approximate H⁻¹: class by class, jointly in the first features, else by the diagonal.
+    """An approximate H⁻¹, class by class: a block for the first features, a diagonal otherwise.
 
     For softmax, P D⁻¹ P with P = I − 11ᵀ/K is the pseudo-inverse of D − ppᵀ.
     """
@@ -257,15 +258,15 @@ class _Leading:
 
 
 class _Dual:
-    r"""H⁻¹ by n × n matrices, exact but for a tiny ridge ε on the intercepts.
+    r"""H⁻¹ by n × n matrices, exact except for a tiny ridge ε on the intercepts.
 
     With the kernel G = ΦΦᵀ/λ + 11ᵀ/ε and W = D − ΠΠᵀ (the blocks of :mod:`spread`),
 
     .. math:: H^{-1} = H_0^{-1} - H_0^{-1}\tilde\Phi^\top (W^{-1} + G)^{-1} \tilde\Phi H_0^{-1},
        \qquad (W^{-1} + G)^{-1} = E - E R\,(\textstyle\sum_k E_k)^{-1} R^\top E,
 
-    H₀ = diag(λ, ε), E_k = (D_k⁻¹ + G)⁻¹ and R the sum over outputs. Losses whose outputs do not
-    meet have the first term only.
+    H₀ = diag(λ, ε), E_k = (D_k⁻¹ + G)⁻¹ and R the sum over outputs. Losses that are a sum over
+    outputs have the first term only.
     """
 
     def __init__(

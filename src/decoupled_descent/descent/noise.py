@@ -9,8 +9,8 @@ With E[z_i z_iᵀ] = w_i C/d they become
    \tilde\theta_t &= X^\top\hat h_t - \alpha\, C\theta_t \bar J_t^\top, \qquad
    \bar J_t = \tfrac1n\sum_r w_r \nabla_h g(h_{t,r}, y_r, a_t) :
 
-the first because x_iᵀ Σ_j x_j ĥ_j holds the own share ‖z_i‖² ĥ_i ≈ w_i (tr C/d) ĥ_i, the second by
-Stein's lemma, E[z_i g(z_iᵀθ)] = (w_i C/d) θ E[∇g]ᵀ.
+The first follows because x_iᵀ Σ_j x_j ĥ_j contains the row's own term ‖z_i‖² ĥ_i ≈ w_i (tr C/d)
+ĥ_i, the second from Stein's lemma, E[z_i g(z_iᵀθ)] = (w_i C/d) θ E[∇g]ᵀ.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Operator = Callable[[Tensor], Tensor]
 
 
 class Noise(Protocol):
-    """A model of the noise, as decoupled descent uses it."""
+    """Base class of noise models: what decoupled descent needs to know of the noise."""
 
     def check(self, rows: Rows) -> None:
         """Raise ``ValueError`` when the model does not belong to these rows."""
@@ -40,7 +40,7 @@ class Noise(Protocol):
 
     @property
     def lifts(self) -> frozenset[str]:
-        """The assumptions of decoupled descent that the model makes unnecessary."""
+        """The assumptions of decoupled descent that are not needed with this model."""
         ...
 
     def spread(self, theta: Tensor, rows: Rows) -> Tensor:
@@ -48,7 +48,7 @@ class Noise(Protocol):
         ...
 
     def row_shares(self) -> Tensor | None:
-        """How much each row counts in J̄, shape (n,); None for equally."""
+        """The weight of each row in J̄, shape (n,); None for equal weights."""
         ...
 
     def coloured(self, theta: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class Covariance:
         return direction * (self.trace / rows.d)
 
     def coherence(self, rows: Rows) -> float:
-        """Return tr(C²)/(tr C)²; for a function, the 1/d of white noise, which is the least."""
+        """Return tr(C²)/(tr C)²; for a function, 1/d, its smallest value, that of white noise."""
         if not isinstance(self.matrix, Tensor):
             return 1 / rows.d
         diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal()
@@ -171,7 +171,7 @@ class Covariance:
 
 @dataclass(frozen=True)
 class White:
-    r"""Rows with i.i.d. noise of another variance than 1/d: columns as they are standardised.
+    r"""Rows with i.i.d. noise of another variance than 1/d, for example with standardised columns.
 
     Pre-activations, outputs and rates are then those of PyTorch: with ``reduction="mean"``, ``lr``
     and the weights of a model mean the same as in ``torch.optim.SGD`` on the same rows.
@@ -229,7 +229,7 @@ class White:
 
 @dataclass(frozen=True, eq=False)
 class RowNorms:
-    r"""Rows whose noise is white but of unequal strength: covariance w_i I/d.
+    r"""Rows whose noise is white with unequal variances: covariance w_i I/d.
 
     Args:
         squares: w_i, the squared norm of the noise in each row, shape (n,).
@@ -260,8 +260,8 @@ class RowNorms:
             y: Labels, shape (n,); rows of equal label share a mean.
 
         Returns:
-            The model, in the dtype of X. The last factor corrects for the row's own part in
-            the mean.
+            The model, in the dtype of X. The last factor corrects for the row's own share in the
+            mean.
         """
         features, squares = as_floats("X", X), torch.empty_like(X[:, 0])
         for label in torch.unique(y):

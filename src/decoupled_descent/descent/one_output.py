@@ -15,7 +15,7 @@ from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
 
-#: Rows are taken this many at a time where there are more.
+#: Rows are processed in pieces of this length.
 CHUNK = 8192
 
 
@@ -47,7 +47,7 @@ class RidgePart(Part):
         total = float(rows.total(diagonal.sum())[0])
         self.level = 1 / total if intercept else 0.0  # what the intercept adds to S
         pulled = rows.backward(diagonal.unsqueeze(0))[0]
-        self.centre = self.level * pulled  # the intercept becomes a direction apart
+        self.centre = self.level * pulled  # centred features have no cross terms with the intercept
         hessian = rows.like.new_zeros(rows.d, rows.d)
         for span, features in pieces(rows):
             centred = features - self.centre
@@ -96,7 +96,7 @@ class KernelPart(Part):
         system = root.unsqueeze(1) * (gram / ridge) * root
         system.diagonal().add_(1.0)
         inverse = torch.cholesky_inverse(cholesky(system))
-        if intercept:  # which is free
+        if intercept:  # not penalised
             pulled = inverse @ root
             inverse -= torch.outer(pulled, pulled) / float(root @ pulled)
         self.matrix = -inverse / root.unsqueeze(1) / root
@@ -116,7 +116,7 @@ class KernelPart(Part):
 
 
 def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
-    """Go through the rows, at most ``CHUNK`` at a time; and where they sit in this process."""
+    """Yield the rows of this process in pieces of at most ``CHUNK``, each with its place."""
     for block in rows.blocks():
         start = block.span.start
         for part in torch.split(block.X, CHUNK):
@@ -125,7 +125,7 @@ def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
 
 
 def cholesky(matrix: Tensor) -> Tensor:
-    """Cholesky factor, with the least jitter that makes one possible."""
+    """Cholesky factor; if there is none, the diagonal is increased by as little as possible."""
     factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     jitter = 1e-12 * float(matrix.diagonal().mean())

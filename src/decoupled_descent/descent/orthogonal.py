@@ -1,8 +1,9 @@
 r"""Orthogonal decoupled descent: the train–test identity without i.i.d. noise.
 
-Two ingredients take the place of the paper's corrections. Directions are made free of divergence
-(their mean Jacobian is zero, so no Onsager term is due, whatever the covariance of the rows), and
-each row is left out, exactly, of the ridge-preconditioned step that its own pre-activations see.
+Two ingredients take the place of the paper's corrections. First, directions are divergence-free:
+their mean Jacobian is zero, so that no Onsager term is needed, for any covariance of the rows.
+Second, the pre-activations of a row use a ridge-preconditioned step from which exactly this row is
+left out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class State(NamedTuple):
     slots: tuple[Slots, Slots]  # what the update rule carries for θ and for h
     head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # how many updates have been made
-    folds: Folds = NONE  # the heads that have not seen some of the rows
+    folds: Folds = NONE  # the heads of the folds
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,20 @@ class OrthogonalDecoupledDescent(Descent):
        a_{t+1} &= \gamma_0 a_t - \gamma_1 \langle f(h_t, y, a_t)\rangle
 
     with h_1 = Xθ_1, g = ∇_hΨ and f = ∇_aΨ unless given, and c = mean ‖x_i‖² / mean p_i. Row i of
-    the fraction is what a step computed without row i gives to row i, so h recurs by itself and
-    does not use θ. A row counts in J̄ by its leverage. With equal weights, long rows would make the
-    train error optimistic.
+    the fraction is the effect on row i of a step computed without row i. So h has a recursion of
+    its own and does not use θ. Rows are weighted by their leverage in J̄. With equal weights, rows
+    of large norm would make the train error optimistic.
 
     As λ → ∞ the step becomes Xᵀq and the fraction XXᵀq − ‖x_i‖² q: decoupled descent along the
     divergence-free direction, the memory of each row weighted by its squared norm.
 
-    The rows are best centred; their scale is free, but ``lr`` is meant for norms about one. All
+    Centre the rows. Their scale is free, but ``lr`` is meant for norms about one. All
     configurations of a sweep share one eigen-decomposition of the Gram matrix.
 
     Args:
         lr: η₁.
-        damping: η₀. Divergence-free directions feed the signal back, so that h can grow without
-            bound where the head is unbounded: damping below 1 keeps it in check.
+        damping: η₀. With divergence-free directions and an unbounded head, h can grow without
+            bound. Damping below 1 prevents this.
         ridge: λ, positive; small values whiten, ``math.inf`` leaves the rows as they are.
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.
@@ -80,8 +81,8 @@ class OrthogonalDecoupledDescent(Descent):
         g: Replaces ∇_hΨ: ``g(h, y, a) -> (n, L)``, differentiable by autograd; ``g(h, y, a, t)`` is
             called with the number of the step as well.
         f: Replaces ∇_aΨ: ``f(h, y, a) -> {name: (n, *shape)}``.
-        head_folds: Into how many folds rows are dealt, so that the losses of each are taken by a
-            head that was trained without its share; see :class:`DecoupledDescent`. 0 for none.
+        head_folds: Number of folds for cross-fitting the head, see :class:`DecoupledDescent`. 0 for
+            none.
 
     Example:
         >>> import decoupled_descent as dd
@@ -114,7 +115,7 @@ class OrthogonalDecoupledDescent(Descent):
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
-        """The state before any update; the Gram matrix is decomposed unless it has been."""
+        """The state before any update. The Gram matrix is decomposed if it has not been yet."""
         if self.rule is not None:
             require_linear(self.rule, theta)
         rows.gram.announce(float(self.ridge))
@@ -162,7 +163,7 @@ class OrthogonalDecoupledDescent(Descent):
         return rows.gram.leverages(float(self.ridge))
 
     def row_shares(self, rows: Rows) -> Tensor:
-        """A row counts in J̄ by its leverage."""
+        """The weight of a row in J̄ is its leverage."""
         return rows.gram.leave_one_out(float(self.ridge)).shares
 
     def assumptions(self) -> frozenset[str]:

@@ -20,14 +20,14 @@ from decoupled_descent.rows.blocks import Rows
 
 
 class Moving(NamedTuple):
-    """What a mini-batch moves; without a memory, that is gradient descent."""
+    """What a mini-batch changes; gradient descent has no memory."""
 
     theta: Tensor  # θ, shape (L, d)
     slots: Slots  # what the update rule carries for θ
     head: Parameters  # a, by parameter name
     head_slots: HeadSlots  # what the head's optimiser carries
     memory: LazyRows | None  # M and what the update rule carries for it
-    folds: Folds = NONE  # the heads that have not seen some of the rows
+    folds: Folds = NONE  # the heads of the folds
 
 
 def passing(
@@ -35,8 +35,8 @@ def passing(
 ) -> Generator[Any, Any, tuple[Moving, Info]]:
     r"""Evaluate the iterate on all rows, then make the updates of pass ``number``.
 
-    The notes of the info have the mean loss over the pass, each row at the update it takes part in,
-    as ``pass_error``, and its standard error.
+    The notes of the info have ``pass_error``, the mean loss over the pass with each row at its own
+    update, and its standard error.
     """
     batches = algorithm.batches(rows, number)
     h: Tensor = (yield Product(at.theta, rows, transposed=True)).clone()

@@ -1,10 +1,10 @@
 r"""The linear update rule that moves θ, and with it the memory.
 
-Whatever *linear* rule U turns (θ, θ̃) into the next θ must turn (M, −ĥ) into the next memory: then
-h = Xθ + M stays the pre-activation of fresh data. For the paper's rule U(v, w) = η₀ v − η₁ w this
-unrolls to its memory term η₁ Σ_s η₀^{t−1−s} ĥ_s. A rule with slots of its own (momentum) or with
-step-dependent rates (schedules) fits the same protocol, without a change to the algorithms:
-:class:`SGD` is that of ``torch.optim.SGD``.
+The *linear* rule U that turns (θ, θ̃) into the next θ must also turn (M, −ĥ) into the next memory.
+Then h = Xθ + M stays distributed as the pre-activations of new rows. For the paper's rule U(v, w) =
+η₀ v − η₁ w this unrolls to its memory term η₁ Σ_s η₀^{t−1−s} ĥ_s. A rule with slots of its own
+(momentum) or with step-dependent rates (schedules) fits the same protocol, without a change to the
+algorithms: :class:`SGD` is that of ``torch.optim.SGD``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from decoupled_descent.rows.tensors import check_finite
 
 #: What a rule carries from step to step for one tensor, besides the tensor itself.
 Slots = tuple[Tensor, ...]
-#: Sizes of v and w at which rules are tried: clipping shows at one, dead zones at another.
+#: Sizes of v and w at which rules are tried: large ones find clipping, small ones dead zones.
 SIZES = [(v * size, size) for size in (1e-6, 1.0, 1e6) for v in (0.0, 1.0)]
-#: How many steps, each with the slots of the one before.
+#: The number of steps that are tried, one after the other.
 TRIED_STEPS = 3
 
 
@@ -44,7 +44,7 @@ class LinearRule(Protocol):
 
 
 def require_linear(rule: LinearRule, theta: Tensor) -> None:
-    r"""Raise ``ValueError`` unless a rule of sums is the sum of the rules, for a few steps.
+    r"""Raise ``ValueError`` unless a rule is additive in its arguments, for a few steps.
 
     .. math:: U(v_1 + v_2, w_1 + w_2) = U(v_1, w_1) + U(v_2, w_2)
 
@@ -102,7 +102,7 @@ def _largest_gap(
             break
         values, slots = [value for value, _ in moved], [kept for _, kept in moved]
         for one, two, both in [values, *zip(*slots, strict=True)]:
-            if both.shape == values[0].shape:  # a slot of another shape may count steps
+            if both.shape == values[0].shape:  # a slot of another shape may be a counter of steps
                 size = max(float(tensor.abs().max()) for tensor in (one, two, both))
                 gaps.append(float((one + two - both).abs().max()) / max(size, 1e-300))
     return float(torch.tensor(gaps, device="cpu").max())
@@ -164,7 +164,7 @@ class SGD:
        v &\leftarrow v - \eta_t\, b, \qquad\text{or, with Nesterov's momentum,}\qquad
        v \leftarrow v - \eta_t (u + \mu b)
 
-    It is linear in v and in all w so far, so the memory of decoupled descent moves by it, too.
+    It is linear in v and in all w so far, so the memory of decoupled descent can follow it.
 
     Args:
         lr: η.

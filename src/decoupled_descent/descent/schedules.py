@@ -1,4 +1,4 @@
-"""Schedules of rates: functions of the step, and PyTorch's own schedulers, unrolled once."""
+"""Schedules of rates: functions of the step, and PyTorch's schedulers as tables of rates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Schedule = Callable[[Any], Any]
 
 
 class Unrolled:
-    """The rates (lr, momentum) of every step, found when they are first asked for.
+    """The rates (lr, momentum) of every step, computed when first needed.
 
-    A scheduler of PyTorch changes with every step; unrolling it makes the rates a function of the
-    step alone, so that runs can be repeated, stacked and continued.
+    A scheduler of PyTorch has a state that changes with every step. A table of its rates depends on
+    the step alone, so that runs can be repeated, stacked and continued.
 
     Example:
         >>> [round(Unrolled(lambda step: 0.5**step, 0.2, 0.9)[k][0], 3) for k in range(3)]

@@ -3,8 +3,7 @@ r"""V = J H⁻¹ Jᵀ at a minimum: how the outputs of all rows move with the gr
 Outputs are o = Φβ + b with features Φ (n, r), and H is the Hessian of Σ_i w_i ℓ(o_i, y_i) + ½ λ‖β‖²
 with intercepts b that are not penalised. Hessians of rows are W_i = diag(b_i) − c_i c_iᵀ: that of
 squared, logistic and softmax losses, and of any loss of a single output. For others H itself is
-inverted. Without c the outputs do
-not meet, and V has one part S_k per output:
+inverted. Without c the Hessian has no terms between outputs, and V has one part S_k per output:
 
 .. math:: S_k = \tilde\Phi\,(\tilde\Phi^\top \mathrm{diag}(w b_k)\,\tilde\Phi + \lambda)^{-1}
    \tilde\Phi^\top, \qquad \tilde\Phi = (\Phi, 1) .
@@ -31,7 +30,7 @@ from decoupled_descent.descent.one_output import KernelPart, Part, RidgePart, ch
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.blocks import Rows
 
-#: The least curvature of a row, where it counts as zero in float64.
+#: Curvatures of rows are at least this, which counts as zero in float64.
 TINY = 1e-10
 #: With more features than this share of the rows, the n × n form of S is the cheaper one.
 DUAL = 0.6
@@ -40,7 +39,7 @@ SQUARE = 3000
 
 
 class Spread(ABC):
-    """V, and what is asked of it. Outputs come first: values of n rows are (K, n, s).
+    """V and the products with it. Outputs are the first axis: values of n rows are (K, n, s).
 
     Attributes:
         blocks: V_ii, shape (n, K, K).
@@ -98,7 +97,7 @@ def is_dual(rows: Rows) -> bool:
 
 
 class Separate(Spread):
-    """Outputs that do not meet: V_ij = diag(S_1[i, j], …, S_K[i, j])."""
+    """No terms between outputs: V_ij = diag(S_1[i, j], …, S_K[i, j])."""
 
     def __init__(self, parts: Sequence[Part], outputs: int) -> None:
         self.parts = list(parts) * outputs if len(parts) == 1 else list(parts)
@@ -136,7 +135,7 @@ class Coupled(Spread):
         self.own = [part.dense() for part in parts]
         n, count = arms.shape
         core = torch.eye(n, dtype=arms.dtype, device=arms.device)
-        if intercept:  # softmax is blind to a common one, along which I − ΠᵀSΠ is singular
+        if intercept:  # softmax ignores a common intercept, so that I − ΠᵀSΠ is singular there
             blind = arms.sum(1)
             core += torch.outer(blind, blind) / (blind @ blind)
         for arm, part in zip(arms.T, self.own, strict=True):
@@ -219,7 +218,7 @@ class CoupledRidge(Spread):
                     hessian[k, :, m] += phi.T @ (bend.unsqueeze(1) * phi)
         hessian, sums = rows.total(hessian, weights.sum())
         total = float(sums)
-        if bends.rank_one is not None:  # softmax is blind to a common shift of all outputs
+        if bends.rank_one is not None:  # softmax ignores a common shift of all outputs
             hessian[:, r, :, r] += total / count**2
         for k in range(count):
             hessian[k, :r, k, :r].diagonal().add_(ridge)

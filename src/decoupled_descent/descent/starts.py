@@ -41,8 +41,8 @@ def starting_theta(
 ) -> Tensor:
     """Check a given θ₁, take that of a whole model, or draw independent N(0, 1) entries.
 
-    The same seed gives the same θ₁ in every dtype and on every device. Where rows are divided among
-    processes, the start of the first one counts.
+    The same seed gives the same θ₁ in every dtype and on every device. If rows are divided among
+    processes, all use the start of the first process.
     """
     if theta is None:
         theta = bound.theta
@@ -72,8 +72,8 @@ def as_theta(given: Any, rows: Rows) -> Tensor:
 def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
     """Draw θ₁ (L, d) with independent N(0, 1) entries in float64.
 
-    The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. None
-    draws another start every time.
+    The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. With
+    None every call draws another start.
     """
     generator = torch.Generator()
     if seed is None:

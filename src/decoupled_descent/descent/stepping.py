@@ -2,7 +2,7 @@ r"""Steps that ask for products with the rows, so that runs on the same rows sha
 
 A step is a generator. It yields what it needs of the data, a :class:`Pass` over the rows or a
 single :class:`Product`, is sent the answer, and returns the next state. :func:`together` advances
-many steps at once and stacks their requests: X meets the parameters of all runs in one product.
+many steps at once and stacks their requests: one product of X serves all runs.
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
     gradient: Tensor | None = None
     parts: list[list[_Part]] = [[] for _ in requests]
     for block in rows.blocks():
-        if alone:  # the memory is added by the product itself
+        if alone:  # the product adds the memory
             preactivations = [forward(theta, block.X, _memory(requests[0], block, rows.here))]
         else:
-            preactivations = [  # copies: a run must not keep the others' numbers alive
+            preactivations = [  # copies: a view would keep the memory of all other runs
                 h.clone() if request.memory is None else h + request.memory[:, block.span]
                 for request, h in zip(
                     requests, torch.split(forward(theta, block.X), sizes), strict=True
@@ -266,7 +266,7 @@ def summed(found: RowDerivatives, rows: Rows) -> tuple[RowDerivatives, Tensor | 
 
 
 def moments(losses: Tensor) -> Tensor:
-    """What sums over processes: nm, Σ(ℓ − m)² and nm² of n losses with mean m."""
+    """Statistics that are added over processes: nm, Σ(ℓ − m)² and nm² of n losses with mean m."""
     n, mean = len(losses), losses.mean()
     return torch.stack([n * mean, (losses - mean).square().sum(), n * mean.square()])
 
@@ -280,7 +280,7 @@ def mean_and_error(sums: Tensor, n: int) -> Tensor:
 
 
 def whole(info: Any, rows: Rows) -> Any:
-    """The same with the mean over the rows of all processes, where there are more."""
+    """The same info with the mean over the rows of all processes, if there are several."""
     if rows.processes is None or info.everywhere is not None:
         return info
     (sums,) = rows.total(moments(info.losses))
