@@ -45,9 +45,9 @@ def amp_form(evolution: Evolution, X: Any, y: Any, modes: Any, theta: Any) -> Am
        C_t = \tfrac1n\textstyle\sum_i \partial\hat h_{t,i}/\partial z_{t,i}
 
     with Z̃ = α^{−1/2} Z of variance 1/n. Three things are *frozen*: the alignments m_{j,t}, the
-    signals l_{j,t} and the head ā_t are those of the evolution, and not of the run. What is left
-    is a function of Z alone, to which the theory of message passing applies. With the run's own
-    m, l and a in the evolution (``dataclasses.replace``) this *is* the run.
+    signals l_{j,t} and the head ā_t are those of the evolution, not those of the run. The rest is a
+    function of Z alone, and the theory of message passing applies to it. With the run's own m, l
+    and a in the evolution (``dataclasses.replace``) this *is* the run.
 
     Args:
         evolution: Of decoupled descent with C = I; gives m, l, ā, the rule and g.

@@ -84,7 +84,7 @@ class Model:
         return self.objective.engine(h, y, parameters, ask).direction
 
     def at(self, step: int) -> Model:
-        """Return the model with the g of one update, where g depends on it."""
+        """Return the model with the g of one update, if g depends on the update."""
         bound = self.bound.at(step)
         if bound is self.bound:
             return self
@@ -95,12 +95,12 @@ class Model:
     def directions(
         self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: Tensor | None = None
     ) -> Tensor:
-        """Return g, or what the step makes of it where J̄ is given, shape (N, L)."""
+        """Return g, or the direction made of g and J̄ if J̄ is given, shape (N, L)."""
         rows = self.bound.derivatives(h, y, parameters, jacobian=False, head=False)
         return self._bent(rows.direction, h, jacobian)
 
     def _bent(self, direction: Tensor, h: Tensor, jacobian: Tensor | None) -> Tensor:
-        """G − h J̄ᵀ, or g (|J̄| + δ I)⁻¹, as the step has it."""
+        """G − h J̄ᵀ, or g (|J̄| + δ I)⁻¹, depending on the step."""
         if jacobian is None:
             return direction
         if self.step.hessian_damping is not None:
@@ -130,7 +130,7 @@ class Model:
     def correction(
         self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
     ) -> Tensor | None:
-        """Return J̄ at (m, Ω, a) where the direction depends on it; None where it is g."""
+        """Return J̄ at (m, Ω, a) if the direction depends on it; None if the direction is g."""
         if not self.step.uses_jacobian:
             return None
         noise = nodes.normals @ psd_root(overlap)
@@ -163,7 +163,7 @@ def mean_jacobian(
 ) -> Tensor:
     r"""Return E ∇_h g at h = m_j + noise, shape (L, L), for noise of covariance Ω.
 
-    Across kinks by Stein's lemma, E[g noiseᵀ] Ω⁻¹.
+    If g has kinks, Stein's lemma is used: E[g noiseᵀ] Ω⁻¹.
     """
     h, y = alignment[population.modes] + noise, population.responses
     if bound.kinked:

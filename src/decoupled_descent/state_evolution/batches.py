@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decoupled_descent.state_evolution.populations import Population
 
-#: Multiples of it, modulo one, are spread evenly over [0, 1], however many are taken.
+#: Its multiples modulo one are spread evenly over [0, 1], for any number of them.
 GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -37,9 +37,9 @@ def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Te
 
 
 class PathBatches:
-    """Which paths are in the batch of an update; every batch has its share of every mode.
+    """Which paths are in the batch of an update. Every batch contains the same share of every mode.
 
-    Updates are asked for one by one, from the first on.
+    Updates must be requested in order, from the first on.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class PathBatches:
     ) -> None:
         self.population, self.generator, self.replacement = population, generator, replacement
         ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
-        if replacement:  # every batch is the first share of an order of its own
+        if replacement:  # every batch is the first part of a random order of its own
             ends = torch.tensor([0.0, sizes[0] / n], dtype=torch.float64)
         self.slices = list(pairwise(ends.tolist())) * (len(sizes) if replacement else 1)
         self.places = torch.empty(0)

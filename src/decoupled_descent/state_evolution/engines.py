@@ -1,4 +1,4 @@
-r"""Two ways to take the expectations of the recursion: Hermite series (L = 1) and sampled paths.
+r"""Two ways to compute the expectations of the recursion: Hermite series (L = 1) and sampled paths.
 
 Both get one block row of Ω per step and return the averages of that step and the new block column
 of Σ.
@@ -29,7 +29,7 @@ from decoupled_descent.state_evolution.populations import (
 
 
 class Request(NamedTuple):
-    r"""Where the expectations of step t are taken."""
+    r"""The point at which the expectations of step t are computed."""
 
     overlaps: Tensor  # Ω[t,1], …, Ω[t,t] side by side, shape (L, t L)
     alignment: Tensor  # m_{j,t}, shape (J, L)
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class Engine(Protocol):
-    """Takes the expectations of one trajectory, step by step."""
+    """Computes the expectations of one trajectory, step by step."""
 
     def step(self, at: Request) -> tuple[Observed, Tensor]:
         """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
@@ -105,8 +105,8 @@ class PathEngine:
     θ_t is a combination of θ_1, θ̃_1, …, θ̃_{t−1}, so Gᵗ is the same combination of Gaussian blocks
     with *their* Gram matrix, which is factored: it is far better conditioned than Ω, whose
     neighbouring blocks differ only by a learning rate. Every Σ[r,t], r ≤ t, comes from one product
-    with the stored directions. Averages at one time are taken at ``nodes``, turned at random, or
-    else from the paths.
+    with the stored directions. Averages at one time use ``nodes``, rotated at random, or else the
+    paths.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-r"""The equations of a standing iterate, and a solver for them.
+r"""The equations of a fixed point, and a solver for them.
 
-On the subspace η₀ = 1 − η, η₁ = c η (equation "hpSubspace") an iterate that stands still has
-θ = −c θ̃. This gives Theorem "global" and, with V the limit of θ̃ᵀCθ̃/d, the variance as well:
+On the subspace η₀ = 1 − η, η₁ = c η (equation "hpSubspace") a fixed point has θ = −c θ̃. This gives
+Theorem "global" and, with V the limit of θ̃ᵀCθ̃/d, the variance as well:
 
 .. math::
    m = -c\,K\,l, \qquad \Omega = c^2\big(a\,\Sigma + l^\top H\,l\big), \qquad
@@ -43,7 +43,7 @@ class Equations:
         self.c, self.nodes = c, nodes
 
     def unknowns(self, at: Point) -> list[str]:
-        """Return the names of the head's parameters that move."""
+        """Return the names of the head's parameters that are trained."""
         return list(at.head) if self.model.trains_head else []
 
     def observe(self, noise: Tensor, at: Point) -> Observed:

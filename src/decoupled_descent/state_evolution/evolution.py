@@ -36,7 +36,8 @@ class Evolution:
 
     Attributes:
         test_error: Σ_j p_j E Ψ(m_{j,t} + N(0, Ω[t,t]), Y_j, ā_t), shape (T,).
-        train_error: The same, but for methods without a correction, shape (T,).
+        train_error: The limit of the train error, shape (T,). It differs from the test error only
+            for methods without a correction.
         alignment: m_{j,t} = lim μ_jᵀθ_t/d, shape (T, J, L).
         overlap: Ω[t,t], shape (T, L, L).
         head: ā_t by parameter name, shapes (T, …).
@@ -49,7 +50,7 @@ class Evolution:
         stderr: Standard errors of all of these over the randomisations, by name (``"head.<name>"``
             for the head); under quadrature, half the difference between two neighbouring orders.
         theory: What was run.
-        makers: Make the trajectories of a method without a correction once more.
+        makers: For methods without a correction: functions that compute the trajectories again.
     """
 
     test_error: Tensor
@@ -86,8 +87,8 @@ class Evolution:
             phi: ``phi(h, y, a)`` for h of shape (n, L), y of shape (n,) and a by name; returns one
                 number per row. It may jump.
             step: t; negative values count from the end.
-            new: Average over new rows. This makes a difference only for methods without a
-                correction, whose training rows are followed once more for the average.
+            new: Average over new rows. This differs from training rows only for methods without a
+                correction; their trajectories are then computed again.
 
         Returns:
             The value and its standard error.
@@ -115,7 +116,7 @@ class Evolution:
         return average_over(model, phi, point, orders, seed=self.theory.seed)
 
     def training_rows(self, step: int) -> TrainingRows | None:
-        """Sampled training rows in the limit, where they differ from new ones; else None."""
+        """Sampled training rows in the limit if they differ from new rows; else None."""
         parts = [
             (at.preactivations, at.population.modes, at.population.weights / len(self.makers))
             for at in self._followed(range(len(self.test_error))[step])
@@ -125,7 +126,7 @@ class Evolution:
         return TrainingRows(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _followed(self, step: int) -> Iterator[ReuseTrajectory]:
-        """Follow the paths of a method without a correction once more, up to a step."""
+        """Compute the paths of a method without a correction again, up to a step."""
         for make in self.makers:
             trajectory = make()
             for _ in range(step * len(trajectory.sizes) + 1):
@@ -148,9 +149,9 @@ def follow(
     progress: bool | None = None,
     every: int = 1,
 ) -> dict[str, Any]:
-    """Make all steps of every trajectory, and average over them; keep one iterate of ``every``.
+    """Make all steps of every trajectory and average over them; keep one in ``every`` iterates.
 
-    Ctrl-C keeps the randomisations completed, or the steps of the first one.
+    After Ctrl-C the completed randomisations are kept, or the steps of the first one.
     """
     found: list[dict[str, Tensor]] = []
     latest: AnyTrajectory | None = None
@@ -186,7 +187,7 @@ def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str]
 
 
 def average(found: Sequence[Mapping[str, Tensor]], every: int = 1) -> dict[str, Any]:
-    """Average over the randomisations, up to the last iterate that is finite in all.
+    """Average over the randomisations, up to the last iterate that is finite in all of them.
 
     Returns means by name, those of the head as ``head``, and all standard errors as ``stderr``.
     """

@@ -22,7 +22,7 @@ from decoupled_descent.training.run import fit
 if TYPE_CHECKING:
     from decoupled_descent.training.run import Run
 
-#: Rows of the small runs that tell the size of fluctuations, unless told otherwise.
+#: Default number of rows of the small runs that measure the fluctuations.
 SIZE = 400
 
 
@@ -45,7 +45,7 @@ class FiniteSize:
         """Return how many standard deviations a run is from its limit, step by step.
 
         Args:
-            values: What the run has, from the start on, such as ``run.train_error``.
+            values: Values of the run from the start on, such as ``run.train_error``.
             name: What it is, one of the names in ``stderr``.
 
         Returns:
@@ -78,10 +78,10 @@ def finite_size(
     .. math:: \mathrm{sd}_n \approx \mathrm{sd}_{n'} \sqrt{n'/n}
 
     with the spread over small runs of n' rows in n'/α dimensions, from a start with the same
-    overlaps. So one run can be compared with theory by a z-score, without repeating it. First order
-    means: fluctuations proportional to n^{−1/2}, and no bias, which is of order 1/n. This fails
-    where the run is about to leave a saddle (XOR from a random start): the time of escape
-    fluctuates by more, and runs leave earlier than the limit does.
+    overlaps. So one run can be compared with theory by a z-score, without repeating it. To first
+    order fluctuations are proportional to n^{−1/2}, and the bias, of order 1/n, is ignored. This
+    fails near a saddle (XOR from a random start): the time of escape fluctuates by more, and runs
+    leave the saddle earlier than the limit does.
 
     Args:
         theory: The limit. Rows with C = I and an algorithm with ``reduction="sum"``.
@@ -90,7 +90,8 @@ def finite_size(
         theta: θ_1, as in :meth:`StateEvolution.run`.
         alignment: Instead of ``theta``.
         overlap: Instead of ``theta``.
-        replications: Small runs. Standard deviations are known to a share (2 · replications)^{−½}.
+        replications: Small runs. The relative error of the standard deviations is (2 ·
+            replications)^{−½}.
         size: n', by default n but at most 400.
         progress: Whether to draw a progress bar; by default, only on a terminal.
 

@@ -27,7 +27,7 @@ RELAXATION_STEPS = 400
 
 @dataclass(frozen=True)
 class FixedPoint:
-    r"""A point at which the recursion stands still, and whether it stays there.
+    r"""A fixed point of the recursion, and its stability.
 
     Attributes:
         alignment: m*, shape (J, L).
@@ -37,10 +37,10 @@ class FixedPoint:
         residual: Largest violation of the equations.
         spectral_radius: Growth per step of a small change of (m, Ω, ā); NaN where g jumps, because
             the recursion then has no derivative.
-        replicon: Growth of the squared distance of two iterates at these overlaps; below one they
-            become one vector. Infinite where g jumps (absolute or hinge loss, ReLU heads): iterates
-            wander, and the recursion does not end here. Kinks of a continuous g (Huber loss) do not
-            matter.
+        replicon: Growth of the squared distance of two iterates at these overlaps. Below one the
+            iterates converge to one vector. Infinite if g jumps (absolute or hinge loss, ReLU
+            heads): then iterates keep moving, and the recursion does not converge to this point.
+            Kinks of a continuous g (Huber loss) do not matter.
         eta: η, one minus the damping.
     """
 
@@ -55,11 +55,11 @@ class FixedPoint:
 
     @property
     def rate(self) -> float:
-        """Factor per step by which Ω[t,t] finally approaches Ω*, by the slower of two ways.
+        """Factor per step by which Ω[t,t] finally approaches Ω*: the slower of two rates.
 
-        Changes of (m, Ω, ā) die out like the spectral radius; differences between iterates, which
-        enter the variance squared, like 1 − η + η √replicon, up to a power of t. Infinite where g
-        jumps: nothing approaches.
+        Changes of (m, Ω, ā) shrink by the spectral radius per step. Differences between iterates
+        shrink by 1 − η + η √replicon, up to a power of t, and enter the variance squared. Infinite
+        if g jumps, because Ω[t,t] then does not converge.
         """
         if self.replicon == math.inf:
             return math.inf
@@ -67,7 +67,7 @@ class FixedPoint:
 
     @property
     def stable(self) -> bool:
-        """Whether the recursion comes back to it after a small change."""
+        """Whether the recursion returns to it after a small change."""
         return self.spectral_radius < 1 and self.replicon < 1
 
 
@@ -96,8 +96,8 @@ def fixed_point(
         alignment: Instead of ``theta``; the end of a run is a good start.
         overlap: Instead of ``theta``.
         head: ā, a module or its parameters by name; the objective's own by default.
-        tolerance: Largest violation of the equations that is accepted. Where g jumps, averages over
-            points jump as well, and about 1e-3 is the best to be had.
+        tolerance: Largest violation of the equations that is accepted. If g jumps, averages over
+            points jump as well, and about 1e-3 is the best possible value.
 
     Returns:
         The fixed point and its stability.
@@ -138,7 +138,7 @@ def fixed_point(
 
 
 def _relax(equations: Equations, point: Point, gamma: float) -> Point:
-    """Follow the equations half a step at a time, as the recursion would without memory."""
+    """Iterate the equations with half steps, as the recursion would without memory."""
     for _ in range(RELAXATION_STEPS):
         image = equations.image(point)
         moved = Point(
@@ -157,7 +157,7 @@ def _relax(equations: Equations, point: Point, gamma: float) -> Point:
 
 
 def _polish(equations: Equations, start: Point) -> Point:
-    """Finish with Newton's method, which also finds fixed points that repel relaxation."""
+    """Finish with Newton's method, which also finds points that are unstable under relaxation."""
     point = solve(equations.residual, start, equations.unknowns(start))
     point = point._replace(overlap=(point.overlap + point.overlap.T) / 2)
     return min(start, point, key=lambda p: _largest(equations.residual(p)))

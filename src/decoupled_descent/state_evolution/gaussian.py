@@ -10,14 +10,16 @@ import torch
 from scipy.special import roots_hermitenorm
 from torch import Tensor
 
-#: Added to the diagonal of a Gram matrix, as a share of each block's variance: above rounding,
-#: which regression on a smooth history multiplies, and too little to matter otherwise.
+#: Added to the diagonal of a Gram matrix, as a share of each block's variance. It is larger than
+#: rounding errors, which regression on a smooth history amplifies, and too small to matter
+#: otherwise.
 JITTER = 1e-13
-#: The share of an iterate's variance below which a direction gets no normal of its own.
+#: A direction with a smaller share of an iterate's variance than this gets no normal of its own.
 NEGLIGIBLE_VARIANCE = 1e-10
 #: Nodes of a product rule may be left out up to this total weight.
 NEGLIGIBLE_MASS = 1e-13
-#: Leading directions that get Sobol points; later ones explain next to nothing and get plain ones.
+#: Number of leading directions with Sobol points. Later ones have hardly any variance and get
+#: pseudo-random points.
 SOBOL_DIRECTIONS = 128
 
 
@@ -36,7 +38,7 @@ def hermite_rule(order: int) -> tuple[Tensor, Tensor]:
 def product_rule(width: int, order: int) -> tuple[Tensor, Tensor]:
     """Return nodes (Q, L) and weights (Q,) of a product rule for N(0, I_L), Q at most order^L.
 
-    For L > 1 nodes that together weigh less than 1e-13 are left out: most of them.
+    For L > 1 most nodes are left out: those with a total weight below 1e-13.
     """
     nodes, weights = hermite_rule(order)
     grid = torch.cartesian_prod(*[nodes] * width).reshape(-1, width)
@@ -124,7 +126,7 @@ class Paths:
         basis = self._basis[:, : self.factor.size]
         known = wanted @ basis.T
         rest = wanted - known @ basis
-        rest -= (rest @ basis.T) @ basis  # once more, against rounding
+        rest -= (rest @ basis.T) @ basis  # a second time, against rounding errors
         values, vectors = torch.linalg.eigh(rest @ rest.T)
         fresh = values > NEGLIGIBLE_VARIANCE * float(wanted.square().sum(1).max())
         spread, axes = values[fresh].sqrt(), vectors[:, fresh]
@@ -140,8 +142,8 @@ class Normals:
     Scrambled Sobol points and their mirror images, orthonormalised: all odd moments vanish and
     all second moments are those of N(0, I) exactly, so that expectations of affine and of
     quadratic functions carry no sampling error. Every seed is an independent randomisation; M is a
-    power of two. ``auxiliary`` further Sobol coordinates are not mirrored, and ``generator`` is the
-    one stream of whatever else is drawn.
+    power of two. ``auxiliary`` further Sobol coordinates are not mirrored, and ``generator`` draws
+    everything else.
     """
 
     def __init__(self, paths: int, directions: int, seed: int, auxiliary: int = 0) -> None:
@@ -190,7 +192,7 @@ class Normals:
         k, half = self._ready, len(self.weights) // 2
         column = self.mirrored(k)
         earlier = self._columns[:k]
-        if k < half // 2:  # beyond, there are too few paths to orthogonalise well
+        if k < half // 2:  # with more columns there are too few paths to orthogonalise well
             column -= (earlier @ (self.weights * column)) @ earlier
             column /= (self.weights @ column.square()).sqrt()
         if k == len(self._columns):

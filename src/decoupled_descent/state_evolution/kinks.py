@@ -1,8 +1,8 @@
-r"""Looks for jumps in what is averaged: Gauss–Hermite rules converge slowly across them.
+r"""Search for jumps in what is averaged, because Gauss–Hermite rules converge slowly across them.
 
-The nodes of a rule of order N are π/√N apart. Across a jump of size Δ the rule is off by up to half
-of that times Δ φ(z), which is several percent for N = 64; across a kink, in proportion to the
-square. Such averages are sampled instead.
+The nodes of a rule of order N are π/√N apart. Across a jump of size Δ the error is up to half of
+this distance times Δ φ(z), several percent for N = 64; across a kink it is proportional to the
+square of the distance. Such averages are sampled instead.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from torch import Tensor
 from decoupled_descent.datasets.responses import Discrete, Noisy, Sampler, get_responses
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 
-#: Gauss–Hermite nodes for a Gaussian response unless told otherwise: exact up to degree 15 in y.
+#: Default number of Gauss–Hermite nodes for a Gaussian response: exact up to degree 15 in y.
 RESPONSE_NODES = 8
 #: Nodes for a response that weigh less are left out: all beyond 8.5 standard deviations.
 NEGLIGIBLE_WEIGHT = 1e-17
@@ -114,7 +114,7 @@ def is_gaussian(law: Sampler) -> TypeGuard[Noisy]:
 
 
 def response_rule(order: int) -> tuple[Tensor, Tensor]:
-    """Gauss–Hermite nodes and weights for a Gaussian response, without those that weigh nothing.
+    """Gauss–Hermite nodes and weights for a Gaussian response, without those of negligible weight.
 
     Of N nodes about 5 √N are left, so that high orders are cheap.
     """
@@ -148,7 +148,7 @@ def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
 
 
 def on_cpu(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Make tensors on the CPU within a function, whatever PyTorch's default device is."""
+    """Make tensors on the CPU within a function, for any default device of PyTorch."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:

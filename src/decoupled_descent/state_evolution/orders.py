@@ -1,4 +1,4 @@
-r"""Which quadrature rules to average with, if any, and how fine they must be in the response.
+r"""The choice of quadrature rules, if any, and of their order in the response.
 
 The nodes of a Gauss–Hermite rule of order N are π/√N standard deviations apart. Squared losses need
 a few nodes for a Gaussian response; robust losses with a scale below that of the noise need a
@@ -28,11 +28,12 @@ from decoupled_descent.state_evolution.populations import (
 
 #: Orders to try for a Gaussian response: each halves the distance between nodes.
 RESPONSE_ORDERS = (4, 16, 64, 256, 1024)
-#: Neighbouring orders that agree this well, as a share of the mean, are fine enough.
+#: If two neighbouring orders differ by less than this share of the mean, the order is high enough.
 AGREEMENT = 1e-8
-#: The finest order affordable must agree this well with its neighbour, else averages are sampled.
+#: The highest affordable order must agree this well with its neighbour; otherwise averages are
+#: sampled.
 LEAST_AGREEMENT = 1e-4
-#: How many rows a rule may have once it needs more than the fewest responses.
+#: The largest number of rows of a rule that needs more than the smallest number of response nodes.
 POINTS = 300_000
 #: Points for averages at one time when the head is too wide for quadrature, or has kinks.
 SAMPLES = 2**15
@@ -45,13 +46,12 @@ def loss_orders(
 ) -> tuple[Orders, ...]:
     """Return the orders of two neighbouring Gauss–Hermite rules for E Ψ, or none.
 
-    The nodes of neighbouring rules interlace: where both are off, because of jumps or steep slopes,
-    they are off in opposite directions. Their mean is better than either, and half their difference
-    says by how much it may still be off.
+    The nodes of neighbouring rules interlace. So jumps or steep slopes give them errors of opposite
+    sign. Their mean is better than either, and half their difference estimates its error.
 
-    There are none when a response law cannot be enumerated or needs too many nodes, when L is too
-    large and no order (nodes per coordinate of h) is given, and across kinks. Orders are tried at
-    the given a; by default at the objective's own, and at larger weights.
+    There are none in these cases: a response law cannot be enumerated or needs too many nodes; L is
+    too large and no order (nodes per coordinate of h) is given; there are kinks. Orders are tried
+    at the given a; by default at the objective's own, and at larger weights.
     """
     heads = _heads(model) if parameters is None else [parameters]
     return _orders(model, order, loss_has_kinks, model.losses, heads)
@@ -83,7 +83,7 @@ def one_time_nodes(model: Model, order: int | None, seed: int) -> Nodes:
 
 
 def _heads(model: Model) -> list[Parameters]:
-    """Return the head as it is, and with weights grown fivefold; zeros are replaced."""
+    """Return the head as it is, and with weights five times as large; zeros are replaced."""
     own = model.objective.parameters(torch.zeros((), dtype=torch.float64))
     return [kinks.grown(own, scale) for scale in (1.0, 5.0)[: 1 + bool(own)]]
 
@@ -116,7 +116,7 @@ def _orders(
 def _response_order(
     model: Model, nodes: int, values: kinks.Values, heads: list[Parameters]
 ) -> int | None:
-    """Return the first order that agrees with the next, or nearly; None where none comes close."""
+    """Return the first order that agrees, or nearly agrees, with the next; None if none does."""
     width = model.width
     weighted = zip(model.mixture.weights.tolist(), model.mixture.responses, strict=True)
     laws = [law for p, law in weighted if p > 0 and is_gaussian(law)]

@@ -1,4 +1,4 @@
-r"""Rows (h, y) that stand for a mixture: nodes of a quadrature rule, or stratified samples."""
+r"""Rows (h, y) that represent a mixture: nodes of a quadrature rule, or stratified samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from decoupled_descent.state_evolution.laws import (
 
 #: Gauss–Hermite nodes per coordinate, by L; wider heads are sampled.
 ORDERS = {1: 64, 2: 64}
-#: How far a grid of normals goes: less than 1e-18 lies beyond.
+#: Grids of normals end here; the probability beyond is below 1e-18.
 REACH = 9.0
 
 
@@ -32,7 +32,7 @@ class Orders(NamedTuple):
 
 
 class Population(NamedTuple):
-    """Rows that stand for a mixture: whose mode, which response, how much weight."""
+    """Rows that represent a mixture, with their modes, responses and weights."""
 
     responses: Tensor  # y, shape (N,)
     modes: Tensor  # j, shape (N,)
@@ -56,7 +56,7 @@ class Nodes(NamedTuple):
         return alignment[self.population.modes] + self.normals @ psd_root(overlap)
 
     def joined(self, other: Nodes) -> Nodes:
-        """Average over these nodes and over others, half and half."""
+        """Combine these nodes with others, with half of the weight each."""
         responses, modes, weights = (
             torch.cat([first, second])
             for first, second in zip(self.population[:3], other.population[:3], strict=True)
@@ -110,9 +110,9 @@ def sampled_population(mixture: MixtureLaw, normals: Normals) -> Population:
     r"""Give each of M paths a mode and a response, stratified; the paths are reordered.
 
     The first auxiliary Sobol coordinate sorts the paths into modes (and the values of discrete
-    responses), so that each has its share of paths to within one, each again well spread; weights
-    make the probabilities exact. The second one makes Gaussian responses. Arbitrary samplers draw
-    with the generator of the normals.
+    responses), so that the number of paths of each is proportional to its probability, to within
+    one, and its paths are evenly spread. Weights make the probabilities exact. The second
+    coordinate gives Gaussian responses. Arbitrary samplers draw with the generator of the normals.
     """
     strata: list[tuple[int, float | None, float]] = []  # mode, response if discrete, probability
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
@@ -164,9 +164,9 @@ def sampled_nodes(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nod
 def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Nodes | None:
     """Return grids of normals at random offsets, weighted by the density, for L = 1.
 
-    With spacing δ they are off by O(δ) across jumps, by O(δ²) across kinks, and by nothing where
-    things are smooth or in the tails, for which thousands of Sobol points have hardly one. Every
-    mode and response gets its share of the points. None for wider heads and continuous responses.
+    With spacing δ the error is O(δ) across jumps, O(δ²) across kinks, and negligible for smooth
+    functions, also in the tails, where even thousands of Sobol points have hardly one. Every mode
+    and response gets its share of the points. None for wider heads and continuous responses.
     """
     support = atoms(mixture)
     discrete = all(isinstance(law, Discrete) for law in mixture.responses)

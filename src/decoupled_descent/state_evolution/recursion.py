@@ -31,7 +31,7 @@ from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
 from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
 
 METHODS = ("auto", "quadrature", "paths")
-#: Points of the grids on which averages at one time are taken beside sampled paths, for L = 1.
+#: Points of the grids for averages at one time, which are used beside sampled paths for L = 1.
 GRID = 2**14
 
 
@@ -68,8 +68,8 @@ class StateEvolution:
             With ``reduction="mean"`` a step depends on n, taken as ratio · mixture.dimension.
         ratio: α = n/d.
         covariance: C, shape (d, d), or its diagonal, shape (d,). By default the one that the
-            algorithm corrects for (``noise=Covariance(C)`` of decoupled descent), else the
-            identity. With a ``MixtureLimit``, any number of eigenvalues that stand for their law.
+            algorithm corrects for (``noise=Covariance(C)`` of decoupled descent), or the identity.
+            With a ``MixtureLimit``, any number of eigenvalues that represent their distribution.
         method: ``"quadrature"`` (L = 1, no kinks), ``"paths"`` (anything, sampled), or ``"auto"``.
         order: Gauss–Hermite nodes per coordinate, where there are no kinks.
         paths: M, sampled paths per randomisation, a power of two.
@@ -152,9 +152,10 @@ class StateEvolution:
             overlap: Ω[1,1], shape (L, L). Without any of these, θ_1 has independent N(0, 1)
                 entries: alignment zero, overlap tr C/d.
             head: ā_1, a module or its parameters by name; the objective's own by default.
-            rows: n, to add the fluctuations along the means that runs of n rows have, drawn anew
-                in every randomisation. They are of order n^{−1/2} and decide when a start without
-                signal leaves a saddle. For gradient descent only; infinite by default.
+            rows: n. Adds the fluctuations along the means that runs of n rows have, drawn
+                independently in every randomisation. They are of order n^{−1/2} and determine when
+                a start without signal leaves a saddle. For gradient descent only; infinite by
+                default.
             progress: Whether to draw a progress bar; by default, only on a terminal.
 
         Returns:
@@ -200,7 +201,7 @@ class StateEvolution:
         return [1] if size is None else batch_sizes(self.rows(), size, self.step.replacement)
 
     def _path_seeds(self) -> list[int]:
-        """Seeds of the randomisations, where only paths will do."""
+        """Seeds of the randomisations for methods that need sampled paths."""
         if self.method == "quadrature":
             raise ValueError(
                 "method='quadrature' needs an algorithm with corrections: the pre-activations of "
@@ -253,7 +254,7 @@ class StateEvolution:
         return one_time_nodes(self.model(width), self.order, self.seed if seed is None else seed)
 
     def sample_size(self) -> int:
-        """Return n as the algorithm's reduction sees it: ratio · d, or 1 if it does not matter."""
+        """Return n for the algorithm's reduction: ratio · d, or 1 if steps do not depend on n."""
         return 1 if self.algorithm.reduction == "sum" else self.rows()
 
     def rows(self) -> int:

@@ -1,10 +1,10 @@
 r"""The limit of methods that reuse their rows without a correction, such as gradient descent.
 
-The noise Z of the rows is drawn only as far as the method looks at it. A product Zθ or Zᵀĥ with
-directions seen before is known; whatever is new meets fresh Gaussian noise. This is exact for
-finite n and d. Here d = ∞, so that vectors of length d are coordinates in a growing orthonormal
-basis without any noise, and n is a number of weighted paths. The responses of dynamical mean-field
-theory are never computed: they are in the known part of the products.
+The noise Z of the rows is drawn only as far as the method uses it. The product Zθ or Zᵀĥ is known
+for directions that were used before; for new directions it is fresh Gaussian noise. This is exact
+for finite n and d. Here d = ∞, so that vectors of length d are coordinates in a growing orthonormal
+basis without any noise, and n is a number of weighted paths. The response functions of dynamical
+mean-field theory are not needed: the known part of the products contains them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from decoupled_descent.state_evolution.ridge import Geometry, Start, rotated
 if TYPE_CHECKING:
     from decoupled_descent.state_evolution.recursion import StateEvolution
 
-#: A direction is new if more than this share of a vector's length is outside the known ones.
+#: A direction is new if more than this share of its length is outside the span of the known ones.
 NEW = 1e-11
 
 
 class Basis:
-    """Orthonormal vectors, one by one, in an inner product with weights; others may be attached."""
+    """Orthonormal vectors for a weighted inner product; each may carry another vector."""
 
     def __init__(self, weights: Tensor, size: int) -> None:
         self.weights, self.count = weights, 0
@@ -47,7 +47,7 @@ class Basis:
         return (rows * self.weights) @ self.vectors.T
 
     def rest(self, rows: Tensor) -> Tensor:
-        """What is left of rows outside the span; twice, against rounding."""
+        """The part of rows outside the span; computed twice, against rounding errors."""
         for _ in range(2):
             rows = rows - self.coefficients(rows) @ self.vectors
         return rows
@@ -75,9 +75,9 @@ class ReusedNoise:
     .. math:: Zv = \textstyle\sum_b u_b\,(w_b, v)/\alpha + z, \qquad
               Z^\top u = \textstyle\sum_a v_a\,\alpha\langle y_a, u\rangle + \sqrt\alpha\,e
 
-    with fresh normals z, orthogonal to all u_b, and a fresh unit vector e. The normals are made
-    orthogonal to each other and to functions of the mode and the response as well, as they are in
-    the limit: what is linear in them has no sampling error.
+    with fresh normals z, orthogonal to all u_b, and a fresh unit vector e. The normals are also
+    made orthogonal to each other and to functions of the mode and the response, as they are in the
+    limit. So linear functions of them have no sampling error.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ def _side_information(population: Population) -> Tensor:
 
 
 class ReuseTrajectory:
-    r"""One randomisation of the limit of a method with uncorrected rows.
+    r"""One randomisation of the limit of a method without a correction.
 
     .. math:: h_t = m_{j,t} + Z\theta_t, \qquad \hat h_t = g(h_t, y, \bar a_t), \qquad
               \tilde\theta_t = Z^\top\hat h_t + \alpha\textstyle\sum_j \mu_j l_{j,t}^\top
@@ -197,7 +197,7 @@ class ReuseTrajectory:
         self.losses: list[dict[str, Tensor]] = []  # and everything else at one time
 
     def advance(self) -> float:
-        """Make step t and return the test error of iterate t; infinite once overlaps are."""
+        """Make step t and return the test error of iterate t; infinite if overlaps are."""
         t, population, model = len(self.losses), self.population, self.model
         theta, parameters = self.theta, self.parameters
         coloured = theta * self.root

@@ -1,10 +1,10 @@
 r"""What a step does to overlaps in the limit, for rows of any covariance C/d and any ridge λ.
 
 Rows are x = μ_j/d + z with z ~ N(0, C/d). A step c A⁻¹Xᵀq is a ridge regression of q on X. A
-direction q free of divergence is uncorrelated with the noise of the rows (Stein's lemma), so the
-regression treats it as a response that depends on the modes alone; deterministic equivalents of the
-ridge resolvent give the limit. Without a ridge, the corrections of decoupled descent do for any
-direction what freedom of divergence does: θ̃ has the limits below at λ = ∞.
+divergence-free direction q is uncorrelated with the noise of the rows (Stein's lemma). So the
+regression treats it as a response that depends on the modes alone, and deterministic equivalents of
+the ridge resolvent give the limit. Without a ridge, the corrections of decoupled descent have the
+same effect for any direction: θ̃ has the limits below at λ = ∞.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def ridge_step(
     ratio: float,
     ridge: float,
 ) -> RidgeStep:
-    r"""Deterministic equivalents of b = c A⁻¹Xᵀq, for q free of divergence and l_j = p_j E[q | j].
+    r"""Deterministic equivalents of b = c A⁻¹Xᵀq, for divergence-free q and l_j = p_j E[q | j].
 
     .. math::
        \mu_j^\top b/d \to (Kl)_j, \qquad b_s^\top C b_t/d \to a\,\Sigma[s,t] + l_s^\top H l_t,
@@ -119,7 +119,7 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """How means and parameters lie relative to the eigenvectors of C.
+    """The position of means and parameters relative to the eigenvectors of C.
 
     Attributes:
         mixture: Gives χ.
@@ -166,7 +166,7 @@ def teacher(
     r"""Rows x ~ N(0, C/d) labelled by a teacher, y ~ law(xᵀβ), as a mixture for the limit.
 
     Given s = xᵀβ ~ N(0, v), v = βᵀCβ/d, a row is N((s/v) Cβ/d, C̃/d) with C̃ = C − CββᵀC/(v d): a
-    mixture over s. The limit only averages over modes, for which a Gauss–Hermite rule will do.
+    mixture over s. The limit needs only averages over modes, and a Gauss–Hermite rule gives them.
 
     Args:
         beta: β, shape (d,), with entries of order one.

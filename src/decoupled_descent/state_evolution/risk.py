@@ -67,13 +67,13 @@ def asymptotic_test_error(
               = \sum_j p_j\, E[\Psi(m_j + \check Z, Y_j, a)], \qquad \check Z \sim N(0, \Omega)
 
     Quadrature for L ≤ 2 (or whenever ``order`` is given), discrete or Gaussian responses and Ψ
-    without kinks; otherwise random points, evenly spread. A Gaussian response gets as many nodes as
-    it takes for two orders to agree; where that would be too many, there are random points as well.
+    without kinks; otherwise random points, evenly spread. For a Gaussian response the number of
+    nodes grows until two orders agree; if that takes too many, random points are used.
 
     Args:
         mixture: Gives p, χ and the response laws.
-        objective: Ψ. Only its values are asked for: the loss may be one without a gradient, such as
-            the share of wrong classes.
+        objective: Ψ. Only its values are used, so the loss needs no gradient; it may be the share
+            of wrong classes.
         alignment: m_j = lim μ_jᵀθ/d, shape (J, L).
         overlap: Ω = lim θᵀθ/d, shape (L, L).
         head: a, a module or its parameters by name; the objective's own by default.

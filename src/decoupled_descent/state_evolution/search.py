@@ -105,12 +105,12 @@ def search(
     .. math:: (g^*, f^*) = \arg\min_{g \in \mathcal G,\, f \in \mathcal F}\
               \min_{t \le T}\ \mathrm{test}_t
 
-    The mixture must be known. The lowest of many predictions is not biased by the choice as the
-    lowest of many runs would be: they are limits, known up to their standard errors.
+    The mixture must be known. The lowest of many predictions has no selection bias, unlike the
+    lowest of many runs: predictions are limits, known up to their standard errors.
 
     Args:
         mixture: The law of the rows.
-        objective: Ψ, whose test error counts; every g descends in its own way.
+        objective: Ψ, whose test error is compared.
         directions: 𝒢, functions g(h, y, a) by name; None is the gradient of Ψ.
         head_directions: ℱ, functions f(h, y, a) by name; by default the gradient alone.
         rates: Settings of :class:`~decoupled_descent.DecoupledDescent` to try with each, such as

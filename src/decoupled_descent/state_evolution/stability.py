@@ -13,7 +13,7 @@ from decoupled_descent.state_evolution.gaussian import psd_root
 
 #: Step of the central differences, relative to a unit change.
 DIFFERENCE = 1e-5
-#: Rows to look for jumps with.
+#: Number of rows with which jumps are searched for.
 PROBED = 64
 
 
@@ -35,7 +35,7 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
     """
     noise = equations.nodes.normals @ psd_root(point.overlap)
     inverse = torch.zeros_like(point.overlap)
-    if float(point.overlap.abs().max()) > 1e-12:  # at Ω = 0 there is nothing to tilt
+    if float(point.overlap.abs().max()) > 1e-12:  # for Ω = 0 there is no K
         inverse = torch.linalg.pinv(point.overlap, hermitian=True, rtol=1e-10)
     names = equations.unknowns(point)
     still = equations.observe(noise, point).direction
@@ -76,9 +76,9 @@ def replicon(equations: Equations, point: Point) -> float:
        \textstyle\sum_j p_j E[\nabla g\,X\,\nabla g^\top]\big), \qquad a = \alpha
        \text{ for decoupled descent}
 
-    Iterates come together when it is below one. A filter v ← (1 − η) v − c η w amplifies slow
-    differences most, by c; hence no η. For continuous g only, kinks allowed: where g jumps it is
-    infinite, see :func:`direction_jumps`.
+    Iterates converge to each other if it is below one. The filter v ← (1 − η) v − c η w amplifies
+    slow differences most, by c; hence η does not appear. For continuous g only, kinks allowed:
+    where g jumps it is infinite, see :func:`direction_jumps`.
     """
     population, model = equations.nodes.population, equations.model
     h = equations.nodes.place(point.alignment, point.overlap)
@@ -98,8 +98,8 @@ def direction_jumps(equations: Equations, point: Point) -> bool:
     r"""Whether g jumps within a few standard deviations of h; kinks of a continuous g do not count.
 
     Where g jumps by Δ, two iterates at a small distance ε are on different sides with a probability
-    of order ε: E‖g − g'‖² ∝ Δ² ε, against ε² where g is continuous. However close they are, the
-    step drives them apart; and Σ[r,s] has a cusp at r = s, where its derivative is needed.
+    of order ε: E‖g − g'‖² ∝ Δ² ε, against ε² where g is continuous. So the step separates them,
+    however close they are, and Σ[r,s] has a cusp at r = s, where its derivative is needed.
     """
     population, root = equations.nodes.population, psd_root(point.overlap)
     size = len(population.weights)

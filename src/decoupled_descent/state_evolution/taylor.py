@@ -33,8 +33,8 @@ class TaylorTerms:
         signal: −η₁ Σ_jk K_jk p_j p_k ⟨E∇_hΨ, E g⟩: signal acquisition ("ThSignal"), K = αχ for
             decoupled descent.
         variance_damping: −η₀(1−η₀) Σ_j p_j ⟨E∇²_hΨ, Ω[t,t]⟩ ("omDamp").
-        cross: −½ η₀η₁ Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩: what past gradients do to the variance
-            ("omCross").
+        cross: −½ η₀η₁ Σ_j p_j ⟨E∇²_hΨ, Ξ[t,t] + Ξ[t,t]ᵀ⟩: the effect of past gradients on the
+            variance ("omCross").
         cross_bound: η₀η₁ ‖Σ_j p_j E∇²_hΨ‖ (tr Ω[t,t] tr V[t,t])^{1/2}, which the size of ``cross``
             cannot exceed (Remark "TaylorError"); V is the overlap of the gradients.
     """

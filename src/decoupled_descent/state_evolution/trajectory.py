@@ -18,9 +18,9 @@ from decoupled_descent.state_evolution.ridge import RidgeStep, Start
 def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) -> Tensor:
     r"""Unroll a linear update rule: θ_t = C[t,0] θ_1 + Σ_q C[t,q] θ̃_q.
 
-    The rule is run on the coefficients themselves, so momentum, schedules and L × L
-    preconditioners need no formula of their own. For the paper's rule C[t,0] = η₀^{t−1} and
-    C[t,q] = −η₁ η₀^{t−1−q}. ``scale`` multiplies every θ̃. The shape is (T, L, (T + 1) L).
+    The rule is applied to the coefficients themselves, so that momentum, schedules and L × L
+    preconditioners need no separate formulas. For the paper's rule C[t,0] = η₀^{t−1} and C[t,q] =
+    −η₁ η₀^{t−1−q}. ``scale`` multiplies every θ̃. The shape is (T, L, (T + 1) L).
     """
     identity = torch.eye(width, dtype=torch.float64)
     require_linear(rule, identity)
@@ -75,7 +75,7 @@ class Trajectory:
         self.losses: list[Tensor] = []
 
     def advance(self) -> float:
-        """Make step t and return the test error of iterate t; infinite once overlaps are."""
+        """Make step t and return the test error of iterate t; infinite if overlaps are."""
         t, width, ridge = len(self.losses), self.width, self.ridge
         size = (t + 1) * width
         now = slice(t * width, size)  # iterate t, and θ̃_{t−1} among θ_1, θ̃_1, …
