@@ -2,10 +2,9 @@ r"""All checks. To add one, add an object to :data:`CHECKS` and a test.
 
 The common unit is the standard error of the train error. A corrected run has moved its train error
 by Δ standard errors away from the loss of the uncorrected outputs. If an assumption is wrong by a
-fraction r, a bias of about r Δ standard errors is to be expected: small where Δ is small, large
-where it is large. Copied rows deceive the correction, and Δ with it; their effect is taken to be
-½√min(n, d), the order of magnitude of Δ. docs/diagnostics.md shows how the verdicts fare, and why
-some checks are notes only.
+fraction r, the expected bias is about r Δ standard errors. Duplicate rows also make Δ itself wrong,
+so for them ½√min(n, d) replaces Δ, which is its order of magnitude. docs/diagnostics.md shows how
+often the verdicts are right, and why some checks are only notes.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from decoupled_descent.training.callbacks import StopReason
 #: The spread of (train − test)/stderr is about √(1 + (WIDENING δ)²), δ being the correction in
 #: standard deviations of a row's loss: measured, see docs/diagnostics.md.
 WIDENING = 2.0
-#: With more rows than this, leaving them out in blocks takes too long for what it tells.
+#: With more rows than this, leaving them out in blocks takes too long.
 MOST_TOGETHER = 5000
-#: What to report when a few rows carry the error, for classes and for numbers.
+#: What to report if a few rows dominate the error, for classes and for numbers.
 REMEDIES = (
     "report the accuracy, or a bounded loss, beside this one",
     "report the median absolute error beside this one, or predict the logarithm of a skewed target",
 )
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
-#: Algorithms whose estimate holds along the path of iterates, that at the minimum, and neither.
+#: Traits of algorithms: the estimate holds along the path, at the minimum only, or never.
 PATH, MINIMUM = frozenset({"path"}), frozenset({"minimum"})
 UNCORRECTED = frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
     first = slice(None) if e.rows.groups is None else _first(e.rows.groups)
-    share = measures.duplicate_share(e.rows.X[first])  # copies within a group leave together
-    if e.columns is not None and share > 0:  # in features, frequent values may look like copies
+    share = measures.duplicate_share(e.rows.X[first])  # groups are left out as a whole
+    if e.columns is not None and share > 0:  # in features, frequent values may look like duplicates
         share = min(share, measures.duplicate_share(e.columns[first]))
     value = share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d))
     return Reading(value, {"share": share}, "note" if e.minimum and value < 1 else "alarm")
@@ -55,7 +54,7 @@ def _first(groups: Tensor) -> Tensor:
 
 
 def _smallest(e: Evidence) -> Reading | None:
-    """Rows of the smallest class, or groups that hold some."""
+    """Rows of the smallest class, or groups with such rows."""
     if not e.classes:
         return None
     pairs = e.groups.unsqueeze(0)
@@ -95,7 +94,7 @@ def _rows_behind(e: Evidence) -> Reading:
 
 
 def _student(rows: float) -> float:
-    """t_{2m}/t_∞: m rows tell a variance as well as 2m degrees of freedom do (Satterthwaite)."""
+    """t_{2m}/t_∞: m rows estimate a variance as well as 2m degrees of freedom (Satterthwaite)."""
     quantiles = stdtrit([max(1.0, 2 * rows), math.inf], 0.975)
     return float(quantiles[0] / quantiles[1])
 
@@ -120,13 +119,13 @@ def _curse(e: Evidence) -> Reading | None:
 
 
 def _together(e: Evidence) -> float | None:
-    """The rise of the error in standard errors, where it is beyond chance; None with groups."""
+    """The rise of the error in standard errors, 0 if it may be chance; None with groups."""
     if e.rows.groups is not None or e.rows.n > MOST_TOGETHER or e.run is None:
         return None
     if e.rows.y.ndim == 1 and measures.is_sorted(
         e.rows.y, e.rows.X if e.columns is None else e.columns
     ):
-        return None  # the order of the table says nothing
+        return None  # the order of the rows has no meaning here
     found = measures.blocks_left_out(e.run, e.rows, e.groups)
     if found is None:
         return None
@@ -162,21 +161,21 @@ CHECKS = (
         name="smallest class", note=20, caution=20, alarm=5, below=True,
         measure=_smallest,
         meaning="So few rows say little about their class and its error.",
-        definition="the rows m of the smallest class, or groups that hold it, known to a relative "
-        "error of 1/√m",
+        definition="m, the rows of the smallest class, or the groups with such rows; its error has "
+        "a relative standard error of about 1/√m",
         advice="get more rows of that class, or merge it with another",
     ),
     Check(
         name="duplicate rows", measure=_duplicates, note=0.25, caution=0.25, alarm=1,
-        meaning="{share:.1%} of the rows have a copy, or nearly one. Through its copy a row trains "
-        "the model that judges it, which makes the estimate too low.",
-        definition="the share of copies × ½√min(n, d): the bias to expect, in standard errors",
-        advice="drop the copies, or keep one row of each group",
+        meaning="{share:.1%} of the rows have an exact or near duplicate. A row is then judged by "
+        "a model that was trained on its duplicate, so the estimate is too low.",
+        definition="share of duplicates × ½√min(n, d): the expected bias, in standard errors",
+        advice="drop the duplicates, or keep one row of each group",
     ),
     Check(
         name="row norms", note=0.5, concerns=frozenset({"equal norms", "leverage"}),
         measure=lambda e: measures.norm_spread(e.rows.X, e.rows.gram),
-        meaning="Some rows have much larger values than others and pull harder on the model.",
+        meaning="Some rows have much larger values than others and more influence on the model.",
         definition="coefficient of variation of ‖x_i‖² beyond that of Gaussian rows",
         advice="clip or transform columns with long tails, or scale the rows to equal length",
     ),
@@ -197,8 +196,8 @@ CHECKS = (
     Check(
         name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
         measure=lambda e: abs(float(e.rows.X.double().square().sum()) / e.rows.n - 1),
-        meaning="The rows are not of the length that this method assumes.",
-        definition="distance of the mean ‖x_i‖² from 1; the memory term is wrong by as much",
+        meaning="The rows do not have the norm that this method assumes.",
+        definition="difference of the mean ‖x_i‖² from 1: the relative error of the memory",
         advice="drop constant columns, standardise the others and divide by √d",
     ),
     Check(
@@ -215,8 +214,8 @@ CHECKS = (
         below=True, concerns=frozenset({"leverage"}),
         meaning="The model fits the rows that trained it much better than it should fit new ones. "
         "When it nearly memorises them, the correction is no longer reliable.",
-        definition="the loss at the uncorrected outputs over the estimate. On real tables of 100 "
-        "rows 41 % of the intervals held below 0.4, and 90 % above",
+        definition="the loss at the uncorrected outputs, divided by the estimate. On real tables "
+        "of 100 rows the intervals covered the truth in 41 % of the cases below 0.4, in 90 % above",
         advice="leave out method= (the default judges rows at the minimum), use a larger ridge, or "
         "stop earlier",
     ),
@@ -226,13 +225,13 @@ CHECKS = (
         meaning="The correction assumes a relation between inputs and gradients that these rows "
         "violate by {share:.0%}.",
         definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
-        "bias to expect, in standard errors",
+        "expected bias, in standard errors",
         advice="look for outliers and long tails; use a larger ridge",
     ),
     Check(
         name="memorised rows", needs_run=True, caution=0.1, alarm=0.2, concerns=UNCORRECTED,
         measure=lambda e: measures.stein_residual(e.seen, e.groups),
-        meaning="The outputs have moved towards the labels of the very rows that judge them.",
+        meaning="The outputs have moved towards the labels of the rows that measure the error.",
         definition="the relative violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes",
         advice=f"{ORTHOGONAL}: this train error is no estimate of the test error",
     ),
@@ -264,18 +263,18 @@ CHECKS = (
         concerns=PATH | UNCORRECTED,
         meaning="Rows resemble the rows next to them, in their values and in their errors. They "
         "may belong together, and the estimate then holds for the same people or days only.",
-        definition="correlation with the next row, of features and of gradients: the smaller one",
+        definition="the smaller of the correlations with the next row: of features, of gradients",
         advice="if rows belong together, keep one of each group, or hold whole groups out",
     ),
     Check(
         name="rows that belong together", needs_run=True, caution=0.5, alarm=1, concerns=MINIMUM,
         measure=_together,
-        meaning="Left out with the rows next to it, a row is predicted worse than with other rows. "
-        "Rows may belong together (of one patient, one day), and the estimate then holds for the "
-        "same patients or days only.",
-        definition="what the error rises by if ten consecutive rows are left out together instead "
-        "of ten random ones of the same classes, in its standard errors; 0 if the rise is within "
-        "two of its own",
+        meaning="A row is predicted worse if the rows next to it are left out, too, than if other "
+        "rows are. Rows may belong together (one patient, one day). The estimate then holds for "
+        "the same patients or days only.",
+        definition="rise of the error if ten consecutive rows are left out together instead of ten "
+        "random rows of the same classes, in standard errors of the estimate; 0 if the rise is "
+        "below two standard errors of its own",
         advice="give the groups: fit(X, y, groups=…), or decoupled train --group COLUMN",
     ),
     Check(
@@ -289,16 +288,18 @@ CHECKS = (
         measure=lambda e: 0.0 if e.run is not None and e.run.best.info.estimates else 1.0,
         meaning="Training ended before it reached the minimum, and away from it the error says "
         "nothing about new rows.",
-        definition="1 where the Newton decrement was above the tolerance at the last step",
+        definition="1 if the Newton decrement was above the tolerance at the last step, else 0",
         advice="allow more steps, or use a larger ridge",
     ),
     Check(
         name="other minima", needs_run=True, caution=0.5, concerns=MINIMUM,
         measure=lambda e: None if e.run is None else measures.another_minimum(e.run, e.rows),
-        meaning="Training from another start ends in another minimum. A row is left out of one "
-        "minimum, which was reached with it, so the error may be too low.",
-        definition="how far the outputs of the two differ, over how far leaving rows out moves "
-        "them (root mean squares). On real tables 68 % of intervals held above 0.5, 88 % below",
+        meaning="Training from another start ends in another minimum. The minimum used here was "
+        "reached with all rows, and each row is left out of it only afterwards, so the error may "
+        "be too low.",
+        definition="difference of the outputs at the two minima, divided by the change of outputs "
+        "when rows are left out (root mean squares). On real tables 68 % of the intervals covered "
+        "the truth above 0.5, 88 % below",
         advice="use a larger ridge or fewer hidden units",
     ),
     Check(
@@ -306,8 +307,8 @@ CHECKS = (
         measure=_refitted,
         meaning="For this share of the rows, leaving the row out changes the model so much that "
         "the formula is doubtful.",
-        definition="rows whose further Newton steps do not converge, over n; as many as "
-        "``repairs`` allows are refitted exactly",
+        definition="share of rows whose further Newton steps do not converge; up to ``repairs`` of "
+        "them are refitted exactly",
         advice="use a larger ridge, or get more rows",
     ),
     Check(

@@ -1,4 +1,4 @@
-"""What a check is: one object with its measure, its limits, its words and its effect."""
+"""A check: one object with its measure, its limits, its texts and its effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Finding:
     Attributes:
         name: Of the check.
         value: The number measured.
-        threshold: From where on it is a note, a caution or an alarm, in words.
+        threshold: The limits of note, caution and alarm, in words.
         status: ``"ok"``, ``"note"``, ``"caution"`` or ``"alarm"``; only the last two change the
             verdict.
         reason: What the number means, in plain words.
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What checks may look at: the rows, the algorithm and perhaps a run."""
+    """What checks can use: the rows, the algorithm and, after training, a run."""
 
     rows: Rows
     groups: Tensor  # classes, or groups of similar response
@@ -76,7 +76,7 @@ class Evidence:
 
 
 class Reading(NamedTuple):
-    """A number, values to fill into the words, and the worst status that it may get here."""
+    """A number, values for the texts, and the most serious status that is possible here."""
 
     value: float
     words: Mapping[str, Any] = {}
@@ -85,23 +85,23 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One question to the data or to a run; note, caution and alarm begin at their limits."""
+    """One question about the data or a run, with the limits of note, caution and alarm."""
 
     name: str
-    measure: Callable[[Evidence], Reading | float | None]  # None where the question makes no sense
+    measure: Callable[[Evidence], Reading | float | None]  # None if the check does not apply
     meaning: str  # of the number, in plain words
     advice: str
     definition: str = ""  # of the number, with the reason for its limits, for experts
     note: float | None = None
     caution: float | None = None
     alarm: float | None = None
-    below: bool = False  # whether small numbers are the bad ones
-    concerns: frozenset[str] = frozenset()  # asked only of algorithms with one of these traits
-    needs_run: bool = False  # asked only after training
+    below: bool = False  # whether small numbers are bad
+    concerns: frozenset[str] = frozenset()  # only for algorithms with one of these traits
+    needs_run: bool = False  # only after training
     widening: Callable[[float], float] = lambda _: 1.0  # of the interval, given the number
 
     def judge(self, evidence: Evidence) -> tuple[Finding, tuple[int, float]] | None:
-        """Return the finding and its gravity, by which findings are sorted; None if not asked."""
+        """Return the finding and its severity, for sorting; None if the check does not apply."""
         foreign = self.concerns and not self.concerns & evidence.traits
         if foreign or (self.needs_run and evidence.run is None):
             return None
@@ -125,6 +125,6 @@ class Check:
 
 
 def _words(limits: Mapping[str, float], side: str) -> str:
-    """Limits in words; a note is left out if it begins where a caution does."""
+    """Limits in words; the note's is left out if it equals the caution's."""
     told = [s for s in limits if s != "note" or limits[s] != limits.get("caution")]
     return ", ".join(f"{status} {side} {limits[status]:g}" for status in told)

@@ -24,7 +24,7 @@ VERDICTS = ("trust", "caution", "do not trust")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings, the most serious first, and what follows from them.
+    """All findings, the most serious first, and the verdict.
 
     Attributes:
         findings: One per check.
@@ -96,9 +96,9 @@ def diagnose(
 ) -> Diagnosis:
     r"""Say from the training rows alone whether the train error estimates the test error.
 
-    Before training the data are checked: size, classes, copies, and what the algorithm assumes of
-    them. A finished run adds checks of its correction, of its standard error, of the head and, for
-    a sweep, of the choice among runs. The run is judged at its best step.
+    Before training the data are checked: size, classes, duplicate rows, and the assumptions of the
+    algorithm. A finished run adds checks of its correction, of its standard error, of the head and,
+    for a sweep, of the choice among runs. The run is judged at its best step.
 
     Args:
         X: Features as given to :func:`fit`: columns centred and scaled to variance about 1/d. Or
@@ -110,11 +110,11 @@ def diagnose(
             descent with ridge 1 by default.
         objective: What will be minimised; says whether labels are classes.
         task: ``"classification"`` or ``"regression"``; from the loss or the labels by default.
-        optimism: How much was added to the error for having chosen among candidates; that of the
-            sweep by default.
-        columns: The columns from which the rows were made, shape (n, d₀), where these are features
-            of a kernel: a copy is one in both.
-        stderr: The standard error of the estimate, where it is not that of the run's losses alone.
+        optimism: The correction of the error for the choice among candidates; that of the sweep by
+            default.
+        columns: The columns from which the rows were made, shape (n, d₀), if rows are features of a
+            kernel. Duplicates must then agree in both.
+        stderr: The standard error of the estimate, if it is not that of the run's losses.
 
     Returns:
         The findings, the most serious first, and the verdict.

@@ -1,4 +1,4 @@
-r"""The numbers behind the checks: what the training rows and a finished run show, in float64."""
+r"""The numbers of the checks, from the training rows and a finished run, in float64."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.training.run import Run, fit
 
-#: Principal directions are looked at so many at a time.
+#: Principal directions are processed so many at a time.
 DIRECTIONS = 64
-#: Two rows are near copies when ‖x_i − x_j‖² is below this share of ‖x_i‖² + ‖x_j‖² …
+#: Two rows are near duplicates if ‖x_i − x_j‖² is below this share of ‖x_i‖² + ‖x_j‖², …
 NEAR = 0.02
-#: … and below this share of the distance expected of the nearest of n neighbours …
+#: … below this share of the distance expected of the nearest of n neighbours, …
 UNUSUAL = 0.1
-#: … and so close that at most this share of independent rows would be.
+#: … and so small that at most this share of independent rows would be as close.
 CHANCE = 0.01
-#: So many consecutive rows are left out together, to see whether they belong together.
+#: So many consecutive rows are left out together.
 TOGETHER = 10
 #: The seed and the most steps of a second run, which may end in another minimum.
 OTHER_START, OTHER_STEPS = 2**16 + 1, 200
-#: They are compared with random rows from so many blocks around them.
+#: They are compared with random rows from so many blocks nearby.
 APART = 10
-#: Labels in random order fall so often, at least, before they are called sorted (e⁻⁷ = 0.001).
+#: Labels count as sorted only if in random order so many decreases are expected (e⁻⁷ = 0.001).
 UNSORTED = 7
 #: At most this many rows are compared with all others.
 COMPARED = 2000
@@ -108,12 +108,12 @@ def centred(values: Tensor, groups: Tensor) -> Tensor:
 
 
 def duplicate_share(X: Tensor) -> float:
-    r"""Return the share of rows that have a copy, or nearly one, among the others.
+    r"""Return the share of rows that have an exact or near duplicate among the others.
 
     If the √n-th neighbour is at a squared distance D in m dimensions, the first is expected at
-    about D n^{−1/m}; a copy is far closer. Rows of two numbers and a category lie in planes, so m
-    is estimated from the neighbours. Rows at distance 0 from √n others, or with values so frequent
-    that they coincide by chance, are not copies: new rows will coincide with them as well.
+    about D n^{−1/m}; a duplicate is far closer. Rows of two numbers and a category lie in planes,
+    so m is estimated from the neighbours. Rows at distance 0 from √n others, or with values so
+    frequent that they agree by chance, are not duplicates: new rows will agree with them as well.
     """
     X, (n, d) = X.double(), X.shape
     if n < 3:
@@ -137,7 +137,7 @@ def duplicate_share(X: Tensor) -> float:
 
 
 def _coincidences(X: Tensor, rows: Tensor) -> Tensor:
-    """Return how many others would equal a row if columns were independent."""
+    """Return the expected number of rows equal to a row if columns were independent."""
     n = len(X)
     expected = torch.full((len(rows),), math.log(n), dtype=torch.float64, device=X.device)
     for column in X.T:
@@ -163,7 +163,8 @@ def _neighbours(X: Tensor, chosen: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def _dimension(distances: Tensor, most: int) -> float:
     """Return m ≤ d if the number of neighbours grows with the m-th power of their distance.
 
-    The faster of two octaves counts, because the slower may span the gap between groups of rows.
+    Two octaves are compared and the faster growth is used, because the slower one may contain the
+    gap between groups of rows.
     """
     rank, found = distances.shape[1], []
     for far in (rank, rank // 2):
@@ -176,7 +177,7 @@ def _dimension(distances: Tensor, most: int) -> float:
 
 
 def _is_close(X: Tensor, chosen: Tensor, rows: Tensor, others: Tensor) -> Tensor:
-    r"""Return which pairs are closer than chance allows, in the directions where pairs differ.
+    r"""Return which pairs are closer than chance explains, in the directions where pairs differ.
 
     Rows that share rare categories differ in the numbers alone, as any two rows do. So distances
     are compared with those of random rows in the same m directions, at best a share n^{−2/m}.
@@ -217,7 +218,7 @@ def spectrum_share(gram: Gram, n: int, d: int) -> float:
 
 
 def stein_residual(seen: Seen, groups: Tensor) -> float:
-    r"""Return how far Stein's identity is from holding within groups, between 0 and 1.
+    r"""Return the relative violation of Stein's identity within groups, between 0 and 1.
 
     .. math:: \frac{\|\mathrm{Cov}(h,g) - \mathrm{Cov}(h)\bar J^\top\|}
        {\|\mathrm{Cov}(h,g)\| + \|\mathrm{Cov}(h)\bar J^\top\|}
@@ -259,8 +260,8 @@ def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
 def is_sorted(y: Tensor, columns: Tensor) -> bool:
     """Whether a table was sorted by its label and by columns, one after the other in any order.
 
-    Then rows stand together because they are alike in both, whatever they belong to. A key is
-    sorted if it does not change direction among rows that are equal in all keys before it.
+    Then neighbouring rows are similar because of the sorting, even if they do not belong together.
+    A key is sorted if it does not change direction among rows that are equal in all keys before it.
     """
     steps = torch.cat([y.double().diff().unsqueeze(1), columns.double().diff(dim=0)], 1)
     active = torch.ones(len(steps), dtype=torch.bool, device=steps.device)
@@ -290,11 +291,11 @@ class Together(NamedTuple):
 def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
     """Leave consecutive rows out together, and as many random ones, and compare the losses.
 
-    Independent rows do not care which others of the same classes, or groups of similar response,
-    are left out with them. Rows that belong together and stand together in the table do. In a
-    sorted table rows near each other are alike, so the random ones are not far away either: each
-    place is exchanged with one among the next ``APART`` blocks of its class. None where the run is
-    not at a minimum.
+    For independent rows it does not matter which others of the same classes, or groups of similar
+    response, are left out with them. For rows that belong together and are neighbours in the table
+    it does. In a sorted table rows near each other are similar, so the random rows are taken
+    nearby: each place is exchanged with one among the next ``APART`` blocks of its class. None if
+    the run is not at a minimum.
     """
     size = max(2, min(TOGETHER, rows.n // 20))
     generator, places = torch.Generator().manual_seed(0), torch.arange(rows.n)
@@ -318,10 +319,10 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
 
 
 def another_minimum(run: Run, rows: Rows) -> float | None:
-    """How far outputs differ at the minimum that another start reaches, in left-out moves.
+    """Difference of the outputs at the minimum of another start, relative to leave-one-out changes.
 
-    The root mean square of the difference, over that of o^(−i) − o; None for heads that only add an
-    intercept, whose loss has one minimum, and where the other start reaches none.
+    The root mean square of the difference, divided by that of o^(−i) − o. None for heads that only
+    add an intercept, whose loss has one minimum, and if the other start reaches no minimum.
     """
     bound, algorithm = run.bound, run.algorithm
     if adds_only(bound.objective.head):
@@ -350,7 +351,7 @@ def excess_kurtosis(h: Tensor, groups: Tensor) -> float:
 
 
 def rows_behind(losses: Tensor) -> float:
-    r"""Return how many rows carry the variance of the losses, (Σδ²)²/Σδ⁴ with δ = ℓ − mean ℓ."""
+    r"""Return the effective number of rows behind the variance of the losses: (Σδ²)²/Σδ⁴."""
     squares = (losses - losses.mean()).square()
     total = float(squares.square().sum())
     return float(squares.sum()) ** 2 / total if total > 0 else float(len(losses))

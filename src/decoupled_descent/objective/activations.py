@@ -26,7 +26,7 @@ class Bend(NamedTuple):
 Activation = tuple[Tensor, Tensor, Callable[[Callable[[], Tensor], Tensor], Bend]]
 
 
-#: A constant that is kept: making it anew would cost as much as using it.
+#: A cached constant: making it again would cost as much as using it.
 _one = cache(partial(torch.ones, ()))
 
 
@@ -53,7 +53,7 @@ def _log_sigmoid(z: Tensor) -> Activation:
 def _softplus(z: Tensor) -> Activation:
     """σ = log(1 + e^z), σ' = s = 1/(1 + e^{−z}), σ'' = s (1 − s).
 
-    (Beyond z = 20 torch's own softplus is z exactly, which is 2e-9 off the formula.)
+    (For z > 20 torch's softplus returns z, an error of 2e-9.)
     """
     first = torch.sigmoid(z)
     return functional.softplus(z), first, lambda _, pulled: Bend(1, pulled, 1 - first)

@@ -3,9 +3,10 @@ r"""Row derivatives of any smooth module by reverse passes.
 Rows are independent, so differentiating the *sum* over rows of the k-th component of g gives
 ∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one call.
 
-J̄ is a mean over rows, and known to about 1/√n whatever one does. So wide heads need not be
-differentiated in every component of every row: with :data:`COMPONENTS` for each, dealt out evenly,
-each row of J̄ is a mean over many rows. That is unbiased, and exact where L is no more than that.
+J̄ is a mean over rows, and its own noise is of order 1/√n in any case. So wide heads need not be
+differentiated in every component of every row. Each row gets :data:`COMPONENTS` components, evenly
+distributed, so that each row of J̄ is a mean over many rows. This is unbiased, and exact if L is
+not larger than that.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivati
 
 #: Up to this many entries, the unit vectors are kept from step to step.
 KEPT = 2**20
-#: In how many components a row is differentiated at least, and from how many rows at least a
-#: component's mean is taken. docs/family.md has the noise that this adds to train errors.
+#: The smallest number of components in which a row is differentiated, and the smallest number of
+#: rows in the mean of a component. docs/family.md has the noise that this adds to train errors.
 COMPONENTS, ROWS = 6, 150
 
 
@@ -38,7 +39,7 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
 def _some(n: int, width: int, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return e_k for ``count`` of the components k of every row, shape (count, n, L).
 
-    Rows are taken in a random order that is always the same, and components in turn.
+    Rows are in a fixed random order, and take the components in turn.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(n, generator=generator, device=generator.device)
@@ -48,7 +49,7 @@ def _some(n: int, width: int, count: int, dtype: torch.dtype, device: torch.devi
 
 
 def components(n: int, width: int) -> int:
-    """In how many of its L components each of n rows is differentiated."""
+    """The number of components, at most L, in which each of n rows is differentiated."""
     return min(width, max(COMPONENTS, math.ceil(width * ROWS / n)))
 
 
@@ -71,11 +72,11 @@ def _pulled_back(direction: Tensor, h: Tensor, picks: Tensor) -> Tensor:
         )
         return rows
 
-    # operations that cannot be batched are looped over, correctly
+    # operations that cannot be batched are looped over; the result is correct
     with ignoring(UserWarning, "There is a performance drop"):
         try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
             rows: Tensor = torch.func.vmap(pull_back)(picks)
-        except RuntimeError:  # an autograd.Function that refuses to be batched
+        except RuntimeError:  # an autograd.Function that cannot be batched
             try:
                 rows = torch.stack([pull_back(picked) for picked in picks])
             except torch.OutOfMemoryError:
@@ -149,6 +150,6 @@ def differentiate(
         bend = None
         if ask.jacobian:
             bend = mean_jacobian(direction, h, ask.jacobian_weights)
-            bend = (bend + bend.T) / 2  # a Hessian; parts of the rows see its halves differently
+            bend = (bend + bend.T) / 2  # a Hessian; with parts of the rows its halves differ
     means = {k: slope.detach() / len(h) for k, slope in zip(leaves, found, strict=False)}
     return RowDerivatives(loss.detach(), direction.detach(), bend, means)

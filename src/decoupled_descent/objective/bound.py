@@ -33,7 +33,7 @@ class BoundObjective:
     f: HeadDirection | None = None  #: replaces ∇_aΨ
 
     def at(self, step: int) -> BoundObjective:
-        """Return the objective with the g of one step, where g depends on it."""
+        """Return the objective with the g of one step, if g depends on the step."""
         if not isinstance(self.g, Timed):
             return self
         return replace(self, g=Timed(self.g.g, step))
@@ -111,8 +111,9 @@ class BoundObjective:
         Args:
             h: Pre-activations, shape (n, L).
             y: Labels.
-            heads: Their parameters by name, with a first axis of G, as the directions will have.
-            weights: How much the rows count in the mean direction of each head, shape (G, n).
+            heads: Their parameters by name, with a first axis of length G; the directions have it,
+                too.
+            weights: Weights of the rows in the mean direction of each head, shape (G, n).
         """
         if self.objective.several is not None and self.f is None:
             return self.objective.several(h, y, heads, weights)
@@ -140,7 +141,7 @@ class BoundObjective:
     def _along_g(
         self, h: Tensor, y: Tensor, parameters: Parameters, jacobian: bool, shares: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """g, and its mean Jacobian where it is wanted."""
+        """g, and its mean Jacobian if requested."""
         assert self.g is not None
         with torch.enable_grad():
             h = h.detach().requires_grad_(jacobian)
@@ -186,7 +187,7 @@ def require_shape(direction: Tensor, h: Tensor) -> None:
 def _mean_rows(
     directions: Parameters, parameters: Parameters, n: int, weights: Tensor | None
 ) -> Parameters:
-    """Average what f returned over the rows, once it is known to fit the parameters."""
+    """Check that what f returned has the shapes of the parameters, and average over the rows."""
     for name, value in parameters.items():
         found = directions[name].shape if name in directions else None
         if found != (n, *value.shape):

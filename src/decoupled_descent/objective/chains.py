@@ -34,7 +34,7 @@ class Affine(NamedTuple):
         """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""
         means: Parameters = {}
         if self.weight is not None and self.weight in trained:
-            shape = trained[self.weight]  # not read: beta is 0, and 1/n costs nothing
+            shape = trained[self.weight]  # not read, as beta is 0
             means[self.weight] = torch.addmm(shape, delta, z.T, beta=0, alpha=1 / z.shape[1])
         if self.bias is not None and self.bias in trained:
             means[self.bias] = delta.mean(1)
@@ -47,7 +47,7 @@ DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropou
 
 
 def plain(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a module does what its class says: nothing overridden, hooked or parametrised."""
+    """Whether a module is a plain instance of its class: no overrides, hooks, parametrisations."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if "forward" in vars(module) or any(getattr(module, name) for name in hooks):
         return False

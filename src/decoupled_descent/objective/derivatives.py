@@ -50,7 +50,7 @@ class RowDerivatives(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What is wanted beside loss and direction; weights have shape (n,) and count as w_i/n."""
+    """What is requested beside loss and direction; weights have shape (n,) and enter as w_i/n."""
 
     jacobian: bool = True
     head: bool = True

@@ -1,6 +1,6 @@
 r"""Heads: the small networks 𝓜_a that turn pre-activations h (n, L) into outputs (n,) or (n, K).
 
-Any ``nn.Module`` that treats rows independently will do. The ones below are the paper's examples
+Any ``nn.Module`` that treats rows independently is a head. The ones below are the paper's examples
 (Example "mlp" of the appendix). All but :class:`Product` are plain ``nn.Sequential`` chains.
 """
 
@@ -139,8 +139,8 @@ class Deep(nn.Sequential):
         bias: Whether the head's linear maps carry a bias (the paper's do not).
         link: φ, applied to the outputs; none by default.
         seed: Draws the weights from this seed instead of torch's global generator.
-        hidden_bias: Whether the first hidden layer has biases too, σ(h + c). Without them the
-            network is odd about the mean for odd σ, and learns no interactions.
+        hidden_bias: Whether the first hidden layer has biases too, σ(h + c). Without them, and with
+            odd σ, the network is an odd function of the centred inputs and learns no interactions.
 
     Example:
         >>> import torch

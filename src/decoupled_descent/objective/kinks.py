@@ -39,7 +39,8 @@ KINKED: tuple[type[nn.Module], ...] = (
 KINKED_FUNCTIONS = (torch.relu, functional.relu)
 #: How many labels to probe with.
 PROBED = 16
-#: How far around zero and around the labels to look closely; h is of order one.
+#: The distance from zero and from the labels within which kinks are searched for; h is of order
+#: one.
 NEAR = 4.0
 
 #: A function to probe along lines: (h, y, a) ↦ one row per sample.
@@ -73,7 +74,7 @@ def jumps(
 
     Every line is cut into intervals. Every interval is halved many times, keeping the half across
     which g changes more. Across an interval of length 3e-11 (in float32 1e-5) a continuous g hardly
-    changes, while a jump keeps its size. Poles and nan are left out.
+    changes, while a jump keeps its size. Poles and NaN are ignored.
 
     Example:
         >>> y = torch.zeros(4)
@@ -113,10 +114,10 @@ def jumps(
 
 
 def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tensor) -> bool:
-    """Probe values(h, y, a) with a few labels, the head as it is and with weights grown fivefold.
+    """Probe values(h, y, a) with a few labels, the head as it is, and five times as large weights.
 
-    What fails in float64 (a loss may hold constants in float32) is tried in float32; what fails in
-    both raises.
+    If float64 fails (a loss may have constants in float32), float32 is tried; if both fail, the
+    error is raised.
     """
     labels = y[varied_rows(y, PROBED)]
 
@@ -152,9 +153,9 @@ def loss_jumps(
 ) -> bool:
     r"""Probe the slope ∂ℓ/∂u of a loss for jumps, at any outputs u that the head may reach.
 
-    Where labels are far from zero, so are the kinks of \|u − y\|, and a head that has not been
-    trained yet does not come near them. So u is taken near zero, near the labels, and as far out as
-    twice the largest label. A loss that fails on the probe is taken to be smooth.
+    If labels are far from zero, so are the kinks of \|u − y\|, and the outputs of an untrained head
+    are not near them. So the probed u are near zero, near the labels, and up to twice the largest
+    label. A loss that fails on the probe counts as smooth.
     """
     y = y[varied_rows(y, PROBED)]
     generator, shape = torch.Generator().manual_seed(0), (64, width)

@@ -216,8 +216,8 @@ def _check_classes(labels: Tensor, outputs: int) -> None:
 def varied_rows(labels: Tensor, count: int) -> Tensor:
     """Return indices of at most ``count`` rows whose labels differ, rare classes and extremes too.
 
-    They are spread evenly over the distinct values of every column of y; some are repeated where
-    there are few values.
+    They are spread evenly over the distinct values of every column of y. If there are few values,
+    some rows are repeated.
 
     Example:
         >>> varied_rows(torch.tensor([0, 0, 0, 1, 0, 0]), 4)

@@ -1,9 +1,9 @@
 r"""Whole models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
 
-The bias of the first layer belongs to the head. It is moved by the mean over rows of ∇_hΨ, as all
-of the head is, and such means hardly vary with the rows. As a column of ones in X it would break
-the corrections, which rest on rows of noise: each row would meet itself once more in X Xᵀĥ, by the
-square of that column's entry.
+The bias of the first layer belongs to the head. Like all of the head, it is updated by means over
+rows, which hardly vary with the rows. As a column of ones in X it would break the corrections,
+which assume rows of noise: the square of that column's entry would be added to each row's own share
+in X Xᵀĥ.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Split:
 
 
 def split(model: nn.Module) -> Split:
-    """Split a model behind its first layer; raise ``ValueError`` where that is not possible.
+    """Split a model after its first layer; raise ``ValueError`` if that is not possible.
 
     Example:
         >>> parts = split(nn.Sequential(nn.Flatten(), nn.Linear(9, 4), nn.Tanh(), nn.Linear(4, 3)))
@@ -78,7 +78,7 @@ def split(model: nn.Module) -> Split:
 
 
 def _without(model: nn.Module, name: str, layer: nn.Linear) -> nn.Module:
-    """Copy the model with its bias in the place of the first layer."""
+    """Copy the model, with the first layer replaced by its bias."""
     rest: nn.Module = nn.Identity()
     if layer.bias is not None:
         rest = Shift(layer.out_features)
@@ -94,7 +94,7 @@ def _without(model: nn.Module, name: str, layer: nn.Linear) -> nn.Module:
 
 @torch.no_grad()
 def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> None:
-    """Raise ``ValueError`` unless the model of x is the head of the first layer's product."""
+    """Raise ``ValueError`` unless model(x) equals head(W x) for the first layer's weights W."""
     whole, rest = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
     like = layer.weight
     probe = torch.linspace(-1, 1, 5 * layer.in_features, dtype=like.dtype, device=like.device)

@@ -39,8 +39,8 @@ CURVATURES = ("auto", "structured", "autodiff", "smoothed")
 class Objective:
     r"""What is minimised: Ψ(h, y, a) = loss(head_a(h), y), row by row (Definition "lossGrad").
 
-    An objective never changes. :meth:`bind` looks at labels and decides, once, how derivatives are
-    taken; everything that trains or predicts works with what it returns.
+    An objective never changes. :meth:`bind` looks at the labels and decides once how derivatives
+    are computed. Training and theory work with the object that it returns.
 
     Args:
         head: 𝓜_a, any ``nn.Module`` from (n, L) to (n,) or (n, K) that treats rows independently.
@@ -89,7 +89,7 @@ class Objective:
         self.width: int | None = self.declared_width or next(linear, None)
         closed = None if curvature == "autodiff" else structured.engine(self.head, self.loss)
         self.closed_form = closed is not None
-        #: Evaluates several heads at once, where they are chains.
+        #: Evaluates several heads at once; None unless the head is a chain.
         self.several = None
         if closed is not None and closed.chain is not None:
             self.several = partial(several.chains, closed.chain, closed.loss, closed.constants)

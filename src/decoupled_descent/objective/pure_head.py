@@ -74,7 +74,7 @@ class PureHead:
 
     @torch.no_grad()
     def check(self, probe: Tensor) -> Tensor:
-        """Return the outputs for a few rows; raise ``ValueError`` unless rows are mapped singly."""
+        """Return the outputs for a few rows; raise ``ValueError`` if the head mixes rows."""
         parameters, name = self.parameters(probe), type(self.module).__name__
         before = _generators(probe)
         try:
@@ -114,7 +114,7 @@ class PureHead:
         )
 
     def _draws(self, probe: Tensor, parameters: Parameters) -> bool:
-        """Whether every call draws random numbers; another thread may draw some during one."""
+        """Whether all calls draw random numbers; during a single one another thread may draw."""
         for _ in range(3):
             before = _generators(probe)
             self(probe, parameters)
@@ -138,7 +138,7 @@ def _own_copy(head: nn.Module) -> nn.Module:
 
 
 def _shares(head: nn.Module) -> bool:
-    """Whether a parameter or a buffer has two names; looking for them in every call takes time."""
+    """Whether a parameter or a buffer has two names; checked once, because it takes time."""
     return any(
         len(list(named())) < len(list(named(remove_duplicate=False)))
         for named in (head.named_parameters, head.named_buffers)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from decoupled_descent.objective.losses import Loss
 
-#: Pieces of the window over which a loss with kinks is averaged.
+#: Number of pieces of the window over which a loss with kinks is averaged.
 PIECES = 16
 
 
@@ -112,7 +112,7 @@ def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
 
 
 def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
-    r"""Return κ, the curvature of a loss that learning rates follow.
+    r"""Return κ, the curvature of a loss, by which learning rates are scaled.
 
     It is the larger of the curvatures at outputs of zero, where training starts, and at the best
     constant output, because a robust loss with labels far from zero is curved only there. For a

@@ -1,7 +1,7 @@
-r"""Several heads of one kind on the same rows, in as many operations as one head takes.
+r"""Several heads of the same architecture on the same rows, with as many operations as for one.
 
-What comes before the first linear layer is the same for all G heads and is evaluated once. From
-there on tensors are (G, k, n).
+Everything before the first linear layer is the same for all G heads and is evaluated once. After
+it, tensors have shape (G, k, n).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training for labels that will be more or less frequent than among the training rows."""
+"""Training for a shift of the label frequencies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LabelWeighted:
         return f"LabelWeighted({self.loss.name!r}, {self.weights})"
 
     def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return w(y) ℓ(u, y), row by row; a label counts like the nearest one that is known."""
+        """Return w(y) ℓ(u, y), row by row; an unknown label has the w of the nearest known one."""
         labels, weights = (
             torch.tensor(list(part), dtype=outputs.dtype, device=outputs.device)
             for part in (self.weights.keys(), self.weights.values())
@@ -37,14 +37,15 @@ def label_shift(
 
     .. math:: \Psi_w(h, y, a) = \frac{p_{\text{after}}(y)}{p_{\text{before}}(y)}\,\Psi(h, y, a)
 
-    If rows given their label stay the same and only the frequencies of labels change, the mean of
-    Ψ_w over rows of before is that of Ψ over rows of after. Ψ_w is one more function of a row, so
-    that the train error of decoupled descent with it estimates the test error after the shift.
+    If the distribution of rows given their label stays the same and only the frequencies of the
+    labels change, then the mean of Ψ_w before the shift is the mean of Ψ after it. Ψ_w is a
+    function of single rows, so the train error of decoupled descent with Ψ_w estimates the test
+    error after the shift.
 
     Args:
         objective: Ψ.
         before: The frequency of every label among the training rows, by label.
-        after: The same where the model will be used.
+        after: The frequency of every label where the model will be used.
 
     Returns:
         Ψ_w, for :func:`fit` and everything else that takes an objective.

@@ -1,7 +1,7 @@
 r"""Mean Jacobians across kinks (ReLU, hinge, absolute loss), by differences with large steps.
 
-Where g jumps, its mean derivative over Gaussian h has a contribution from the jump. Autodiff, which
-differentiates at single points, misses it. A central difference does not, if its step is so large
+If g jumps, the jump contributes to the mean derivative over Gaussian h. Autodiff differentiates at
+single points and misses this contribution. A central difference includes it if the step is so large
 that the jump lies within it for many rows:
 
 .. math:: \bar J_{ij} = \frac1n\sum_r \frac{g_i(h_r + \delta_j e_j) - g_i(h_r - \delta_j e_j)}

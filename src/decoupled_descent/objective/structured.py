@@ -36,7 +36,7 @@ from decoupled_descent.objective.losses import Expansion, Loss
 
 
 class _Pushed(NamedTuple):
-    """A_l = ∂z_l/∂h, kept as diag(D) until the first affine map, as W diag(D) until the next."""
+    """A_l = ∂z_l/∂h: diag(D) before the first affine map, W diag(D) before the second."""
 
     diagonal: Tensor | None = None  # D, shape (L, n); None for ones
     weight: Tensor | None = None  # W, shape (k, L); None for the identity
@@ -80,7 +80,7 @@ class _Pushed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm(ABC):
-    """What the engines share: a loss with known derivatives and the parameters not trained."""
+    """Base class of the engines: a loss with known derivatives, and constant parameters."""
 
     loss: Loss
     constants: Parameters
@@ -155,7 +155,7 @@ class Chain(ClosedForm):
     ) -> Tensor:
         """Σ_i w_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
         kinds = [isinstance(step, Affine) for step in self.steps]
-        leading = kinds.index(False) if False in kinds else len(kinds)  # J̄ is conjugated by them
+        leading = kinds.index(False) if False in kinds else len(kinds)  # J̄ has them on both sides
         pushed = _Pushed()
         total = torch.zeros((), dtype=expansion.slope.dtype, device=expansion.slope.device)
         for index in range(leading, len(self.steps)):
@@ -180,10 +180,10 @@ class Chain(ClosedForm):
 
 @dataclass(frozen=True, eq=False)
 class ScalarTwoLayer(ClosedForm):
-    r"""The engine for u = w·σ(h) + b, the head most people use, in as few operations as possible.
+    r"""The engine for u = w·σ(h) + b, the most common head, in as few operations as possible.
 
-    With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Every operation on an
-    (L, n) tensor counts here: they are what decoupled descent costs beyond gradient descent.
+    With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Operations on (L, n)
+    tensors are what decoupled descent costs beyond gradient descent, so there should be few.
     """
 
     activation: Callable[[Tensor], Activation]
@@ -218,7 +218,7 @@ class ScalarTwoLayer(ClosedForm):
 
 @cache
 def _eye(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The identity, kept at hand: multiplying by it is the quickest way to a diagonal matrix."""
+    """The identity, cached: multiplying by it is the fastest way to make a diagonal matrix."""
     return torch.eye(width, dtype=dtype, device=device)
 
 

@@ -136,12 +136,13 @@ class Gram:
         if self.wide:
             squares = self.vectors.square()
             return [torch.mv(squares, self.eigenvalues * inverse) for inverse in inverses]
-        found: list[list[Tensor]] = [[] for _ in ridges]
-        for _, part in self._chunks():
+        # one tensor for all: small ones, kept between large ones, would fragment the heap
+        found = self.eigenvalues.new_empty(len(ridges), self._rows.here)
+        for span, part in self._chunks():
             squares = (part @ self.vectors).square_()
             for values, inverse in zip(found, inverses, strict=True):
-                values.append(torch.mv(squares, inverse))
-        return [torch.cat(values) for values in found]
+                torch.mv(squares, inverse, out=values[span])
+        return list(found)
 
     def coordinates(self, which: Tensor) -> Tensor:
         """Return the rows' coordinates along some eigenvectors, (n, s), each up to scale."""

@@ -56,7 +56,7 @@ def has_kinks(model: Model) -> bool:
 
 
 def values_jump(model: Model, values: kinks.Values) -> bool:
-    """Whether values of (h, y, a) jump; along a few lines, with a few responses, larger weights."""
+    """Whether values of (h, y, a) jump, along a few lines, for a few responses and weights."""
 
     def flat(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
         return values(h, y, parameters).reshape(len(h), -1)
