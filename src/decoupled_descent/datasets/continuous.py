@@ -13,7 +13,8 @@ from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.noise_laws import NoiseLaw
 from decoupled_descent.datasets.responses import Sampler, dirac
 
-#: A fine rule that stands for the law itself: panels of equal and of halved probability, points.
+#: A fine rule that represents the law: numbers of panels of equal and of halved probability, and of
+#: points per panel.
 PANELS, GRADES, POINTS = 16, 80, 16
 #: The probability beyond the outermost atom of a discrete law, at each end.
 TAIL = 1e-15
@@ -22,14 +23,14 @@ MOST_NODES = 128
 
 
 def prior_nodes(prior: Any, accuracy: float = 1e-6) -> tuple[np.ndarray, np.ndarray]:
-    r"""Nodes and weights of a Gauss rule for a law, as few as reach an accuracy.
+    r"""Nodes and weights of a Gauss rule for a law: the smallest rule with a given accuracy.
 
     .. math:: E f(c) \approx \textstyle\sum_q w_q f(c_q)
 
     A rule of N nodes is exact for polynomials up to degree 2N − 1. The accuracy is the largest
     error over logistic curves 1/(1 + exp(−k (c − c₀)/sd)) and their slopes, with k = 1 and 2, c₀ at
-    the quantiles 5 %, 50 % and 95 %. Averages over h are about as smooth where one standard
-    deviation of c moves h by about one standard deviation of its noise.
+    the quantiles 5 %, 50 % and 95 %. Averages over h are about as smooth if one standard deviation
+    of c moves h by about one standard deviation of its noise.
 
     Args:
         prior: A frozen law of :mod:`scipy.stats` with a variance, continuous or discrete.
@@ -68,7 +69,7 @@ def prior_nodes(prior: Any, accuracy: float = 1e-6) -> tuple[np.ndarray, np.ndar
 
 
 def _fine(prior: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Points and masses that stand for a law: its atoms, or rules for u with c = F⁻¹(u).
+    """Points and weights that represent a law: its atoms, or a rule for u with c = F⁻¹(u).
 
     The panels of u are graded towards both ends, where quantiles of unbounded laws are steep.
     """
@@ -120,8 +121,8 @@ class ContinuousMixture(GaussianMixture):
 
     .. math:: c \sim \pi, \qquad x \sim N(c\,v/d, I_d/d), \qquad y \sim P_c
 
-    Rows are drawn from this law itself. Theory sees a mixture with one mode per node of a Gauss
-    rule for π (``prior_nodes``), whose averages agree to the stated accuracy.
+    Rows are drawn from this law itself. Theory uses a mixture with one mode per node of a Gauss
+    rule for π (``prior_nodes``); its averages agree to the stated accuracy.
 
     Args:
         direction: v, shape (d,), with entries of order one.

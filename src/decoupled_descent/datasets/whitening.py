@@ -43,7 +43,7 @@ class Whitening(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         scale_: Their standard deviations, 1 for constant columns.
         whitening_: W, shape (d, d); None for ``"vanilla"``.
         dewhitening_: The (pseudo-)inverse of W; None for ``"vanilla"``.
-        rank_: How many directions were whitened, d for ``"vanilla"``.
+        rank_: The number of directions that were whitened; d for ``"vanilla"``.
 
     Example:
         >>> X = np.random.default_rng(0).normal(size=(50, 3)) @ np.triu(np.ones((3, 3)))

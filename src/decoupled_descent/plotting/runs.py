@@ -78,7 +78,7 @@ def plot_curve(
 
 
 def plot_sweep(sweep: Sweep) -> Figure:
-    """Draw a sweep: all train errors over the steps, and how far each is behind the winner.
+    """Draw a sweep: all train errors over the steps, and the difference of each from the winner.
 
     Args:
         sweep: What :func:`sweep` returned.

@@ -40,7 +40,7 @@ def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure,
 
 
 def tidy(ax: Axes, legend: str | None = None) -> None:
-    """Draw a faint grid, no frame at the top and on the right, and a legend of the given size."""
+    """Draw a light grid and a legend of the given size; remove the frame at the top and right."""
     ax.grid(alpha=0.25, lw=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     if legend:

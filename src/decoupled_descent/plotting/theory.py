@@ -24,8 +24,8 @@ def plot_preactivations(
 ) -> Figure:
     r"""Draw the pre-activations of a run per mode, and their limit, N(m_j, Ω) for new rows.
 
-    For methods with a correction the training rows have the same limit. For others theirs is drawn
-    as well.
+    For methods with a correction the training rows have the same limit. For other methods the limit
+    of the training rows is drawn as well.
 
     Args:
         preactivations: h of the rows at one step, shape (n, L), such as ``info.preactivations`` in

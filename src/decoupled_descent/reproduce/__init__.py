@@ -68,7 +68,7 @@ def reproduce(
     jobs: int | None = None,
     progress: bool | None = None,
 ) -> Reproduced:
-    """Compute a figure of the paper, or what is missing of it, and write it down.
+    """Compute a figure of the paper, or the replications that are missing, and write the files.
 
     Args:
         figure: ``"signalless"``, ``"xor"``, ``"mnist"``, …: a key of ``EXPERIMENTS``.
@@ -76,7 +76,7 @@ def reproduce(
             ``<figure>.svg``, ``summary.json`` and every replication; the next call with the same
             settings uses the replications that are there.
         quick: Fewer runs; for ``"xor"`` smaller and shorter ones.
-        replications: How many, instead of the paper's number.
+        replications: The number of replications, instead of the paper's.
         seed: Of the first replication; the others follow it.
         data: The folder of data sets; by default the one named by ``DECOUPLED_DATA``.
         jobs: How many processes; as many as there are cores by default.
@@ -108,7 +108,7 @@ def reproduce_all(
     report: Callable[[Reproduced], None] | None = None,
     **options: Any,
 ) -> tuple[list[Reproduced], dict[str, str]]:
-    """Compute every figure whose data are at hand, and write ``index.html`` with all of them.
+    """Compute every figure whose data can be found, and write ``index.html`` with all of them.
 
     ``report`` is called with every figure as it is done. Returns the figures, and the reasons for
     those that were left out.

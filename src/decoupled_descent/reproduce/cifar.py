@@ -35,7 +35,7 @@ def prepare(data: Path | None) -> Settings:
 
 
 def draw_rows(settings: Settings, seed: int, data: Path | None) -> tuple[Labelled, Labelled]:
-    """Draw n train rows and n test rows from the pool of all cats and dogs, no row into both."""
+    """Draw n train rows and n test rows from all cats and dogs, without overlap."""
     pool, n = _load(find_cats_dogs(data)), settings["n"]
     if len(pool.X) < 2 * n:
         raise ValueError(f"n={n} train and test rows do not fit in {len(pool.X)} embeddings")

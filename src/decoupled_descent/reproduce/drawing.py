@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from decoupled_descent.plotting import style
 from decoupled_descent.reproduce.summary import NAMES, Curves, written
 
-#: An axis is chosen for the upper quartiles of the errors at this share of the steps.
+#: An axis must show the upper quartiles of the errors at this share of the steps.
 STEPS = 0.95
 
 #: If these quartiles reach this multiple of the start, the axis is logarithmic.

@@ -1,4 +1,4 @@
-"""What an experiment is, and what the experiments share: seeds, training, theory, findings."""
+"""The class of experiments, and their common parts: seeds, training, theory, findings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Experiment:
 
     ``problems(settings, seed)`` yields the panels of one replication; for real data,
     ``problems(settings, seed, data)``. ``prepare(data)`` finds the data, or raises ``OSError``. It
-    returns what to add to the settings, so that replications on other data are kept apart.
+    returns what to add to the settings, so that replications on different data are not mixed.
     """
 
     name: str  # what users ask for, such as "xor"
@@ -91,7 +91,7 @@ class Experiment:
         return error_grid(curves, heading, self.loss, **self.grid)
 
     def findings(self, settings: Settings, panels: list[Panel]) -> str:
-        """Say what the medians are over, what every panel reaches, and which runs diverged."""
+        """Sentences on the number of runs, the errors of the panels, and runs that diverged."""
         runs = "runs on shared data" if self.selects else "runs"
         start = f"Medians over {settings['replications']} {runs} after {settings['steps']} steps."
         sentences = [start, *map(summary.reached, panels), *self.remarks(panels)]
@@ -161,7 +161,7 @@ def train(problem: Problem, steps: int) -> Curves:
 
 
 def _filled(errors: Any, steps: int) -> NDArray[np.float64]:
-    """Errors as an array of full length, infinite after the last one reached."""
+    """Errors as an array of full length, infinite after the last finite one."""
     values = np.full(steps, np.inf)
     values[: len(errors)] = np.asarray(errors)
     return values

@@ -1,4 +1,4 @@
-"""One page with every figure and what it shows, pictures included, for a desk or a phone."""
+"""One HTML page with all figures and their findings; pictures are embedded."""
 
 from __future__ import annotations
 

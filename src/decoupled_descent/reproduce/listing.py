@@ -1,4 +1,4 @@
-"""Decoupled descent as the paper's appendix implements it, to be compared with and timed."""
+"""Decoupled descent as the paper's appendix implements it, for comparisons and timing."""
 
 from __future__ import annotations
 

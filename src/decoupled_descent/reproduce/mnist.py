@@ -57,7 +57,7 @@ def problems(settings: Settings, seed: int, data: Path | None) -> Iterator[Probl
 
 
 def parting(panels: list[Panel]) -> list[str]:
-    """Say where the two errors of decoupled descent part."""
+    """Up to which step the two errors of decoupled descent agree, in a sentence."""
     sentences = []
     for panel in panels:
         _, step = lowest(panel, "dd", "test")

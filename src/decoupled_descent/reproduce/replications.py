@@ -1,4 +1,4 @@
-"""Replications side by side in processes, each saved as it finishes and never computed twice."""
+"""Replications in parallel processes; each is saved when it is finished and not computed again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = "replications"
 
 
 def key(name: str, settings: Settings, seed: int) -> str:
-    """Everything a replication depends on, as one line of JSON; not how many of them are wanted.
+    """Everything a replication depends on, as one line of JSON, without the number of replications.
 
     Example:
         >>> key("xor", {"replications": 20, "n": 1000}, 3)
@@ -34,7 +34,7 @@ def key(name: str, settings: Settings, seed: int) -> str:
 
 
 def saved_at(folder: Path, identity: str) -> Path:
-    """Where the replication with this key is kept."""
+    """The file of the replication with this key."""
     name, seed = (json.loads(identity)[field] for field in ("figure", "seed"))
     digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
     return folder / FOLDER / f"{name}-{digest}-{seed}.npz"

@@ -56,7 +56,7 @@ def contenders(settings: Settings, seed: int, data: Path | None) -> dict[str, Ca
 
 
 def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> None:
-    """Draw a kernel estimate of the density of log time, over all but its outermost percents."""
+    """Draw a kernel estimate of the density of log time, without the outermost percents."""
     logs = np.log(times)
     bandwidth = max(1.06 * float(logs.std()) * len(logs) ** -0.2, 0.01)
     low, high = np.quantile(logs, [0.01, 0.99]) + np.array([-4, 4]) * bandwidth
@@ -68,7 +68,7 @@ def density(ax: Axes, times: NDArray[np.float64], label: str, colour: str) -> No
 
 
 class Runtime(Experiment):
-    """Times instead of errors; the problems are what is timed."""
+    """An experiment that measures times instead of errors."""
 
     def replicate(self, settings: Settings, seed: int, data: Path | None = None) -> Curves:
         """Time every step of every contender, in an order that changes with the seed."""

@@ -1,8 +1,8 @@
 r"""Regression without a signal: labels zero, x ~ N(0, I/d), squared loss ½ (xᵀθ)².
 
 Gradient descent's train error falls faster than its test error; decoupled descent's two errors are
-the same, and grow, since all that a step can learn here is noise. Damping η₀ = 1 − η turns growth
-into decay for small η₁ = cη, and the train error alone tells which c are small enough.
+the same and grow, because there is only noise to learn. With damping η₀ = 1 − η they fall if c in
+η₁ = cη is small, and the train error alone shows which c are small enough.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def swept(settings: Settings, seed: int) -> Iterator[Problem]:
 
 
 def explosion(panels: list[Panel]) -> list[str]:
-    """Say how far apart the errors of both algorithms are."""
+    """A sentence on the difference between train and test errors of both algorithms."""
     (panel,) = panels
     ratio = last(panel, "gd", "test") / last(panel, "gd", "train")
     theory = panel["curves"][1]["state_evolution"][-1]
@@ -75,7 +75,7 @@ def growth(panels: list[Panel]) -> list[str]:
 
 
 def closeness(panels: list[Panel]) -> str:
-    """Say how large |train − test| / test becomes, of decoupled descent's medians."""
+    """A sentence on the largest |train − test| / test of decoupled descent's medians."""
     distance = np.stack([apart(panel, "dd") for panel in panels])
     finite = np.isfinite(distance)
     test = np.stack([medians(panel, "dd", "test") for panel in panels])
@@ -86,7 +86,7 @@ def closeness(panels: list[Panel]) -> str:
 
 
 class Sweep(Experiment):
-    """Panels of which the one that most runs select is marked."""
+    """Panels, with a mark on the one that most runs select."""
 
     def draw(self, settings: Settings, curves: Curves) -> Figure:
         """Draw the panels, mark one, and say on which side of the border c²α = 1 each is."""

@@ -60,8 +60,9 @@ def quantiles(values: ArrayLike) -> dict[str, Any]:
 def gap(train: ArrayLike, test: ArrayLike) -> float | None:
     """Mean over steps of the median over runs of |train error − test error|.
 
-    The errors have shape (replications, T). The median, because a single run that explodes would
-    decide the mean. Steps at which most runs have diverged are left out; None if that is all steps.
+    The errors have shape (replications, T). The median is used because a single run that diverges
+    would dominate a mean. Steps at which most runs have diverged are left out; None if no step is
+    left.
 
     Example:
         >>> gap([[1.0, 2.0], [1.0, 4.0], [9.0, np.inf]], [[1.0, 1.0], [2.0, 2.0], [0.0, np.inf]])
@@ -142,7 +143,7 @@ def measure(panel: Panel, algorithm: str, name: str = "mean_absolute_gap") -> fl
 
 
 def reached(panel: Panel) -> str:
-    """What every algorithm of a panel reaches, and how far its two errors are apart."""
+    """The last errors of every algorithm of a panel and the gap between train and test error."""
     parts = []
     for found in panel["curves"]:
         name = found["algorithm"]

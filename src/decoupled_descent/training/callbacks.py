@@ -1,4 +1,4 @@
-"""Callbacks: anything callable that is told about every step, and may stop the training."""
+"""Callbacks: functions that are called after every step and may stop the training."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a callback is told.
+    """What a callback is called with.
 
     Attributes:
         index: Which iterate, 0 being the starting point.
@@ -64,7 +64,7 @@ def as_callbacks(given: Callback | Iterable[Callback]) -> list[Callback]:
 
 
 def ask(callbacks: Iterable[Callback], step: Step) -> StopReason | None:
-    """Call every callback; the first that wants to stop decides why."""
+    """Call every callback; the first one that stops gives the reason."""
     answers = [callback(step) for callback in callbacks]
     for answer in answers:
         if answer:

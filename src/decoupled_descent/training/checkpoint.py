@@ -1,4 +1,4 @@
-"""Checkpoints: a run that was cut short continues as if nothing had happened."""
+"""Checkpoints: an interrupted run continues with the same results as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Checkpoint:
         folder: Where; made if missing. A folder belongs to one call.
         every: Save after so many steps; by default, time decides.
         seconds: Save when so much time has passed since the last save.
-        apart: Whether calls that ask for different things have folders of their own in the folder.
+        apart: Whether calls with different arguments get subfolders of their own.
 
     Example:
         >>> import tempfile, decoupled_descent as dd
@@ -95,12 +95,12 @@ def as_checkpoint(given: Any) -> Checkpoint | None:
 
 
 class Saver:
-    """Saves runs that advance together after steps, and takes up what an earlier call saved.
+    """Saves runs that are trained together, and continues from what an earlier call saved.
 
     Args:
         checkpoint: Where and how often.
         trainees: The runs, at their start.
-        asked: The arguments of the call, which must be the same when it is taken up.
+        asked: The arguments of the call; a call that continues must have the same.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Saver:
         library = {"version": decoupled_descent.__version__}
         self.settings = described({**library, **asked, "callbacks": told})
         for trainee in trainees:
-            flat({"state": trainee.state})  # refuse at once what no file can hold
+            flat({"state": trainee.state})  # raises at the start for states that cannot be saved
         self.processes: Processes | None = asked["rows"].processes
         self.path = self._folder() / FILE
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,12 +203,12 @@ def _length(found: Mapping[str, Any]) -> int:
 
 
 def _lasting(callbacks: Sequence[Callback]) -> list[Any]:
-    """The callbacks whose memory is saved: those with a state, as PyTorch's modules have it."""
+    """The callbacks that are saved: those with ``state_dict``, as PyTorch's modules have it."""
     return [each for each in callbacks if hasattr(each, "load_state_dict")]
 
 
 def _snapshot(trainee: Trainee) -> dict[str, Any]:
-    """All that a run is between two steps."""
+    """The complete state of a run between two steps."""
     history = trainee.history
     return {
         "state": trainee.state,
@@ -230,7 +230,7 @@ def _as_mapping(step: Step) -> dict[str, Any]:
 
 
 def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) -> None:
-    """Bring a run to where it was saved."""
+    """Set a run to its saved state."""
     like = trainee.state
     wanted = {f"{name}state.{key}" for key, _ in leaves(like)}
     if missing := wanted - found.keys():

@@ -1,4 +1,4 @@
-r"""Decoupled descent inside a training loop of one's own: DataLoader, optimiser and all."""
+r"""Decoupled descent inside a user's own PyTorch training loop."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ RATES = ("lr", "momentum", "dampening", "nesterov", "weight_decay")
 class Decoupling:
     r"""Makes the batch losses of a PyTorch training loop estimates of the test error.
 
-    In the place of ``criterion(model(x), y)`` the loop calls ``decoupling(x, y, rows)``, with the
-    numbers of the batch's rows. That is the mean loss at the corrected pre-activations. Its
-    ``backward()`` leaves the corrected gradient in the first layer, and ``optimizer.step()`` moves
-    the memory with the first layer, by the same rule. With B rows in the batch, noise of variance v
-    and W the first layer's weights,
+    The loop calls ``decoupling(x, y, rows)``, with the indices of the batch's rows, instead of
+    ``criterion(model(x), y)``. It returns the mean loss at the corrected pre-activations. Its
+    ``backward()`` leaves the corrected gradient in the first layer, and ``optimizer.step()``
+    updates the memory by the same rule as the first layer. With B rows in the batch, noise of
+    variance v and W the first layer's weights,
 
     .. math::
        h_i = W x_i + b + M_i, \qquad
@@ -106,7 +106,7 @@ class Decoupling:
         try:
             outputs = self.model(x)
         finally:
-            hook.remove()  # copies of the model are copies of the model alone
+            hook.remove()  # the hook must not be copied with the model
         loss = self.criterion(outputs, y)
         if loss.ndim:
             raise ValueError(
@@ -124,8 +124,8 @@ class Decoupling:
         """Return the mean loss over the batches since the last call, and its standard error.
 
         It estimates the mean test error of the iterates in between. The standard error comes from
-        the spread of the batches, so it needs two of them; it is too large where the error changes
-        a lot in between.
+        the spread of the batches, so it needs two of them; it is too large if the error changes a
+        lot in between.
         """
         if not self._errors:
             raise ValueError("no batch was trained on since the last estimate")
@@ -204,7 +204,7 @@ class Decoupling:
         self._pending, self._wanted = [], None
 
     def _factor(self) -> float:
-        """By what a clipping of norms has multiplied the gradient."""
+        """The factor by which gradient clipping has multiplied the gradient."""
         wanted, found = self._wanted, self.weight.grad
         assert wanted is not None
         assert found is not None
@@ -264,7 +264,7 @@ class _Seen:
         self.correction = owner.variance * bend @ weight.detach()
         self.factor = math.nan  # not known before backward()
         self.done = False
-        self.loss = loss * 1.0  # a tensor of its own, whose gradient tells the factor
+        self.loss = loss * 1.0  # a separate tensor, whose gradient is the factor
         self.loss.register_hook(self._tell)  # type: ignore[no-untyped-call]
 
     def _tell(self, factor: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What a call asks for, as plain text by name: two calls ask for the same if their texts agree."""
+"""The arguments of a call as text by name: two calls are the same if their texts agree."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.rows.blocks import Rows
 
-#: Packages whose functions and classes are known by their names, beside Python's own; those of
-#: others are known by their code.
+#: Packages whose functions and classes are identified by their names, besides Python's own. Those
+#: of other packages are identified by their code.
 KNOWN = ("decoupled_descent", "numpy", "torch")
 
 
@@ -34,7 +34,7 @@ def described(asked: Mapping[str, Any]) -> dict[str, str]:
 
 
 def checksum(*parts: Tensor | bytes) -> str:
-    """Sixteen hexadecimal digits that other contents do not have."""
+    """Sixteen hexadecimal digits that depend on all of the content."""
     found = hashlib.blake2b(digest_size=8)
     for part in parts:
         found.update(_bytes(part) if isinstance(part, Tensor) else part)
@@ -137,7 +137,7 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _text(code: CodeType) -> str:
-    """What a function does, as text that is the same in every process."""
+    """The code of a function as text that is the same in every process."""
     constants = [
         _text(each)
         if isinstance(each, CodeType)

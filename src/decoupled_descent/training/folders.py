@@ -20,7 +20,7 @@ _around: ContextVar[Path | None] = ContextVar("around", default=None)
 
 
 class Lock:
-    """A folder that belongs to one call; the system lets go of it when the process ends."""
+    """A lock on a folder for one call; the system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._handle = -1
@@ -37,7 +37,7 @@ class Lock:
             ) from None
 
     def release(self) -> None:
-        """Let another call have the folder."""
+        """Release the folder for other calls."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -47,7 +47,7 @@ class Lock:
 def kept_in(folder: str | Path) -> Iterator[None]:
     """Save every run that is made in this block, each in a folder of its own within the folder.
 
-    The folder is named after what the call asks for, so that the same calls find what they saved.
+    The folder is named after the arguments of the call, so that the same call finds what it saved.
 
     Example:
         >>> import tempfile, decoupled_descent as dd

@@ -64,7 +64,7 @@ class History:
 
 
 class Trainee:
-    """One run in the making: its state, its history and whether it is still going."""
+    """A run during training: its state, its history and whether it has ended."""
 
     best: Step  # the iterate with the lowest train error
     last: Step  # the iterate recorded last
@@ -95,7 +95,7 @@ class Trainee:
             self.best.train_error,
         )
         self.history.append(step)
-        # In one go, so that Ctrl-C comes before it or after it; ``settle`` undoes the line above.
+        # One assignment, so that Ctrl-C comes before or after it; ``settle`` undoes the line above.
         vars(self).update(best=step if better else self.best, last=step, state=following)
         answer = ask(self.callbacks, step)
         if info.finished:
@@ -104,7 +104,7 @@ class Trainee:
             self.stop(answer, f"{answer} at step {index}")
 
     def settle(self) -> bool:
-        """Forget an iterate that was only half recorded; say whether any was recorded at all."""
+        """Remove an iterate that was only partly recorded; return whether any was recorded."""
         if "last" not in vars(self):
             return False
         self.history.cut(self.last.index + 1)
@@ -189,7 +189,7 @@ def train_together(
             trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
         if saver is not None:
             saver.write()
-    except KeyboardInterrupt:  # what is saved stays: it is continued by the next call
+    except KeyboardInterrupt:  # the saved state stays: the next call continues it
         recorded = [trainee.settle() for trainee in trainees]
         if not all(recorded):
             raise

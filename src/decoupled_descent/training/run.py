@@ -1,4 +1,4 @@
-"""``fit``: train once, and the run that comes of it."""
+"""``fit``: train once, and the run that it returns."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ def fit(
 
     Args:
         X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Arrays
-            on disk and other sources are read block by block, see :class:`Rows`. Or
-            :class:`Rows`, which keep what was computed of them for the next run.
+            on disk and other sources are read block by block, see :class:`Rows`. Or :class:`Rows`,
+            which keep results such as the Gram matrix for the next run.
         y: Labels, n rows; None with :class:`Rows`.
         objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….

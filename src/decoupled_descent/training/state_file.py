@@ -68,9 +68,9 @@ def flat(parts: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Copies that share no memory, each tensor once; and which were the same, and their strides.
+    """Copies that share no memory, each tensor once; also which were the same, and the strides.
 
-    Products of matrices are rounded differently when a matrix is laid out differently.
+    The strides matter because the rounding of matrix products depends on the memory layout.
     """
     copies: dict[str, Tensor] = {}
     first: dict[int, str] = {}
@@ -113,7 +113,7 @@ def content_checksum(tensors: Mapping[str, Tensor], text: str) -> str:
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The leaves in a file and the settings of the call that wrote it, if it is as written."""
+    """The leaves in a file and the settings of the call that wrote it, after checking the file."""
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
@@ -153,7 +153,7 @@ def _fits(value: Tensor, stride: Any) -> bool:
 
 
 def damaged(path: Path, why: str) -> NoReturn:
-    """Refuse a file that is not as it was written."""
+    """The error for a file that is not as it was written."""
     raise ValueError(
         f"{path} is damaged or no checkpoint ({why}): restore it from a copy to continue, or "
         "delete it to start anew"

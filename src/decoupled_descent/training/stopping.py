@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from decoupled_descent.checks import whole_number
 from decoupled_descent.training.callbacks import Step, StopReason
 
-#: Updates before failures are counted, and how many in a row end a run. 45 runs of XOR (signal-to-
-#: noise ratios 3 to 6, rates 0.02 to 0.1) with tolerances 0 and 0.001 all get past the saddle; of
-#: these 90, 6 do not with 0 and 50, and 36 do not by the paper's 0 and 1.
+#: The number of updates before failures are counted, and of failures in a row that end a run. 45
+#: runs of XOR (signal-to- noise ratios 3 to 6, rates 0.02 to 0.1) with tolerances 0 and 0.001 all
+#: get past the saddle; of these 90, 6 do not with 0 and 50, and 36 do not by the paper's 0 and 1.
 START, PATIENCE = 100, 50
 
 
@@ -26,9 +26,9 @@ class EarlyStopping:
        E_{t+1} - E_t < -\varepsilon\,|E_t| ,
 
     for positive errors the paper's log E_{t+1} − log E_t < log(1 − ε). So at ε = 0 the error never
-    rises up to the stop. (The paper's text has the signs of both inequalities mixed up; these are
-    the ones that its conclusion needs.) That is ``patience=1, start=0``, which stops at the first
-    saddle: from a random start the error may stay the same, or rise, until the signal is found.
+    rises up to the stop. (The paper's text has wrong signs in both inequalities; these are the ones
+    that its conclusion needs.) That is ``patience=1, start=0``, which stops at the first saddle:
+    from a random start the error may stay the same, or rise, until the signal is found.
 
     By default, with neither patience nor ``start`` given, training goes on for 100 updates and then
     stops when 50 in a row have not lowered the error by more than ε in all. With patience or
@@ -45,8 +45,8 @@ class EarlyStopping:
             50, or 1 where ``start`` is given.
         start: How many updates are made before failures are counted; by default 100, or 0 where
             ``patience`` is given.
-        standard_errors: The tolerance is at least this many standard errors of the train error. A
-            hundredth, with patience, ends runs whose progress is too small to measure.
+        standard_errors: The tolerance is at least this many standard errors of the train error.
+            With patience, a value of 0.01 ends runs whose progress is too small to measure.
 
     Example:
         >>> import decoupled_descent as dd
@@ -84,7 +84,7 @@ class EarlyStopping:
                 whole_number(name, getattr(self, name), least)
 
     def __call__(self, step: Step) -> StopReason | None:
-        """Look at one iterate; a new run (index 0) starts afresh."""
+        """Process one iterate; index 0 starts a new run."""
         error = step.train_error
         if step.index == 0:
             self._first = error
@@ -98,7 +98,7 @@ class EarlyStopping:
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
 
     def state_dict(self) -> dict[str, float]:
-        """What must be known of the steps so far, for a checkpoint."""
+        """The state for a checkpoint."""
         return {"first": self._first, "lowest": self._lowest, "failures": self._failures}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
