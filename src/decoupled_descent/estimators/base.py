@@ -1,4 +1,4 @@
-"""What classifier and regressor share: options, the choice of a method, the search, predictions."""
+"""Base class of classifier and regressor: options, choice of the method, search, predictions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ from decoupled_descent.validation.tuning import Setting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Options of networks and descents, with their usual values: any other means ``"orthogonal"``.
+#: Options of networks and descents, with their defaults. With any other value, ``"auto"`` means
+#: ``"orthogonal"``.
 DESCENT = {
     "hidden": "auto", "activation": "tanh", "head": None, "lr": "auto", "damping": "auto",
     "max_iter": 500, "early_stopping": True, "warm_start": False, "device": "cpu",
@@ -110,10 +111,10 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         *,
         repeats: int = 2,
     ) -> LearningCurve:
-        """Say what twice as many rows would bring, from fits to quarters and halves of the rows.
+        """Predict the error with twice as many rows, from fits to quarters and halves of the rows.
 
-        Every part is fitted with the features that weigh most in the model; its ridge is chosen
-        anew, and every row is left out of it. Each division of the rows takes about as long as
+        Every part is fitted with the features of largest weight in the model. Its ridge is chosen
+        again, and every row is left out of it. Each division of the rows takes about as long as
         ``fit``.
 
         Args:
@@ -124,7 +125,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             repeats: How often the rows are divided at random.
 
         Returns:
-            A table of errors, the error to expect, its interval, and ``.plot()``.
+            A table of errors, the expected error, its interval, and ``.plot()``.
         """
         check_is_fitted(self)
         whole_number("repeats", repeats)
@@ -164,7 +165,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
     def _search(
         self, X: Any, targets: Tensor, loss: str, outputs: int, weighing: Weighing, groups: Any
     ) -> Floats:
-        """Train by the Newton method; return what is predicted of the rows as if they were new."""
+        """Train by the Newton method; return the left-out predictions of the rows."""
         self._check_settings()
         self._check_unused()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -193,7 +194,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return left_out
 
     def _estimate(self, found: Search, weighing: Weighing, seed: int) -> None:
-        """Set the error to expect and its standard error."""
+        """Set the expected error and its standard error."""
         self.estimated_test_error_ = found.estimate.error
         self.estimated_test_error_stderr_ = found.estimate.stderr
 
@@ -210,7 +211,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return candidate.error, candidate.run.best.train_error_stderr
 
     def _completed(self, judged: Floats, X: Any, kept: NDArray[np.bool_] | None) -> Floats:
-        """Add rows of weight zero to what was predicted of the others: they are left out anyway."""
+        """Add predictions of rows of weight zero, which took no part in training."""
         if kept is None:
             return judged
         full = np.empty((len(kept), judged.shape[1]))
@@ -220,7 +221,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
     def _chosen_method(self) -> str:
         """The method; "auto" is Newton's, unless an option of networks or descents is given.
 
-        Class weights decide for Newton's, which alone knows them.
+        With class weights it is Newton's, the only one that supports them.
         """
         if self.method != "auto":
             check_method(self.method)
@@ -233,7 +234,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
     def _weighing(
         self, sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
     ) -> tuple[Weighing, Tensor | None]:
-        """Check weights and groups, which only the Newton method knows."""
+        """Check weights and groups, which only the Newton method supports."""
         given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
         for name, value in given.items():
             if value is not None and self.method_ != "newton":

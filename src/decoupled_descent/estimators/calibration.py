@@ -1,4 +1,4 @@
-"""Are the stated probabilities true? Reliability of left-out probabilities, and shares of rows."""
+"""Calibration of left-out probabilities, and standard errors of shares of rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BINS, LEAST = 10, 20
 
 @dataclass(frozen=True)
 class Calibration:
-    r"""Probabilities that were stated of rows as if they were new, and how often they came true.
+    r"""Left-out probabilities of rows, and how often the predicted class was right.
 
     For two classes these are the probabilities of the second; for more, those of the most probable
     class of each row. Rows are sorted by them into bins of about equal size.
@@ -29,7 +29,8 @@ class Calibration:
         count: Rows in each bin.
         error: The expected calibration error, Σ_b share_b abs(seen_b − stated_b).
         stderr: Its standard error.
-        chance: What it would be on average if all stated probabilities were true: bins are finite.
+        chance: Its expectation if all stated probabilities were true; above 0, because bins are
+            finite.
     """
 
     stated: tuple[float, ...]
@@ -65,8 +66,8 @@ def reliability(
     Args:
         chances: Probabilities of all classes, shape (n, K).
         codes: The index of the right class of each row, shape (n,).
-        weights: How much each row counts; equally by default.
-        groups: Rows with the same whole number do not err independently.
+        weights: The weight of each row; equal by default.
+        groups: Errors of rows with the same whole number are not independent.
 
     Returns:
         The table by bins and the expected calibration error.
@@ -114,7 +115,7 @@ def share_of(
     weights: Floats | None = None,
     groups: NDArray[Any] | None = None,
 ) -> tuple[float, float]:
-    r"""A share of rows and its standard error, which is above 0 even where all are right.
+    r"""A share of rows and its standard error, which is above 0 even if all are right.
 
     The variance of the share p is Σ_g (Σ_{i∈g} s_i (r_i − p))², s being shares of the weight and g
     groups. It is that of m = p(1 − p)/variance independent rows, to which two right and two wrong

@@ -22,8 +22,8 @@ from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.rows.tensors import check_plain
 
-#: So many different whole numbers are classes without a question; more of them are if each has so
-#: many rows. Tables are read by the same rule.
+#: Up to so many different whole numbers are classes; more of them are only if each has so many
+#: rows. Tables are read by the same rule.
 FEW, ROWS = 20, 10
 
 
@@ -31,9 +31,10 @@ FEW, ROWS = 20, 10
 class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     r"""Classifier that estimates its own test error without a hold-out set.
 
-    Linear and kernel models compete, and are mixed, by their error on rows that were left out of
-    them (:class:`DecoupledNewton`). So all rows train, and the error on new rows is known. Columns
-    are centred, scaled and cut off at five standard deviations inside.
+    Linear and kernel models are compared, and mixed, by their leave-one-out errors
+    (:class:`DecoupledNewton`). So all rows are used for training, and the error on new rows is
+    estimated as well. Columns are centred, scaled and cut off at five standard deviations
+    internally.
 
     Args:
         hidden: Width of the hidden layer, or several widths; ``"auto"``: 8 for two classes, else
@@ -51,31 +52,31 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
-        ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
-            orthogonal method has one.
+        ridge: Strength of the ridge penalty, or ``"auto"``; for Newton's and the orthogonal method.
         max_iter: The most iterates per candidate.
         early_stopping: Whether to stop, after 100 steps, when the train error has not fallen by a
             hundredth of its standard error in 30. The best iterate is kept in either case.
-        warm_start: Whether ``fit`` on the same rows goes on from where the last one ended. On other
-            rows training starts anew: parameters that have seen some of them cannot judge them.
+        warm_start: Whether ``fit`` on the same rows continues from where the last one ended. On
+            other rows training starts again, because parameters that were trained on some of them
+            cannot estimate their error.
         random_state: Draws the starting point.
         device: Where to train, such as ``"cpu"`` or ``"cuda"``.
         verbose: Whether to draw a progress bar.
 
     Attributes:
-        estimated_test_error_: Log loss to expect on new rows.
+        estimated_test_error_: Expected log loss on new rows.
         estimated_test_error_stderr_: Its standard error.
-        estimated_accuracy_: Accuracy to expect on new rows.
+        estimated_accuracy_: Expected accuracy on new rows.
         estimated_accuracy_stderr_: Its standard error.
         train_error_curve_: The error estimate over the iterates, shape (T,).
         train_error_stderr_curve_: Its standard error.
-        corrected_proba_: Class probabilities of the training rows as if they were new, (n, K).
-        calibration_: Stated probabilities of the training rows as if they were new, and how often
-            they came true: a table with the expected calibration error.
+        corrected_proba_: Left-out class probabilities of the training rows, (n, K).
+        calibration_: Calibration of the left-out probabilities: a table with the expected
+            calibration error.
         diagnostics_: Whether to trust the estimate, and why: see :func:`diagnose`.
         best_iter_: The iterate that was kept, ``n_iter_`` iterates having been made.
         stop_reason_: Why training ended.
-        candidates_: The settings that were tried and what came of each, a list of dictionaries.
+        candidates_: The settings that were tried and their results, a list of dictionaries.
         algorithm_: The winner.
         metadata_: With what it was made: versions, threads, block size, device, dtype.
         classes_: The labels.
@@ -191,13 +192,13 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
         """Return the classes that a row may have, at a stated level of confidence.
 
-        A class is in the set if its probability is at least as large as that of the right class was
-        for all but a share 1 − ``level`` of the training rows, each judged as if it were new. The
-        most probable class is always in it.
+        A class is in the set if its probability is at least a threshold. It is such that
+        the left-out probability of the right class was at least as large for a share ``level`` of the
+        training rows. The most probable class is always in the set.
 
         Args:
             X: Features, shape (m, d).
-            level: The share of sets that shall hold the right class, between 0 and 1.
+            level: The wanted share of sets with the right class, between 0 and 1.
 
         Returns:
             Shape (m, K), True where the class is in the set, in the order of ``classes_``.
@@ -209,9 +210,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         return found
 
     def suspicious_rows(self, y: ArrayLike) -> tuple[NDArray[np.intp], Floats]:
-        """Rank the training rows by how little the model believes their labels.
+        """Rank the training rows by the left-out probability of their labels, lowest first.
 
-        Each row is judged by a model that has not seen it, so wrong labels stand out.
+        The models did not use the row itself, so wrong labels get low probabilities.
 
         Args:
             y: The labels of ``fit``.
@@ -228,7 +229,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
                 f"y has shape {labels.shape} but the model was trained on "
                 f"{len(self.corrected_proba_)} rows; pass the labels of fit"
             )
-        own = labels.reshape(-1, 1) == self.classes_  # a label of rows of weight zero has none
+        own = labels.reshape(-1, 1) == self.classes_  # labels that only rows of weight zero have
         chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
         order = np.argsort(chances)
         return order, chances[order]

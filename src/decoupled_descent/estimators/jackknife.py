@@ -1,9 +1,9 @@
-r"""Prediction intervals from models that have not seen a row: the jackknife+.
+r"""Prediction intervals from leave-one-out models: the jackknife+.
 
 With μ₋ᵢ the model without row i (or without its group) and R_i = |y_i − μ₋ᵢ(x_i)|, the interval at
 level 1 − α ends at the quantiles of μ₋ᵢ(x) ∓ R_i over the training rows (Barber, Candès, Ramdas and
-Tibshirani, *Predictive inference with the jackknife+*, 2021). It holds the target of a new row with
-probability at least 1 − 2α whatever the law of the rows, and usually with about 1 − α.
+Tibshirani, *Predictive inference with the jackknife+*, 2021). It contains the target of a new row
+with probability at least 1 − 2α for any distribution of the rows, and usually with about 1 − α.
 
 For squared loss all these models are known. Leaving row i out moves the prediction of any x by
 
@@ -31,10 +31,11 @@ from decoupled_descent.validation.found import Search
 
 Floats = NDArray[np.floating[Any]]
 
-#: At most this many training rows are left out for an interval, drawn at random where there are
-#: more: the level that their quantile has is uncertain by 1.4 points, and files stay small.
+#: At most this many training rows are left out for an interval, drawn at random if there are more.
+#: The level of their quantile then has a standard error of 1.4 percentage points, and files stay
+#: small.
 MOST = 500
-#: New rows are taken in blocks, so that about so many numbers are in memory.
+#: New rows are processed in blocks, so that about so many numbers are in memory.
 NUMBERS = 2**21
 #: Tensors that every jackknife has.
 SINGLE = ("residuals", "weights", "groups")
@@ -42,12 +43,11 @@ SINGLE = ("residuals", "weights", "groups")
 
 @dataclass(frozen=True)
 class Jackknife:
-    """What intervals need of the training rows, s of them.
+    """What intervals need to know of s training rows.
 
     Attributes:
         residuals: abs(y − μ₋ᵢ(x_i)), shape (s, K).
-        weights: How much each row counts, shape (s,); their sum is the number of equal rows that
-            would tell as much.
+        weights: The weight of each row, shape (s,); their sum is the effective sample size.
         groups: Rows with the same whole number are left out together, shape (s,).
         constant: 1/Σ_j w_j over all training rows.
         features: φ of these rows for each feature map of the mixture, shapes (s, r).
@@ -165,7 +165,7 @@ def quantiles(values: Tensor, weights: Tensor, level: float) -> Tensor:
 
 
 def _counted(shares: Tensor | None, n: int) -> Tensor:
-    """Weights whose sum is the number of equal rows that tell as much, (Σw)²/Σw²."""
+    """Weights whose sum is the effective sample size, (Σw)²/Σw²."""
     if shares is None:
         return torch.ones(n, dtype=torch.float64)
     return shares * (shares.sum() / shares.square().sum())
@@ -195,7 +195,7 @@ def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[st
 
 
 def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Jackknife:
-    """Put it together again, or raise ``ValueError``."""
+    """Restore it from a file, or raise ``ValueError``."""
     single = [tensors[f"jackknife.{name}"].clone() for name in SINGLE]
     lists = []
     for name in ("features", "moves"):

@@ -1,4 +1,4 @@
-"""Heads of networks as plain JSON and tensors, and back again: layers of a short list of kinds."""
+"""Heads of networks as plain JSON and tensors, and the reverse, for a short list of layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.objective import heads
 
-#: Layers without parameters, and the options that matter to what they compute.
+#: Layers without parameters, and the options on which their results depend.
 LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
     kind: {"gelu": ("approximate",), "softplus": ("beta", "threshold")}.get(name, ())
     for name, kind in heads.ACTIVATIONS.items()

@@ -1,10 +1,10 @@
-r"""How the error falls with the number of rows, and what twice as many would bring.
+r"""How the error falls with the number of rows, and the expected error with twice as many.
 
 The rows are divided into four quarters and two halves, several times at random. Each part is fitted
 by itself, with every row left out, so each row is judged by models of n/4, n/2 and n rows. Errors
 are therefore compared row by row, and their differences are far less noisy than the errors. They
-are extrapolated by a power law, E(m) = a + b m^{−c}: each doubling takes q = 2^{−c} of what the
-last one took off the error.
+are extrapolated by a power law, E(m) = a + b m^{−c}: each doubling lowers the error by q = 2^{−c}
+times the decrease of the last one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.floating[Any]]
 Rows = NDArray[np.intp]
 
-#: Exponents c that are considered: about 1 for models of few parameters, less for rich ones. Beyond
-#: these limits single differences decide, and they are noisy.
+#: Exponents c that are considered: about 1 for models of few parameters, less for rich ones. Other
+#: exponents would depend on single differences, which are noisy.
 EXPONENTS = np.linspace(0.4, 1.2, 17)
 #: How often the differences are drawn again for their standard error.
 DRAWS = 1000
-#: This share of the standard error of the present error is added to that of its change, which also
-#: depends on how lucky the present rows are as training rows. On eight real tables of 100 to 200
-#: rows, 24 fits, the change missed by 0.7 such standard errors (root mean square).
+#: This share of the standard error of the present error is added to that of its change, because the
+#: change also depends on how typical the present training rows are. On eight real tables of 100 to
+#: 200 rows, 24 fits, the change missed by 0.7 such standard errors (root mean square).
 LUCK = 0.7
 #: A quarter has at least so many rows.
 LEAST = 10
@@ -42,14 +42,15 @@ LEAST = 10
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Errors at n/4, n/2 and n rows, and the error to expect with 2n.
+    """Errors at n/4, n/2 and n rows, and the expected error with 2n.
 
     Attributes:
         rows: n/4, n/2, n and 2n.
         errors: What is expected on new rows with so many training rows; the last is extrapolated.
         stderrs: Standard errors, of the last one with the uncertainty of the extrapolation.
         change: Expected error with twice the rows minus the present one; at most 0.
-        change_stderr: Its standard error; errors share their rows, so it is the smaller one.
+        change_stderr: Its standard error; smaller than that of the errors, because they share their
+            rows.
         error_name: What the errors are.
     """
 
@@ -62,7 +63,7 @@ class LearningCurve:
 
     @property
     def expected(self) -> float:
-        """The error to expect with twice the rows."""
+        """The expected error with twice the rows."""
         return self.errors[-1]
 
     @property
@@ -150,10 +151,10 @@ def extrapolated(means: Floats, precisions: Floats) -> Floats:
 def learning_curve(
     losses: Floats, codes: Rows, shares: Floats, now: tuple[float, float], name: str, seed: int
 ) -> LearningCurve:
-    """Average row losses (3, n), extrapolate, and say how sure that is.
+    """Average row losses (3, n) and extrapolate, with standard errors.
 
     ``now`` is the model's own estimate at n rows with its standard error: a mixture of features
-    does better than the features that are followed here, so all errors are shifted to meet it.
+    does better than the features used here, so all errors are shifted to agree with it.
     """
     weights = shares / shares.sum()
     means = losses @ weights

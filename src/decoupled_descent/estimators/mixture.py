@@ -42,7 +42,7 @@ class Mixture:
     Attributes:
         loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
         members: With shares that sum to 1, largest first.
-        rows: The number of training rows, which limits how sure a probability can be.
+        rows: The number of training rows, which bounds probabilities away from 0 and 1.
     """
 
     loss: str
@@ -51,7 +51,7 @@ class Mixture:
 
     @classmethod
     def of(cls, found: Search) -> Mixture:
-        """Keep what predictions need of a search."""
+        """Make the model from a search."""
         members = []
         for share, candidate in found.members:
             state = candidate.run.state
@@ -84,7 +84,7 @@ class Mixture:
 
 
 def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Take a mixture of models apart: feature maps, coefficients, shares."""
+    """Describe a mixture of models: feature maps, coefficients, shares."""
     maps = {id(member.features): member.features for member in mixture.members}
     places = {key: place for place, key in enumerate(maps)}
     tensors: dict[str, Tensor] = {}
@@ -103,7 +103,7 @@ def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: str, outputs: int) -> Mixture:
-    """Put a mixture together again, or raise ``ValueError`` if something does not fit."""
+    """Restore a mixture, or raise ``ValueError`` if parts do not fit together."""
     if content["loss"] != loss:
         raise ValueError(f"it has the loss {content['loss']!r:.20}; train the model again")
     maps = []

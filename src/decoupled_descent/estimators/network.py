@@ -1,4 +1,4 @@
-"""Networks trained by descents: scaling, architecture, the contest of settings, warm starts."""
+"""Networks trained by descents: scaling, architecture, choice of settings, warm starts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from decoupled_descent.validation.tuning import Setting, check_settings, stoppin
 
 Floats = NDArray[np.floating[Any]]
 
-#: Scaled columns are cut off at this many standard deviations: single entries far out would give
-#: their rows the say over whole columns, of which nothing can be learnt when they are left out.
+#: Scaled columns are cut off at this many standard deviations. Otherwise single outliers would
+#: dominate their columns, and their rows could not be predicted when they are left out.
 CLIP = 5.0
 
 
 class Continuation(NamedTuple):
-    """What a warm start on the same rows needs: the winner, where it got to, and its best."""
+    """What a warm start on the same rows needs: the winner, its last and its best iterate."""
 
     fingerprint: str
     method: str
@@ -51,7 +51,7 @@ class Continuation(NamedTuple):
         return cls(key, method, run.algorithm, run.state, run.history, run.best, optimism)
 
     def join(self, run: Run) -> Run:
-        """Put the first part of a run before its second, whose first iterate is the same."""
+        """Join the two parts of a run; the second starts with the last iterate of the first."""
         merged = History()
         for name in ("train_error", "train_error_stderr"):
             setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
@@ -115,7 +115,7 @@ class NetworkTraining:
         return run
 
     def _before(self, key: str) -> Continuation | None:
-        """What a warm start continues; None where training starts anew."""
+        """What a warm start continues; None if training starts again."""
         if not self.warm_start or self._continuation is None:
             return None
         if self._continuation.fingerprint == key:
@@ -289,7 +289,7 @@ def _candidates(sweep: Sweep, unit: float) -> list[dict[str, Any]]:
 
 
 def _own_error(run: Run, optimism: float) -> CorrectedError:
-    """The error of a run that was continued, with the optimism of having been chosen."""
+    """The error of a continued run, with the correction for its having been chosen."""
     step = run.best_step
     error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
     return CorrectedError(error + optimism, stderr, optimism)
@@ -307,12 +307,12 @@ def _device(name: Any) -> torch.device:
 
 
 def _given(features: Any) -> bool:
-    """Whether features other than ``"auto"`` were asked for."""
+    """Whether ``features`` is not ``"auto"``."""
     return not isinstance(features, str) or features != "auto"
 
 
 def _fingerprint(rows: Rows) -> str:
-    """Tell whether rows are the ones trained on before."""
+    """A checksum by which rows are recognised."""
     digest = hashlib.sha256()
     for values in (rows.X, rows.y):
         digest.update(values.cpu().numpy().tobytes())

@@ -27,7 +27,7 @@ class Weighing(NamedTuple):
     Attributes:
         kept: Rows of positive weight, shape (n,), of booleans; None where all have.
         weights: Of the kept rows in training, or None for ones.
-        removed: What leaves with a row, or None for all of its weight.
+        removed: The weight that is removed with a row, or None for all of it.
         shares: Of the kept rows in the estimates: sample weights without class weights, or None.
     """
 
@@ -43,10 +43,10 @@ class Weighing(NamedTuple):
 
 
 def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
-    """Combine sample weights, which count copies of a row, and class weights, which do not.
+    """Combine sample weights, which count equal rows, and class weights, which do not.
 
-    A row of sample weight 2 stands for two equal rows, one of which leaves when it is judged. A
-    class weight belongs to the row itself and leaves with it.
+    A row of sample weight 2 represents two equal rows, one of which is left out at a time. A class
+    weight belongs to the row itself and is left out with it.
     """
     if sample_weight is None and class_weight is None:
         return Weighing(None, None, None, None)
@@ -72,7 +72,7 @@ def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
 
 
 def check_groups(groups: Any, n: int) -> Tensor | None:
-    """Number the groups, or raise ``ValueError`` that says what is wrong with them."""
+    """Number the groups, or raise ``ValueError``."""
     if groups is None:
         return None
     labels = np.asarray(groups)
@@ -132,7 +132,7 @@ def ridge_curve(found: Search, measured: Measure) -> tuple[Floats, Floats, Float
 
 
 def standardised(X: Any) -> Tensor | None:
-    """Columns of mean 0 and variance 1, in which copies are looked for; None for sparse rows."""
+    """Columns of mean 0 and variance 1, for the check of duplicate rows; None for sparse rows."""
     if is_sparse(X):
         return None
     columns = as_tensor("X", X).double()

@@ -1,4 +1,4 @@
-"""What a trained estimator consists of, as tensors and plain JSON, and back again."""
+"""A trained estimator as tensors and plain JSON, and the reverse."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|object|<U[1-9]\d{0,6}")
 PYTHON = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
-#: Options that belong to a process, not to a model, or that JSON cannot hold.
+#: Options that are not saved: they belong to a process, or JSON cannot hold them.
 LEFT_OUT = ("head", "verbose")
 
 

@@ -41,7 +41,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         head: Your own ``nn.Module`` from (n, L) pre-activations to (n,) outputs; replaces
             ``hidden`` and ``activation``.
         method: ``"auto"``, ``"newton"``, ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
-        features: ``"auto"``, or what the Newton method shall use.
+        features: ``"auto"``, or the features of the Newton method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
@@ -49,25 +49,23 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
-        ridge: How strongly directions of small variance are held back, or ``"auto"``; only the
-            orthogonal method has one.
+        ridge: Strength of the ridge penalty, or ``"auto"``; for Newton's and the orthogonal method.
         max_iter: The most iterates per candidate.
         early_stopping: Whether to stop, after 100 steps, when the train error has not fallen by a
             hundredth of its standard error in 30.
-        warm_start: Whether ``fit`` on the same rows goes on from where the last one ended.
+        warm_start: Whether ``fit`` on the same rows continues from where the last one ended.
         random_state: Draws the starting point.
         device: Where to train.
         verbose: Whether to draw a progress bar.
 
     Attributes:
-        estimated_test_error_: Mean squared error to expect on new rows, the mean over outputs.
+        estimated_test_error_: Expected mean squared error on new rows, the mean over outputs.
         estimated_test_error_stderr_: Its standard error.
-        estimated_r2_: R² to expect on new rows, the mean over outputs.
-        estimated_r2_stderr_: Its standard error, the variance of the target being taken as known.
-        output_r2_: R² to expect of each output, shape (K,).
+        estimated_r2_: Expected R² on new rows, the mean over outputs.
+        estimated_r2_stderr_: Its standard error; the variance of the target counts as known.
+        output_r2_: Expected R² of each output, shape (K,).
         output_r2_stderr_: Their standard errors.
-        corrected_prediction_: Predictions for the training rows as if they were new, (n,) or
-            (n, K).
+        corrected_prediction_: Left-out predictions of the training rows, (n,) or (n, K).
         train_error_curve_: The error estimate over the iterates, shape (T,).
         diagnostics_: Whether to trust the estimate, and why.
 
@@ -200,8 +198,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _unseen(self, outputs: Tensor, rows: Rows, seed: int) -> float:
         """By how much to widen the standard error of an error of a skewed target.
 
-        Large predictions with large relative errors are rare and cost most, and few rows may not
-        show them. So relative errors are exchanged among rows, and the larger spread counts.
+        Large predictions with large relative errors are rare and dominate the error, and a small
+        sample may contain none. So relative errors are exchanged among rows, and the larger
+        standard deviation is used.
         """
         generator = torch.Generator().manual_seed(seed)
         some = torch.randperm(rows.n, generator=generator)[:MIXED]
@@ -243,16 +242,16 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.estimated_r2_stderr_ = float(self.output_r2_stderr_.mean())
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
-        """Return intervals that hold the target of a new row at a stated level of confidence.
+        """Return prediction intervals for new rows at a stated level of confidence.
 
-        They are those of the jackknife+: each training row (at most 500 of them) is compared with
-        the model that has not seen it, and so is the new row. Without any assumption but that rows
-        are drawn alike they hold at ``2 * level - 1``, and usually close to ``level``. With groups
-        they are for rows of new groups. Networks use the errors of training rows alone.
+        They are those of the jackknife+: they use the models without each of the training rows (at
+        most 500 of them). If rows are exchangeable, the coverage is at least ``2 * level - 1``, and
+        usually close to ``level``. With groups they are for rows of new groups. Networks use the
+        errors of training rows alone.
 
         Args:
             X: Features, shape (m, d).
-            level: The share of intervals that shall hold the target, between 0 and 1.
+            level: The wanted share of intervals with the target, between 0 and 1.
 
         Returns:
             Shape (m, 2): lower and upper ends, in the target's units; infinite where there are too
@@ -267,7 +266,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         return intervals if self._several else intervals[:, 0]
 
     def training_intervals(self, level: float = 0.9) -> tuple[NDArray[np.intp], Floats]:
-        """Return intervals for training rows by models without them, to see how many hold.
+        """Return intervals for training rows from models without them, to check the coverage.
 
         Args:
             level: As in :meth:`predict_interval`, whose method this is.

@@ -1,9 +1,9 @@
 r"""Models on disk: one safetensors file that holds numbers and their description, and no code.
 
 The description is JSON in the file's header: preprocessing, the head layer by layer, classes,
-settings, and what was estimated at training. A SHA-256 over the tensors and the description tells
-damaged files and edited ones. Reading a file executes nothing: layers are looked up in a short list
-of known ones, and whatever does not fit together is refused.
+settings, and what was estimated at training. A SHA-256 over the tensors and the description detects
+damaged and edited files. Reading a file executes no code: layers are looked up in a short list, and
+inconsistent files raise ``ValueError``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from decoupled_descent.files import written_whole
 from decoupled_descent.tables.columns import Columns
 
 FORMAT = 1
-#: What a folder's model is called.
+#: The name of the model file in a folder.
 MODEL_FILE = "model.safetensors"
 KEY = "decoupled-descent"  # in the header: the description
 ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
@@ -116,7 +116,7 @@ def save_model(
         >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
         (True, 'classification')
     """
-    if isinstance(estimator, str | os.PathLike):  # the other order is understood, too
+    if isinstance(estimator, str | os.PathLike):  # the other order works, too
         estimator, path = path, estimator
     if not isinstance(estimator, DecoupledEstimator) or not hasattr(
         estimator, "estimated_test_error_"
@@ -154,7 +154,7 @@ def save_model(
 
 
 def load_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model, trusting nothing.
+    """Read a model, with all checks.
 
     Args:
         path: Of the file, or of a folder with ``model.safetensors`` in it.

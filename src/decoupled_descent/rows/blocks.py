@@ -1,4 +1,4 @@
-"""The training rows, checked once and handed out block by block."""
+"""The training rows, checked once and read block by block."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from decoupled_descent.rows.products import backward, fast_routine, forward
 from decoupled_descent.rows.sources import HELD, Source, as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 
-#: Rows are taken in blocks of about this many bytes, so that the second use of a block finds it
-#: in the cache. Data up to ``SINGLE_BLOCK_BYTES`` goes through in one piece, and so does any data
-#: that oneDNN multiplies: its two whole products take less time than one pass in blocks.
+#: Rows are processed in blocks of about this many bytes, so that a block is still in the cache at
+#: its second use. Data up to ``SINGLE_BLOCK_BYTES`` is one block, and so is any data that oneDNN
+#: multiplies: its two whole products take less time than one pass in blocks.
 BLOCK_BYTES = 4 * 2**20
 SINGLE_BLOCK_BYTES = 16 * 2**20
 
@@ -41,13 +41,13 @@ class Rows:
             most three blocks at a time, unless three blocks hold all rows.
         y: Labels, shape (n,) or (n, K); None where X yields rows with their labels.
         block_size: Rows per block; chosen from the size of X by default.
-        weights: How much each row counts, shape (n,), positive; equally by default.
-        removed: How much of its weight is left out when a row is judged as if it were new, shape
-            (n,); all of it by default. A row that stands for several equal ones has 1 here.
-        groups: Rows with the same whole number belong together, shape (n,); each row by itself by
-            default.
-        group: Processes of ``torch.distributed`` among which the rows are divided: each gives its
-            own, and training is on the rows of all.
+        weights: The weight of each row, shape (n,), positive; equal by default.
+        removed: The weight that is removed when a row is left out, shape (n,); all of it by
+            default. It is 1 for a row that represents several equal ones.
+        groups: Rows with the same whole number belong together, shape (n,); by default each row is
+            a group of its own.
+        group: Processes of ``torch.distributed`` among which the rows are divided. Each process
+            passes its own rows, and training uses the rows of all.
         timeout: Seconds to wait for the other processes.
 
     Attributes:
@@ -103,7 +103,7 @@ class Rows:
         self.groups = None if groups is None else self._grouped(groups)
 
     def _look_through(self, source: Source, y: Any, block_size: int | None) -> Any:
-        """Read all rows once, to check them; keep them if they are few. Returns the labels."""
+        """Read and check all rows once; keep them in memory if they are few. Returns the labels."""
         size = block_size or read_size(source.values, source.d * source.dtype.itemsize)
         kept: list[Tensor] = []
         labels: list[Tensor] = []
@@ -144,7 +144,7 @@ class Rows:
 
     @property
     def X(self) -> Tensor:  # noqa: N802 (the paper's capital)
-        """Features, shape (n, d), where they are in memory; else an error that says so."""
+        """Features, shape (n, d); raises ``ValueError`` if they are not in memory."""
         if self.processes is not None:
             raise ValueError(
                 "this needs all of X in one process, but its rows are divided among "
@@ -169,7 +169,7 @@ class Rows:
         return self._X is not None and self.processes is None
 
     def total(self, *parts: Tensor) -> list[Tensor]:
-        """Sums over all processes of what was summed over the rows of this one, in one message."""
+        """Sum over all processes what was summed over the rows of this one, in one message."""
         return list(parts) if self.processes is None else self.processes.total(parts)
 
     def mean(self, values: Tensor) -> Tensor:
@@ -223,8 +223,9 @@ class Rows:
 
         .. math:: m + \frac{w_i}{\bar w} (\ell_i - m), \qquad m = \sum_i w_i \ell_i / \sum_i w_i
 
-        With groups there is one value per group, the sum over its rows of what is added to m, times
-        the number of groups over n: errors of the same group are not independent.
+        With groups there is one value per group, because errors of the same group are not
+        independent: m plus the sum of the deviations of its rows, times the number of groups over
+        n.
         """
         if self.weights is None and self.groups is None:
             return losses
@@ -297,7 +298,7 @@ class Rows:
 
 
 def automatic_block_size(X: Tensor) -> int:
-    """Rows per block such that a block fits the cache, or all rows where blocks do not pay."""
+    """Rows per block such that a block fits the cache, or all rows if blocks are not faster."""
     row_bytes = X.shape[1] * X.element_size()
     small = len(X) * row_bytes <= SINGLE_BLOCK_BYTES
     if small or X.device.type != "cpu" or fast_routine(X) is not None:

@@ -1,4 +1,4 @@
-"""Which features to try: from names, kernel functions and transformers to feature maps."""
+"""Feature maps from names, kernel functions and transformers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from decoupled_descent.rows.kernels import KERNELS
 from decoupled_descent.rows.shared import Training
 from decoupled_descent.rows.transformed import Transformed
 
-#: What ``"auto"`` tries: on real tables, every one of these was the best somewhere.
+#: What ``"auto"`` tries. Each of these was the best on some real table.
 AUTO = (
     *("linear", "linear/ranks", "poly2(1)", "arccos(1)", "rbf(0.6)", "rbf(1)"),
     *("matern(0.6)", "matern(1)", "matern(2)", "matern(4)", "matern(2)/ranks"),

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-#: Directions whose variance is below this share of the largest are rounding errors, and dropped.
+#: Directions whose variance is below this share of the largest are rounding errors; they are
+#: dropped.
 NEGLIGIBLE = 1e-9
 #: A centred kernel matrix below this share of the original one is a rounding error.
 CONSTANT = 1e-13

@@ -2,8 +2,8 @@ r"""Feature maps: linear, kernels, and transformers of scikit-learn, with uncorr
 
 Every map here gives features that are centred, uncorrelated and of mean squared norm 1 on its
 training rows, largest variance first (see :mod:`decoupled_descent.rows.decomposition`). Ridge
-regression and its leave-one-out then need no further decomposition, whatever the ridge.
-Labels are never looked at.
+regression and its leave-one-out then need no further decomposition, for any ridge. Labels are not
+used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Kernel(Features):
     rows the features are exact. Above, they are those of Nyström's approximation: φ is a linear map
     of k(x, Z), with landmarks Z drawn from the rows uniformly. Linear features need no landmarks;
     when both sides of X are longer than ``landmarks``, they are that many leading directions. A row
-    of weight 2 counts as the same row twice, exactly where features are exact.
+    of weight 2 counts as two equal rows; this is exact if features are.
 
     Memory: features made with landmarks take at most 1 GiB (with more than 67,000 rows there are
     2²⁷/n landmarks), linear features of dense rows as much as X. On top of that come two copies of
@@ -246,7 +246,7 @@ class Kernel(Features):
         return phi
 
     def _with_absent(self, training: Training, phi: Tensor) -> Tensor:
-        """Features of all rows: those of weight zero are treated as new rows."""
+        """Features of all rows; rows of weight zero are treated as new rows."""
         full = phi.new_empty(training.X.shape[0], phi.shape[1])
         absent = torch.ones(len(full), dtype=torch.bool)
         absent[training.present] = False
@@ -256,7 +256,7 @@ class Kernel(Features):
 
 
 def _most(landmarks: int, length: int) -> int:
-    """How many features a side of X of some length may have."""
+    """The largest number of features for a side of X of some length."""
     return max(2, min(landmarks, MEMORY // (8 * length)))
 
 
@@ -265,7 +265,7 @@ def _choices() -> str:
 
 
 def restore(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Kernel:
-    """Make fitted features again from what :meth:`Kernel.state` returned.
+    """Restore fitted features from what :meth:`Kernel.state` returned.
 
     Args:
         settings: The plain settings.

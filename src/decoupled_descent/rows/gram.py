@@ -7,7 +7,7 @@ out changes A by a rank-one term, so that (Sherman–Morrison)
    x_i^\top (A - x_i x_i^\top)^{-1} (X^\top q - x_i q_i) = \frac{(Pq)_i - p_i q_i}{1 - p_i},
    \qquad P = X A^{-1} X^\top, \quad p_i = P_{ii} :
 
-what row i receives from a direction computed without it, for all rows at once.
+the effect on row i of a direction computed without row i, for all rows at once.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ FEW_RIDGES = 2
 #: a step makes one more product, with a matrix of at most half the size of X. Either is small
 #: compared with what the decomposition takes for itself.
 SQUARE = 2
-#: Rows are turned into float64 so many numbers at a time.
+#: Rows are converted to float64 so many numbers at a time.
 NUMBERS = 2**18
 
 
 class LeaveOneOut(NamedTuple):
-    r"""What leaving each row out makes of a ridge-preconditioned direction.
+    r"""What is needed to leave each row out of a ridge-preconditioned direction.
 
     The direction c A⁻¹Xᵀq has the scale c = mean ‖x_i‖² / mean p_i, with which it tends to Xᵀq as
     λ → ∞.
@@ -120,7 +120,7 @@ class Gram:
         return ridge * float(self.eigenvalues.sum()) / self._rows.d
 
     def announce(self, ridge: float) -> None:
-        """Say that a ridge will be used: one pass finds the leverages of all that are announced."""
+        """Announce that a ridge will be used: one pass finds the leverages of all such ridges."""
         self._announced.add(ridge)
 
     def leverages(self, ridge: float) -> Tensor:
@@ -154,7 +154,7 @@ class Gram:
         return float((self.eigenvalues / (self.eigenvalues + self.shift(ridge))).sum())
 
     def leave_one_out(self, ridge: float) -> LeaveOneOut:
-        """What leaving a row out does with one ridge; infinity leaves X as it is."""
+        """What leaving rows out needs for one ridge; an infinite one leaves X as it is."""
         if ridge not in self._known:
             norms = self._rows.squares
             if math.isinf(ridge):
@@ -168,8 +168,8 @@ class Gram:
     def directions(self, asked: Mapping[float, Tensor]) -> dict[float, Tensor]:
         """C qᵀXA⁻¹, shape (L, d), for each finite ridge and its q of shape (L, n).
 
-        The products with X are made together for all ridges. What else is multiplied depends on
-        how many ridges there are.
+        The products with X are made together for all ridges. The other products depend on the
+        number of ridges.
         """
         separate = len(asked) <= FEW_RIDGES
         if separate and self._is_square:

@@ -47,12 +47,12 @@ class Units(NamedTuple):
 
 
 class Geometry:
-    """Distances and products between rows A and rows B, each made once, when first asked for.
+    """Distances and products between rows A and rows B, each computed once, when first used.
 
     Args:
         A: Scaled rows, shape (a, d).
         B: Scaled rows, shape (b, d).
-        units: What is divided by.
+        units: The scales that distances and products are divided by.
 
     Example:
         >>> A = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
@@ -117,7 +117,7 @@ def laplace(g: Geometry, scale: float) -> Tensor:
 
 
 def laplace1(g: Geometry, scale: float) -> Tensor:
-    """exp(−r₁/s): a product over columns, with kinks parallel to the axes, as trees have."""
+    """exp(−r₁/s): a product over columns, with kinks parallel to the axes, as in trees."""
     return torch.exp(g.l1 / -scale)
 
 

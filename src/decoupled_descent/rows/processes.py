@@ -1,4 +1,4 @@
-"""Rows that are divided among processes: sums over all of them, and who is missing."""
+"""Rows that are divided among processes: sums over all processes, and which ones are lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import real_number
 
-#: Seconds that processes whose sum has failed wait for each other to say so.
+#: Seconds that processes wait for the reports of the others after a sum has failed.
 GRACE = 5.0
 
 
@@ -60,7 +60,7 @@ class Processes:
         return int(self.total([numbers])[0].min())
 
     def _lost(self, error: RuntimeError) -> str:
-        """Say which processes did not come to the sum: those that do not say that it failed."""
+        """Name the lost processes: those that do not report that the sum failed."""
         missing = ""
         try:
             store, name = dist.distributed_c10d._get_default_store(), f"decoupled {self._sums} "

@@ -1,9 +1,9 @@
 r"""The two products of every step, θXᵀ and qX, by the faster of two routines.
 
-Both are thin: a few rows meet a large X. Where X exceeds a processor's own caches, oneDNN, which
-comes with PyTorch, takes a third to nine tenths of the time of ``torch.mm`` for them, and needs no
-copy of X in either direction. PyTorch calls it this way only from compiled graphs and does not
-document it, so it is tested before it is used.
+In both a few rows are multiplied by a large X. If X exceeds the processor's caches, oneDNN, which
+comes with PyTorch, takes a third to nine tenths of the time of ``torch.mm``, and needs no copy of X
+in either direction. PyTorch calls it in this way only from compiled graphs and does not document
+it, so it is tested before it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Routine = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 def forward(theta: Tensor, X: Tensor, add: Tensor | None = None) -> Tensor:
-    """θXᵀ, plus ``add`` if given: pre-activations feature by feature, (L, n), which is fastest."""
+    """θXᵀ, plus ``add`` if given: pre-activations of shape (L, n), the fastest layout."""
     if (routine := fast_routine(X)) is not None:
         return routine(theta, X, add)
     return theta @ X.T if add is None else torch.addmm(add, theta, X.T)

@@ -14,7 +14,8 @@ Taking the weight ρ_i ≤ w_i away from row i and solving again moves its outpu
    o_i^{(-i)} = y_i - \frac{y_i - o_i}{1 - ρ_i V_i},
 
 exactly (Sherman–Morrison). All ridges share U: a ridge costs a few products with n × r numbers. The
-same holds for a group G of rows that leave together, with V_GG = 1/Σw + Φ_G diag(1/(v + λ)) Φ_Gᵀ:
+same holds for a group G of rows that are left out together, with V_GG = 1/Σw + Φ_G diag(1/(v + λ))
+Φ_Gᵀ:
 
 .. math:: y_G - o_G^{(-G)} = (I - V_{GG} W_G)^{-1} (y_G - o_G) .
 """
@@ -29,7 +30,7 @@ from torch import Tensor
 from decoupled_descent.rows.scaling import row_weights
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 
-#: Features are uncorrelated up to this share of the largest second moment.
+#: Features count as uncorrelated up to this share of the largest second moment.
 UNCORRELATED = 1e-6
 
 
@@ -67,9 +68,9 @@ def ridge_path(
         y: Targets, shape (n,) or (n, K), for example one-hot classes.
         ridges: λ, L positive numbers; the squared errors are summed, not averaged.
         sample_weight: Weight of every row, shape (n,); all 1 by default.
-        removed: How much of its weight a row loses when it is left out, shape (n,); all of it by
-            default. A row of weight 2 that stands for two rows loses 1.
-        groups: Rows that leave together, whole: a number per row, shape (n,).
+        removed: The weight that is removed when a row is left out, shape (n,); all of it by
+            default. It is 1 for a row of weight 2 that represents two rows.
+        groups: Rows with the same number are left out together, shape (n,).
 
     Returns:
         Left-out outputs and losses, leverages, and the coefficients with all rows.

@@ -1,7 +1,7 @@
 r"""Columns of X on one scale: centred, divided by their deviation, cut at ±5, or by their ranks.
 
-Everything here is decided without labels. Sums over rows carry the sample weights, so that a row of
-weight 2 counts as the same row twice.
+Labels are not used. Sums over rows use the sample weights, so that a row of weight 2 counts as two
+equal rows.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 
-#: Scaled columns are cut at this many standard deviations. A single entry far out would otherwise
-#: decide over its whole column, and nothing could be learnt about that row when it is left out.
+#: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
+#: determine the scale of its column, and the row could not be predicted when it is left out.
 CUT = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
@@ -65,9 +65,9 @@ class Columns:
     r"""How every column is scaled, learnt from training rows and applied to any rows.
 
     Dense rows: (x − mean)/deviation, cut at ±5. With ranks, x is first replaced by the normal score
-    of its mid-rank; new values are interpolated between training values, and those beyond all of
-    them get the score of the nearest. Sparse rows: x divided by the root mean square of its column,
-    cut at ±5, without centring, so that zeros stay zeros. Constant columns are dropped.
+    of its mid-rank; new values are interpolated between training values, and values outside their
+    range get the score of the nearest. Sparse rows: x divided by the root mean square of its
+    column, cut at ±5, without centring, so that zeros stay zeros. Constant columns are dropped.
 
     Attributes:
         count: Columns of X.

@@ -1,4 +1,4 @@
-"""Training rows on one scale, and their distances, shared by all kernels that are tried on them."""
+"""Scaled training rows and their distances, shared by all kernels that are tried on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scaled:
 
 
 class Training:
-    """Rows and weights, checked once for many feature maps; rows of weight zero are set apart."""
+    """Rows and weights, checked once for many feature maps; rows of weight zero are separate."""
 
     def __init__(self, X: Any, sample_weight: Any = None) -> None:
         self.X = as_matrix(X)
@@ -49,7 +49,7 @@ class Training:
         self._scaled: dict[bool, Scaled] = {}
 
     def scaled(self, ranks: bool) -> Scaled:
-        """Return the scaled rows, the same object when asked again."""
+        """Return the scaled rows; the same object at every call."""
         if ranks not in self._scaled:
             X = self.X if self.complete else self.X[self.present.numpy()]
             self._scaled[ranks] = Scaled(X, self.weights, ranks)

@@ -1,7 +1,7 @@
-"""Where rows come from when they are not in memory: anything that can be sliced, or gone through.
+"""Rows that are not in memory: anything that can be sliced or iterated over.
 
-A source hands out X in consecutive blocks, as often as asked. While one block is in use, a thread
-reads the next; with the one that was used last, at most ``HELD`` blocks are in memory.
+A source yields X in consecutive blocks, any number of times. While one block is in use, a thread
+reads the next. Including the block that was used last, at most ``HELD`` blocks are in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from decoupled_descent.rows.tensors import as_tensor
 
 #: The most blocks in memory at a time: one in use, the one before it, and one that is being read.
 HELD = 3
-#: A block that is read has about this many bytes: small enough for the allocator to use the same
-#: memory again, large enough for a read to cost more than the call.
+#: A block that is read has about this many bytes: small enough that the allocator reuses the
+#: memory, large enough that reading takes longer than the call.
 READ_BYTES = 16 * 2**20
 
 
@@ -44,11 +44,11 @@ class Source(ABC):
 
     @abstractmethod
     def parts(self, size: int | None) -> Iterator[Part]:
-        """Go through all rows once, ``size`` at a time where the source leaves the choice."""
+        """Go through all rows once, ``size`` at a time if the source can be sliced."""
 
     @abstractmethod
     def take(self, index: Tensor) -> Tensor:
-        """Return some rows, shape (B, d), in the order that is asked for."""
+        """Return some rows, shape (B, d), in the given order."""
 
     def _learn(self, first: Any) -> None:
         """Note the columns and the dtype of some rows."""
@@ -92,7 +92,7 @@ class Sliced(Source):
         return ahead(read(start) for start in range(0, self.n, step))
 
     def take(self, index: Tensor) -> Tensor:
-        """Read some rows, each once and in ascending order, as HDF5 wants it."""
+        """Read some rows, each once and in ascending order, as HDF5 requires."""
         unique, place = torch.unique(index.cpu(), return_inverse=True)
         return self._read(unique.numpy(), unique.tolist())[0][place]
 
@@ -102,7 +102,7 @@ class Sliced(Source):
             return self._collated([_divided(self.values[k]) for k in numbers])
         part, held = self.values[which], _mapped(self.values)
         found = self.matrix(np.array(part) if held is not None else part)
-        if held is not None:  # the rows were copied, so the pages of the map can go
+        if held is not None:  # the rows were copied, so the pages of the map can be released
             held.madvise(mmap.MADV_DONTNEED)
         return found, None
 
@@ -114,7 +114,7 @@ class Sliced(Source):
 
 
 class Repeated(Source):
-    """An object that yields blocks of rows, or of rows and labels, whenever it is iterated."""
+    """An object that yields blocks of rows, or of rows and labels, each time it is iterated."""
 
     def __init__(self, values: Iterable[Any]) -> None:
         self.values = values
@@ -143,7 +143,7 @@ class Repeated(Source):
         return ahead(read())
 
     def take(self, index: Tensor) -> Tensor:
-        """Refuse: blocks come in one order."""
+        """Raise ``ValueError``: blocks come in one order only."""
         raise ValueError(
             f"X is a {type(self.values).__name__}, whose rows come in one order only, but this "
             "needs single rows (mini-batches do): pass an array on disk or a dataset with an index"
@@ -179,7 +179,7 @@ def as_source(values: Any) -> Source | None:
 
 
 def ahead(parts: Iterator[Part]) -> Iterator[Part]:
-    """Yield what an iterator yields; a thread fetches the next part meanwhile."""
+    """Yield what an iterator yields, while a thread fetches the next part."""
     with ThreadPoolExecutor(1, thread_name_prefix="rows") as thread:
         coming = thread.submit(next, parts, None)
         while (part := coming.result()) is not None:

@@ -1,4 +1,4 @@
-"""Anything that holds numbers as a tensor, or an error that says what is wrong with it."""
+"""Conversion of arrays to tensors, with errors that name what is wrong."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def as_tensor(name: str, values: Any) -> Tensor:
 
 
 class _Unlocked:
-    """A read-only array as torch takes it without a warning: nothing is written to it."""
+    """A read-only array that torch accepts without a warning; nothing is written to it."""
 
     def __init__(self, array: NDArray[Any]) -> None:
-        self.array = array  # kept as long as this view of it
+        self.array = array  # kept alive as long as this view
         about = array.__array_interface__
         self.__array_interface__ = about | {"data": (about["data"][0], False)}
 

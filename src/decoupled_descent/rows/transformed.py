@@ -13,7 +13,7 @@ from decoupled_descent.rows.scaling import is_sparse
 
 
 class Transformed(Features):
-    """Linear features of whatever a scikit-learn transformer makes of the rows.
+    """Linear features of the output of a scikit-learn transformer.
 
     A copy of the transformer is fitted without labels and weights. The columns it returns are
     scaled and made uncorrelated as linear features are; sparse results stay sparse.
@@ -46,7 +46,7 @@ class Transformed(Features):
         Args:
             X: Rows in any form that the transformer takes.
             y: Ignored.
-            sample_weight: Weight of every row; it concerns the scaling, not the transformer.
+            sample_weight: Weight of every row; used for the scaling, not by the transformer.
 
         Returns:
             Features, shape (n, r), float64.
@@ -76,7 +76,7 @@ class Transformed(Features):
         return self.linear_.transform(self._transformed(_as_array(X)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Refuse: a transformer is code, which is not saved."""
+        """Raise ``ValueError``: a transformer is code, which is not saved."""
         raise ValueError(
             f"the transformer {self.name} cannot be saved; transform the rows before training, or "
             "use a kernel by its name"

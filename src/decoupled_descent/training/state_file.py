@@ -153,7 +153,7 @@ def _fits(value: Tensor, stride: Any) -> bool:
 
 
 def damaged(path: Path, why: str) -> NoReturn:
-    """The error for a file that is not as it was written."""
+    """Raise ``ValueError`` for a file that is not as it was written."""
     raise ValueError(
         f"{path} is damaged or no checkpoint ({why}): restore it from a copy to continue, or "
         "delete it to start anew"

@@ -1,4 +1,4 @@
-"""The configurations of a sweep: every combination, named by what sets it apart."""
+"""The configurations of a sweep: every combination, named by its differences from the others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Configuration(NamedTuple):
 def combine(
     objective: Any, algorithms: Any, theta: Any, seed: int | Sequence[int]
 ) -> list[Configuration]:
-    """Return every combination, named by what sets it apart."""
+    """Return every combination, named by its differences from the others."""
     for algorithm in _each(algorithms):
         check_algorithm(algorithm)
     objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
@@ -64,7 +64,7 @@ def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[t
 
 
 def _each(given: Any) -> list[Any]:
-    """Return what was given by name, in a sequence or alone, as a list."""
+    """Return a mapping, a sequence or a single object as a list."""
     if isinstance(given, Mapping):
         return list(given.values())
     several = isinstance(given, Sequence) and not isinstance(given, str)

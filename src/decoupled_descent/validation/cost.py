@@ -1,4 +1,4 @@
-"""How long a search will take: counted in products of matrices, whose speed is measured first."""
+"""Expected time of a search: operations in matrix products, over their measured speed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from decoupled_descent.descent.spread import DUAL, SQUARE
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
 STEPS, FITS, REFINED = 6, 5, 400
-#: What Python, PyTorch and pandas take by themselves, in bytes.
+#: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
-#: Searches take about so many times longer than their products of matrices alone.
+#: Searches take about so many times as long as their matrix products alone.
 OVERHEAD = 2.0
 
 
@@ -31,7 +31,7 @@ def _fit(n: int, r: int) -> float:
 
 
 def expected_bytes(n: int, widths: list[int], outputs: int) -> float:
-    """Bytes of memory that a search takes, to a factor of about 2: features, and what V takes.
+    """Bytes of memory that a search takes, to a factor of about 2: features, and V.
 
     Every map has its features in memory; one fit at a time has the matrices of the leave-one-out.
     """
@@ -52,7 +52,7 @@ def _speed(size: int = 400) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """A duration for people.
+    """A duration in words.
 
     Example:
         >>> in_words(95), in_words(9000)

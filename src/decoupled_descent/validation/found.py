@@ -51,7 +51,7 @@ class Search:
         objective: Ψ of all candidates.
         candidates: All fits, in the order in which they were made.
         weights: The share of each in the model, shape (F,); a single 1 without stacking.
-        estimate: The error to expect on new rows, with its standard error.
+        estimate: The expected error on new rows, with its standard error.
         losses: Cross-fitted losses row by row, shape (n,).
         ranking: Feature maps and their errors in the first round, best first.
         interrupted: Whether Ctrl-C ended the search early.
@@ -108,8 +108,8 @@ def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:
 def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
     r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
 
-    A sample of n rows cannot show that a class is less likely than about 1/n. One more row, which
-    belongs to each of the K classes alike, is counted: (n p + 1/K) / (n + 1).
+    A sample of n rows cannot show that the probability of a class is below about 1/n. So one row is
+    added that belongs to each of the K classes with probability 1/K: (n p + 1/K) / (n + 1).
     """
     if loss == "logistic":
         outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
@@ -119,7 +119,7 @@ def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
 
 
 def row_count(rows: Rows) -> float:
-    """How many independent rows there are: groups, or what the rows stand for."""
+    """The number of independent rows: of groups, or of the rows that weighted rows represent."""
     if rows.groups is not None:
         return float(rows.groups.max() + 1)
     if rows.weights is None or rows.removed is None:

@@ -12,13 +12,15 @@ from decoupled_descent.rows.candidates import fit_all
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.ridge_path import ridge_path
 
-#: The most rows by which feature maps are ranked; beyond, the order hardly changes.
+#: The largest number of rows for the ranking of feature maps; with more the order hardly changes.
 RANKED = 400
-#: How many feature maps are kept beside the linear one; a third one was never worth its time.
+#: The number of feature maps that are kept beside the linear one; a third one hardly improved
+#: results.
 KEPT = 2
 #: Ridges are powers of ten in steps of half a decade, within these exponents.
 STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
-#: The real loss starts from this share of the best ridge of the ranking: its curvature is smaller.
+#: With the real loss the first ridge is this share of the best ridge of the ranking, because the
+#: curvature is smaller.
 SHARE = 0.2
 
 
@@ -45,7 +47,7 @@ def _targets(y: Tensor, loss: str, outputs: int) -> Tensor:
 
 
 def some_rows(n: int, most: int, groups: Tensor | None, seed: int) -> Tensor:
-    """At most so many rows, drawn without looking at labels; groups stay together."""
+    """At most so many rows, drawn without using labels; groups stay together."""
     if n <= most:
         return torch.arange(n)
     generator = torch.Generator().manual_seed(seed)
@@ -85,7 +87,7 @@ def rank(
 
 
 def keep(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """The best few, and the linear model in any case."""
+    """The best few, and always the linear model."""
     return [
         one for place, one in enumerate(ranked) if place < KEPT or one.features.name == "linear"
     ]

@@ -6,10 +6,10 @@ r"""The search behind the estimators: features and ridges compete by leave-one-o
    :class:`~decoupled_descent.DecoupledNewton`, along a grid of ridges that is walked downhill.
 3. All fits are mixed, with the weights that maximise the left-out likelihood.
 
-The estimate of the test error is *cross-fitted*: the weights that judge a row were chosen without
-it. Its standard error counts three things: how much the losses vary, how much they would vary if
-the stated probabilities were true (rare large losses may not have been seen), and that each row
-trains the model that judges the others.
+The estimate of the test error is *cross-fitted*: the loss of a row uses weights that were chosen
+without it. Its standard error has three parts: the variance of the losses; their variance if the
+stated probabilities were true, because rare large losses may not have occurred; and the covariance
+of losses, because each row is in the training set of the models for the others.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ from decoupled_descent.validation.stacking import (
     stack_weights,
 )
 
-#: Beyond this many rows, ridges are found on so many of them first.
+#: With more rows than this, ridges are first found on this many rows.
 SCOUTED = 2000
-#: The tolerance of candidates. Newton steps square it, so that a smaller one costs a step only, and
-#: a row of weight 2 is the same as the row twice.
+#: The tolerance of candidates. Newton's method converges quadratically, so that a small one costs
+#: only one more step. With it a row of weight 2 gives the same results as two equal rows.
 CLOSE = 1e-14
-#: Rows that are refitted exactly per fit, times n K: a refit costs more the more rows there are,
-#: and a single row matters less.
+#: The number of rows that are refitted exactly per fit is this over n K: with more rows a refit
+#: costs more, and a single row matters less.
 REFITTED = 2000
-#: Searches whose features have fewer entries than this take seconds.
+#: Searches whose features have fewer entries than this take seconds; no time is announced.
 QUICK = 10**6
 #: Candidates with less weight than this are left out of the mixture.
 LEAST_WEIGHT = 0.01
-#: The most rows whose pairs are looked at for the standard error.
+#: The largest number of rows whose pairs enter the standard error.
 PAIRED = 1000
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
 MOST_PARAMETERS = 4000
@@ -102,8 +102,8 @@ def search(
         outputs: K.
         features: What :func:`~decoupled_descent.rows.candidates.as_features` takes.
         ridge: λ, or ``"auto"``.
-        weights: How much each row counts, positive.
-        removed: How much of its weight is left out of each row; see :class:`Rows`.
+        weights: The weight of each row, positive.
+        removed: The weight that is removed when a row is left out; see :class:`Rows`.
         groups: Rows that belong together; see :class:`Rows`.
         stack: Whether to mix all candidates; otherwise the best one is the model.
         seed: Draws the rows of the ranking, landmarks and the folds of the cross-fit.
@@ -162,7 +162,7 @@ def _widths(X: Any, tried: Sequence[Features]) -> list[int]:
 
 
 def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
-    """Say on a terminal how long the search will take, if that is more than a minute."""
+    """Print on a terminal how long the search will take, if that is more than a minute."""
     if show_progress(progress) and not in_stages() and n * max(widths) > QUICK:
         seconds = expected_seconds(n, widths, outputs)
         if seconds > 60:
@@ -201,7 +201,7 @@ def _scouted(
 
 
 def _walk(one: Ranked, rows: Rows, objective: Objective, ridge: float | str) -> Iterator[Candidate]:
-    """Fit along a grid of ridges, downhill from a first guess until both neighbours are worse."""
+    """Fit along a grid of ridges, from a first guess downhill until both neighbours are worse."""
     if not isinstance(ridge, str):
         yield _fitted(one, rows, objective, float(ridge), None)
         return
@@ -255,7 +255,7 @@ def _combined(
     weights = torch.where(weights < LEAST_WEIGHT, 0.0, weights)
     weights = weights / weights.sum()
     judged = cross_fitted(loss, said, y, shares, rows.groups, seed)
-    if not stack:  # the optimism of choosing one is taken to be that of choosing the weights
+    if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
         chosen = min(range(len(found)), key=lambda k: found[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
         weights = torch.zeros_like(weights)

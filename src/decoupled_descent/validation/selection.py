@@ -1,7 +1,8 @@
-r"""Choosing among configurations, and how certain the choice is.
+r"""The choice among configurations, and its uncertainty.
 
-All configurations see the same rows, so their losses are compared row by row: the standard error of
-a *difference* is far smaller than that of either error, and it is the one that counts.
+All configurations are trained on the same rows, so their losses are compared row by row. The
+standard error of a *difference* is far smaller than that of either error, and it is the relevant
+one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Difference(NamedTuple):
 
 
 class CorrectedError(NamedTuple):
-    """The error of the best of K configurations, with the winner's curse taken out."""
+    """The error of the best of K configurations, corrected for the winner's curse."""
 
     error: float  #: the corrected estimate
     stderr: float  #: its standard error, that of the winner's own error

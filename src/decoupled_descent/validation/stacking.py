@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: Weights are chosen on all folds but one, and judged on that one.
+#: The number of folds: weights are chosen on all but one and evaluated on that one.
 FOLDS = 20
 #: The most steps of expectation-maximisation, and the change at which it ends.
 STEPS, SETTLED = 300, 1e-5
@@ -17,7 +17,7 @@ LEAST = 1e-12
 
 
 def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
-    r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
+    r"""Weights of the mixture with the lowest loss at left-out predictions.
 
     For classes, those that maximise Σ_i s_i log Σ_f w_f p_f(y_i), by expectation-maximisation; for
     numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1. ``said``
@@ -48,7 +48,7 @@ def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
 
     residuals = (
         y.reshape(said.shape[1:]).to(said) - said
-    )  # the mixture's residual is the mixture of these
+    )  # the residual of the mixture is the mixture of these residuals
     moments = torch.einsum("fnk,gnk,n->fg", residuals, residuals, shares) / shares.sum()
     moments.diagonal().add_(1e-10 * float(moments.diagonal().mean()) + 1e-300)
     root = torch.linalg.cholesky(moments).T.numpy()

@@ -131,7 +131,7 @@ class Sweep:
 
     @property
     def corrected_error(self) -> CorrectedError:
-        """The winner's error with the winner's curse over configurations taken out."""
+        """The winner's error, corrected for the choice among configurations (winner's curse)."""
         return winners_curse(self.losses[self._compared])
 
     def difference(self, index: int) -> Difference:
@@ -158,7 +158,7 @@ class Sweep:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """One dictionary per configuration: its options and what came of it."""
+        """One dictionary per configuration: its options and its results."""
         rows = []
         for index, (name, run) in enumerate(zip(self.names, self.runs, strict=True)):
             behind = self.difference(index)
@@ -219,12 +219,12 @@ def sweep(
         seed: One or several seeds, each a configuration of its own.
         test: Held-out rows whose error is recorded and used for nothing else.
         callbacks: Copied for every run.
-        halving: Stops losing configurations early.
+        halving: Stops configurations that are clearly worse early.
         n_jobs: Splits the sweep into this many stacks, trained in parallel through joblib and
             whatever backend it is set to (Dask, Ray, processes); one stack by default.
         progress: Whether to draw a progress bar; by default, only on a terminal.
         checkpoint: A folder to save all runs in while they go on, as for :func:`fit`. The same call
-            continues from there, and trains nothing again that is done.
+            continues from there; finished runs are not trained again.
 
     Example:
         >>> import decoupled_descent as dd
@@ -268,7 +268,7 @@ def select_architecture(
     halving: Halving | None = None,
     **options: Any,
 ) -> Sweep:
-    """Choose among heads by their train error, and stop the losers early.
+    """Choose among heads by their train error, and stop runs that are clearly worse early.
 
     Args:
         X: Features, shape (n, d), noise variance 1/d.
@@ -277,7 +277,7 @@ def select_architecture(
         loss: The loss they share.
         algorithm: The algorithm they share.
         steps: T, iterates per run.
-        halving: When losers are stopped; at T/8, T/4 and T/2 by default.
+        halving: When runs are stopped; at T/8, T/4 and T/2 by default.
         options: Passed on to :func:`sweep`.
 
     Example:

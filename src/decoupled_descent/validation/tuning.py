@@ -49,22 +49,22 @@ class Defaults:
         newton_share: An orthogonal step is divided by the mean leverage, so it is far shorter than
             a Newton step when the degrees of freedom Σp are many. The rate is multiplied by this
             share of (1 − η₀) Σp where that is above 1.
-        weight_decay: 1 − η₀ for many rows; with n rows it is larger by ``extra_decay``/n, for steps
-            on few rows are noisier. The more careful damping has twice as much.
+        weight_decay: 1 − η₀ for many rows; with n rows it is larger by ``extra_decay``/n, because
+            steps on few rows are noisier. The more careful damping has twice as much.
         extra_decay: See above.
         ridges: λ for many rows; with n rows they are multiplied by 1 + ``extra_ridge``/n.
         extra_ridge: See above.
         patience: Steps without improvement after which a run ends.
-        start: Steps that a run makes in any case: from a random start the error may stay, or rise,
-            until the signal is found.
+        start: The smallest number of steps of a run: from a random start the error may stay the
+            same, or rise, until the signal is found.
         progress: An improvement must be at least this many standard errors.
         pruned_at: The step at which candidates end that are clearly worse than the best.
         fast: A descent to the best iterate in fewer steps than this is repeated at half the rate.
-        retreats: How often rates are divided by ``back_off`` after a blow-up, or where nothing was
-            better than the start.
+        retreats: How often rates are divided by ``back_off`` if a run diverges or never improves on
+            the start.
         back_off: See above.
-        newton_ridges: Where Newton's method looks first, as exponents of √10.
-        newton_limit: How far it goes from 1, likewise.
+        newton_ridges: The first ridges of Newton's method, as exponents of √10.
+        newton_limit: The largest and smallest ridge of Newton's method, as exponents ± of √10.
     """
 
     rates: tuple[float, ...] = (0.25, 0.125)
@@ -114,11 +114,11 @@ def tune(
 ) -> Sweep:
     r"""Train with settings chosen by the train error: no validation set, no test rows.
 
-    All ridges run at the usual rate and damping, those clearly behind for 200 steps only; the
-    winner's ridge then meets a stronger damping and, where the descent took fewer than 50 steps,
-    half the rate. Rates follow the curvature of the loss (1/4 for logistic, 1 for squared) and the
-    degrees of freedom that the ridge leaves. If the winner blew up, or never came below where it
-    started, rates are divided by four and everything is repeated.
+    First all ridges run at the usual rate and damping; those that are clearly worse end after 200
+    steps. Then the best ridge runs with a stronger damping and, if the descent took fewer than 50
+    steps, with half the rate. Rates follow the curvature of the loss (1/4 for logistic, 1 for
+    squared) and the degrees of freedom that the ridge leaves. If the best run diverged, or never
+    improved on its start, rates are divided by four and everything is repeated.
 
     Args:
         X: Features, shape (n, d), centred, of variance about 1/d; or :class:`Rows`.
@@ -209,7 +209,7 @@ def _newton(
             if any(run.stop_reason is StopReason.INTERRUPTED for run in runs.values()):
                 return math.inf
             algorithm = DecoupledNewton(10 ** (place / 2))
-            with ignoring(DivergenceWarning):  # one that does not reach its minimum does no harm
+            with ignoring(DivergenceWarning):  # a ridge that does not reach its minimum is ignored
                 where = checkpoint and checkpoint.within(f"ridge {algorithm.ridge:.9g}")
                 start = (rows, None, objective, algorithm, steps, theta)
                 runs[place] = fit(*start, seed=seed, progress=progress, checkpoint=where)
@@ -240,7 +240,7 @@ def _at_minimum(run: Run) -> bool:
 
 
 def stopping() -> EarlyStopping:
-    """Return the rule by which runs end unless another is given."""
+    """Return the default stopping rule."""
     return EarlyStopping(
         patience=DEFAULTS.patience, start=DEFAULTS.start, standard_errors=DEFAULTS.progress
     )
@@ -280,7 +280,7 @@ class _Contest:
         return [self.algorithm(ridge=ridge, **usual) for ridge in ridges]
 
     def challengers(self, best: Run) -> list[Algorithm]:
-        """The smaller rate after a fast descent, and the stronger damping, with the best ridge."""
+        """With the best ridge: the smaller rate after a fast descent, and the stronger damping."""
         if not self.honest:
             return []
         ridge = best.algorithm.settings.get("ridge", float("inf"))
