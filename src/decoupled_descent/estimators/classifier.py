@@ -192,9 +192,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
         """Return the classes that a row may have, at a stated level of confidence.
 
-        A class is in the set if its probability is at least a threshold. It is such that
-        the left-out probability of the right class was at least as large for a share ``level`` of the
-        training rows. The most probable class is always in the set.
+        A class is in the set if its probability reaches a threshold, which the left-out
+        probability of the right class reached for a share ``level`` of the training rows. The
+        most probable class is always in the set.
 
         Args:
             X: Features, shape (m, d).
