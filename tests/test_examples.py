@@ -51,3 +51,17 @@ def test_optuna_prunes_on_the_train_error(capsys):
     out = capsys.readouterr().out
     assert "best estimated test error" in out
     assert int(out.split(";")[1].split()[0]) > 0
+
+
+@pytest.mark.slow
+def test_distributed_training(tmp_path):
+    """Two processes, as torchrun starts them, and again: the finished run is read."""
+    text = (EXAMPLES.parent / "docs" / "distributed.md").read_text()
+    script = str(EXAMPLES / "distributed_training.py")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", script, str(tmp_path)]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout in text
+    assert (tmp_path / "model.pt").exists()

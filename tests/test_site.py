@@ -21,7 +21,8 @@ DOCS = ROOT / "docs"
 #: Pages whose blocks a test of their own runs, here or in test_readme.py.
 OWN_TEST = {
     "developing.md", "diagnostics.md", "estimators.md", "orthogonal.md", "own-parts.md",
-    "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md", "validation.md",
+    "probing.md", "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
+    "validation.md",
     "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",
     "theory/orthogonal_state_evolution.md",
 }  # fmt: skip
@@ -188,6 +189,22 @@ def test_tests_that_pages_name_exist():
     for page in DOCS.rglob("*.md"):
         named = set(re.findall(r"`(test_\w+)`", page.read_text()))
         assert named <= defined, (page, named - defined)
+
+
+def test_probing(capsys):
+    """Figures of the page, and that the estimates are right on images that nobody has seen."""
+    names = run_blocks(DOCS / "probing.md")
+    text = (DOCS / "probing.md").read_text()
+    for name, stderr in (("probe", 0.016), ("wider", 0.012)):
+        model = names[name]
+        truth = model.score(names["embeddings"][300:], names["labels"][300:])
+        assert abs(model.estimated_accuracy_ - truth) < 3 * stderr
+        assert f"{model.estimated_accuracy_:.3f}" in text
+        assert f"{truth:.3f}" in text
+    mean, stderr = names["difference"].mean(), names["difference"].std() / 300**0.5
+    assert f"{mean:.3f} ± {stderr:.3f}" in text
+    said = capsys.readouterr().out.strip()
+    assert said in text
 
 
 def test_loop_of_the_family(tmp_path):

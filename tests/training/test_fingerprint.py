@@ -99,6 +99,15 @@ def test_equal_things_agree():
     assert described({"o": used}) == before
 
 
+def test_slices_with_steps_are_what_is_in_them():
+    """As in ``y[rank::world]``, the labels of one process."""
+    y = torch.arange(10.0)
+    for part in (y[1::3], y[::2], torch.ones(4, 6)[:, ::2], np.arange(9.0)[::4]):
+        copied = torch.as_tensor(part).clone(memory_format=torch.contiguous_format)
+        assert described({"y": part}) == described({"y": copied})
+    assert described({"y": y[1::3]}) != described({"y": y[::3][:3]})
+
+
 def test_loops_end():
     inside = []
     inside.append(inside)

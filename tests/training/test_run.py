@@ -402,3 +402,4 @@ def test_shown_in_notebooks(problem):
     assert cells["train error there"].startswith(f"{run.train_error.min():.4g} ± ")
     assert cells["test error there"] == f"{run.test_error[run.best_step]:.4g}"
     assert cells["ended"] == run.message
+    assert cells["algorithm"] == "DecoupledDescent(lr=0.1, damping=0.9)"  # what is not as usual

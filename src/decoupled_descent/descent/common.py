@@ -180,6 +180,15 @@ class Algorithm(ABC):
         """The weight of each row in J̄, shape (n,); None for equal weights."""
         return None
 
+    @property
+    def brief(self) -> str:
+        """The algorithm with the settings that are not the usual ones."""
+        if not is_dataclass(self):
+            return repr(self)
+        told = ((each, repr(getattr(self, each.name))) for each in fields(self))
+        unusual = [f"{each.name}={said}" for each, said in told if said != repr(each.default)]
+        return f"{type(self).__name__}({', '.join(unusual)})"
+
     def limit(self) -> LimitStep:
         """What state evolution needs to know; raises ``ValueError`` if no limit is known."""
         raise ValueError(

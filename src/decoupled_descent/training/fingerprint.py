@@ -42,7 +42,7 @@ def checksum(*parts: Tensor | bytes) -> str:
 
 
 def _bytes(tensor: Tensor) -> Any:
-    flat = tensor.detach().cpu().reshape(-1)
+    flat = tensor.detach().cpu().reshape(-1).contiguous()
     return flat.view(torch.uint8).numpy() if len(flat) else b""
 
 

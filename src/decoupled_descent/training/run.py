@@ -76,7 +76,7 @@ class Run:
         """Write the errors at the best step, and why training ended, as a table for notebooks."""
         best, error = self.best_step, self.best.train_error
         cells = {
-            "algorithm": repr(self.algorithm),
+            "algorithm": self.algorithm.brief,
             "best step": f"{best} of {len(self.train_error) - 1}",
             "train error there": f"{error:.4g} ± {self.best.train_error_stderr:.2g}",
         }

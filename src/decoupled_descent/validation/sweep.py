@@ -107,7 +107,8 @@ class Sweep:
     def _repr_html_(self) -> str:
         """Write the winner, and the table of all configurations, for notebooks."""
         table = self.table.to_html(index=False, float_format="{:.4g}".format)
-        return f"<p>{html.escape(repr(self))}</p>{table}"
+        scrolled = f'<div style="overflow-x: auto">{table}</div>'
+        return f"<p>{html.escape(repr(self))}</p>{scrolled}"
 
     @property
     def losses(self) -> Tensor:
