@@ -34,12 +34,14 @@ def shares(weighted):
 
 
 def error(loss, weights, said, y, share):
-    """The weighted mean loss of a mixture, in NumPy."""
+    """The weighted mean loss of a mixture, in NumPy, with one more row dealt to all candidates."""
     mixed = np.einsum("f,fnk->nk", weights, said.numpy())
     if loss == "squared":
         losses = 0.5 * ((mixed - y.numpy()) ** 2).sum(1)
     else:
         losses = -np.log(mixed[np.arange(N), y.numpy()])
+        dealt = -np.log(np.maximum(weights, 1e-300)).mean()
+        return (losses @ share.numpy() + dealt) / (share.numpy().sum() + 1)
     return np.average(losses, weights=share.numpy())
 
 
@@ -72,6 +74,17 @@ def test_weights_are_the_best_on_the_simplex(loss, weighted):
     best = best_on_the_simplex(loss, said, y, share)
     assert error(loss, weights, said, y, share) <= best.fun + 1e-4
     np.testing.assert_allclose(weights, best.x, atol=0.02 if loss == "cross_entropy" else 1e-3)
+
+
+def test_a_sample_without_mistakes_does_not_silence_the_others():
+    """The surest candidate has made no mistake in N rows; the others keep a share of one row."""
+    sure = torch.tensor([0.999, 0.9, 0.8, 0.6]).double().reshape(F, 1, 1).expand(F, N, 1)
+    said, y = torch.cat([sure, 1 - sure], 2), torch.zeros(N).long()
+    weights = stack_weights("logistic", said, y, shares(False))
+    assert int(weights.argmax()) == 0
+    assert float(weights.min()) >= 1 / (F * (N + 1))
+    none = stack_weights("logistic", said, y, shares(False), extra=0.0)
+    assert float(none.min()) < float(weights.min())
 
 
 def test_least_squares_against_brute_force():
@@ -110,7 +123,7 @@ def test_rows_are_judged_by_weights_that_have_not_seen_them(monkeypatch, loss, g
     groups = torch.arange(N) // 3 if grouped else None
     marks, asked, judged = torch.arange(N).double(), [], []
 
-    def chosen(loss, said, y, share):
+    def chosen(loss, said, y, share, extra):
         asked.append(set(share.long().tolist()))
         return torch.full((F,), 1 / F, dtype=torch.float64)
 

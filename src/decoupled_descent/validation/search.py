@@ -70,8 +70,6 @@ CLOSE = 1e-14
 REFITTED = 2000
 #: Searches whose features have fewer entries than this take seconds; no time is announced.
 QUICK = 10**6
-#: Candidates with less weight than this are left out of the mixture.
-LEAST_WEIGHT = 0.01
 #: The largest number of rows whose pairs enter the standard error.
 PAIRED = 1000
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
@@ -251,10 +249,9 @@ def _combined(
     y = rows.y
     said = torch.stack([one.said for one in found])
     shares = torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
-    weights = stack_weights(loss, said, y, shares)
-    weights = torch.where(weights < LEAST_WEIGHT, 0.0, weights)
-    weights = weights / weights.sum()
-    judged = cross_fitted(loss, said, y, shares, rows.groups, seed)
+    extra = float(shares.sum()) / row_count(rows)
+    weights = stack_weights(loss, said, y, shares, extra)
+    judged = cross_fitted(loss, said, y, shares, rows.groups, seed, extra)
     if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
         chosen = min(range(len(found)), key=lambda k: found[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()

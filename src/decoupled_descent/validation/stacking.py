@@ -16,25 +16,42 @@ STEPS, SETTLED = 300, 1e-5
 LEAST = 1e-12
 
 
-def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
-    r"""Weights of the mixture with the lowest loss at left-out predictions.
+def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor, extra: float = 1.0) -> Tensor:
+    r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
 
-    For classes, those that maximise Σ_i s_i log Σ_f w_f p_f(y_i), by expectation-maximisation; for
-    numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1. ``said``
-    are the left-out predictions of F candidates, shape (F, n, K), and ``shares`` s, shape (n,).
+    For numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1. For
+    classes, those that maximise
+
+    .. math:: \sum_i s_i \log \sum_f w_f\, p_f(y_i) + \frac{e}{F} \sum_f \log w_f
+
+    by expectation-maximisation: one more row, of weight e, is dealt to all candidates alike. A
+    sample without mistakes would otherwise give everything to the candidate that is most sure of
+    itself; with that row, no candidate has less than about 1/(nF), and the mixture is never much
+    surer than its members agree.
+
+    Args:
+        loss: ``"squared"`` for numbers, another name for classes.
+        said: The left-out predictions of F candidates, shape (F, n, K).
+        y: Labels, shape (n,), or targets, shape (n, K).
+        shares: s, how much each row counts, shape (n,).
+        extra: e, how much one row counts on average.
+
+    Returns:
+        w, shape (F,).
 
     Example:
         >>> said = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5], [0.5, 0.5]]])
-        >>> stack_weights("logistic", said, torch.tensor([0, 0]), torch.ones(2)).round(decimals=3)
-        tensor([1., 0.])
+        >>> stack_weights("logistic", said, torch.tensor([0, 0]), torch.ones(2)).round(decimals=2)
+        tensor([0.7000, 0.3000])
     """
     if loss == "squared":
         return _least_squares(said, y, shares)
     own = _of_labels(said, y).clamp_min(LEAST)
-    weights = torch.full_like(own[:, 0], 1 / len(own))
+    count = len(own)
+    weights = torch.full_like(own[:, 0], 1 / count)
     for _ in range(STEPS):
-        parts = weights.unsqueeze(1) * own
-        following = (parts / parts.sum(0)) @ shares / shares.sum()
+        counted = weights * (own @ (shares / (weights @ own)))
+        following = (counted + extra / count) / (shares.sum() + extra)
         moved = float((following - weights).abs().max())
         weights = following
         if moved < SETTLED:
@@ -78,7 +95,13 @@ def _of_labels(said: Tensor, y: Tensor) -> Tensor:
 
 
 def cross_fitted(
-    loss: str, said: Tensor, y: Tensor, shares: Tensor, groups: Tensor | None, seed: int
+    loss: str,
+    said: Tensor,
+    y: Tensor,
+    shares: Tensor,
+    groups: Tensor | None,
+    seed: int,
+    extra: float = 1.0,
 ) -> Tensor:
     """Losses of each row under weights that were chosen without it, or its group, shape (n,)."""
     n = len(y)
@@ -89,6 +112,6 @@ def cross_fitted(
     losses = torch.empty(n, dtype=said.dtype)
     for fold in range(int(folds.max()) + 1):
         held = folds == fold
-        weights = stack_weights(loss, said[:, ~held], y[~held], shares[~held])
+        weights = stack_weights(loss, said[:, ~held], y[~held], shares[~held], extra)
         losses[held] = mixed_losses(loss, weights, said[:, held], y[held])
     return losses
