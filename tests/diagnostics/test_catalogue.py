@@ -9,7 +9,7 @@ from scipy import stats
 
 import decoupled_descent as dd
 from decoupled_descent.descent.noise import Covariance, RowNorms
-from decoupled_descent.diagnostics import measures
+from decoupled_descent.diagnostics import copies, measures
 from decoupled_descent.diagnostics.catalogue import WIDENING
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.validation.sweep import Sweep
@@ -56,7 +56,7 @@ def test_copies_make_a_run_optimistic_as_predicted():
 def test_few_columns_are_no_twins():
     """In two columns many of 500 rows lie close together; that is not copying."""
     X, y = clean(500, 2)
-    assert measures.duplicate_share(X) < 0.1
+    assert copies.copies(X).share < 0.1
     assert status(diagnose(X, y), "duplicate rows") != "alarm"
 
 

@@ -15,7 +15,7 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
-from decoupled_descent.diagnostics import measures
+from decoupled_descent.diagnostics import copies, measures
 from decoupled_descent.diagnostics.checks import Check, Evidence, Reading
 from decoupled_descent.training.callbacks import StopReason
 
@@ -24,6 +24,11 @@ from decoupled_descent.training.callbacks import StopReason
 WIDENING = 2.0
 #: With more rows than this, leaving them out in blocks takes too long.
 MOST_TOGETHER = 5000
+#: How the effect of duplicates is known.
+EXPECTED = "share of duplicates × ½√min(n, d): the expected bias, in standard errors"
+MEASURED = "the rise of the error if rows are left out with their duplicates, in standard errors"
+#: Duplicates at a minimum are a caution from here on, as rows that belong together are.
+SERIOUS = 0.5
 #: What to report if a few rows dominate the error, for classes and for numbers.
 REMEDIES = (
     "report the accuracy, or a bounded loss, beside this one",
@@ -37,11 +42,19 @@ UNCORRECTED = frozenset({"uncorrected"})
 
 def _duplicates(e: Evidence) -> Reading:
     first = slice(None) if e.rows.groups is None else _first(e.rows.groups)
-    share = measures.duplicate_share(e.rows.X[first])  # groups are left out as a whole
-    if e.columns is not None and share > 0:  # in features, frequent values may look like duplicates
-        share = min(share, measures.duplicate_share(e.columns[first]))
-    value = share * 0.5 * math.sqrt(min(e.rows.n, e.rows.d))
-    return Reading(value, {"share": share}, "note" if e.minimum and value < 1 else "alarm")
+    found = copies.copies(e.rows.X[first])  # groups are left out as a whole
+    if e.columns is not None and found.share > 0:  # in features, frequent values may look so
+        found = found.both(copies.copies(e.columns[first]))
+    share, d = found.share, (e.rows.X if e.columns is None else e.columns).shape[1]
+    value, how = share * 0.5 * math.sqrt(min(e.rows.n, d)), EXPECTED
+    if e.minimum and e.run is not None and share > 0 and e.rows.n <= MOST_TOGETHER:
+        if not isinstance(first, slice):
+            found = found._replace(rows=first[found.rows], nearest=first[found.nearest])
+        rise = copies.rise(e.run, e.rows, found)
+        if rise is not None:
+            value, how = max(0.0, rise) / e.seen.stderr, MEASURED
+    most = "note" if e.minimum and value < SERIOUS else "alarm"
+    return Reading(value, {"share": share, "how": how}, most)
 
 
 def _first(groups: Tensor) -> Tensor:
@@ -169,7 +182,7 @@ CHECKS = (
         name="duplicate rows", measure=_duplicates, note=0.25, caution=0.25, alarm=1,
         meaning="{share:.1%} of the rows have an exact or near duplicate. A row is then judged by "
         "a model that was trained on its duplicate, so the estimate is too low.",
-        definition="share of duplicates × ½√min(n, d): the expected bias, in standard errors",
+        definition="{how}",
         advice="drop the duplicates, or keep one row of each group",
     ),
     Check(

@@ -17,12 +17,6 @@ from decoupled_descent.training.run import Run, fit
 
 #: Principal directions are processed so many at a time.
 DIRECTIONS = 64
-#: Two rows are near duplicates if ‖x_i − x_j‖² is below this share of ‖x_i‖² + ‖x_j‖², …
-NEAR = 0.02
-#: … below this share of the distance expected of the nearest of n neighbours, …
-UNUSUAL = 0.1
-#: … and so small that at most this share of independent rows would be as close.
-CHANCE = 0.01
 #: So many consecutive rows are left out together.
 TOGETHER = 10
 #: The seed and the most steps of a second run, which may end in another minimum.
@@ -31,8 +25,6 @@ OTHER_START, OTHER_STEPS = 2**16 + 1, 200
 APART = 10
 #: Labels count as sorted only if in random order so many decreases are expected (e⁻⁷ = 0.001).
 UNSORTED = 7
-#: At most this many rows are compared with all others.
-COMPARED = 2000
 #: Rows with real labels are sorted into this many groups, of at least this size.
 GROUPS, GROUP_ROWS = 10, 20
 
@@ -105,96 +97,6 @@ def centred(values: Tensor, groups: Tensor) -> Tensor:
     sums = values.new_zeros(count, values.shape[1]).index_add_(0, groups, values)
     sizes = torch.bincount(groups, minlength=count).clamp_min(1)
     return values - (sums / sizes.unsqueeze(1))[groups]
-
-
-def duplicate_share(X: Tensor) -> float:
-    r"""Return the share of rows that have an exact or near duplicate among the others.
-
-    If the √n-th neighbour is at a squared distance D in m dimensions, the first is expected at
-    about D n^{−1/m}; a duplicate is far closer. Rows of two numbers and a category lie in planes,
-    so m is estimated from the neighbours. Rows at distance 0 from √n others, or with values so
-    frequent that they agree by chance, are not duplicates: new rows will agree with them as well.
-    """
-    X, (n, d) = X.double(), X.shape
-    if n < 3:
-        return 0.0
-    chosen = torch.arange(n, device=X.device)
-    if n > COMPARED:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-        chosen = order[:COMPARED].to(X.device)
-    distances, others = _neighbours(X, chosen, math.isqrt(n - 1) + 1)
-    nearest, farthest = distances[:, 0], distances[:, -1]
-    m = _dimension(distances, d)
-    expected = min(UNUSUAL, CHANCE ** (2 / m)) * n ** (-1 / m) * farthest
-    copies = nearest < expected.clamp_max(NEAR)
-    apart = (copies & (nearest > 0)).nonzero().squeeze(1)
-    if len(apart) > 0:
-        copies[apart] = _is_close(X, chosen, apart, others[apart])
-    same = (copies & (nearest == 0)).nonzero().squeeze(1)
-    if len(same) > 0:
-        copies[same] = _coincidences(X, chosen[same]) < CHANCE
-    return float(copies.double().mean())
-
-
-def _coincidences(X: Tensor, rows: Tensor) -> Tensor:
-    """Return the expected number of rows equal to a row if columns were independent."""
-    n = len(X)
-    expected = torch.full((len(rows),), math.log(n), dtype=torch.float64, device=X.device)
-    for column in X.T:
-        _, which, counts = torch.unique(column, return_inverse=True, return_counts=True)
-        expected += (counts.double() / n).log()[which[rows]]
-    return expected.exp()
-
-
-def _neighbours(X: Tensor, chosen: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return ‖x_i − x_j‖²/(‖x_i‖² + ‖x_j‖²) to the nearest others, ascending, and the nearest j."""
-    squares, distances, nearest = X.square().sum(1), [], []
-    for part in torch.split(chosen, 256):
-        sums = squares[part].unsqueeze(1) + squares
-        share = 1 - 2 * (X[part] @ X.T) / sums.clamp_min(torch.finfo(X.dtype).tiny)
-        share[share < 1e-12] = 0.0
-        share[torch.arange(len(part), device=X.device), part] = math.inf
-        found = torch.topk(share, count, dim=1, largest=False)
-        distances.append(found.values)
-        nearest.append(found.indices[:, 0])
-    return torch.cat(distances), torch.cat(nearest)
-
-
-def _dimension(distances: Tensor, most: int) -> float:
-    """Return m ≤ d if the number of neighbours grows with the m-th power of their distance.
-
-    Two octaves are compared and the faster growth is used, because the slower one may contain the
-    gap between groups of rows.
-    """
-    rank, found = distances.shape[1], []
-    for far in (rank, rank // 2):
-        near = far // 2
-        ends = distances[:, [max(near, 1) - 1, far - 1]]
-        growth = (ends[:, 1] / ends[:, 0])[(ends[:, 0] > 0) & (ends[:, 1] > ends[:, 0])]
-        if near > 0 and len(growth) > 0:
-            found.append(2 * math.log(far / near) / float(growth.log().median()))
-    return min(float(most), max(1.0, *found)) if found else float(most)
-
-
-def _is_close(X: Tensor, chosen: Tensor, rows: Tensor, others: Tensor) -> Tensor:
-    r"""Return which pairs are closer than chance explains, in the directions where pairs differ.
-
-    Rows that share rare categories differ in the numbers alone, as any two rows do. So distances
-    are compared with those of random rows in the same m directions, at best a share n^{−2/m}.
-    """
-    steps = X[chosen[rows]] - X[others]
-    lengths = steps.square().sum(1)
-    pairs = torch.stack([chosen[rows], others]).sort(0).values
-    known, which = torch.unique(pairs, dim=1, return_inverse=True)
-    once = torch.empty_like(known[0]).scatter_(0, which, torch.arange(len(rows), device=X.device))
-    u = steps[once] / lengths[once].sqrt().unsqueeze(1)
-    count, d = u.shape
-    common = float((u @ u.T).square().sum()) - count
-    m = min(d, max(1.0, count * (count - 1) / max(common, 1e-9))) if count > 1 else d
-    variance = float((X[chosen] @ u.T).var(0).mean())
-    limit = min(NEAR, (CHANCE / len(X)) ** (2 / m))
-    close: Tensor = lengths < limit * 2 * m * variance
-    return close
 
 
 def norm_spread(X: Tensor, gram: Gram) -> float:
