@@ -11,6 +11,7 @@ from scipy.stats import f_oneway
 import decoupled_descent as dd
 from decoupled_descent.cli import findings
 from decoupled_descent.diagnostics.catalogue import CHECKS
+from tests.cli.conftest import table
 
 
 def icu(patients, each, rng, d=8):
@@ -101,3 +102,38 @@ def test_copies_of_patients_are_helped_by_the_advice(run, tmp_path):
     right = float((dd.load_model(tmp_path / "o").predict(new) == new["died"].to_numpy()).mean())
     gaps = [abs(one["estimated_score"] - right) for one in (alone, together)]
     assert gaps[1] < 0.5 * gaps[0]
+
+
+def test_rows_that_make_up_the_error_are_named(run, tmp_path):
+    """A line of totals below the table."""
+    frame = table(120).drop(columns=["grade", "answer"])
+    frame.loc[len(frame)] = [0.0, 0.0, "", frame["price"].sum()]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    arguments = ("train", tmp_path / "a.csv", "--target", "price", "--out", tmp_path / "o")
+    found = json.loads(run(*arguments, "--json", "--ridge", "1", "--features", "linear")[1])
+    (few,) = (one for one in found["findings"] if one["name"] == "rows behind the error")
+    assert few["advice"].startswith("look at row 121, with ")
+
+
+def test_advice_says_what_was_chosen():
+    class Fitted:
+        candidates_ = ({"chosen": True, "ridge": 0.0316, "lr": None},)
+        max_iter = 500
+
+    found = findings.with_settings("a larger --ridge, or a smaller --max-iter", Fitted())
+    assert found == "a larger --ridge (now 0.0316), or a smaller --max-iter (now 500)"
+
+
+def test_the_smallest_class_is_named(run, tmp_path):
+    frame = table(120).drop(columns=["grade", "price"])
+    frame.loc[:4, "answer"] = "unknown"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    arguments = ("train", tmp_path / "a.csv", "--target", "answer", "--out", tmp_path / "o")
+    options = ("--json", "--ridge", "1", "--features", "linear")
+    found = json.loads(run(*arguments, *options)[1])
+    (small,) = (one for one in found["findings"] if one["name"] == "smallest class")
+    assert small["advice"] == "get more rows of 'unknown', or join it with another class"
+    note = "'answer': 'unknown' (5 rows) is taken as a class; --na unknown leaves these rows out"
+    assert note in found["notes"]
+    found = json.loads(run(*arguments, *options, "--na", "unknown")[1])
+    assert len(found["classes"]) == 2

@@ -39,12 +39,18 @@ def test_answers(contenders, words):
 
 def test_reasons():
     lower, _ = answers(three())
-    assert lower.reason == "its error is 33.3\N{NO-BREAK SPACE}% lower than that of “always 'no'”"
+    space = "\N{NO-BREAK SPACE}"
+    assert lower.reason == (
+        f"80.0{space}% right, against 60.0{space}%; its error is 33.3{space}% lower than that of "
+        "“always 'no'”"
+    )
     chance, _ = answers(three(guess=(-0.01, 0.02)))
     assert "higher than that of" in chance.reason
     assert chance.reason.endswith("which chance explains")
     rare, _ = answers(three(scores=(0.99, 0.99, 0.991)))
-    assert "99.0\N{NO-BREAK SPACE}% of the rows are right, against 99.1" in rare.reason
+    assert rare.reason.startswith(f"99.0{space}% right, against 99.1{space}%; its error is")
+    numbers, _ = answers(three(half=2.0))  # errors of numbers are roots: √(0.4/0.6)
+    assert numbers.reason == f"its error is 18.4{space}% lower than that of “always 'no'”"
 
 
 def test_the_page_has_cards_and_a_table():

@@ -22,9 +22,10 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     names = ["this model", "linear model", _guess_name(prepared, log)]
     tried = {one.get("features") for one in estimator.candidates_}
     linear = estimator if tried == {"linear"} else _linear(prepared, log)
-    said = [_said(estimator), _said(linear), _guesses(prepared, log)]
+    said = [said_of(estimator), said_of(linear), _guesses(prepared, log)]
     losses = [losses_of(estimator, one, prepared.y) for one in said]
-    measure = "error of the logarithm" if log else "error"
+    numbers = "typical error of the logarithm" if log else "typical error"
+    measure = numbers if prepared.task == "regression" else "log loss"
     found = []
     for name, predicted, each in zip(names, said, losses, strict=True):
         squares = each if not log else np.square(predicted - prepared.y)
@@ -68,7 +69,7 @@ def _linear(prepared: Prepared, log: bool) -> Any:
         return estimator.fit(prepared.X, prepared.y, **groups)
 
 
-def _said(estimator: Any) -> Floats:
+def said_of(estimator: Any) -> Floats:
     """What a model says of its training rows as if they were new: shares (n, K), or numbers."""
     name = "corrected_proba_" if hasattr(estimator, "classes_") else "corrected_prediction_"
     said: Floats = np.asarray(getattr(estimator, name), dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from decoupled_descent.cli.baselines import losses_of, said_of
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
@@ -51,6 +53,10 @@ SOME, MUCH = 0.2, 0.3
 #: A column that explains this share of the target alone is suspicious. On twenty real tables the
 #: best column explained between 0 and 0.83 of it.
 PERFECT = 0.95
+#: Where the error is that of fewer rows than this, they are named …
+NAMED = 5
+#: … if they have this share of it: a total below the table, or a slip of the pen.
+MOSTLY = 0.3
 
 
 def is_interrupted(estimator: Any) -> bool:
@@ -60,8 +66,48 @@ def is_interrupted(estimator: Any) -> bool:
     )
 
 
-def few_rows(prepared: Prepared, log: bool) -> str:
+def few_rows(prepared: Prepared, estimator: Any) -> str:
     """What to do where few rows make up most of the error."""
+    losses = losses_of(estimator, said_of(estimator), prepared.y)
+    log = bool(getattr(estimator, "log_target", False))
+    return _large_rows(prepared, losses) + _quote(prepared, log)
+
+
+def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
+    """Name the rows that make up most of the error, if they are few enough to look at."""
+    squares = np.square(losses - losses.mean())
+    count = float(squares.sum()) ** 2 / max(float(np.square(squares).sum()), 1e-300)
+    first = np.argsort(-losses, kind="stable")[: max(1, round(count))]
+    share = float(losses[first].sum()) / max(float(losses.sum()), 1e-300)
+    if count >= NAMED or share < MOSTLY or prepared.frame is None:
+        return ""
+    names = ", ".join(str(prepared.frame.index[k]) for k in first)
+    rows = f"row{'s' * (len(first) > 1)} {names}"
+    return f"look at {rows}, with {share:.0%} of the error (a mistake? a total?); "
+
+
+def fewest(prepared: Prepared) -> str:
+    """What to do about the smallest class."""
+    if prepared.task != "classification":
+        return ""
+    names, counts = np.unique(np.asarray(prepared.y, dtype=object).astype(str), return_counts=True)
+    more = f"get more rows of {str(names[counts.argmin()])!r:.40}"
+    return more + ", or join it with another class" * (len(names) > 2)
+
+
+def with_settings(advice: str, estimator: Any) -> str:
+    """Put the values that were chosen behind the options that an advice names."""
+    chosen = next((one for one in estimator.candidates_ if one["chosen"]), {})
+    known = {name: chosen.get(name) for name in ("ridge", "lr", "damping")}
+    known["max-iter"] = getattr(estimator, "max_iter", None)
+    for name, value in known.items():
+        if isinstance(value, int | float):
+            advice = re.sub(rf"--{name}\b", f"--{name} (now {value:.3g})", advice)
+    return advice
+
+
+def _quote(prepared: Prepared, log: bool) -> str:
+    """Which other number to quote."""
     if prepared.task == "classification":
         return "quote the accuracy beside the log loss"
     quote = "quote the error that half of the rows stay below beside it"
@@ -84,8 +130,14 @@ def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnos
 def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
     """Put what is known of the table and of the training among the findings of an estimator."""
     found = of_table(prepared) + ([stopped()] if interrupted else [])
-    few = few_rows(prepared, bool(getattr(estimator, "log_target", False)))
-    estimator.diagnostics_ = joined(estimator.diagnostics_, found, rows_behind_the_error=few)
+    words = {"rows_behind_the_error": few_rows(prepared, estimator)}
+    words |= {"smallest_class": fewest(prepared)} if prepared.task == "classification" else {}
+    diagnosis = joined(estimator.diagnostics_, found, **words)
+    estimator.diagnostics_ = Diagnosis(
+        tuple(
+            replace(one, advice=with_settings(one.advice, estimator)) for one in diagnosis.findings
+        )
+    )
 
 
 def of_table(prepared: Prepared) -> list[Finding]:

@@ -87,11 +87,12 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
     """
     cells = []
     for name, found in estimates.items():
-        cells.append((name, *written_interval(found, percent="accuracy" in name)))
+        value, between = written_interval(found, percent="accuracy" in name)
+        cells.append((name, value, "" if name.startswith("half") else between))
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"
-        screen.print(line, soft_wrap=True)
+        screen.print(line.rstrip(), soft_wrap=True)
 
 
 def compare(screen: Console, contenders: Sequence[Contender], linear: bool = True) -> None:

@@ -264,11 +264,12 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
         steps.append(f"A linear model does better: train again with `{better}`.")
     if diagnosis["verdict"] == "do not trust":
         subject = "the estimate" if report.corrected else "the train error"
+        steps.append(f"Do not quote {subject}. {first[:1].upper()}{first[1:]}.")
         steps.append(
-            f"Do not quote {subject}. Take some rows out of the table, train again, and compare: "
+            "If that is not possible, take some rows out of the table (all rows of some patients "
+            "or days, where several belong together), train again, and compare: "
             f"`{predict} those-rows{suffix}` reports the actual error."
         )
-        steps.append(f"Or look at the cause: {first}.")
     elif diagnosis["verdict"] == "caution":
         steps.append(
             f"Quote the estimate together with its caution. {first[:1].upper()}{first[1:]}."

@@ -79,8 +79,7 @@ def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = N
         groups, group = None, wishes.group
         if group is not None:
             groups = _groups(features, group)
-        dropped = (*wishes.drop, *([] if group is None else [group]))
-        columns = Columns.learn(features, wishes.words, wishes.identifier or "", dropped)
+        columns = Columns.learn(features, wishes.words, wishes.identifier or "", wishes.drop, group)
         notes = [*features.attrs["notes"], *([] if task else [_recognised(labels, found)])]
         y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
         if wishes.log_target:

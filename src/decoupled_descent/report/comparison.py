@@ -21,7 +21,7 @@ class Contender(NamedTuple):
     gain: float  # by how much the model's loss is lower, row by row
     gain_stderr: float
     loss: float  # by which they are compared
-    measure: str = "error"  # what that is
+    measure: str = "error"  # what that is, or its root for numbers
 
 
 class Answer(NamedTuple):
@@ -40,11 +40,8 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
     model, linear, guess = contenders
     found = []
     for other, name in ((guess, "guessing"), (linear, "a linear model")):
-        side = "lower" if other.gain > 0 else "higher"
-        share = percent(abs(other.gain), other.loss)
-        against = f"its {other.measure} is {share} {side} than that of “{other.name}”"
-        if abs(other.gain) < 0.0005 * other.loss:
-            against = f"its {other.measure} is that of “{other.name}”"
+        classes = model.half is None
+        against = _reason(model, other)
         sure = Z95 * other.gain_stderr
         if other.gain > sure:
             word, tone = "yes", "ok"
@@ -53,13 +50,24 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
             against += "" if other.gain < -sure else ", which chance explains"
-        classes = model.half is None
         if other is guess and classes and word == "yes" and model.score <= other.score:
             word, tone = "only its probabilities", "caution"
-            against += f"; but {percent(model.score)} of the rows are right, against "
-            against += f"{percent(other.score)} for “{other.name}”"
         found.append(Answer(f"Better than {name}?", word, tone, against))
     return found
+
+
+def _reason(model: Contender, other: Contender) -> str:
+    """How they compare, in what the reader wants: right answers, or errors in her units."""
+    ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
+    ratio = ratio if model.half is None else math.sqrt(max(0.0, ratio))
+    named = f"that of “{other.name}”"
+    against = f"its {other.measure} is {percent(abs(1 - ratio))} "
+    against += f"{'lower' if ratio < 1 else 'higher'} than {named}"
+    if abs(1 - ratio) < 0.0005:
+        against = f"its {other.measure} is {named}"
+    if model.half is not None:
+        return against
+    return f"{percent(model.score)} right, against {percent(other.score)}; {against}"
 
 
 def comparison(contenders: Sequence[Contender], loss: str) -> str:

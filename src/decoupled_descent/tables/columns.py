@@ -70,10 +70,12 @@ class Columns:
         words: Sequence[str] = (),
         identifier: str = "",
         drop: Sequence[str] = (),
+        group: str | None = None,
     ) -> Self:
         """Learn from the train rows, without the target, how to treat each column.
 
-        ``words`` stand for missing values; columns of ``drop`` and the identifier are not used.
+        ``words`` stand for missing values. Columns of ``drop``, the identifier and the one that
+        names groups are not used.
 
         Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
         values that are neither numbers nor dates nor text; or if no column is left.
@@ -84,8 +86,9 @@ class Columns:
         dropped: dict[str, list[str]] = {}
         problems: list[str] = []
         for name, column in _by_name(mark_missing(frame, words)).items():
-            if name == identifier or name in drop:
+            if name in (identifier, group) or name in drop:
                 why = "as wanted" if name in drop else "as the identifier of the rows"
+                why = "as it names the groups" if name == group else why
                 dropped.setdefault(why, []).append(name)
                 continue
             try:

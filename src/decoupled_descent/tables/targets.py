@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from pandas.api import types
 from decoupled_descent.tables.styles import number_style
 from decoupled_descent.tables.values import (
     LIKELY,
+    MARKERS,
     MEANT_DATE,
     MOSTLY,
     TRUTHS,
@@ -74,6 +76,7 @@ def split_target(
     notes += [f"{target!r}: numbers, written as {style}"] if style else []
     alike = _alike(values[known])
     notes += [f"{target!r} has classes that differ only by capitals: {alike}"] if alike else []
+    notes += _perhaps_missing(values[known], target)
     features.attrs = {"notes": notes}
     return features, pd.Series(values[known], index=features.index, name=target)
 
@@ -83,6 +86,17 @@ def _alike(labels: NDArray[Any]) -> str:
     texts = sorted(set(labels.tolist())) if labels.dtype.kind == "O" else []
     counts = Counter(str(text).casefold() for text in texts)
     return listed(text for text in texts if counts[str(text).casefold()] > 1)
+
+
+def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
+    """Say which classes have a name that usually stands for a missing value."""
+    texts = labels.tolist() if labels.dtype.kind == "O" else []
+    counts = Counter(text for text in texts if str(text).casefold() in MARKERS)
+    return [
+        f"{target!r}: {text!r} ({count} row{'s' * (count > 1)}) is taken as a class; --na "
+        f"{shlex.quote(text)} leaves these rows out"
+        for text, count in counts.items()
+    ]
 
 
 def _labels(column: pd.Series, quantity: bool) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
