@@ -1,8 +1,13 @@
-"""Folders to write to."""
+"""Folders to write to, and what is known before anything slow is imported."""
+
+import subprocess
+import sys
 
 import pytest
 
+from decoupled_descent.cli import options
 from decoupled_descent.cli.options import cannot_write, output_folder
+from decoupled_descent.descent import METHODS
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path):
@@ -24,3 +29,38 @@ def test_a_file_is_no_folder(tmp_path):
 def test_the_reason_is_given_with_or_without_a_number(tmp_path):
     assert str(cannot_write(tmp_path, OSError(28, "No space left"))).endswith("(No space left)")
     assert str(cannot_write(tmp_path, OSError("odd"), "; why")).endswith("there (odd); why")
+
+
+def test_the_table_of_methods_is_that_of_the_descents():
+    known = {name: (one.settings, one.summary) for name, one in METHODS.items()}
+    assert known == options.METHODS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--help"),
+        ("train", "absent.csv", "--target", "y"),
+        ("train", "data.csv", "--target", "z"),
+        ("train", "data.csv", "--target", "y", "--ridge", "x"),
+        ("predict", "absent", "data.csv"),
+        ("diagnose", "data.csv", "--target", "z"),
+        ("probe", "absent.npz"),
+    ],
+    ids=" ".join,
+)
+def test_help_and_errors_do_not_wait_for_pytorch(tmp_path, arguments):
+    """A process of its own, because this one has imported everything."""
+    (tmp_path / "data.csv").write_text("a,y\n" + "1,yes\n2,no\n" * 10)
+    code = (
+        "import sys\nfrom decoupled_descent.cli import main\n"
+        f"sys.argv = ['decoupled', *{arguments!r}]\n"
+        "try:\n    main()\nexcept SystemExit as error:\n"
+        "    heavy = {'torch', 'sklearn', 'matplotlib', 'scipy'} & set(sys.modules)\n"
+        "    print(error.code, sorted(heavy))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    status = "0" if "--help" in arguments else "2"
+    assert found.stdout.splitlines()[-1] == f"{status} []"

@@ -14,6 +14,7 @@ from decoupled_descent.descent import spread
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from tests.oracles import newton as oracle
+from tests.problems import normal
 
 N, D = 40, 6
 LOSSES = {
@@ -372,3 +373,14 @@ def test_bad_options(bad):
 def test_bad_weights_and_groups(extra, words):
     with pytest.raises(ValueError, match=words):
         dd.Rows(*problem("squared"), **extra)
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+def test_one_class_has_no_minimum(loss, outputs):
+    X, y = normal(30, 2), torch.ones(30, dtype=torch.int64 if outputs > 1 else torch.float64)
+    head = dd.heads.Linear(outputs, intercept=True).double()
+    with pytest.raises(ValueError, match=f"y is 1 in every row; loss {loss!r} has no minimum"):
+        dd.fit(X, y, dd.Objective(head, loss), dd.DecoupledNewton(1.0), progress=False)
+    alone = dd.heads.Linear(outputs).double()  # without an intercept there is one
+    run = dd.fit(X, y, dd.Objective(alone, loss), dd.DecoupledNewton(1.0), progress=False)
+    assert str(run.stop_reason) == "at the minimum"

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import decoupled_descent as dd
-from decoupled_descent.cli.options import Data, Drop, Identifier, Json, Missing, Target, Task
+from decoupled_descent.cli.options import (
+    Data,
+    Drop,
+    Identifier,
+    Json,
+    Missing,
+    Target,
+    Task,
+    must_exist,
+)
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
@@ -24,11 +33,13 @@ def diagnose(
 
     The columns are prepared as `train` does it. After training, `train` knows more and says it.
     """
-    from decoupled_descent.cli.output import console, echo_json, few, heading, points, verdict
+    must_exist(data)
     from decoupled_descent.cli.tables import Wishes, prepare
 
     wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()))
     prepared = prepare(data, target, task, wishes)
+    from decoupled_descent.cli.output import console, echo_json, few, heading, points, verdict
+
     found = before_training(prepared).to_dict()
     n, d = prepared.X.shape
     if as_json:

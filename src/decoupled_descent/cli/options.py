@@ -55,6 +55,15 @@ Missing = Annotated[
     ),
 ]
 
+#: What --method may be: its options, and a line about it. A copy of the table in descent/methods.py
+#: (a test compares them), whose import takes seconds: help and wrong options are answered at once.
+METHODS = {
+    "newton": (("ridge",), "linear and kernel models, each row left out of the minimum"),
+    "orthogonal": (("lr", "damping", "ridge"), "decoupled descent for rows of any covariance"),
+    "decoupled": (("lr", "damping"), "the paper's method, for white noise"),
+    "gradient": (("lr",), "plain gradient descent, whose train error is no estimate"),
+}
+
 #: Characters that steer a terminal, or turn the order of the text around them.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -71,6 +80,13 @@ def harmless(text: str) -> str:
         'red: \\x1b[31m'
     """
     return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def must_exist(*paths: Path) -> None:
+    """Raise ``FileNotFoundError`` for files that are not there, before anything slow."""
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist; check the name and the folder")
 
 
 def output_folder(path: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from decoupled_descent.cli.options import Data, Json, cannot_write, harmless
+from decoupled_descent.cli.options import Data, Json, cannot_write, harmless, must_exist
 from decoupled_descent.files import write_text
 
 #: What a file of predictions may be called: it is CSV in any case.
@@ -39,6 +39,7 @@ def predict(
     """
     from functools import partial
 
+    must_exist(model, data)
     from decoupled_descent.cli import predictions
     from decoupled_descent.cli.left_out import seen_before
     from decoupled_descent.cli.output import console, echo_json, few

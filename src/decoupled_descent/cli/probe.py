@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from decoupled_descent.cli.options import Json, Task
+from decoupled_descent.cli.options import Json, Task, must_exist
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
@@ -42,6 +42,8 @@ def probe(
     The head is a linear model whose penalty is tuned; each row is judged by the head that would
     have come of all others.
     """
+    must_exist(embeddings, *([] if labels is None else [labels]))
+    prepared = read(embeddings, labels, task)
     from decoupled_descent.cli.baselines import contenders
     from decoupled_descent.cli.output import compare, console, echo_json, intervals, verdict
     from decoupled_descent.cli.train import fit
@@ -49,7 +51,6 @@ def probe(
     from decoupled_descent.report.comparison import answers
     from decoupled_descent.report.text import interval
 
-    prepared = read(embeddings, labels, task)
     estimator, warned = fit(prepared, {"method": "newton", "features": "linear"})
     found = contenders(prepared, estimator)
     diagnosis = estimator.diagnostics_.to_dict()

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperOption
 
 import decoupled_descent as dd
 from decoupled_descent.cli.options import (
+    METHODS,
     Data,
     Drop,
     Identifier,
@@ -23,6 +24,7 @@ from decoupled_descent.cli.options import (
     ReachedError,
     Target,
     Task,
+    must_exist,
 )
 from decoupled_descent.progress import stages
 
@@ -47,10 +49,8 @@ class TrainCommand(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
-        from decoupled_descent.descent import METHODS
-
         lines = ["auto: newton, or orthogonal where an option of networks is given."]
-        lines += [f"{name}: {method.summary}." for name, method in METHODS.items()]
+        lines += [f"{name}: {summary}." for name, (_, summary) in METHODS.items()]
         for option in self.params:
             if isinstance(option, TyperOption) and option.name == "method":
                 option.help = " ".join(lines)
@@ -139,16 +139,18 @@ def train(
     for name, given in (("--group", group is not None), ("--log-target", log_target)):
         if given and method != "newton":
             raise ValueError(f"{name} has no effect with --method {method}; leave it out")
+    must_exist(data)
+    from decoupled_descent.cli.tables import Wishes, prepare
+
+    wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
+    prepared = prepare(data, target, task, wishes)  # before PyTorch, which takes seconds to import
     from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.cli.resume import clear, kept
-    from decoupled_descent.cli.tables import Wishes, prepare
 
     replaced = results.check_folder(out, data)
-    wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
-    prepared = prepare(data, target, task, wishes)
     options |= {"log_target": True} if log_target else {}
-    announce(prepared, method)
+    announce(prepared, method, features)
     with stages(STAGES) as enter:
         enter(SEARCHING)
         start = time.monotonic()
@@ -181,13 +183,11 @@ def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str
     ``numbers`` has ``"lr"``, ``"damping"`` and ``"ridge"``, each a number as text or ``"auto"``.
     Raises ``ValueError`` if a text is not allowed, or an option has no effect with the method.
     """
-    from decoupled_descent.descent import METHODS
-
     if method not in METHODS:
         raise ValueError(f"--method {method!r:.40} is unknown; use one of {', '.join(METHODS)}")
     options: dict[str, Any] = {"method": method}
     for name, text in numbers.items():
-        if text != "auto" and name not in METHODS[method].settings:
+        if text != "auto" and name not in METHODS[method][0]:
             raise ValueError(f"--{name} has no effect with --method {method}; leave it out")
         options[name] = _number(name, text)
     if hidden != "auto" and method == "newton":
@@ -197,15 +197,17 @@ def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str
 
 
 def _number(name: str, text: str) -> float | str:
-    from decoupled_descent.descent.common import LARGEST_RATE
-
     if text == "auto":
         return "auto"
-    highest = {"damping": 1.0, "ridge": math.inf}.get(name, LARGEST_RATE)
     try:
         value = float(text)
     except ValueError:
         value = math.nan
+    highest = {"damping": 1.0}.get(name, math.inf)
+    if name == "lr" and value > 0:
+        from decoupled_descent.descent.common import LARGEST_RATE
+
+        highest = LARGEST_RATE
     if not 0 < value <= highest:
         what = "a number above 0 and up to 1" if name == "damping" else "a positive number"
         what += f" up to {highest:.3g}" * (name == "lr" and value > highest)
@@ -237,7 +239,7 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     return estimator, list(dict.fromkeys(lines))
 
 
-def announce(prepared: Prepared, method: str) -> None:
+def announce(prepared: Prepared, method: str, features: str = "auto") -> None:
     """Say how long training will take, and what memory, if that is more than half a minute."""
     if method != "newton":
         return
@@ -245,7 +247,8 @@ def announce(prepared: Prepared, method: str) -> None:
 
     (n, d), classes = prepared.X.shape, prepared.task == "classification"
     outputs = len(set(prepared.y.tolist())) if classes else 1
-    widths, outputs = [d, *[min(n, LANDMARKS)] * KERNELS], 1 if outputs == 2 else outputs
+    kernels = 0 if features == "linear" else KERNELS
+    widths, outputs = [d, *[min(n, LANDMARKS)] * kernels], 1 if outputs == 2 else outputs
     seconds = expected_seconds(n, widths, outputs)
     if seconds > LONG:
         size = expected_bytes(n, widths, outputs) / 1e9

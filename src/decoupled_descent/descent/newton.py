@@ -119,6 +119,7 @@ class DecoupledNewton(Algorithm):
     ) -> Any:
         """Return the state before any update; θ₁ is 0 for linear models unless given."""
         bound = self.bind(rows, objective, theta)
+        _check_two_classes(rows, bound)
         if theta is None and adds_only(bound.objective.head):
             theta = rows.like.new_zeros(bound.width, rows.d)
         return super().init(rows, bound, theta, seed)
@@ -251,6 +252,21 @@ def paired_losses(problem: Problem, outputs: Tensor, some: Tensor) -> float:
     slopes = shares.unsqueeze(1) * problem.expand(found.outputs).slope
     left = reacted(slopes, bends, around, removed, groups)
     return pair_covariance(left, found.moves, around, some, groups)
+
+
+def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:
+    """Raise ``ValueError`` for classes of which there is one: the intercept has no minimum."""
+    loss = bound.objective.loss.name
+    if loss not in ("logistic", "cross_entropy") or not bound.parameters():
+        return
+    if rows.processes is not None:  # others may have the other classes
+        return
+    first = float(rows.y.reshape(-1)[0])
+    if first == round(first) and bool((rows.y == first).all()):
+        raise ValueError(
+            f"y is {first:g} in every row; loss {loss!r} has no minimum for one class, pass rows "
+            "of at least two"
+        )
 
 
 def _shaped(outputs: Tensor) -> Tensor:

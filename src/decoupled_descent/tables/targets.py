@@ -33,6 +33,7 @@ TASKS = ("classification", "regression")
 LARGEST = 1e150  # its square is still finite
 CLASSES = 100  # at most
 LIKELY_CLASSES, ROWS = 20, 10  # whole numbers are classes if there are at most 20, of 10 rows each
+ANSWERS = frozenset({"none", "nil", "-", "--", "."})  # stand for missing values, and are answers
 DATES = "{!r} holds dates; turn them into numbers to predict them"
 
 
@@ -91,7 +92,7 @@ def _alike(labels: NDArray[Any]) -> str:
 def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
     """Say which classes have a name that usually stands for a missing value."""
     texts = labels.tolist() if labels.dtype.kind == "O" else []
-    counts = Counter(text for text in texts if str(text).casefold() in MARKERS)
+    counts = Counter(text for text in texts if str(text).casefold() in MARKERS - ANSWERS)
     return [
         f"{target!r}: {text!r} ({count} row{'s' * (count > 1)}) is taken as a class; --na "
         f"{shlex.quote(text)} leaves these rows out"

@@ -6,10 +6,13 @@ import time
 
 import torch
 
+from decoupled_descent.descent.newton_step import LEAD, MEETING_LEAD
 from decoupled_descent.descent.spread import DUAL, SQUARE
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
 STEPS, FITS, REFINED = 6, 5, 400
+#: Steps of conjugate gradients per Newton step.
+INNER = 40
 #: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
 #: Searches take about so many times as long as their matrix products alone.
@@ -18,16 +21,18 @@ OVERHEAD = 2.0
 
 def expected_seconds(n: int, widths: list[int], outputs: int) -> float:
     """Seconds that a search takes with feature maps of the given widths, to a factor of about 2."""
-    work = sum(FITS * _fit(n, min(n, width)) for width in widths)
+    work = sum(FITS * _fit(n, min(n, width), outputs) for width in widths)
     return OVERHEAD * outputs * work / _speed()
 
 
-def _fit(n: int, r: int) -> float:
-    """Operations of one fit for one output."""
+def _fit(n: int, r: int, outputs: int = 1) -> float:
+    """Operations of one fit, divided by the number of outputs."""
     refined = min(REFINED, n / 3)
-    if DUAL * n < r and n <= SQUARE:
-        return STEPS * n**3 + 5 * n**3 + 8 * n**2 * refined
-    return STEPS * 2 * n * r * min(r, 512) + 80 * n * r + 3 * n * r**2 + 10 * n * r * refined
+    if DUAL * n < r and n <= SQUARE:  # several classes: conjugate gradients instead of factors
+        step = n**3 if outputs == 1 else min(n**3, 6 * INNER * n * r)
+        return STEPS * step + 5 * n**3 + 8 * n**2 * refined
+    lead = min(r, LEAD if outputs == 1 else MEETING_LEAD)
+    return STEPS * 2 * n * r * lead + 80 * n * r + 3 * n * r**2 + 10 * n * r * refined
 
 
 def expected_bytes(n: int, widths: list[int], outputs: int) -> float:
@@ -43,12 +48,16 @@ def expected_bytes(n: int, widths: list[int], outputs: int) -> float:
 
 
 def _speed(size: int = 400) -> float:
-    """Operations per second of a product of matrices in float64, on this machine at this time."""
-    square = torch.ones(size, size, dtype=torch.float64)
-    square @ square
-    start = time.perf_counter()
-    square @ square
-    return 2.0 * size**3 / max(time.perf_counter() - start, 1e-9)
+    """Operations per second of a product of matrices in float64, the best of a few tries.
+
+    A single one may have waited for other processes.
+    """
+    square, taken = torch.ones(size, size, dtype=torch.float64), []
+    for _ in range(5):
+        start = time.perf_counter()
+        square @ square
+        taken.append(time.perf_counter() - start)
+    return 2.0 * size**3 / max(min(taken), 1e-9)
 
 
 def in_words(seconds: float) -> str:

@@ -180,6 +180,8 @@ def _scouted(
     The best ridge hardly depends on the number of rows, and a fit to all of them is expensive.
     """
     rows = some_rows(len(y), SCOUTED, common["groups"], seed)
+    if objective.loss.name != "squared" and bool((y[rows] == y[rows[0]]).all()):
+        return list(kept)  # a rare class, of which none was drawn
     part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
     found = []
     for one in kept:
