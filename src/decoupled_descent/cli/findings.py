@@ -97,7 +97,7 @@ def fewest(prepared: Prepared) -> str:
 
 def with_settings(advice: str, estimator: Any) -> str:
     """Put the values that were chosen behind the options that an advice names."""
-    chosen = next((one for one in estimator.candidates_ if one["chosen"]), {})
+    chosen: dict[str, Any] = next((one for one in estimator.candidates_ if one["chosen"]), {})
     known = {name: chosen.get(name) for name in ("ridge", "lr", "damping")}
     known["max-iter"] = getattr(estimator, "max_iter", None)
     for name, value in known.items():
