@@ -7,9 +7,9 @@ r"""The search behind the estimators: features and ridges compete by leave-one-o
 3. All fits are mixed, with the weights that maximise the left-out likelihood.
 
 The estimate of the test error is *cross-fitted*: the loss of a row uses weights that were chosen
-without it. Its standard error has three parts: the variance of the losses; their variance if the
-stated probabilities were true, because rare large losses may not have occurred; and the covariance
-of losses, because each row is in the training set of the models for the others.
+without it. Its standard error has two parts: the variance of the losses, widened because rare large
+losses may not have occurred; and the covariance of losses, because each row is in the training set
+of the models for the others.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _combined(
         judged = mixed_losses(loss, weights, said, y) + curse.clamp_min(0)
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
-    variance = max(float(values.var()), _stated_variance(loss, mixed))
+    variance = max(float(values.var()), _variance_of_new(loss, values, mixed))
     best = lowest(found)
     stderr = math.sqrt(variance / len(values) + _pairs(best, seed))
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())
@@ -271,10 +271,14 @@ def _combined(
     return Search(objective, tuple(found), weights, estimate, judged, ranking, interrupted)
 
 
-def _stated_variance(loss: str, mixed: Tensor) -> float:
-    """Variance of a row's loss if the stated probabilities were true; 0 for numbers."""
+def _variance_of_new(loss: str, values: Tensor, mixed: Tensor) -> float:
+    """Variance of the loss of a new row, with rare large losses that may not have been seen.
+
+    For classes, it is the variance if the stated probabilities were true. For numbers, a new loss
+    is above all n that were seen with probability 1/(n + 1): the largest one counts once more.
+    """
     if loss == "squared":
-        return 0.0
+        return float(torch.cat([values, values.max().unsqueeze(0)]).var())
     chances = mixed.clamp_min(1e-12)
     losses = -chances.log()
     mean = (chances * losses).sum(1)
