@@ -26,7 +26,7 @@ extensions = [
     "reference",
     "studies",
 ]
-exclude_patterns = ["_build", "gallery/*", "auto_examples/*.ipynb", "auto_examples/*.py"]
+exclude_patterns = ["_build", "gallery/**", "auto_examples/**.ipynb", "auto_examples/**.py"]
 nitpicky = True
 # Annotations name classes of torch, numpy and of our own inner modules, which have no page.
 nitpick_ignore_regex = [("py:(class|mod|exc|data)", ".*")]

@@ -123,6 +123,14 @@ def test_the_map_has_every_package_once_and_no_boxes_that_touch():
     assert all(0 <= box["x"] <= width - box["width"] for box in boxes)
 
 
+def test_every_figure_of_the_paper_is_in_the_gallery():
+    scripts = "".join(path.read_text() for path in (DOCS / "gallery" / "paper").glob("*.py"))
+    drawn = re.findall(r'reproduce\("([a-z-]+)"', scripts)
+    assert sorted(drawn) == sorted(dd.reproduce.EXPERIMENTS)
+    stored = re.findall(r'"([a-z-]+\.png)"', scripts)  # shown where there are no data
+    assert all((DOCS / "figures" / "paper" / name).exists() for name in stored)
+
+
 def test_every_page_is_listed():
     listed = set()
     for page in DOCS.rglob("*.md"):
