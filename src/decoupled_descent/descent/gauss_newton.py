@@ -8,6 +8,7 @@ nearly zero for the bias of the outputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -118,45 +119,22 @@ class _Factor:
 
 def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
     """One damped Newton step in all parameters."""
-    flat, X = _Flat(theta, head), problem.rows.X
-    objective = problem.bound.objective
+    flat = _Flat(theta, head)
     weights, penalty = problem.weights, flat.penalty(problem.ridge)
 
     def outputs_of(parameters: Tensor) -> Tensor:
         at, a = flat.split(parameters)
-        found = objective.pure_head(X @ at.T, a)
+        found = problem.bound.objective.pure_head(problem.rows.X @ at.T, a)
         return found.unsqueeze(1) if found.ndim == 1 else found
 
     start = flat.join(theta, head)
     with torch.no_grad():
         outputs = outputs_of(start)
     bends = problem.expand(outputs)
-    factor = _Factor(
-        _jacobian(problem, theta, head, outputs.shape[1]),
-        weights.reshape(-1, 1, 1) * bends.matrices(),
-        penalty,
-    )
-    with torch.enable_grad():
-        leaf = start.clone().requires_grad_()
-        at = outputs_of(leaf)
-        pull = (weights.unsqueeze(1) * bends.slope).detach()
-        (slope,) = torch.autograd.grad((at * pull).sum(), leaf, create_graph=True)
-
-        def times(vector: Tensor) -> Tensor:
-            """The true Hessian of F times a vector."""
-            residual = slope @ vector if slope.requires_grad else None
-            found = penalty * vector
-            if residual is not None:
-                (second,) = torch.autograd.grad(
-                    residual, leaf, retain_graph=True, materialize_grads=True
-                )
-                found = found + second
-            moved = (factor.flat @ vector).reshape(outputs.shape)
-            bent = torch.einsum("nab,nb->na", bends.matrices(), moved) * weights.unsqueeze(1)
-            return found + factor.flat.T @ bent.reshape(-1)
-
-        gradient = slope.detach() + penalty * start
-        direction = _conjugate(times, factor, -gradient)
+    hessians = weights.reshape(-1, 1, 1) * bends.matrices()
+    factor = _Factor(_jacobian(problem, theta, head, outputs.shape[1]), hessians, penalty)
+    pull = (weights.unsqueeze(1) * bends.slope).detach()
+    gradient, direction = _direction(outputs_of, start, pull, hessians, penalty, factor)
     gain = float(gradient @ direction)
 
     def value(t: float) -> float:
@@ -173,9 +151,36 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
     )
 
 
-def _conjugate(times: object, factor: _Factor, target: Tensor) -> Tensor:
+def _direction(
+    outputs_of: Callable[[Tensor], Tensor],
+    start: Tensor,
+    pull: Tensor,
+    hessians: Tensor,
+    penalty: Tensor,
+    factor: _Factor,
+) -> tuple[Tensor, Tensor]:
+    """The gradient of F, and the Newton direction with the true Hessian of F."""
+    with torch.enable_grad():
+        leaf = start.clone().requires_grad_()
+        (slope,) = torch.autograd.grad((outputs_of(leaf) * pull).sum(), leaf, create_graph=True)
+
+        def times(vector: Tensor) -> Tensor:
+            """The Hessian times a vector."""
+            found = penalty * vector
+            if slope.requires_grad:
+                (second,) = torch.autograd.grad(
+                    slope @ vector, leaf, retain_graph=True, materialize_grads=True
+                )
+                found = found + second
+            moved = (factor.flat @ vector).reshape(pull.shape)
+            return found + factor.flat.T @ torch.einsum("nab,nb->na", hessians, moved).reshape(-1)
+
+        gradient = slope.detach() + penalty * start
+        return gradient, _conjugate(times, factor, -gradient)
+
+
+def _conjugate(times: Callable[[Tensor], Tensor], factor: _Factor, target: Tensor) -> Tensor:
     """Solve H x = target, preconditioned by Gauss–Newton; stop where curvature is not positive."""
-    assert callable(times)
     x, rest = torch.zeros_like(target), target
     z = factor.solve(rest)
     d, size = z, float(rest @ z)
