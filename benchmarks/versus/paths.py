@@ -19,14 +19,21 @@ of any covariance, Â^(i) is nearly the same for all rows. With its mean in the 
 
 .. math:: \hat r_t = \frac1n \sum_i \big[(I - \hat A)^{-1} f_i\big]_t^2,
 
-which is the trajectory-wise estimate of Bellec and Tan for this descent (:func:`bellec_tan`); it
-needs the spectrum of X alone. :func:`gcv` inflates the residuals of step t by that step's degrees
-of freedom and forgets the path.
+which is the trajectory-wise estimate of Bellec and Tan for this descent, as we derive it
+(:func:`bellec_tan`); it needs the spectrum of X alone. :func:`gcv` inflates the residuals of step t
+by that step's degrees of freedom and forgets the path.
+
+Real rows have an intercept, which is solved for in every step: columns and labels are centred. The
+rows without row i then have other centres. To leave the row out is to give it the labels that make
+its residuals zero in every step; a label e moves its own centred residual by (1 − 1/n) e, so I
+becomes (1 − 1/n) I in both formulas. (With more columns than rows nothing else will do: centred
+rows and labels sum to zero, and the others tell row i's label exactly.)
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +58,8 @@ from benchmarks.versus.ways import (
 STEPS = 60
 #: Rate in units of 2/‖X‖², above which descent diverges.
 RATE = 0.5
+#: η of decoupled descent, and c in shares of the largest it may be: light to strong fits.
+PULL, SHARES = 0.3, (0.3, 0.5, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True)
@@ -98,41 +107,48 @@ def learner(standardise: bool, steps: int = STEPS) -> Learner:
 # Risk of every iterate from the training rows: squared errors of shape (T, n)
 
 
+def own_weight(n: int, centred: bool) -> float:
+    """How much of a nudge of its label a row's residual keeps at once."""
+    return 1 - 1 / n if centred else 1.0
+
+
+def spectrum_of(A: Array) -> Array:
+    """Eigenvalues of XᵀX that are not zero by its shape."""
+    return np.linalg.eigvalsh(A @ A.T if len(A) < A.shape[1] else A.T @ A)
+
+
 def responses(spectrum: Array, rate: float, steps: int, shares: Array) -> Array:
     """η Σ_k shares_k (1 − η s_k)^m for m = 0 … T − 2, for rows or for their mean."""
     powers = (1 - rate * spectrum)[:, None] ** np.arange(steps - 1)
     return rate * (shares @ powers)
 
 
-def bellec_tan(A: Array, residuals: Array, rate: float) -> Array:
+def bellec_tan(A: Array, residuals: Array, rate: float, centred: bool = False) -> Array:
     """(I − Â)⁻¹ f with the mean memory matrix Â; from the eigenvalues of X alone."""
-    n, steps = len(A), len(residuals)
-    small = A @ A.T if n < A.shape[1] else A.T @ A
-    spectrum = np.linalg.eigvalsh(small)
+    n, steps, spectrum = len(A), len(residuals), spectrum_of(A)
     memory = responses(spectrum, rate, steps, spectrum / n)
     lag = np.subtract.outer(np.arange(steps), np.arange(steps)) - 1
     matrix = np.where(lag >= 0, memory[np.clip(lag, 0, None)], 0.0)
-    return solve_triangular(np.eye(steps) - matrix, residuals, lower=True) ** 2
+    unit = own_weight(n, centred) * np.eye(steps)
+    return solve_triangular(unit - matrix, residuals, lower=True) ** 2
 
 
-def leave_one_out(A: Array, residuals: Array, rate: float) -> Array:
+def leave_one_out(A: Array, residuals: Array, rate: float, centred: bool = False) -> Array:
     """(I − Â^(i))⁻¹ f_i row by row: the squared errors of descents without each row, exactly."""
     left, values, _ = np.linalg.svd(A, full_matrices=False)
-    spectrum = values**2
+    spectrum, unit = values**2, own_weight(len(A), centred)
     memory = responses(spectrum, rate, len(residuals), left**2 * spectrum).T  # (T − 1, n)
-    found = residuals.copy()
+    found = residuals / unit
     for t in range(1, len(found)):
-        found[t] += (memory[:t][::-1] * found[:t]).sum(0)
+        found[t] += (memory[:t][::-1] * found[:t]).sum(0) / unit
     return found**2
 
 
-def gcv(A: Array, residuals: Array, rate: float) -> Array:
+def gcv(A: Array, residuals: Array, rate: float, centred: bool = False) -> Array:
     """Residuals divided by 1 − df_t/n, df_t being the trace of step t's smoother."""
     n, steps = len(A), len(residuals)
-    small = A @ A.T if n < A.shape[1] else A.T @ A
-    spectrum = np.linalg.eigvalsh(small)
-    freedom = (1 - (1 - rate * spectrum)[:, None] ** np.arange(steps)).sum(0)
-    return (residuals / (1 - freedom / n)[:, None]) ** 2
+    freedom = (1 - (1 - rate * spectrum_of(A))[:, None] ** np.arange(steps)).sum(0)
+    return (residuals / (own_weight(n, centred) - freedom / n)[:, None]) ** 2
 
 
 ESTIMATORS = {"Bellec–Tan": bellec_tan, "path leave-one-out": leave_one_out, "path GCV": gcv}
@@ -144,7 +160,8 @@ def estimated(name: str, standardise: bool) -> Way:
     def way(X: Array, y: Array) -> Answer:
         path = learner(standardise)(X, y)
         A = path.scale(X)
-        errors = ESTIMATORS[name](A, y - path.level - path.thetas @ A.T, path.rate)
+        residuals = y - path.level - path.thetas @ A.T
+        errors = ESTIMATORS[name](A, residuals, path.rate, centred=standardise)
         best = lowest(errors)
         estimate, stderr = mean_and_stderr(errors[best])
         return Answer(estimate, None if name == "path GCV" else stderr, path.pick(best))
@@ -152,22 +169,42 @@ def estimated(name: str, standardise: bool) -> Way:
     return way
 
 
-def decoupled(standardise: bool, method: str) -> Way:
-    """Decoupled or orthogonal descent as ``dd.tune`` sets it up.
+def decoupled(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.Sweep:
+    """Decoupled descent along damping 1 − η and rate cη, whose limits are ridge regressions.
 
-    At gradient descent's rate decoupled descent would grow without bound here: least squares needs
-    damping.
+    Undamped it would grow without bound here. c lies below both 1 and d/n; five values compete.
     """
+    bound = min(1.0, A.shape[1] / len(A))
+    dampings = {
+        f"c = {share * bound:.2g}": dd.DecoupledDescent(PULL * share * bound, 1 - PULL)
+        for share in SHARES
+    }
+    objective = dd.Objective(dd.heads.Linear().double(), "squared")
+    return dd.sweep(A, y, objective, dampings, STEPS, theta=start, progress=False)
+
+
+def orthogonal(A: torch.Tensor, y: torch.Tensor, start: torch.Tensor) -> dd.Sweep:
+    """Orthogonal descent as ``dd.tune`` sets it up.
+
+    Its direction has the part along the outputs taken out, which leaves −y here, so the length of θ
+    follows from rate and damping. A factor behind the first layer, trained with it, sets it right.
+    """
+    factor = torch.nn.Linear(1, 1, bias=False).double()
+    torch.nn.init.ones_(factor.weight)
+    objective = dd.Objective(torch.nn.Sequential(factor), "squared")
+    return dd.tune(A, y, objective, theta=start, progress=False)
+
+
+def ours(standardise: bool, train: Callable[..., dd.Sweep]) -> Way:
+    """The winner of a sweep, its luck corrected for."""
 
     def way(X: Array, y: Array) -> Answer:
         scale = scaler(X, standardise)
         level = float(y.mean()) if standardise else 0.0
         A, target = torch.from_numpy(scale(X)), torch.from_numpy(y - level)
-        objective = dd.Objective(dd.heads.Linear().double(), "squared")
-        start = torch.zeros(1, A.shape[1], dtype=A.dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", dd.DivergenceWarning)
-            sweep = dd.tune(A, target, objective, method=method, theta=start, progress=False)
+            sweep = train(A, target, torch.zeros(1, A.shape[1], dtype=A.dtype))
         run, (estimate, stderr, _) = sweep.best, sweep.corrected_error
 
         def losses(X: Array, y: Array) -> Array:
@@ -184,5 +221,4 @@ def ways(standardise: bool, rows: int, seed: int) -> dict[str, Way]:
     train = learner(standardise)
     found = {"one fit": single_fit(train)} | common_ways(train, literal(rows, seed))
     found |= {name: estimated(name, standardise) for name in ESTIMATORS}
-    methods = {"DD": "decoupled", "ODD": "orthogonal"}
-    return found | {name: decoupled(standardise, method) for name, method in methods.items()}
+    return found | {"DD": ours(standardise, decoupled), "ODD": ours(standardise, orthogonal)}

@@ -73,7 +73,8 @@ def cells(records: Iterable[Record]) -> dict[Place, list[Row]]:
     for record in records:
         place = record["family"], record["problem"], record["n"]
         found[place][record["way"]][record["seed"]] = record
-    return {place: _rows(ways, place[2]) for place, ways in found.items()}
+    judged = {place: ways for place, ways in found.items() if set(ways) - {"one fit"}}
+    return {place: _rows(ways, place[2]) for place, ways in judged.items()}
 
 
 def _rows(ways: dict[str, dict[int, Record]], n: int) -> list[Row]:

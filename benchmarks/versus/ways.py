@@ -37,7 +37,7 @@ class Trained(Protocol):
 
 
 #: Every single row is left out, fit by fit, of samples up to this size: the first few data sets.
-LITERAL_ROWS, LITERAL_SEEDS = 100, 4
+LITERAL_ROWS, LITERAL_SEEDS = 100, 3
 #: Trains all candidates, or those up to ``last`` where later ones need not be known.
 Learner = Callable[..., Trained]
 Way = Callable[[Array, Array], Answer]

@@ -30,6 +30,20 @@ def test_leave_one_out_is_that_of_descents_without_each_row(n, d):
 
 
 @pytest.mark.parametrize(("n", "d"), [(15, 6), (8, 20)])
+def test_leave_one_out_with_an_intercept_centres_without_the_row(n, d):
+    A, y = problem(n, d)
+    A, y = A + 0.3, y + 2.0
+    B, target = A - A.mean(0), y - y.mean()
+    found = paths.leave_one_out(B, residuals(B, target, 0.2), 0.2, centred=True)
+    for row in range(n):
+        rest = np.arange(n) != row
+        centre, level = A[rest].mean(0), y[rest].mean()
+        thetas = paths.descend(A[rest] - centre, y[rest] - level, 0.2, STEPS)
+        wanted = (y[row] - level - thetas @ (A[row] - centre)) ** 2
+        np.testing.assert_allclose(found[:, row], wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("n", "d"), [(15, 6), (8, 20)])
 def test_bellec_tan_against_a_memory_matrix_from_nudges(n, d):
     """Â_ts is how much a nudge of a row in step s moves the row's output in step t."""
     A, y = problem(n, d)
