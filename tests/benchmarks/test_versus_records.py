@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.versus import summary
-from benchmarks.versus.plot import draw
+from benchmarks.versus.plot import STYLES, draw
 from benchmarks.versus.problems import Cell, cells
 from benchmarks.versus.records import plan, read, run
 from benchmarks.versus.ways import Answer, Draw
@@ -48,6 +48,7 @@ def test_every_cell_has_ways_and_its_own_place():
     assert {cell.n for cell in found} == set(summary.SIZES)
     assert all({"one fit", summary.REFERENCE} <= set(cell.ways(0)) for cell in found)
     assert {way for cell in found for way in cell.ways(0)} == set(summary.ORDER)
+    assert {*STYLES, "one fit"} == set(summary.ORDER)
 
 
 def records():
@@ -101,6 +102,9 @@ def test_tables_and_figure_have_every_way():
     short, full = summary.family_tables(records()), summary.cell_tables(records())
     assert "| 100 | DD | 1 | 0.50 ± 0.00 | 0.50 ± 0.00 | – | 0.900 ± 0.000 | 1.5 |" in short
     assert "| toys | zeros | 100 | DD | 2 | 0.9 ± 0 | +0.100 ± +0.000" in full
-    figure = draw(records())
-    texts = {text.get_text() for axis in figure.axes for text in axis.texts}
-    assert texts == {"10-fold", "DD"}
+    panel, key = draw(records()).axes
+    assert panel.get_title() == "toys"
+    costs = sorted(bars.lines[0].get_xdata()[0] for bars in panel.containers)
+    assert costs == pytest.approx([1.5, 11])
+    names = [text.get_text() for text in key.get_legend().get_texts()]
+    assert names == ["10-fold", "DD", "n = 100", "n = 400", "n = 5000"]
