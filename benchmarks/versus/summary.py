@@ -38,7 +38,9 @@ class Mean(NamedTuple):
 
     def __format__(self, spec: str) -> str:
         shown = format(self.value, spec)
-        return shown if math.isnan(self.stderr) else f"{shown} ± {format(self.stderr, spec)}"
+        if math.isnan(self.stderr):
+            return shown
+        return f"{shown} ± {format(self.stderr, spec.lstrip('+'))}"
 
 
 class Row(NamedTuple):
@@ -141,29 +143,39 @@ def groups(found: dict[Place, list[Row]], family: str, n: int) -> list[Group]:
     by_way: dict[str, list[Row]] = defaultdict(list)
     for (kind, _, rows_), rows in found.items():
         for row in rows:
-            if kind == family and rows_ == n and row.count > 1:
+            if kind == family and rows_ == n:
                 by_way[row.way].append(row)
     return [_group(way, by_way[way]) for way in ORDER if way in by_way]
 
 
 def _group(way: str, rows: list[Row]) -> Group:
-    count = len(rows)
-    squares = [row.relative.value**2 for row in rows]
-    noise = [2 * row.relative.value * row.relative.stderr for row in rows]
     units = [row.miss.value / row.relative.value for row in rows]
-    biases = [row.bias.value / unit for row, unit in zip(rows, units, strict=True)]
-    errors = [row.bias.stderr / unit for row, unit in zip(rows, units, strict=True)]
-    logs = [math.log(row.ratio.value) for row in rows]
-    shaky = [row.ratio.stderr / row.ratio.value for row in rows]
-    ratio = math.exp(float(np.mean(logs)))
+    squares = [
+        Mean(row.relative.value**2, 2 * row.relative.value * row.relative.stderr) for row in rows
+    ]
+    biases = [
+        Mean(row.bias.value / unit, row.bias.stderr / unit)
+        for row, unit in zip(rows, units, strict=True)
+    ]
+    logs = [Mean(math.log(row.ratio.value), row.ratio.stderr / row.ratio.value) for row in rows]
+    log = _average(logs)
     return Group(
-        way, count,
-        root(Mean(float(np.mean(squares)), math.hypot(*noise) / count)),
-        Mean(float(np.mean(biases)), math.hypot(*errors) / count),
-        Mean(ratio, ratio * math.hypot(*shaky) / count),
+        way, len(rows), root(_average(squares)), _average(biases),
+        Mean(math.exp(log.value), math.exp(log.value) * log.stderr),
         float(np.sqrt(np.mean([row.z**2 for row in rows]))),
         math.exp(float(np.mean(np.log([row.cost for row in rows])))),
     )  # fmt: skip
+
+
+def _average(values: list[Mean]) -> Mean:
+    """The mean over problems.
+
+    Its standard error comes from the data sets of each problem; where a problem has a single one,
+    from the spread over problems.
+    """
+    numbers = np.array([each.value for each in values])
+    noise = math.hypot(*(each.stderr for each in values)) / len(values)
+    return Mean(float(numbers.mean()), mean(numbers).stderr if math.isnan(noise) else noise)
 
 
 # Markdown
@@ -203,8 +215,8 @@ def family_tables(records: Iterable[Record]) -> str:
         for n in SIZES:
             lines += [
                 f"| {n} | {group.way} | {group.problems} | {group.miss:.2f} "
-                f"| {group.bias:.2f} | {number(group.z)} | {group.ratio:.3f} "
-                f"| {number(group.cost, '.2g')} |"
+                f"| {group.bias:+.2f} | {number(group.z)} | {group.ratio:.3f} "
+                f"| {number(group.cost, '.0f' if group.cost >= 9.5 else '.1f')} |"
                 for group in groups(found, family, n)
                 if group.way != "one fit"
             ]

@@ -98,10 +98,20 @@ def test_numbers_of_a_model_class():
     assert not summary.groups(found, "toys", 400)
 
 
+def test_single_data_sets_vary_over_problems():
+    first = [record for record in records() if record["seed"] == 0]
+    other = [r | {"problem": "ones", "estimate": r["test"] + 0.3} for r in first]
+    folds = summary.groups(summary.cells(first + other), "toys", 100)[1]
+    squares = np.array([0.5, 1.5]) ** 2  # misses of 0.1 and 0.3 in units of 0.2
+    assert folds.miss.value == pytest.approx(math.sqrt(squares.mean()))
+    wanted = squares.std(ddof=1) / math.sqrt(2) / (2 * folds.miss.value)
+    assert folds.miss.stderr == pytest.approx(wanted)
+
+
 def test_tables_and_figure_have_every_way():
     short, full = summary.family_tables(records()), summary.cell_tables(records())
-    assert "| 100 | DD | 1 | 0.50 ± 0.00 | 0.50 ± 0.00 | – | 0.900 ± 0.000 | 1.5 |" in short
-    assert "| toys | zeros | 100 | DD | 2 | 0.9 ± 0 | +0.100 ± +0.000" in full
+    assert "| 100 | DD | 1 | 0.50 ± 0.00 | +0.50 ± 0.00 | – | 0.900 ± 0.000 | 1.5 |" in short
+    assert "| toys | zeros | 100 | DD | 2 | 0.9 ± 0 | +0.100 ± 0.000" in full
     panel, key = draw(records()).axes
     assert panel.get_title() == "toys"
     costs = sorted(bars.lines[0].get_xdata()[0] for bars in panel.containers)
