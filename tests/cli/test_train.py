@@ -146,7 +146,7 @@ def test_options_reach_the_estimator(run, tmp_path, options):
     verdict = json.loads(text)["verdict"]
     if "gradient" in options:
         assert verdict == "do not trust"
-        assert "those-rows.csv" in json.loads(text)["next_steps"][0]
+        assert "those-rows.csv" in json.loads(text)["next_steps"][1]
 
 
 def test_the_seed_repeats(run, tmp_path):
