@@ -1,9 +1,12 @@
 """Rows from disk, from sparse matrices, from datasets and from blocks: the same as in memory."""
 
 import gc
+import mmap
 import pickle
+import re
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -294,3 +297,26 @@ def test_rows_are_sent_to_processes():
     X, y = binary(N, D)
     rows = pickle.loads(pickle.dumps(Rows(scipy.sparse.csr_array(X.numpy()), y, block_size=10)))
     assert torch.equal(torch.cat([block.X for block in rows.blocks()]), X)
+
+
+VIEWS = {
+    "all": slice(None), "later": slice(7, None), "every other": slice(None, None, 2),
+    "backwards": slice(None, None, -1),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not say")
+@pytest.mark.parametrize("view", VIEWS)
+def test_pages_of_a_map_are_given_back(view, tmp_path):
+    """Whatever part of the file the rows are, at most a page at each end stays."""
+    X = np.arange(4096 * 100, dtype=np.float32).reshape(4096, 100)
+    np.save(tmp_path / "rows.npy", X)
+    held = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    source = as_source(held[VIEWS[view]])
+    read = [part.X.numpy() for part in source.parts(300)]
+    np.testing.assert_array_equal(np.concatenate(read), X[VIEWS[view]])
+    text = Path("/proc/self/smaps").read_text().split(str(tmp_path / "rows.npy"))[1]
+    resident = int(re.search(r"Rss:\s+(\d+) kB", text)[1])
+    assert resident <= 2 * mmap.PAGESIZE // 1024
+    some = torch.tensor([5, 1000, 3])
+    np.testing.assert_array_equal(source.take(some).numpy(), X[VIEWS[view]][some.numpy()])

@@ -100,10 +100,14 @@ class Sliced(Source):
         """Rows and labels; items of a dataset are put together."""
         if isinstance(self.values, Dataset):
             return self._collated([_divided(self.values[k]) for k in numbers])
-        part, held = self.values[which], _mapped(self.values)
-        found = self.matrix(np.array(part) if held is not None else part)
-        if held is not None:  # the rows were copied, so the pages of the map can be released
-            held.madvise(mmap.MADV_DONTNEED)
+        held = _mapped(self.values)
+        if held is None:
+            return self.matrix(self.values[which]), None
+        if isinstance(which, slice):  # the disk works while these rows are copied and used
+            following = slice(which.stop, 2 * which.stop - which.start)
+            _advise(held, self.values, following, mmap.MADV_WILLNEED)
+        found = self.matrix(np.array(self.values[which]))
+        _advise(held, self.values, which, mmap.MADV_DONTNEED)  # copied: release them
         return found, None
 
     def _collated(self, pairs: list[tuple[Any, Any]]) -> tuple[Tensor, Tensor | None]:
@@ -214,3 +218,20 @@ def _mapped(values: Any) -> mmap.mmap | None:
     while isinstance(base, np.ndarray):
         base = base.base
     return base if isinstance(base, mmap.mmap) and hasattr(base, "madvise") else None
+
+
+def _advise(held: mmap.mmap, values: np.memmap[Any, Any], which: Any, advice: int) -> None:
+    """Tell the system about the pages of consecutive rows of a map.
+
+    For rows in any other order, all pages are given back, and none are asked for.
+    """
+    size, stride = len(held), values.strides[0]
+    if not isinstance(which, slice) or stride <= 0:
+        if advice == mmap.MADV_DONTNEED:
+            held.madvise(advice)
+        return
+    first = values.ctypes.data - np.frombuffer(held, np.uint8).ctypes.data
+    start, stop = (first + stride * min(row, len(values)) for row in (which.start, which.stop))
+    start -= start % mmap.PAGESIZE
+    if start < min(stop, size):
+        held.madvise(advice, start, min(stop, size) - start)
