@@ -2,12 +2,16 @@
 
 ``python docs/studies/kills.py --cycles 100`` prints, for each kind of call, how many processes were
 killed by SIGKILL, how many runs were finished, and how many of those differ from a run that nobody
-killed. Processes are forked, so that each starts at once.
+killed. The calls are ``fit``, the same with mini-batches, ``sweep``, and ``decoupled train
+--resume``. Processes are forked, so that each starts at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import json
 import os
 import random
 import shutil
@@ -18,37 +22,63 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.cli import app
 
-Call = Callable[[dd.Checkpoint], list[dd.Run]]
+#: Trains in a folder; returns all that came of it.
+Call = Callable[[Path], object]
 
 
-def fit(where: dd.Checkpoint) -> list[dd.Run]:
+def fit(folder: Path) -> object:
     """A run with early stopping."""
     (X, y), objective = problem()
     stopping = dd.EarlyStopping(patience=400)
     algorithm = dd.DecoupledDescent(0.05, 0.99)
-    return [dd.fit(X, y, objective, algorithm, 500, callbacks=stopping, checkpoint=where)]
+    where = dd.Checkpoint(folder, seconds=0)
+    return numbers(dd.fit(X, y, objective, algorithm, 500, callbacks=stopping, checkpoint=where))
 
 
-def batches(where: dd.Checkpoint) -> list[dd.Run]:
+def batches(folder: Path) -> object:
     """A run with momentum on mini-batches."""
     (X, y), objective = problem()
     algorithm = dd.DecoupledDescent(0.05, rule=dd.rules.SGD(0.02, momentum=0.5), batch_size=64)
-    return [dd.fit(X, y, objective, algorithm, 200, checkpoint=where)]
+    where = dd.Checkpoint(folder, seconds=0)
+    return numbers(dd.fit(X, y, objective, algorithm, 200, checkpoint=where))
 
 
-def sweep(where: dd.Checkpoint) -> list[dd.Run]:
+def sweep(folder: Path) -> object:
     """A sweep that drops runs on the way."""
     (X, y), objective = problem()
     algorithms = [dd.OrthogonalDecoupledDescent(lr, 0.9) for lr in (0.02, 0.05, 0.1)]
+    where = dd.Checkpoint(folder, seconds=0)
     found = dd.sweep(X, y, objective, algorithms, 200, halving=dd.Halving(), checkpoint=where)
-    return list(found.runs)
+    return [numbers(run) for run in found.runs]
 
 
-CALLS: dict[str, Call] = {"fit": fit, "batches": batches, "sweep": sweep}
+def train(folder: Path) -> object:
+    """``decoupled train --resume`` on a table; the first call, which nobody kills, writes it."""
+    table, out = folder.parent / "table.csv", folder / "out"
+    if not table.exists():
+        (X, y), names = dd.mixtures.xor(6, 4.0).sample(150, seed=0), [f"x{k}" for k in range(6)]
+        text = np.column_stack([X.numpy(), y.numpy()])
+        np.savetxt(table, text, delimiter=",", header=",".join([*names, "y"]), comments="")
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        given = ["train", str(table), "--target", "y", "--out", str(out), "--resume"]
+        app([*given, "--features", "rbf"], standalone_mode=False)
+    content = (out / "model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")  # the order of the header is chance
+    return json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True), content[8 + size :]
+
+
+CALLS: dict[str, Call] = {"fit": fit, "batches": batches, "sweep": sweep, "train": train}
+
+
+def numbers(run: dd.Run) -> object:
+    """All numbers of a run."""
+    return run.history, run.theta.tolist(), run.best_theta.tolist(), run.message
 
 
 def problem() -> tuple[tuple[torch.Tensor, torch.Tensor], dd.Objective]:
@@ -63,9 +93,8 @@ def started(call: Call, folder: Path) -> int:
     if process:
         return process
     try:
-        runs = call(dd.Checkpoint(folder, seconds=0))
-        numbers = [(r.history, r.theta.tolist(), r.best_theta.tolist(), r.message) for r in runs]
-        (folder / "result").write_text(repr(numbers))
+        found = repr(call(folder))
+        (folder / "result").write_text(found)
     except BaseException:
         traceback.print_exc()
     finally:

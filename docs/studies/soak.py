@@ -46,7 +46,9 @@ def main() -> None:
         often = dd.Checkpoint(folder, every=options.every)
         run = dd.fit(X, y, objective, algorithm, options.steps, callbacks=told, checkpoint=often)
     lists = [run.history.train_error, run.history.train_error_stderr]
-    size = sum(sys.getsizeof(each) + sum(map(sys.getsizeof, each)) for each in lists)
+    # Python hands out memory in units of 16 bytes
+    taken = [-(-sys.getsizeof(number) // 16) * 16 for each in lists for number in each]
+    size = sum(map(sys.getsizeof, lists)) + sum(taken)
     print(f"end: {resident():.1f} MB; history {size / 2**20:.1f} MB")
 
 

@@ -203,7 +203,9 @@ def read_size(values: Any, row_bytes: int) -> int:
 
 def _divided(given: Any) -> tuple[Any, Any]:
     """Rows, and labels where they come in pairs."""
-    return (given[0], given[1]) if isinstance(given, tuple | list) else (given, None)
+    if not isinstance(given, tuple | list):
+        return given, None
+    return given[0], given[1] if len(given) > 1 else None
 
 
 def _mapped(values: Any) -> mmap.mmap | None:
