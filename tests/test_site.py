@@ -9,6 +9,7 @@ import shlex
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -20,14 +21,13 @@ from tests.test_readme import ROOT, run_blocks
 DOCS = ROOT / "docs"
 #: Pages whose blocks a test of their own runs, here or in test_readme.py.
 OWN_TEST = {
-    "developing.md", "diagnostics.md", "estimators.md", "orthogonal.md", "own-parts.md",
+    "big.md", "checkpoints.md", "developing.md", "diagnostics.md", "estimators.md",
+    "orthogonal.md", "own-parts.md",
     "probing.md", "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
     "validation.md",
     "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",
     "theory/orthogonal_state_evolution.md",
 }  # fmt: skip
-#: Pages whose blocks need 40 GB or several processes; tests/rows and tests/training run the like.
-ELSEWHERE = {"big.md", "checkpoints.md"}
 
 
 def with_blocks():
@@ -156,14 +156,14 @@ def test_version_to_cite():
     assert f"\nversion: {dd.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-@pytest.mark.parametrize("name", sorted(with_blocks() - OWN_TEST - ELSEWHERE))
+@pytest.mark.parametrize("name", sorted(with_blocks() - OWN_TEST))
 def test_blocks_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(DOCS / name)
 
 
 def test_pages_with_tests_of_their_own_have_blocks():
-    assert with_blocks() >= OWN_TEST | ELSEWHERE
+    assert with_blocks() >= OWN_TEST
     tests = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
     calls = "".join(tests.split("run_blocks(")[1:])
     assert all(f'"{Path(name).name}"' in calls for name in OWN_TEST)
@@ -303,3 +303,36 @@ def test_own_parts():
     runs = [names[name] for name in ("gated", "robust", "cut_off")]
     assert all(run.train_error[run.best_step] < run.train_error[0] for run in runs)
     assert names["model"].estimated_accuracy_ > 0.7
+
+
+SMALL = dd.mixtures.xor(400, 6.0).sample(400, seed=0)
+
+
+def test_rows_that_do_not_fit(tmp_path, monkeypatch):
+    """The page's calls on a small file, and on the rows of one process in a group of one."""
+    monkeypatch.chdir(tmp_path)
+    (X, y), objective = SMALL, dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    np.save("rows.npy", X.numpy())
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
+    for name, value in group.items():
+        monkeypatch.setenv(name, value)
+    try:
+        names = run_blocks(
+            DOCS / "big.md", np=np, dd=dd, y=y, objective=objective, my_share=lambda _: SMALL
+        )
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+    plain = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 200)
+    torch.testing.assert_close(names["run"].train_error[:50], plain.train_error[:50])
+
+
+def test_checkpoints(tmp_path, monkeypatch):
+    """The page's call, made twice: the second reads the first."""
+    monkeypatch.chdir(tmp_path)
+    (X, y), objective = SMALL, dd.Objective(dd.heads.Product(a=1.0), "logistic")
+    given = {"dd": dd, "X": X[:60, :20], "y": y[:60], "objective": objective}
+    algorithm = dd.GradientDescent(0.01)
+    runs = [run_blocks(DOCS / "checkpoints.md", **given, algorithm=algorithm)["run"] for _ in "12"]
+    assert runs[0].history == runs[1].history
+    assert len(runs[0].train_error) == 5000

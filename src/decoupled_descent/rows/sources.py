@@ -104,10 +104,9 @@ class Sliced(Source):
         if held is None:
             return self.matrix(self.values[which]), None
         if isinstance(which, slice):  # the disk works while these rows are copied and used
-            following = slice(which.stop, 2 * which.stop - which.start)
-            _advise(held, self.values, following, mmap.MADV_WILLNEED)
+            _ask_for(held, self.values, which.stop, 2 * which.stop - which.start)
         found = self.matrix(np.array(self.values[which]))
-        _advise(held, self.values, which, mmap.MADV_DONTNEED)  # copied: release them
+        held.madvise(mmap.MADV_DONTNEED)  # the rows were copied, so the pages can be released
         return found, None
 
     def _collated(self, pairs: list[tuple[Any, Any]]) -> tuple[Tensor, Tensor | None]:
@@ -222,18 +221,11 @@ def _mapped(values: Any) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) and hasattr(base, "madvise") else None
 
 
-def _advise(held: mmap.mmap, values: np.memmap[Any, Any], which: Any, advice: int) -> None:
-    """Tell the system about the pages of consecutive rows of a map.
-
-    For rows in any other order, all pages are given back, and none are asked for.
-    """
-    size, stride = len(held), values.strides[0]
-    if not isinstance(which, slice) or stride <= 0:
-        if advice == mmap.MADV_DONTNEED:
-            held.madvise(advice)
-        return
+def _ask_for(held: mmap.mmap, values: np.memmap[Any, Any], start: int, stop: int) -> None:
+    """Have the system begin to read consecutive rows of a map; backward ones come when used."""
+    stride = values.strides[0]
     first = values.ctypes.data - np.frombuffer(held, np.uint8).ctypes.data
-    start, stop = (first + stride * min(row, len(values)) for row in (which.start, which.stop))
-    start -= start % mmap.PAGESIZE
-    if start < min(stop, size):
-        held.madvise(advice, start, min(stop, size) - start)
+    begin, end = (first + stride * min(row, len(values)) for row in (start, stop))
+    begin -= begin % mmap.PAGESIZE
+    if stride > 0 and begin < min(end, len(held)):
+        held.madvise(mmap.MADV_WILLNEED, begin, min(end, len(held)) - begin)
