@@ -31,12 +31,15 @@ slow: export OMP_NUM_THREADS := 1
 slow: .venv/.installed-dev ## run the slow tests: studies at the paper's sizes
 	$(BIN)/pytest -n 2 -m slow
 
+# What pyproject.toml promises, at its oldest, for pip's --constraint; torch is chosen apart.
+LOWEST = sed -n '/^dependencies/,/^sweep/p' pyproject.toml | \
+    grep -oE '"[a-z-]+(\[[a-z]+\])?>=[0-9.]+' | sed -E 's/"([a-z-]+).*>=/\1==/' | grep -v '^torch=='
+
 # The oldest versions that pyproject.toml promises, and the newest there are, each in an
 # environment of its own. Python and torch can be chosen: make newest PYTHON=python3.13 TORCH=2.15.0
 lowest: ## run the tests with the oldest versions promised, in .venv-lowest
 	@$(PYTHON) -m venv .venv-lowest
-	@sed -n '/^dependencies/,/^sweep/s/.*"\([a-z-]*\)>=\([0-9.]*\)[",].*/\1==\2/p' pyproject.toml | \
-	    grep -v '^torch==' > .venv-lowest/constraints.txt
+	@$(LOWEST) > .venv-lowest/constraints.txt
 	$(MAKE) --no-print-directory with ENVIRONMENT=.venv-lowest \
 	    OPTIONS="--constraint .venv-lowest/constraints.txt"
 
@@ -73,24 +76,32 @@ docs: .venv/.installed-docs ## build the site into docs/_build/html; warnings ar
 	$(BIN)/sphinx-build -q -W --keep-going -n docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-# The wheel is built from the source distribution, so both are tried. -I keeps the sources of
-# this folder out of sight.
-dist: ## build sdist and wheel, and try the wheel in an empty environment, .venv-dist
+# The wheel is built from the source distribution, so both are tried: with the newest versions of
+# what it needs, and with the oldest that pyproject.toml promises.
+dist: ## build sdist and wheel, and try the wheel in two empty environments, .venv-dist…
 	rm -rf dist
 	$(PYTHON) -m venv --clear .venv-dist
 	.venv-dist/bin/python -m pip -q install build
 	.venv-dist/bin/python -m build
-	$(PYTHON) -m venv --clear .venv-dist
-	.venv-dist/bin/python -m pip -q install torch==$(TORCH)
-	.venv-dist/bin/python -m pip -q install dist/*.whl
-	.venv-dist/bin/python -m pip check
-	cd .venv-dist && bin/decoupled --help > /dev/null
-	cd .venv-dist && bin/python -I ../examples/own_training_loop.py
-	cd .venv-dist && bin/python -I -c "from sklearn.datasets import load_iris; \
-	    load_iris(as_frame=True).frame.to_csv('iris.csv', index=False)"
-	cd .venv-dist && bin/decoupled train iris.csv --target target --out result > result.txt
-	cd .venv-dist && bin/decoupled predict result iris.csv --out predictions.csv
+	$(MAKE) --no-print-directory tried ENVIRONMENT=.venv-dist
+	$(MAKE) --no-print-directory tried ENVIRONMENT=.venv-dist-lowest OPTIONS="--constraint oldest.txt"
 	@echo "dist/ has what can be released"
+
+# -I keeps the sources of this folder out of sight.
+.PHONY: tried
+tried:
+	$(PYTHON) -m venv --clear $(ENVIRONMENT)
+	$(LOWEST) > $(ENVIRONMENT)/oldest.txt
+	$(ENVIRONMENT)/bin/python -m pip -q install torch==$(TORCH)
+	cd $(ENVIRONMENT) && bin/python -m pip -q install ../dist/*.whl $(OPTIONS)
+	$(ENVIRONMENT)/bin/python -m pip check
+	$(ENVIRONMENT)/bin/python -m pip freeze > $(ENVIRONMENT)/versions.txt
+	cd $(ENVIRONMENT) && bin/decoupled --help > /dev/null
+	cd $(ENVIRONMENT) && bin/python -I ../examples/own_training_loop.py
+	cd $(ENVIRONMENT) && bin/python -I -c "from sklearn.datasets import load_iris; \
+	    load_iris(as_frame=True).frame.to_csv('iris.csv', index=False)"
+	cd $(ENVIRONMENT) && bin/decoupled train iris.csv --target target --out result > result.txt
+	cd $(ENVIRONMENT) && bin/decoupled predict result iris.csv --out predictions.csv
 
 clean: ## remove caches and build products, keep .venv
 	rm -rf build dist docs/_build docs/auto_examples docs/reference .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

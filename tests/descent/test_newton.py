@@ -338,6 +338,18 @@ def test_sweep_chooses_a_ridge_and_callbacks_are_called():
     assert seen.count(0) == 3
 
 
+def test_scales_of_x_that_cannot_be_worked_with():
+    X, y = problem("logistic")
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    for big in (X * 1e200, np.tile(X, (1, 20)) * 1e200):
+        with pytest.raises(ValueError, match="too large to square; rescale its columns"):
+            dd.fit(big, y, objective, dd.DecoupledNewton(1.0), 3)
+    with pytest.raises(ValueError, match=r"dtype torch\.float16.*pass it in float32 or float64"):
+        dd.fit(X.astype(np.float16), y, objective, dd.DecoupledNewton(1.0), 3)
+    far = dd.fit(X + 1e12, y, objective, dd.DecoupledNewton(1.0), 30)  # nearly singular
+    assert 0 < far.best.train_error < 1
+
+
 @pytest.mark.parametrize("extra", [{"weights": np.full(N, 2.0)}, {"groups": np.arange(N) // 2}])
 def test_other_algorithms_refuse_weights_and_groups(extra):
     X, y = problem("logistic")

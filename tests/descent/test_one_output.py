@@ -1,5 +1,7 @@
 """S of one output in both forms, and the tools they share."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -61,3 +63,9 @@ def test_cholesky_adds_jitter_only_where_it_must():
     singular = torch.ones(4, 4, dtype=torch.float64)
     factor = cholesky(singular)
     torch.testing.assert_close(factor @ factor.T, singular, atol=1e-6, rtol=0)
+
+
+def test_cholesky_of_what_is_not_finite_does_not_go_on_for_ever():
+    for entry in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="too large to square; rescale"):
+            cholesky(torch.full((2, 2), entry, dtype=torch.float64))

@@ -374,3 +374,19 @@ def test_intervals_of_training_rows_leave_the_row_out():
         np.testing.assert_allclose(ends[i], expected, rtol=1e-9)
     held = (ends[:, 0] <= y) & (y <= ends[:, 1])
     assert abs(held.mean() - 0.8) < 3 * (0.8 * 0.2 / 40) ** 0.5
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-30, 1e30, 1e140])
+def test_units_of_the_target_do_not_matter(unit):
+    options = {"features": "linear", "ridge": 1.0}
+    one = dd.DecoupledRegressor(**options).fit(X, Y)
+    other = dd.DecoupledRegressor(**options).fit(X, Y * unit)
+    assert other.estimated_test_error_ / unit / unit == pytest.approx(
+        one.estimated_test_error_, rel=1e-9
+    )
+    assert other.estimated_r2_ == pytest.approx(one.estimated_r2_, rel=1e-9)
+
+
+def test_two_rows():
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit([[0.0], [1.0]], [0.0, 1.0])
+    assert math.isfinite(model.estimated_test_error_)

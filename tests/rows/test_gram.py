@@ -140,6 +140,12 @@ def test_zero_rows_are_refused():
         _ = rows_of(torch.zeros(3, 2)).gram
 
 
+@pytest.mark.parametrize("shape", [(5, 2), (2, 5)])
+def test_rows_that_cannot_be_squared_are_refused(shape):
+    with pytest.raises(ValueError, match="too large to square; rescale its columns"):
+        _ = rows_of(torch.full(shape, 1e200, dtype=torch.float64)).gram
+
+
 def test_degrees_of_freedom_are_the_sum_of_the_leverages():
     X = torch.randn(30, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     gram = rows_of(X).gram

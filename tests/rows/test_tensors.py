@@ -32,6 +32,21 @@ def test_kinds_of_arrays(values):
     assert found.tolist() == VALUES.tolist()
 
 
+@pytest.mark.parametrize("dtype", ["Float64", "Int64", "float64[pyarrow]", "boolean"])
+def test_dtypes_of_pandas_that_allow_missing_values(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    frame = pd.DataFrame([[1, 0], [1, 1]]).astype(dtype)
+    assert as_floats("X", frame).tolist() == [[1, 0], [1, 1]]
+    assert as_tensor("y", frame[1]).is_floating_point() is ("loat" in dtype)
+    frame.iloc[1, 0] = None
+    with pytest.raises(ValueError, match=r"X\[1, 0\] is nan"):
+        as_floats("X", frame)
+    frame = frame.astype({0: object})
+    with pytest.raises(ValueError, match="X has dtype object; it must be numeric"):
+        as_floats("X", frame)
+
+
 def test_no_copy_where_possible():
     assert as_floats("X", VALUES).data_ptr() == VALUES.ctypes.data
     tensor = torch.zeros(2, 3, requires_grad=True)

@@ -119,6 +119,11 @@ class DecoupledNewton(Algorithm):
     ) -> Any:
         """Return the state before any update; θ₁ is 0 for linear models unless given."""
         bound = self.bind(rows, objective, theta)
+        if rows.like.element_size() < 4:
+            raise ValueError(
+                f"X has dtype {rows.like.dtype}, in which no system of equations can be solved; "
+                "pass it in float32 or float64"
+            )
         _check_two_classes(rows, bound)
         if theta is None and adds_only(bound.objective.head):
             theta = rows.like.new_zeros(bound.width, rows.d)

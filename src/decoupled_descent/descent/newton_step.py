@@ -266,7 +266,7 @@ class _Leading:
         lead, diagonal, level = rows.total(lead, diagonal, curvature.sum(1))
         self.diagonal, self.shift_diagonal = diagonal + ridge, level + 1e-6 * float(rows.n)
         lead.diagonal(dim1=1, dim2=2).add_(ridge)
-        self.lead = torch.cholesky_inverse(torch.linalg.cholesky(lead))
+        self.lead = torch.stack([torch.cholesky_inverse(cholesky(own)) for own in lead])
 
     def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
         theta = theta - theta.mean(0) if self.coupled else theta

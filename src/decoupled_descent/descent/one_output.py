@@ -7,6 +7,7 @@ several outputs together.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.tensors import TOO_LARGE
 
 #: Rows are processed in pieces of this length.
 CHUNK = 8192
@@ -129,6 +131,8 @@ def cholesky(matrix: Tensor) -> Tensor:
     factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(matrix)
     jitter = 1e-12 * float(matrix.diagonal().mean())
+    if not 0 < jitter < math.inf:  # no jitter would ever be enough
+        raise ValueError(TOO_LARGE)
     while int(failed):
         shifted = matrix.clone()
         shifted.diagonal().add_(jitter)

@@ -197,9 +197,11 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
     response, are left out with them. For rows that belong together and are neighbours in the table
     it does. In a sorted table rows near each other are similar, so the random rows are taken
     nearby: each place is exchanged with one among the next ``APART`` blocks of its class. None if
-    the run is not at a minimum.
+    the run is not at a minimum, or all rows are one block.
     """
     size = max(2, min(TOGETHER, rows.n // 20))
+    if rows.n <= size:
+        return None
     generator, places = torch.Generator().manual_seed(0), torch.arange(rows.n)
     order = places.clone()
     for group in torch.unique(groups):

@@ -193,7 +193,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         y = rows.y.reshape(rows.n, -1)
         if self.log_target:
             return (self._in_units(outputs) - self._in_units(y)).square()
-        return ((outputs - y) * torch.as_tensor(self.target_scale_)).square()
+        scales = torch.as_tensor(self.target_scale_, dtype=torch.float64)
+        return ((outputs - y) * scales).square()
 
     def _unseen(self, outputs: Tensor, rows: Rows, seed: int) -> float:
         """By how much to widen the standard error of an error of a skewed target.

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.rows.products import backward, forward, stacked
+from decoupled_descent.rows.tensors import TOO_LARGE
 
 if TYPE_CHECKING:
     from decoupled_descent.rows.blocks import Rows
@@ -79,7 +80,10 @@ class Gram:
                 f"X has {rows.n} rows in all and {rows.d} columns; with fewer rows than columns "
                 "the orthogonal method needs them in one process"
             )
-        eigenvalues, self.vectors = torch.linalg.eigh(self._outer() if self.wide else self._inner())
+        products = self._outer() if self.wide else self._inner()
+        if not bool(torch.isfinite(products.diagonal()).all()):
+            raise ValueError(TOO_LARGE)
+        eigenvalues, self.vectors = torch.linalg.eigh(products)
         self.eigenvalues = eigenvalues.clamp_min(0)
         self._announced: set[float] = set()
         self._leverages: dict[float, Tensor] = {}

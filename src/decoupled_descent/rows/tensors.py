@@ -9,6 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+#: What to say where products of the entries of X are not finite.
+TOO_LARGE = "X has entries that are too large to square; rescale its columns"
+
 
 def as_floats(name: str, values: Any) -> Tensor:
     """Turn an array into a finite floating-point matrix, without a copy where possible."""
@@ -48,6 +51,8 @@ def as_tensor(name: str, values: Any) -> Tensor:
     if values is None:
         raise ValueError(f"{name} is None; pass an array with one row per sample")
     array = np.asarray(values)
+    if array.dtype.kind == "O":
+        array = _nullable(values, array)
     if array.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as "
@@ -59,6 +64,16 @@ def as_tensor(name: str, values: Any) -> Tensor:
         array = array.astype(np.float64)
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
     return torch.from_numpy(array if array.flags.writeable else np.asarray(_Unlocked(array)))
+
+
+def _nullable(values: Any, array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers of pandas whose dtypes allow missing values (Int64, double[pyarrow]), as NumPy's."""
+    kinds = {getattr(one, "kind", "O") for one in np.ravel(getattr(values, "dtypes", None))}
+    if not hasattr(values, "isna") or not kinds <= set("biuf"):
+        return array
+    whole = kinds <= set("iu") and not np.any(values.isna())
+    numbers: NDArray[Any] = values.to_numpy(np.int64 if whole else np.float64, na_value=np.nan)
+    return numbers
 
 
 class _Unlocked:

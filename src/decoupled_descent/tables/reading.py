@@ -22,12 +22,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.tables.text import Notes, read_text
+from decoupled_descent.tables.text import Notes, check_width, read_text
 from decoupled_descent.tables.values import listed, plain
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
 KINDS = "biufU"  # of NumPy's types: truth values, numbers, text
-MOST_COLUMNS = 100_000  # of a table
 MOST_BYTES = 2_000_000_000  # of a file, unpacked
 DENSE = 100  # how many times smaller than its content a large packed file may be …
 SMALL = 100_000_000  # … and how large it is then, in bytes
@@ -133,17 +132,9 @@ def _check_size(size: int, most: int = MOST_BYTES) -> None:
         )
 
 
-def _check_width(width: int) -> None:
-    if width > MOST_COLUMNS:
-        raise ValueError(
-            f"it has {width:,} columns, and at most {MOST_COLUMNS:,} are read; keep those that you "
-            "need, or save its transpose if rows and columns were exchanged"
-        )
-
-
 def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Check names and size, and leave out an index column and empty columns without a name."""
-    _check_width(frame.shape[1])
+    check_width(frame.shape[1])
     names = [str(name).strip() for name in frame.columns]
     unnamed = {k: None for k, name in enumerate(names) if UNNAMED.fullmatch(name)}
     twice = [n for n, count in Counter(names).items() if count > 1 and not UNNAMED.fullmatch(n)]
@@ -268,7 +259,7 @@ def _check_header(member: bytes) -> None:
         shape, _, dtype = read(stream)
     except Exception as error:
         raise ValueError(UNREADABLE.format(error)) from error
-    _check_width(shape[1] if len(shape) > 1 else 1)
+    check_width(shape[1] if len(shape) > 1 else 1)
     size = max(1, dtype.itemsize)  # texts of no length take no bytes, however many there are
     if not dtype.hasobject and math.prod(shape) * size > len(member):
         raise ValueError(UNREADABLE.format(f"shape {shape} needs more bytes than there are"))

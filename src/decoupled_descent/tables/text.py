@@ -31,6 +31,7 @@ OTHERS = {
     b"%pdf": "a PDF; save its table as CSV",
     b"version https://git-lfs": "a pointer of Git LFS; fetch the file with git lfs pull",
 }
+MOST_COLUMNS = 100_000  # of a table
 LOOK = 1000  # rows used to recognise how a file is written
 
 
@@ -117,6 +118,7 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
     names = next(records, (0, [""]))[1]
     if not any(name.strip() for name in names):
         raise ValueError("the file is empty, or begins with an empty row; write the table again")
+    check_width(len(names))
     for line, width in _widths(content, encoding, separator):
         if width != len(names):
             raise ValueError(
@@ -155,6 +157,15 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
         raise ValueError(f"{error}; is a quotation mark left open?") from error
     frame.columns = names
     return frame, notes + more
+
+
+def check_width(width: int) -> None:
+    """Raise ``ValueError`` if a table has more columns than are read."""
+    if width > MOST_COLUMNS:
+        raise ValueError(
+            f"it has {width:,} columns, and at most {MOST_COLUMNS:,} are read; keep those that you "
+            "need, or save its transpose if rows and columns were exchanged"
+        )
 
 
 def _check_single(rows: list[list[str]]) -> None:
