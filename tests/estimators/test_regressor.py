@@ -384,6 +384,10 @@ def test_units_of_the_target_do_not_matter(unit):
     assert other.estimated_test_error_ / unit / unit == pytest.approx(
         one.estimated_test_error_, rel=1e-9
     )
+    assert other.estimated_test_error_stderr_ / unit / unit == pytest.approx(
+        one.estimated_test_error_stderr_, rel=1e-9
+    )
+    assert chosen(other)["stderr"] / unit / unit == pytest.approx(chosen(one)["stderr"], rel=1e-9)
     assert other.estimated_r2_ == pytest.approx(one.estimated_r2_, rel=1e-9)
 
 

@@ -174,7 +174,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             """Estimate and standard error of the squared errors, with a factor for each output."""
             values, usual = rows.averaged(squares @ factors), 2 * float(factors @ variances)
             error = found.estimate.error * _ratio(values.mean(), whole.mean(), usual)
-            return error, found.estimate.stderr * _ratio(values.std(), whole.std(), usual)
+            return error, found.estimate.stderr * _ratio(_spread(values), whole.std(), usual)
 
         equal = torch.ones(count).double() / count
         self.estimated_test_error_, self.estimated_test_error_stderr_ = part(equal)
@@ -233,7 +233,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _measured(self, candidate: Candidate) -> tuple[float, float]:
         """Mean squared error of a candidate with each row left out, and its standard error."""
         values = candidate.rows.averaged(self._squares(candidate.outputs, candidate.rows).mean(1))
-        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
+        return float(values.mean()), float(_spread(values)) / math.sqrt(len(values))
 
     def _set_r2(self, errors: Sequence[float], stderrs: Sequence[float]) -> None:
         """R² of each output and their mean, from squared errors of scaled targets."""
@@ -320,6 +320,12 @@ def _check_range(labels: Floats) -> None:
                 f"y has values up to {largest:.3g} that differ by {spread:.3g}; multiply y so that "
                 f"both are between {1 / LARGEST:g} and {LARGEST:g}"
             )
+
+
+def _spread(squares: Tensor) -> Tensor:
+    """Standard deviation of squared errors, whose own squares may leave the range of float64."""
+    largest = squares.abs().max()
+    return largest * (squares / largest).std() if 0 < float(largest) < math.inf else squares.std()
 
 
 def _ratio(part: Tensor, whole: Tensor, otherwise: float) -> float:
