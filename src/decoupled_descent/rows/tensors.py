@@ -68,7 +68,8 @@ def as_tensor(name: str, values: Any) -> Tensor:
 
 def _nullable(values: Any, array: NDArray[Any]) -> NDArray[Any]:
     """Numbers of pandas whose dtypes allow missing values (Int64, double[pyarrow]), as NumPy's."""
-    kinds = {getattr(one, "kind", "O") for one in np.ravel(getattr(values, "dtypes", None))}
+    dtypes = np.asarray(getattr(values, "dtypes", None), dtype=object).reshape(-1)
+    kinds = {getattr(one, "kind", "O") for one in dtypes}
     if not hasattr(values, "isna") or not kinds <= set("biuf"):
         return array
     whole = kinds <= set("iu") and not np.any(values.isna())
