@@ -117,7 +117,7 @@ BAD = {
     "sparse nan": (scipy.sparse.csr_matrix([[1.0], [np.inf]]), {}, "NaN or infinite"),
     "sparse ranks": (scipy.sparse.csr_matrix(np.eye(3)), {"ranks": True}, "needs dense rows"),
     "sparse large": (scipy.sparse.csr_matrix([[1e200], [1.0]]), {}, "column 0 of X has entries"),
-    "one row": (np.ones((1, 2)), {}, "constant"),
+    "one row": (np.ones((1, 2)), {}, "1 row"),
 }
 
 

@@ -26,7 +26,7 @@ Slopes = Callable[[Tensor], Tensor]
 #: first.
 RESTLESS = 0.1
 #: The most numbers K · n · s that are in memory while s rows are refined.
-NUMBERS = 2**22
+NUMBERS = 2**20
 
 
 class LeftOut(NamedTuple):

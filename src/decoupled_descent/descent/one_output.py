@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.blocks import Rows, piece_size
 from decoupled_descent.rows.tensors import TOO_LARGE
 
 #: Rows are processed in pieces of this length.
@@ -39,6 +39,10 @@ class Part(ABC):
     @abstractmethod
     def dense(self) -> Tensor:
         """S, shape (n, n)."""
+
+    def between(self, rows: Tensor) -> Tensor:
+        """S among some rows, shape (s, s)."""
+        return self.columns(rows)[rows]
 
 
 class RidgePart(Part):
@@ -87,6 +91,10 @@ class RidgePart(Part):
         half = self._half(self.rows.X)
         return half.T @ half + self.level
 
+    def between(self, rows: Tensor) -> Tensor:
+        half = self._half(self.rows.gather(rows))
+        return half.T @ half + self.level
+
 
 class KernelPart(Part):
     """S from an n × n factor, for at least about as many features as rows."""
@@ -121,7 +129,7 @@ def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of this process in pieces of at most ``CHUNK``, each with its place."""
     for block in rows.blocks():
         start = block.span.start
-        for part in torch.split(block.X, CHUNK):
+        for part in torch.split(block.X, min(CHUNK, piece_size(rows.d))):
             yield slice(start, start + len(part)), part
             start += len(part)
 

@@ -118,12 +118,12 @@ class Separate(Spread):
     def between(self, rows: Tensor) -> Tensor:
         found = self.blocks.new_zeros(len(rows), len(self.parts), len(rows), len(self.parts))
         for k, part in enumerate(self.parts):
-            found[:, k, :, k] = part.columns(rows)[rows]
+            found[:, k, :, k] = part.between(rows)
         return found
 
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
         return _total(
-            u.unsqueeze(1) * part.columns(rows)[rows] * d
+            u.unsqueeze(1) * part.between(rows) * d
             for part, u, d in zip(self.parts, left.T, right.T, strict=True)
         )
 
@@ -258,11 +258,11 @@ class CoupledRidge(Spread):
         return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
 
     def between(self, rows: Tensor) -> Tensor:
-        phi = self._extended(self.rows.take(rows))
+        phi = self._extended(self.rows.gather(rows))
         return torch.einsum("ip,kpmq,jq->ikjm", phi, self.inverse, phi)
 
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
-        phi = self._extended(self.rows.take(rows)).unsqueeze(1)
+        phi = self._extended(self.rows.gather(rows)).unsqueeze(1)
         sides = [(side.unsqueeze(2) * phi).flatten(1) for side in (left, right)]
         size = sides[0].shape[1]
         return sides[0] @ self.inverse.reshape(size, size) @ sides[1].T

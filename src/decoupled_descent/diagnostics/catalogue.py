@@ -41,15 +41,13 @@ UNCORRECTED = frozenset({"uncorrected"})
 
 
 def _duplicates(e: Evidence) -> Reading:
-    first = slice(None) if e.rows.groups is None else _first(e.rows.groups)
-    found = copies.copies(e.rows.X[first])  # groups are left out as a whole
+    first = None if e.rows.groups is None else _first(e.rows.groups)
+    found = copies.copies(e.rows, first)  # groups are left out as a whole
     if e.columns is not None and found.share > 0:  # in features, frequent values may look so
-        found = found.both(copies.copies(e.columns[first]))
-    share, d = found.share, (e.rows.X if e.columns is None else e.columns).shape[1]
+        found = found.both(copies.copies(e.columns, first))
+    share, d = found.share, (e.rows if e.columns is None else e.columns).d
     value, how = share * 0.5 * math.sqrt(min(e.rows.n, d)), EXPECTED
     if e.minimum and e.run is not None and share > 0 and e.rows.n <= MOST_TOGETHER:
-        if not isinstance(first, slice):
-            found = found._replace(rows=first[found.rows], nearest=first[found.nearest])
         rise = copies.rise(e.run, e.rows, found)
         if rise is not None:
             value, how = max(0.0, rise) / e.seen.stderr, MEASURED
@@ -135,10 +133,11 @@ def _together(e: Evidence) -> float | None:
     """The rise of the error in standard errors, 0 if it may be chance; None with groups."""
     if e.rows.groups is not None or e.rows.n > MOST_TOGETHER or e.run is None:
         return None
-    if e.rows.y.ndim == 1 and measures.is_sorted(
-        e.rows.y, e.rows.X if e.columns is None else e.columns
-    ):
-        return None  # the order of the rows has no meaning here
+    columns = e.rows if e.columns is None else e.columns
+    if e.rows.y.ndim == 1:
+        every = columns.X if columns.in_memory else columns.gather(torch.arange(e.rows.n))
+        if measures.is_sorted(e.rows.y, every):
+            return None  # the order of the rows has no meaning here
     found = measures.blocks_left_out(e.run, e.rows, e.groups)
     if found is None:
         return None
@@ -187,7 +186,7 @@ CHECKS = (
     ),
     Check(
         name="row norms", note=0.5, concerns=frozenset({"equal norms", "leverage"}),
-        measure=lambda e: measures.norm_spread(e.rows.X, e.rows.gram),
+        measure=lambda e: measures.norm_spread(e.rows),
         meaning="Some rows have much larger values than others and more influence on the model.",
         definition="coefficient of variation of ‖x_i‖² beyond that of Gaussian rows",
         advice="clip or transform columns with long tails, or scale the rows to equal length",
@@ -208,7 +207,7 @@ CHECKS = (
     ),
     Check(
         name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
-        measure=lambda e: abs(float(e.rows.X.double().square().sum()) / e.rows.n - 1),
+        measure=lambda e: abs(float(e.rows.squares.sum()) / e.rows.n - 1),
         meaning="The rows do not have the norm that this method assumes.",
         definition="difference of the mean ‖x_i‖² from 1: the relative error of the memory",
         advice="drop constant columns, standardise the others and divide by √d",

@@ -54,7 +54,7 @@ class Evidence:
     algorithm: Algorithm
     run: Run | None = None
     optimism: float | None = None  # of having chosen the run among others
-    columns: Tensor | None = None  # from which the rows were made, where they are features
+    columns: Rows | None = None  # from which the rows were made, where they are features
     stderr: float | None = None  # of the estimate, where not that of the run's losses
 
     @property

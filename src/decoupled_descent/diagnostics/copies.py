@@ -6,6 +6,7 @@ Leaving a row out does not help while its copy stays in.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,10 @@ NEAR = 0.02
 UNUSUAL = 0.1
 #: … and so small that at most this share of independent rows would be as close.
 CHANCE = 0.01
-#: At most this many rows are compared with all others.
-COMPARED = 2000
+#: At most this many rows are compared with all others, and so many rows at a time.
+COMPARED, AT_A_TIME = 2000, 256
+#: Sums of squares are at least this much where they divide.
+TINIEST = torch.finfo(torch.float64).tiny
 
 
 class Copies(NamedTuple):
@@ -44,32 +47,35 @@ class Copies(NamedTuple):
         return self._replace(found=self.found & other.found)
 
 
-def copies(X: Tensor) -> Copies:
-    r"""Find rows that have an exact or near duplicate among the others.
+def copies(rows: Rows, among: Tensor | None = None) -> Copies:
+    r"""Find rows, all or some, that have an exact or near duplicate among the others.
 
     If the √n-th neighbour is at a squared distance D in m dimensions, the first is expected at
     about D n^{−1/m}; a duplicate is far closer. Rows of two numbers and a category lie in planes,
     so m is estimated from the neighbours. Rows at distance 0 from √n others, or with values so
     frequent that they agree by chance, are not duplicates: new rows will agree with them as well.
     """
-    X, (n, d) = X.double(), X.shape
-    chosen = torch.arange(n, device=X.device)
+    d, device = rows.d, rows.like.device
+    among = torch.arange(rows.n, device=device) if among is None else among
+    n = len(among)
     if n < 3:
-        return Copies(chosen, torch.zeros_like(chosen, dtype=torch.bool), chosen)
-    if n > COMPARED:
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-        chosen = order[:COMPARED].to(X.device)
-    distances, others = _neighbours(X, chosen, math.isqrt(n - 1) + 1)
+        return Copies(among, torch.zeros_like(among, dtype=torch.bool), among)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(device)
+    chosen = among[order[:COMPARED]] if n > COMPARED else among
+    X = rows.gather(chosen)  # in its own precision: there may be many columns
+    distances, others = _neighbours(rows, among, X, chosen, math.isqrt(n - 1) + 1)
     nearest, farthest = distances[:, 0], distances[:, -1]
     m = _dimension(distances, d)
     expected = min(UNUSUAL, CHANCE ** (2 / m)) * n ** (-1 / m) * farthest
     found = nearest < expected.clamp_max(NEAR)
     apart = (found & (nearest > 0)).nonzero().squeeze(1)
     if len(apart) > 0:
-        found[apart] = _is_close(X, chosen, apart, others[apart])
+        pairs = torch.stack([chosen[apart], others[apart]])
+        steps = X[apart].double() - rows.gather(others[apart]).double()
+        found[apart] = _is_close(X.double(), steps, pairs, n)
     same = (found & (nearest == 0)).nonzero().squeeze(1)
     if len(same) > 0:
-        found[same] = _coincidences(X, chosen[same]) < CHANCE
+        found[same] = _coincidences(rows, among, X[same].double()) < CHANCE
     return Copies(chosen, found, others)
 
 
@@ -82,7 +88,7 @@ def rise(run: Run, rows: Rows, found: Copies) -> float | None:
     alone = torch.arange(rows.n) if rows.groups is None else rows.groups.cpu()
     losses = []
     for groups in (alone, _joined(alone, found)):
-        grouped = Rows(rows.X, rows.y, weights=rows.weights, groups=groups.to(rows.X.device))
+        grouped = rows.with_groups(groups.to(rows.like.device))
         _, info = run.algorithm.step(run.state, grouped, run.objective)
         if not info.estimates:
             return None
@@ -100,28 +106,51 @@ def _joined(groups: Tensor, found: Copies) -> Tensor:
     return torch.from_numpy(connected_components(graph, directed=False)[1]).long()[groups]
 
 
-def _coincidences(X: Tensor, rows: Tensor) -> Tensor:
-    """Return the expected number of rows equal to a row if columns were independent."""
-    n = len(X)
-    expected = torch.full((len(rows),), math.log(n), dtype=torch.float64, device=X.device)
-    for column in X.T:
-        _, which, counts = torch.unique(column, return_inverse=True, return_counts=True)
-        expected += (counts.double() / n).log()[which[rows]]
+def _some(rows: Rows, among: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through some of the rows in float64: their numbers, and the rows, not many at a time."""
+    for span, part in rows.doubles():
+        inside = among[(among >= span.start) & (among < span.stop)]
+        whole = len(inside) == len(part)
+        for numbers in torch.split(inside, AT_A_TIME):
+            places = numbers - span.start
+            yield numbers, part[places[0] : places[-1] + 1] if whole else part[places]
+
+
+def _coincidences(rows: Rows, among: Tensor, X: Tensor) -> Tensor:
+    """Return how many of some rows would equal each row of X if columns were independent."""
+    known = X.T.contiguous().sort(1).values  # (d, s)
+    own = torch.searchsorted(known, X.T.contiguous())
+    counts = torch.zeros_like(known)
+    for _, part in _some(rows, among):
+        values = part.T.contiguous()
+        place = torch.searchsorted(known, values).clamp_max_(known.shape[1] - 1)
+        counts.scatter_add_(1, place, (known.gather(1, place) == values).double())
+    n = len(among)
+    expected = (counts.gather(1, own) / n).log().sum(0) + math.log(n)
     return expected.exp()
 
 
-def _neighbours(X: Tensor, chosen: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _neighbours(
+    rows: Rows, among: Tensor, X: Tensor, chosen: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
     """Return ‖x_i − x_j‖²/(‖x_i‖² + ‖x_j‖²) to the nearest others, ascending, and the nearest j."""
-    squares, distances, nearest = X.square().sum(1), [], []
-    for part in torch.split(chosen, 256):
-        sums = squares[part].unsqueeze(1) + squares
-        share = 1 - 2 * (X[part] @ X.T) / sums.clamp_min(torch.finfo(X.dtype).tiny)
-        share[share < 1e-12] = 0.0
-        share[torch.arange(len(part), device=X.device), part] = math.inf
-        found = torch.topk(share, count, dim=1, largest=False)
-        distances.append(found.values)
-        nearest.append(found.indices[:, 0])
-    return torch.cat(distances), torch.cat(nearest)
+    found = X.new_full((len(X), count), math.inf, dtype=torch.float64)
+    nearest = torch.zeros_like(chosen)
+    parts = torch.split(torch.arange(len(X), device=X.device), AT_A_TIME)
+    squares = torch.cat([X[places].double().square().sum(1) for places in parts])
+    for numbers, part in _some(rows, among):
+        own = part.square().sum(1)
+        for places in parts:
+            sums = squares[places].unsqueeze(1) + own
+            share = 1 - 2 * (X[places].double() @ part.T) / sums.clamp_min(TINIEST)
+            share[share < 1e-12] = 0.0
+            share[chosen[places].unsqueeze(1) == numbers] = math.inf
+            least, which = share.min(1)
+            closer = least < found[places, 0]
+            nearest[places[closer]] = numbers[which[closer]]
+            few = torch.topk(share, min(count, len(numbers)), dim=1, largest=False).values
+            found[places] = torch.cat([found[places], few], 1).sort(1).values[:, :count]
+    return found, nearest
 
 
 def _dimension(distances: Tensor, most: int) -> float:
@@ -140,22 +169,21 @@ def _dimension(distances: Tensor, most: int) -> float:
     return min(float(most), max(1.0, *found)) if found else float(most)
 
 
-def _is_close(X: Tensor, chosen: Tensor, rows: Tensor, others: Tensor) -> Tensor:
+def _is_close(X: Tensor, steps: Tensor, pairs: Tensor, n: int) -> Tensor:
     r"""Return which pairs are closer than chance explains, in the directions where pairs differ.
 
     Rows that share rare categories differ in the numbers alone, as any two rows do. So distances
-    are compared with those of random rows in the same m directions, at best a share n^{−2/m}.
+    are compared with those of random rows X in the same m directions, at best a share n^{−2/m}.
     """
-    steps = X[chosen[rows]] - X[others]
     lengths = steps.square().sum(1)
-    pairs = torch.stack([chosen[rows], others]).sort(0).values
-    known, which = torch.unique(pairs, dim=1, return_inverse=True)
-    once = torch.empty_like(known[0]).scatter_(0, which, torch.arange(len(rows), device=X.device))
+    known, which = torch.unique(pairs.sort(0).values, dim=1, return_inverse=True)
+    numbers = torch.arange(len(steps), device=X.device)
+    once = torch.empty_like(known[0]).scatter_(0, which, numbers)
     u = steps[once] / lengths[once].sqrt().unsqueeze(1)
     count, d = u.shape
     common = float((u @ u.T).square().sum()) - count
     m = min(d, max(1.0, count * (count - 1) / max(common, 1e-9))) if count > 1 else d
-    variance = float((X[chosen] @ u.T).var(0).mean())
-    limit = min(NEAR, (CHANCE / len(X)) ** (2 / m))
+    variance = float((X @ u.T).var(0).mean())
+    limit = min(NEAR, (CHANCE / n) ** (2 / m))
     close: Tensor = lengths < limit * 2 * m * variance
     return close

@@ -7,8 +7,6 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import Tensor
-
 from decoupled_descent.descent import OrthogonalDecoupledDescent
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.checks import Evidence, Finding
@@ -91,7 +89,7 @@ def diagnose(
     *,
     task: str | None = None,
     optimism: float | None = None,
-    columns: Tensor | None = None,
+    columns: Any = None,
     stderr: float | None = None,
 ) -> Diagnosis:
     r"""Say from the training rows alone whether the train error estimates the test error.
@@ -112,8 +110,8 @@ def diagnose(
         task: ``"classification"`` or ``"regression"``; from the loss or the labels by default.
         optimism: The correction of the error for the choice among candidates; that of the sweep by
             default.
-        columns: The columns from which the rows were made, shape (n, d₀), if rows are features of a
-            kernel. Duplicates must then agree in both.
+        columns: The columns from which the rows were made, shape (n, d₀) or :class:`Rows`, if
+            rows are features of a kernel. Duplicates must then agree in both.
         stderr: The standard error of the estimate, if it is not that of the run's losses.
 
     Returns:
@@ -147,6 +145,8 @@ def diagnose(
     groups, classes = label_groups(rows, objective, task)
     if optimism is None and sweep is not None and len(sweep.runs) > 1:
         optimism = sweep.corrected_error.optimism
+    if columns is not None and not isinstance(columns, Rows):
+        columns = Rows(columns, rows.y)
     evidence = Evidence(rows, groups, classes, algorithm, best, optimism, columns, stderr)
     with threads_for(rows.here * rows.d, 1):
         judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]

@@ -25,6 +25,8 @@ OTHER_START, OTHER_STEPS = 2**16 + 1, 200
 APART = 10
 #: Labels count as sorted only if in random order so many decreases are expected (e⁻⁷ = 0.001).
 UNSORTED = 7
+#: So many columns are looked at at a time.
+AT_A_TIME = 256
 #: Rows with real labels are sorted into this many groups, of at least this size.
 GROUPS, GROUP_ROWS = 10, 20
 
@@ -45,7 +47,7 @@ def look(run: Run, rows: Rows) -> Seen:
     try:
         found, uncorrected = _evaluate(run, rows, torch.float64)
     except RuntimeError:  # a head or a loss with constants of its own in the dtype of the run
-        found, uncorrected = _evaluate(run, rows, rows.X.dtype)
+        found, uncorrected = _evaluate(run, rows, rows.like.dtype)
     assert found.jacobian is not None
     losses = run.best_losses.double()
     values = rows.averaged(losses) if rows.n > 1 else losses  # one per group, where there are some
@@ -65,9 +67,11 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
     weights = None if shares is None else (shares / shares.mean()).to(dtype)
     h = run.best_preactivations.to(dtype)
     found = bound.derivatives(h, y, head, head=False, weights=weights)
+    theta = state.theta.to(dtype).T
+    plain = torch.cat([part.to(dtype) @ theta for _, part in rows.doubles()])
     with torch.no_grad():
-        plain = bound.losses(rows.X.to(dtype) @ state.theta.to(dtype).T, y, head)
-    return found, float(plain.double().mean())
+        losses = bound.losses(plain, y, head)
+    return found, float(losses.double().mean())
 
 
 def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> tuple[Tensor, bool]:
@@ -99,16 +103,16 @@ def centred(values: Tensor, groups: Tensor) -> Tensor:
     return values - (sums / sizes.unsqueeze(1))[groups]
 
 
-def norm_spread(X: Tensor, gram: Gram) -> float:
+def norm_spread(rows: Rows) -> float:
     r"""Return by how much squared norms vary beyond those of Gaussian rows of the same covariance.
 
     .. math:: \sqrt{\max(0, \mathrm{cv}^2 - 2\,\mathrm{tr}\,C^2/(\mathrm{tr}\,C)^2)}
 
     The noise that n rows add to tr C² is subtracted.
     """
-    norms, e = X.double().square().sum(1), gram.eigenvalues
+    norms, e = rows.squares, rows.gram.eigenvalues
     squared = float(norms.var(correction=0)) / float(norms.mean()) ** 2
-    gaussian = 2 * max(0.0, float(e.square().sum() / e.sum() ** 2) - 1 / len(X))
+    gaussian = 2 * max(0.0, float(e.square().sum() / e.sum() ** 2) - 1 / rows.n)
     return math.sqrt(max(0.0, squared - gaussian))
 
 
@@ -165,20 +169,22 @@ def is_sorted(y: Tensor, columns: Tensor) -> bool:
     Then neighbouring rows are similar because of the sorting, even if they do not belong together.
     A key is sorted if it does not change direction among rows that are equal in all keys before it.
     """
-    steps = torch.cat([y.double().diff().unsqueeze(1), columns.double().diff(dim=0)], 1)
-    active = torch.ones(len(steps), dtype=torch.bool, device=steps.device)
+    label = y.double().unsqueeze(1)
+    active = torch.ones(len(y) - 1, dtype=torch.bool, device=y.device)
     _, counts = torch.unique(y, return_counts=True)
     falls = 0.5 * (1 - float((counts.double() / len(y)).square().sum()))  # of random labels
-    known: list[int] = []
+    known: list[Tensor] = []
     while int(active.sum()) * falls > UNSORTED:
-        here = steps[active]
-        moves = ((here >= 0).all(0) | (here <= 0).all(0)) & (here != 0).any(0)
-        new = moves.nonzero().squeeze(1).tolist()
-        if not new:
+        for keys in (label, *torch.split(columns, AT_A_TIME, 1)):
+            here = keys.double().diff(dim=0)[active]
+            moves = ((here >= 0).all(0) | (here <= 0).all(0)) & (here != 0).any(0)
+            if bool(moves.any()):
+                break
+        else:
             return False
-        known.append(new[0])
-        active &= steps[:, new[0]] == 0
-        if 0 in known and len(known) > 1:
+        known.append(keys)
+        active &= keys[:, int(moves.nonzero()[0])].double().diff() == 0
+        if any(keys is label for keys in known) and len(known) > 1:
             return True
     return False
 
@@ -209,7 +215,7 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
             order[mine] = mine[torch.randperm(len(mine), generator=generator)]
     found = []
     for place in (places, order):
-        grouped = Rows(rows.X, rows.y, weights=rows.weights, groups=place // size)
+        grouped = rows.with_groups(place // size)
         _, info = run.algorithm.step(run.state, grouped, run.objective)
         if not info.estimates:
             return None
@@ -237,7 +243,7 @@ def another_minimum(run: Run, rows: Rows) -> float | None:
         return None
     with torch.no_grad():
         own, its = (
-            bound.objective.pure_head(rows.X @ state.theta.T, state.head).reshape(rows.n, -1)
+            bound.objective.pure_head(rows.forward(state.theta).T, state.head).reshape(rows.n, -1)
             for state in (run.best_state, other.best_state)
         )
     moves = run.best_outputs.reshape(rows.n, -1) - own

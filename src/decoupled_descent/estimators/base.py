@@ -8,10 +8,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor, from_numpy, nn
 
 from decoupled_descent.checks import whole_number
@@ -34,6 +35,10 @@ from decoupled_descent.estimators.newton import (
     weigh,
 )
 from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.scaling import as_rows, is_sparse
+from decoupled_descent.rows.sources import Source, as_source, read_size
+from decoupled_descent.rows.store import SMALL
 from decoupled_descent.rows.tensors import check_plain
 from decoupled_descent.validation.found import Candidate, Search
 from decoupled_descent.validation.search import search
@@ -50,6 +55,8 @@ DESCENT = {
 }  # fmt: skip
 #: Arrays with more numbers are predicted about so many numbers at a time, which bounds memory.
 PREDICTED = 2**18
+#: Single precision stays as it is; anything else becomes float64. Sums are in float64 anyway.
+PRECISIONS = [np.float64, np.float32]
 #: Sparse matrices that linear features take as they are.
 SPARSE = ("csr", "csc")
 
@@ -131,6 +138,8 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         whole_number("repeats", repeats)
         if self.method_ != "newton":
             raise ValueError(f"learning_curve needs method='newton', not {self.method_!r}")
+        if streamed(X) is not None:
+            raise ValueError("learning_curve needs X in memory, but it is read block by block")
         rows, labels = validate_data(
             self, X, y, dtype=np.float64, reset=False, accept_sparse=SPARSE,
             multi_output=self._task == "regression",
@@ -169,8 +178,9 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         self._check_settings()
         self._check_unused()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        inputs = X if is_sparse(X) else as_rows(X)
         found = search(
-            X, targets, loss, outputs=outputs, features=self.features, ridge=self.ridge,
+            inputs, targets, loss, outputs=outputs, features=self.features, ridge=self.ridge,
             weights=weighing.weights, removed=weighing.removed, groups=groups,
             stack=bool(self.stack), seed=seed, progress=bool(self.verbose) or None,
         )  # fmt: skip
@@ -187,7 +197,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             *judged_run(best),
             task=self._task,
             optimism=found.estimate.optimism,
-            columns=standardised(X),
+            columns=standardised(inputs),
             stderr=found.estimate.stderr,
         )
         left_out: Floats = found.left_out.numpy()
@@ -254,27 +264,78 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
                     "method='orthogonal' to train a network"
                 )
 
-    def _outputs(self, X: ArrayLike) -> Floats:
+    def _outputs(self, X: Any) -> Floats:
         """Evaluate the model on new rows, in float64; large arrays some rows at a time."""
+        return self._piecewise(X, self._predicted)
+
+    def _piecewise(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
+        """Apply a function to checked rows, some at a time where there are many, (m, …)."""
+        check_is_fitted(self)
+        source = streamed(X)
+        if source is not None:
+            blocks = (part.X.numpy() for part in source.parts(read_size(X, 8 * source.d)))
+            return np.concatenate([self._piecewise(block, function) for block in blocks])
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.size <= PREDICTED:
-            return self._predicted(self._checked(X))
+            return function(self._checked(X))
         size = max(1, PREDICTED // X.shape[1])
-        first = self._predicted(self._checked(X[:size]))
-        found = np.empty((len(X), first.shape[1]))  # at once: many small results scatter the heap
+        first = function(self._checked(X[:size]))
+        found = np.empty((len(X), *first.shape[1:]))  # at once: small results scatter the heap
         found[:size] = first
         for start in range(size, len(X), size):
             part = slice(start, start + size)
-            found[part] = self._predicted(self._checked(X[part]))
+            found[part] = function(self._checked(X[part]))
         return found
 
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as the model takes them, or ``ValueError``."""
-        check_is_fitted(self)
         check_plain("X", X)
         return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
 
+    def _given(self, X: Any, y: Any, several: bool = False) -> tuple[Any, NDArray[Any]]:
+        """Rows and labels of ``fit``, checked: a matrix, a sparse one, or :class:`Rows`."""
+        check_plain("X", X)
+        check_plain("y", y)
+        source = X if isinstance(X, Rows) else streamed(X)
+        if source is None:
+            rows, labels = validate_data(
+                self, X, y, dtype=PRECISIONS, ensure_min_samples=2, multi_output=several,
+                y_numeric=several, accept_sparse=SPARSE if self.method_ == "newton" else False,
+            )  # fmt: skip
+            return rows, labels
+        if y is not None:
+            labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)
+            labels = labels if several else column_or_1d(labels)
+        if not isinstance(source, Rows):
+            source = Rows(source, None if y is None else torch.zeros(len(labels)))
+        elif y is not None and len(labels) != source.here:
+            raise ValueError(f"y has {len(labels)} labels, and X has {source.here} rows")
+        self.n_features_in_ = source.d
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return source, source.y.cpu().numpy() if y is None else labels
+
     def _predicted(self, rows: Any) -> Floats:
         return self.mixture_.predict(rows) if self.method_ == "newton" else self._evaluate(rows)
+
+
+def streamed(X: Any) -> Source | None:
+    """The source of rows that are not in memory; None for arrays, sparse matrices and small maps.
+
+    Small memory maps are read as a whole.
+    """
+    small = isinstance(X, np.memmap) and X.nbytes <= SMALL
+    return None if small or is_sparse(X) else as_source(X)
+
+
+def selected(X: Any, kept: NDArray[np.bool_]) -> Any:
+    """The rows of positive weight, or ``ValueError`` for rows that are read block by block."""
+    if isinstance(X, Rows):
+        row = int(np.argmin(kept))
+        raise ValueError(
+            f"sample_weight is 0 in row {row}; rows that are read block by block cannot be left "
+            "out here: leave them out of X"
+        )
+    return X[kept]
 
 
 def _differs(given: Any, usual: Any) -> bool:

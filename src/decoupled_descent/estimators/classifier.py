@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from decoupled_descent.checks import outside
-from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
+from decoupled_descent.estimators.base import DecoupledEstimator, check_level, selected
 from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
-from decoupled_descent.rows.tensors import check_plain
 
 #: Up to so many different whole numbers are classes; more of them are only if each has so many
 #: rows. Tables are read by the same rule.
@@ -100,12 +99,14 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
 
     class_weight: Any = None
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on all rows.
 
         Args:
             X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
-            y: Class labels, shape (n,), of any kind.
+                Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
+                blocks of rows are read block by block (docs/big.md).
+            y: Class labels, shape (n,), of any kind; None where X yields rows with their labels.
             sample_weight: How often each row counts, shape (n,); once by default.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
                 (n,). They are left out together, so that the estimate is for new groups.
@@ -113,14 +114,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             The fitted classifier.
         """
-        check_plain("X", X)
-        check_plain("y", y)
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
-        features, labels = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=2,
-            accept_sparse=SPARSE if newton else False,
-        )  # fmt: skip
+        features, labels = self._given(X, y)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         codes = codes.reshape(-1)
@@ -128,7 +124,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         weighing, groups = self._weighing(sample_weight, own, groups, len(codes))
         rows, kept = features, weighing.kept
         if kept is not None:
-            features, labels = features[kept], labels[kept]
+            features, labels = selected(features, kept), labels[kept]
             classes, codes = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")

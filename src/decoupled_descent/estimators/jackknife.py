@@ -72,7 +72,7 @@ class Jackknife:
         some, codes = _some(rows, seed)
         removed = rows.removed if rows.groups is None else rows.weights
         leaving = torch.ones_like(y) if removed is None else removed.unsqueeze(1)
-        maps = {id(one.features): one.rows.X[some] for one in members}
+        maps = {id(one.features): one.rows.gather(some) for one in members}
         return cls(
             (y - found.left_out).abs()[some],
             _counted(None if shares is None else shares[some], len(some)),

@@ -20,6 +20,8 @@ from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.scaling import as_rows, moments
+from decoupled_descent.rows.store import Mapped
 from decoupled_descent.training.callbacks import Callback, Step
 from decoupled_descent.training.loop import History
 from decoupled_descent.training.run import Run, fit
@@ -86,17 +88,16 @@ class NetworkTraining:
     train_error_curve_: Floats
     train_error_stderr_curve_: Floats
 
-    def _train(self, X: Floats, targets: Tensor, loss: str, outputs: int) -> Run:
+    def _train(self, X: Any, targets: Tensor, loss: str, outputs: int) -> Run:
         """Standardise, train, and set what is common to both tasks."""
         whole_number("max_iter", self.max_iter)
         self._check_settings()
-        self.learn_scale(X)
-        device = _device(self.device)
-        features = torch.from_numpy(self.scaled(X)[:, self._varying])
-        rows = Rows(features.to(device, torch.float32), targets.to(device))
+        inputs = as_rows(X)
+        self.learn_scale(inputs)
+        rows = self._network_rows(inputs, targets, _device(self.device))
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         wanted = self._architecture(outputs)
-        key = _fingerprint(rows)
+        key = _fingerprint(rows) if self.warm_start else ""
         before = self._before(key)
         if before is None:
             objective = Objective(self._starting_head(wanted, outputs, seed), loss)
@@ -113,6 +114,26 @@ class NetworkTraining:
         self._continuation = kept if self.warm_start else None
         self._built = wanted
         return run
+
+    def _network_rows(self, inputs: Rows, targets: Tensor, device: torch.device) -> Rows:
+        """Scaled rows in float32: in memory if they were, else scaled whenever they are read."""
+
+        def scale(part: Tensor) -> Tensor:
+            return torch.from_numpy(self.scaled(part.numpy())[:, self._varying])
+
+        count = int(self._varying.sum())
+        source = Mapped(inputs, scale, count, torch.float32)
+        if not inputs.held:
+            if device.type != "cpu":
+                raise ValueError(
+                    f"device={self.device!r} needs all of X in memory, but it is read block by "
+                    "block; use device='cpu'"
+                )
+            return Rows(source, targets)
+        features = torch.empty(inputs.here, count, dtype=torch.float32)
+        for span, part, _ in source.parts(None):
+            features[span] = part
+        return Rows(features.to(device), targets.to(device))
 
     def _before(self, key: str) -> Continuation | None:
         """What a warm start continues; None if training starts again."""
@@ -148,10 +169,11 @@ class NetworkTraining:
                 "one of the two, or train on the features with dd.tune"
             )
 
-    def learn_scale(self, X: Floats) -> None:
+    def learn_scale(self, X: Any) -> None:
         """Learn the means and deviations of the columns, or refuse when all are constant."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.mean_, deviation = X.mean(0), X.std(0)
+        rows = as_rows(X)
+        found = moments(rows, torch.ones(rows.here, dtype=torch.float64))
+        self.mean_, deviation = (values.cpu().numpy() for values in found)
         if not np.isfinite(deviation).all():
             column = int(np.flatnonzero(~np.isfinite(deviation))[0])
             raise ValueError(f"column {column} of X has entries too large to square; rescale it")
@@ -230,7 +252,7 @@ class NetworkTraining:
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
         changed = {k: float(v) for k, v in given.items() if k in before.algorithm.settings}
         run = fit(
-            rows.X, rows.y, objective, replace(before.algorithm, **changed), int(self.max_iter),
+            rows, None, objective, replace(before.algorithm, **changed), int(self.max_iter),
             state=before.state, progress=bool(self.verbose), callbacks=self._callbacks,
         )  # fmt: skip
         return before.join(run)
@@ -314,6 +336,6 @@ def _given(features: Any) -> bool:
 def _fingerprint(rows: Rows) -> str:
     """A checksum by which rows are recognised."""
     digest = hashlib.sha256()
-    for values in (rows.X, rows.y):
-        digest.update(values.cpu().numpy().tobytes())
+    for values in (*(block.X for block in rows.blocks()), rows.y):
+        digest.update(values.cpu().contiguous().numpy().data)
     return digest.hexdigest()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.scaling import is_sparse
-from decoupled_descent.rows.tensors import as_tensor
+from decoupled_descent.rows.scaling import is_sparse, moments
+from decoupled_descent.rows.store import Mapped
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.found import Candidate, Search
 
@@ -131,13 +131,13 @@ def ridge_curve(found: Search, measured: Measure) -> tuple[Floats, Floats, Float
     return ridges, errors, stderrs, path.index(best)
 
 
-def standardised(X: Any) -> Tensor | None:
+def standardised(X: Any) -> Rows | None:
     """Columns of mean 0 and variance 1, for the check of duplicate rows; None for sparse rows."""
     if is_sparse(X):
         return None
-    columns = as_tensor("X", X).double()
-    scale = columns.std(0, correction=0)
-    return (columns - columns.mean(0)) / torch.where(scale > 0, scale, 1.0)
+    mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
+    scale = torch.where(deviation > 0, deviation, 1.0)
+    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d), X.y)
 
 
 def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:

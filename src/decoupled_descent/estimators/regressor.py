@@ -11,15 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
-from decoupled_descent.estimators.base import SPARSE, DecoupledEstimator, check_level
+from decoupled_descent.estimators.base import DecoupledEstimator, check_level, selected
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.tensors import check_plain
 from decoupled_descent.validation.found import Candidate, Search
 
 #: Beyond this, and below its inverse, squares leave the range of float64.
@@ -85,12 +84,14 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     log_target: bool = False
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on all rows.
 
         Args:
             X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
-            y: Targets, shape (n,); or (n, K) for K of them, with the Newton method.
+                What does not fit into memory is read block by block, as by the classifier.
+            y: Targets, shape (n,); or (n, K) for K of them, with the Newton method. None where X
+                yields rows with their targets.
             sample_weight: How often each row counts, shape (n,); once by default.
             groups: Rows that belong together have the same value here, shape (n,). They are left
                 out together, so that the estimate is for new groups.
@@ -98,14 +99,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         Returns:
             The fitted regressor.
         """
-        check_plain("X", X)
-        check_plain("y", y)
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
-        features, labels = validate_data(
-            self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True, multi_output=True,
-            accept_sparse=SPARSE if newton else False,
-        )  # fmt: skip
+        features, labels = self._given(X, y, several=True)
         if labels.ndim == 1 or labels.shape[1] == 1 or not newton:
             labels = column_or_1d(labels, warn=True)
         labels = labels.astype(np.float64)
@@ -113,7 +109,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         rows, kept = features, weighing.kept
         self._kept = kept
         if kept is not None:
-            features, labels = features[kept], labels[kept]
+            features, labels = selected(features, kept), labels[kept]
         _check_range(labels)
         self._learn_target(self._fitted_scale(labels), weighing.counted(groups)[0])
         scaled, loss, outputs = self._encoded(labels)
@@ -259,11 +255,14 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             few rows for the level. With K targets (m, K, 2), each interval at that level.
         """
         level = check_level(level)
-        rows = self._checked(X)
-        newton = self.method_ == "newton"
-        centre = torch.from_numpy(self._predicted(rows))
-        ends = self._jackknife.intervals(self.mixture_ if newton else None, rows, centre, level)
-        intervals = np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
+        mixture = self.mixture_ if getattr(self, "method_", "") == "newton" else None
+
+        def ends_of(rows: Any) -> Floats:
+            centre = torch.from_numpy(self._predicted(rows))
+            ends = self._jackknife.intervals(mixture, rows, centre, level)
+            return np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
+
+        intervals = self._piecewise(X, ends_of)
         return intervals if self._several else intervals[:, 0]
 
     def training_intervals(self, level: float = 0.9) -> tuple[NDArray[np.intp], Floats]:

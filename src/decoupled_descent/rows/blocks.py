@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.processes import Processes
 from decoupled_descent.rows.products import backward, fast_routine, forward
-from decoupled_descent.rows.sources import HELD, Source, as_source, read_size
+from decoupled_descent.rows.sources import HELD, Repeated, Source, as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 
 #: Rows are processed in blocks of about this many bytes, so that a block is still in the cache at
@@ -21,6 +22,8 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 #: multiplies: its two whole products take less time than one pass in blocks.
 BLOCK_BYTES = 4 * 2**20
 SINGLE_BLOCK_BYTES = 16 * 2**20
+#: Rows are turned into float64 about so many bytes at a time.
+PIECE_BYTES = 4 * 2**20
 
 
 class Block(NamedTuple):
@@ -53,6 +56,7 @@ class Rows:
     Attributes:
         n: The number of rows, in all processes.
         here: The number of rows in this process.
+        first: How many rows the processes before this one have.
         like: An empty matrix with the dtype and the device of X.
 
     Example:
@@ -95,7 +99,9 @@ class Rows:
             )
         check_finite("y", self.y)
         self.processes = None if group is None else Processes(group, timeout)
-        self.n = self.here if self.processes is None else self._counted(weights, groups)
+        self.n, self.first = self.here, 0
+        if self.processes is not None:
+            self.n, self.first = self._counted(weights, groups)
         if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
         self.weights = None if weights is None else self._per_row("weights", weights)
@@ -128,8 +134,8 @@ class Rows:
             raise ValueError("y must be None when X yields rows with labels of their own")
         return y
 
-    def _counted(self, weights: Any, groups: Any) -> int:
-        """Count the rows of all processes, which must have the same columns."""
+    def _counted(self, weights: Any, groups: Any) -> tuple[int, int]:
+        """Count the rows of all processes, which must have the same columns, and those before."""
         if weights is not None or groups is not None:
             raise ValueError("weights and groups are for rows in one process; leave out group")
         assert self.processes is not None
@@ -140,7 +146,10 @@ class Rows:
                 f"X has {self.d} columns here, and another number in other processes; all must "
                 "have the same columns"
             )
-        return n
+        counts = torch.zeros(self.processes.size, dtype=torch.float64, device="cpu")
+        counts[self.processes.rank] = self.here
+        before = self.processes.total([counts])[0][: self.processes.rank]
+        return n, int(before.sum())
 
     @property
     def X(self) -> Tensor:  # noqa: N802 (the paper's capital)
@@ -164,9 +173,14 @@ class Rows:
             raise ValueError(f"{why}, but these are divided; fit takes such rows, one by one")
 
     @property
+    def held(self) -> bool:
+        """Whether the rows of this process are in its memory."""
+        return self._X is not None
+
+    @property
     def in_memory(self) -> bool:
         """Whether all of X is in the memory of this process."""
-        return self._X is not None and self.processes is None
+        return self.held and self.processes is None
 
     def total(self, *parts: Tensor) -> list[Tensor]:
         """Sum over all processes what was summed over the rows of this one, in one message."""
@@ -183,6 +197,44 @@ class Rows:
         if self._source is not None:
             return self._source.take(index)
         return self.X.index_select(0, index)  # faster than self.X[index]
+
+    def gather(self, index: Tensor) -> Tensor:
+        """Return rows by their numbers among those of all processes, which all get, (B, d).
+
+        It takes one pass over rows that come in one order only.
+        """
+        found = self.like.new_zeros(len(index), self.d)
+        mine = index - self.first
+        own = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
+        if isinstance(self._source, Repeated):
+            for block in self.blocks():
+                inside = own[(mine[own] >= block.span.start) & (mine[own] < block.span.stop)]
+                found[inside] = block.X[mine[inside] - block.span.start]
+        elif len(own):
+            held = self._source or self._X
+            assert held is not None
+            found[own] = held.take(mine[own]) if isinstance(held, Source) else held[mine[own]]
+        return self.total(found)[0]
+
+    def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
+        """Go through the rows once in float64, in small pieces of ``width`` or d numbers a row."""
+        size = piece_size(max(width, self.d))
+        for block in self.blocks():
+            start = block.span.start
+            for part in torch.split(block.X, size):
+                yield slice(start, start + len(part)), part.double()
+                start += len(part)
+
+    def move(self, source: Source) -> None:
+        """Read the same rows from another source from now on, unless they are in memory."""
+        if self._X is None:
+            self._source = source
+
+    def with_groups(self, groups: Any) -> Self:
+        """The same rows in groups that leave together."""
+        other = copy.copy(self)
+        other.removed, other.groups = other.weights, other._grouped(groups)
+        return other
 
     @cached_property
     def squares(self) -> Tensor:
@@ -295,6 +347,11 @@ class Rows:
             span = slice(start, min(start + self.block_size, self.here))
             whole = self.block_size >= self.here
             yield Block(self._X if whole else self._X[span], self.y[span], span)
+
+
+def piece_size(width: int) -> int:
+    """Rows of so many numbers that are handled in float64 at a time."""
+    return max(64, PIECE_BYTES // (8 * width))
 
 
 def automatic_block_size(X: Tensor) -> int:

@@ -12,7 +12,7 @@ centred, uncorrelated, largest variance first, mean squared norm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -24,9 +24,20 @@ NEGLIGIBLE = 1e-9
 #: A centred kernel matrix below this share of the original one is a rounding error.
 CONSTANT = 1e-13
 #: Rows are handled in blocks whose kernel values take about this many bytes.
-BLOCK_BYTES = 32 * 2**20
+BLOCK_BYTES = 4 * 2**20
 #: Steps of the subspace iteration that finds the leading directions of wide and long X.
 POWER_STEPS = 3
+
+
+#: Goes through raw rows: where they sit, and the rows in float64 or, for some, as CSR.
+Parts = Callable[[], Iterable[tuple[slice, Any]]]
+#: Sums over all processes of what was summed over the rows of one.
+Total = Callable[..., list[Tensor]]
+
+
+def whole(*parts: Tensor) -> list[Tensor]:
+    """The sums of rows that are all in one process."""
+    return list(parts)
 
 
 class FeatureMap(NamedTuple):
@@ -84,17 +95,24 @@ def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tens
     return FeatureMap(P, centre @ P, values), U.mul_(deviation)
 
 
-def from_columns(raw: Tensor, weights: Tensor, most: int) -> FeatureMap:
-    r"""Rotate raw columns, shape (n, m), such that they are uncorrelated.
+def from_columns(parts: Parts, weights: Tensor, most: int, total: Total = whole) -> FeatureMap:
+    r"""Rotate raw columns such that they are uncorrelated, in one pass.
 
-    With the centred second moment S = Σ w (x − x̄)(x − x̄)ᵀ = QVQᵀ and t = tr S/Σw: P = Qt^{-½}.
+    With the centred second moment S = Σ w xxᵀ − Σw x̄x̄ᵀ = QVQᵀ and t = tr S/Σw: P = Qt^{-½}. Rows
+    are scaled, so their mean is small, and nothing is lost by the difference.
     """
-    mean = (weights / weights.sum()) @ raw
-    moment = raw.new_zeros(raw.shape[1], raw.shape[1])
-    for rows in blocks(*raw.shape):
-        centred = raw[rows] - mean
-        moment.addmm_(centred.T, centred * weights[rows, None])
-    return _from_moment(moment, mean, weights, most)
+    moment, sums = weights.new_zeros(0, 0), weights.new_zeros(0)
+    for rows, part in parts():
+        if not len(sums):
+            sums = part.new_zeros(part.shape[1])
+            moment = part.new_zeros(len(sums), len(sums))
+        own = weights[rows]
+        moment.addmm_(part.T, part * own[:, None])
+        sums += own @ part
+    moment, sums, size = total(moment, sums, weights.sum())
+    mean = sums / size
+    moment.addr_(mean, mean, alpha=-float(size))
+    return _from_moment(moment, mean, size, most)
 
 
 def from_sparse_columns(raw: Any, weights: Tensor, most: int) -> FeatureMap:
@@ -103,32 +121,40 @@ def from_sparse_columns(raw: Any, weights: Tensor, most: int) -> FeatureMap:
     mean = torch.from_numpy(raw.T @ w) / weights.sum()
     moment = torch.from_numpy((raw.T @ raw.multiply(w[:, None])).toarray())
     moment.addr_(mean, mean, alpha=-float(weights.sum()))
-    return _from_moment(moment, mean, weights, most)
+    return _from_moment(moment, mean, weights.sum(), most)
 
 
-def _from_moment(moment: Tensor, mean: Tensor, weights: Tensor, most: int) -> FeatureMap:
-    trace = float(moment.trace() / weights.sum())
+def _from_moment(moment: Tensor, mean: Tensor, size: Tensor, most: int) -> FeatureMap:
+    trace = float(moment.trace() / size)
     values, vectors = _largest(moment, most)
     P = vectors.contiguous() / trace**0.5
     return FeatureMap(P, mean @ P, values / trace)
 
 
-def leading_directions(raw: Any, weights: Tensor, count: int, seed: int) -> Tensor:
+def leading_directions(
+    parts: Parts, weights: Tensor, count: int, seed: int, total: Total = whole
+) -> Tensor:
     """Orthonormal columns, shape (m, count), that nearly span the leading directions of raw rows.
 
     Subspace iteration on the centred rows, dense or CSR, from random directions: products with the
     rows only. Directions far below the leading ones are found less exactly.
     """
-    share = weights / weights.sum()
-    sparse = not isinstance(raw, Tensor)
-    mean = torch.from_numpy(raw.T @ share.numpy()) if sparse else share @ raw
+    sums: Any = 0.0
+    for rows, part in parts():
+        sums = sums + product(part.T, weights[rows, None])[:, 0]
+    sums, size = total(sums, weights.sum())
+    mean = sums / size
     generator = torch.Generator().manual_seed(seed)
-    basis = torch.randn(raw.shape[1], count, generator=generator, dtype=torch.float64).to(mean)
+    basis = torch.randn(len(mean), count, generator=generator, dtype=torch.float64).to(mean)
     for _ in range(POWER_STEPS):
-        scores = product(raw, basis).sub_(mean @ basis).mul_(share[:, None])
-        back = torch.from_numpy(raw.T @ scores.numpy()) if sparse else raw.T @ scores
-        back.addr_(mean, scores.sum(0), alpha=-1)
-        basis = torch.linalg.qr(back)[0]
+        back, pulled = torch.zeros_like(basis), basis.new_zeros(count)
+        for rows, part in parts():
+            share = weights[rows, None] / size
+            scores = product(part, basis).sub_(mean @ basis).mul_(share)
+            back += product(part.T, scores)
+            pulled += scores.sum(0)
+        back, pulled = total(back, pulled)
+        basis = torch.linalg.qr(back.addr_(mean, pulled, alpha=-1))[0]
     return basis
 
 

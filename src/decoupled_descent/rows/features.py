@@ -8,12 +8,14 @@ used.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.rows.blocks import piece_size
 from decoupled_descent.rows.decomposition import (
     FeatureMap,
     IndefiniteError,
@@ -34,12 +36,10 @@ from decoupled_descent.rows.kernels import (
     kernel_name,
     own_kernel,
 )
-from decoupled_descent.rows.scaling import Columns, as_matrix, is_sparse
+from decoupled_descent.rows.scaling import Columns, as_matrix, as_rows, is_sparse
 from decoupled_descent.rows.shared import Scaled, Training
-
-#: Approximate features take at most this many bytes: with more than 67,000 rows there are fewer
-#: than 2000 landmarks.
-MEMORY = 2**30
+from decoupled_descent.rows.sources import Source
+from decoupled_descent.rows.store import MEMORY, Store
 
 
 class Kernel(Features):
@@ -52,8 +52,8 @@ class Kernel(Features):
     of weight 2 counts as two equal rows; this is exact if features are.
 
     Memory: features made with landmarks take at most 1 GiB (with more than 67,000 rows there are
-    2²⁷/n landmarks), linear features of dense rows as much as X. On top of that come two copies of
-    X in float64, six matrices of landmarks × landmarks, and five blocks of 32 MiB.
+    2²⁷/n landmarks), linear features of dense rows as much as X, in its precision. On top of that
+    come eight matrices of landmarks × landmarks or d × d in float64, and pieces of 4 MiB.
 
     Args:
         kind: ``"linear"``, ``"rbf"``, ``"matern"``, ``"laplace"``, ``"laplace1"``, ``"poly2"``,
@@ -106,8 +106,16 @@ class Kernel(Features):
         """
         return self.fit_shared(Training(X, sample_weight))
 
+    def fit_rows(self, X: Any, sample_weight: Any = None) -> Tensor | Source:
+        """Learn the map and return what the features of the training rows can be read from."""
+        return self._fit(Training(X, sample_weight))
+
     def fit_shared(self, training: Training) -> Tensor:
         """Learn the map from rows that several maps share, and return their features."""
+        phi = self._fit(training)
+        return phi.matrix_of_all() if isinstance(phi, Store) else phi
+
+    def _fit(self, training: Training) -> Tensor | Store:
         self.check()
         if is_sparse(training.X) and self.kind != "linear":
             raise ValueError(
@@ -116,14 +124,17 @@ class Kernel(Features):
             )
         scaled = training.scaled(bool(self.ranks))
         self.columns_ = scaled.columns
-        n = len(training.present)
+        n = scaled.shape[0]
+        phi: Tensor | Store
         if self.kind == "linear":
             phi = self._fit_linear(scaled)
         elif n <= _most(self.landmarks, n):
             phi = self._fit_exactly(scaled)
         else:
             phi = self._fit_landmarks(scaled)
-        return phi if training.complete else self._with_absent(training, phi)
+        if training.complete:
+            return phi
+        return self._with_absent(training, phi.matrix_of_all() if isinstance(phi, Store) else phi)
 
     def transform(self, X: Any) -> Tensor:
         """Return the features of rows.
@@ -204,54 +215,77 @@ class Kernel(Features):
         self.map_, phi = self._decompose(scaled.geometry, scaled.weights)
         return phi
 
-    def _fit_landmarks(self, scaled: Scaled) -> Tensor:
+    def _fit_landmarks(self, scaled: Scaled) -> Store:
         """Features k(x, Z) P₁ of the landmarks' own decomposition, rotated to be uncorrelated."""
-        A, weights = scaled.rows, scaled.weights
-        n, m = len(A), _most(self.landmarks, len(A))
+        n = scaled.shape[0]
+        m = _most(self.landmarks, n)
         order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))
-        self.landmark_rows_, self.units_ = A[order[:m].sort().values], scaled.units
+        self.landmark_rows_ = scaled.take(order[:m].sort().values)
+        self.units_ = scaled.units
         geometry = Geometry(self.landmark_rows_, self.landmark_rows_, self.units_)
-        first, _ = self._decompose(geometry, weights.new_ones(m))
-        phi = A.new_empty(n, len(first.values))
-        for rows in blocks(n, m):
-            phi[rows] = first(self._matrix(Geometry(A[rows], self.landmark_rows_, self.units_)))
-        return self._rotate(phi, weights, first.projection, first.shift)
+        first, _ = self._decompose(geometry, self.landmark_rows_.new_ones(m))
+        del geometry, _
+        phi = Store(scaled.inputs.here, len(first.values), scaled.inputs)
+        for rows, A in scaled.parts(m):
+            phi.write(rows, first(self._matrix(Geometry(A, self.landmark_rows_, self.units_))))
+        return self._rotate(phi, scaled, first.projection, first.shift)
 
-    def _rotate(self, phi: Tensor, weights: Tensor, projection: Tensor, shift: Tensor) -> Tensor:
+    def _rotate(self, phi: Store, scaled: Scaled, projection: Tensor, shift: Tensor) -> Store:
         """Make features raw(x) P − shift uncorrelated, in place."""
-        turn = from_columns(phi, weights, phi.shape[1])
-        r = len(turn.values)
-        for rows in blocks(*phi.shape):
-            phi[rows, :r] = turn(phi[rows])
+
+        def parts() -> Iterator[tuple[slice, Tensor]]:
+            for span, part, _ in phi.parts(piece_size(phi.d)):
+                yield span, part
+
+        turn = from_columns(parts, scaled.weights, phi.d, scaled.total)
+        for rows, part in parts():
+            phi.write(rows, turn(part))
+        phi.narrow(len(turn.values))
         shift = shift @ turn.projection + turn.shift
         self.map_ = FeatureMap(projection @ turn.projection, shift, turn.values)
-        return phi[:, :r]
+        return phi
 
-    def _fit_linear(self, scaled: Scaled) -> Tensor:
+    def _fit_linear(self, scaled: Scaled) -> Tensor | Store:
         """Linear features: from the columns' moments, the rows' products, or iteratively."""
-        A, weights = scaled.rows, scaled.weights
-        n, d = A.shape
-        most = _most(self.landmarks, max(n, d)) if is_sparse(A) else min(n, d)
+        weights, (n, d) = scaled.weights, scaled.shape
+        sparse = is_sparse(scaled.inputs)
+        most = _most(self.landmarks, max(n, d)) if sparse else min(n, d)
         if min(n, d) > self.landmarks:
             most = _most(self.landmarks, max(n, d))
-            basis = leading_directions(A, weights, most, self.seed)
-            return self._rotate(product(A, basis), weights, basis, basis.new_zeros(most))
+            basis = leading_directions(scaled.parts, weights, most, self.seed, scaled.total)
+            phi = self._stored(scaled, most, lambda A: product(A, basis))
+            return self._rotate(phi, scaled, basis, basis.new_zeros(most))
         if d <= n:
-            decompose = from_sparse_columns if is_sparse(A) else from_columns
-            self.map_ = decompose(A, weights, most)
-            return self.map_(A)
-        K = torch.from_numpy((A @ A.T).toarray()) if is_sparse(A) else A @ A.T
-        dual, phi = from_kernel(K, weights, most)
+            if sparse:
+                self.map_ = from_sparse_columns(scaled.rows, weights, most)
+            else:
+                self.map_ = from_columns(scaled.parts, weights, most, scaled.total)
+            return self._stored(scaled, len(self.map_.values), self.map_.__call__)
+        A = scaled.rows
+        K = torch.from_numpy((A @ A.T).toarray()) if sparse else A @ A.T
+        dual, found = from_kernel(K, weights, most)
         self.map_ = dual._replace(projection=product(A.T, dual.projection).contiguous())
-        return phi
+        return found
+
+    def _stored(self, scaled: Scaled, r: int, function: Callable[[Any], Tensor]) -> Store:
+        """Features of all rows, made piece by piece."""
+        store: Store | None = None
+        for rows, A in scaled.parts(r):
+            found = function(A)
+            if store is None:
+                like = as_rows(found) if is_sparse(A) else scaled.inputs
+                store = Store(like.here, r, like)
+            store.write(rows, found)
+        assert store is not None
+        return store
 
     def _with_absent(self, training: Training, phi: Tensor) -> Tensor:
         """Features of all rows; rows of weight zero are treated as new rows."""
-        full = phi.new_empty(training.X.shape[0], phi.shape[1])
-        absent = torch.ones(len(full), dtype=torch.bool)
+        absent = torch.ones(training.count, dtype=torch.bool)
         absent[training.present] = False
+        full = phi.new_empty(len(absent), phi.shape[1])
         full[training.present] = phi
-        full[absent] = self.transform(training.X[absent.numpy()])
+        full[absent] = self.transform(training.take(absent.nonzero().squeeze(1)))
         return full
 
 

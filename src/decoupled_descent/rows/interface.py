@@ -8,7 +8,9 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.decomposition import FeatureMap
+from decoupled_descent.rows.sources import Source
 
 
 class Features(ABC):
@@ -32,6 +34,10 @@ class Features(ABC):
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return plain settings and tensors, for a file; refuse what no file can hold."""
+
+    def fit_rows(self, X: Any, sample_weight: Any = None) -> Tensor | Source:
+        """Learn the map from a matrix or :class:`Rows`; return the features, or their source."""
+        return self.fit_transform(X.X if isinstance(X, Rows) else X, sample_weight=sample_weight)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the map; ``y`` is ignored."""

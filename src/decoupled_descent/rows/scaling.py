@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
@@ -20,6 +21,11 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor
 CUT = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
+#: What is learnt from sorted values, ranks and mean distances, is learnt from at most so many rows:
+#: shares of them are known to 0.8 points then, and sorting all would take several copies of X.
+SORTED = 4096
+#: Scores of ranks are interpolated between at most so many values of a column.
+KNOTS = 1000
 
 
 def is_sparse(X: Any) -> bool:
@@ -108,22 +114,30 @@ class Columns:
         Raises:
             ValueError: If an entry is not finite, a column cannot be squared, or all are constant.
         """
-        X = as_matrix(X)
-        weights = row_weights(sample_weight, X.shape[0])
-        share = weights / weights.sum()
         if is_sparse(X):
             if ranks:
                 raise ValueError("ranks=True needs dense rows; pass X.toarray() or ranks=False")
-            return _learn_sparse(cls, X, share)
-        mean, deviation = _moments(X, share.to(X.device))
+            X = as_matrix(X)
+            weights = row_weights(sample_weight, X.shape[0])
+            return _learn_sparse(cls, X, weights / weights.sum())
+        rows = as_rows(X)
+        weights = row_weights(sample_weight, rows.here).to(rows.like.device)
+        mean, deviation = moments(rows, weights)
         keep = _varying(deviation, CONSTANT * mean.abs())
         if not ranks:
-            return cls(X.shape[1], keep, mean[keep], deviation[keep])
-        present = weights.to(X.device) > 0
-        columns = X[present][:, keep].T.contiguous()
-        knots = tuple(_scores(column, share.to(X.device)[present]) for column in columns)
-        scores = torch.stack([_interpolate(k, x) for k, x in zip(knots, columns, strict=True)], 1)
-        return cls(X.shape[1], keep, *_moments(scores, share.to(X.device)[present]), knots)
+            return cls(rows.d, keep, mean[keep], deviation[keep])
+        some = sorted_rows(rows, weights)
+        share = weights[some] / weights[some].sum() if rows.processes is None else None
+        knots, scales = [], []
+        for column in rows.gather(some)[:, keep].T:
+            x = column.double().contiguous()
+            part = torch.full_like(x, 1 / len(x)) if share is None else share
+            knots.append(_scores(x, part))
+            found = _interpolate(knots[-1], x)
+            centre = part @ found
+            scales.append(torch.stack([centre, (part @ (found - centre).square_()).sqrt()]))
+        centres, widths = torch.stack(scales, 1).contiguous()
+        return cls(rows.d, keep, centres, widths, tuple(knots))
 
     def apply(self, X: Any) -> Any:
         """Scale rows.
@@ -139,11 +153,11 @@ class Columns:
             raise ValueError(f"X has {X.shape[1]} columns but {self.count} were seen in training")
         if is_sparse(X):
             return self._apply_sparse(X)
-        X = X[:, self.keep].contiguous()
+        X = X[:, self.keep]  # a copy
         if self.knots is not None:
             columns = zip(self.knots, X.T.contiguous(), strict=True)
             X = torch.stack([_interpolate(k, x) for k, x in columns], 1)
-        return ((X - self.mean) / self.scale).clamp_(-CUT, CUT)
+        return X.sub_(self.mean).div_(self.scale).clamp_(-CUT, CUT)
 
     def _apply_sparse(self, X: Any) -> Any:
         if not self.sparse:
@@ -172,10 +186,42 @@ class Columns:
         return cls(count, keep, tensors["mean"], tensors["deviation"], knots, sparse)
 
 
-def _moments(X: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of every column; weights add up to one."""
-    mean = share @ X
-    return mean, (share @ (X - mean).square_()).sqrt()
+def as_rows(X: Any) -> Rows:
+    """Rows without labels, of anything dense that holds rows."""
+    if isinstance(X, Rows):
+        return X
+    X = as_floats("X", X)
+    return Rows(X, X.new_zeros(len(X)))
+
+
+def moments(rows: Rows, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of every column in float64, in one pass: moments of pieces are merged."""
+    total, mean, squares = weights.new_zeros(()), weights.new_zeros(()), weights.new_zeros(())
+    for span, part in rows.doubles():
+        w = weights[span]
+        if not (size := w.sum()) > 0:
+            continue
+        own = (w / size) @ part
+        step, joint = own - mean, total + size
+        squares = squares + w @ (part - own).square_() + step.square() * (total * size / joint)
+        mean, total = mean + step * (size / joint), joint
+    if rows.processes is None:
+        return mean, (squares / total).sqrt()
+    everything, sums = rows.total(total, total * mean)
+    centre = sums / everything
+    (squares,) = rows.total(squares + total * (mean - centre).square())
+    return centre, (squares / everything).sqrt()
+
+
+def sorted_rows(rows: Rows, weights: Tensor) -> Tensor:
+    """The rows from which ranks and mean distances are learnt, by number among all."""
+    present = (
+        torch.arange(rows.n) if rows.processes is not None else (weights > 0).nonzero().squeeze(1)
+    )
+    if len(present) <= SORTED:
+        return present
+    order = torch.randperm(len(present), generator=torch.Generator().manual_seed(0))
+    return present[order[:SORTED].sort().values]
 
 
 def _varying(deviation: Tensor, least: Tensor) -> Tensor:
@@ -204,7 +250,12 @@ def _scores(x: Tensor, share: Tensor) -> Tensor:
     """Distinct values and the normal scores Φ⁻¹(mid-rank) of their weighted mid-ranks, (2, u)."""
     values, place = torch.unique(x, return_inverse=True)
     mass = torch.zeros_like(values).index_add_(0, place, share)
-    return torch.stack((values, torch.special.ndtri(mass.cumsum(0) - mass / 2)))
+    middle = mass.cumsum(0) - mass / 2
+    if len(values) > KNOTS:
+        even = torch.linspace(0, 1, KNOTS, dtype=middle.dtype, device=middle.device)
+        some = torch.unique(torch.searchsorted(middle, even).clamp_max(len(values) - 1))
+        values, middle = values[some], middle[some]
+    return torch.stack((values, torch.special.ndtri(middle)))
 
 
 def _interpolate(knots: Tensor, x: Tensor) -> Tensor:

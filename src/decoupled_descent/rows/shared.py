@@ -2,27 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.kernels import Geometry, Units
-from decoupled_descent.rows.scaling import Columns, as_matrix, row_weights
+from decoupled_descent.rows.scaling import (
+    Columns,
+    as_matrix,
+    as_rows,
+    is_sparse,
+    row_weights,
+    sorted_rows,
+)
 
 
 class Scaled:
-    """Training rows of positive weight, on one scale, with what all kernels share."""
+    """Training rows of positive weight, on one scale, with what all kernels share.
 
-    def __init__(self, X: Any, weights: Tensor, ranks: bool) -> None:
-        self.columns = Columns.learn(X, ranks, weights)
-        self.X, self.weights = X, weights
+    Attributes:
+        inputs: The rows as they were given: :class:`Rows`, or a CSR matrix.
+        weights: Of the rows, in this process.
+        columns: The scale.
+        shape: Of the scaled rows of all processes.
+    """
+
+    def __init__(self, inputs: Any, weights: Tensor, ranks: bool) -> None:
+        self.inputs, self.weights = inputs, weights
+        self.columns = Columns.learn(inputs, ranks, weights)
+        n = inputs.n if isinstance(inputs, Rows) else inputs.shape[0]
+        self.shape = n, len(self.columns.keep)
 
     @cached_property
     def rows(self) -> Any:
-        """All rows, scaled."""
-        return self.columns.apply(self.X)
+        """All rows, scaled: for few rows, and for sparse ones."""
+        if not isinstance(self.inputs, Rows):
+            return self.columns.apply(self.inputs)
+        return self.take(torch.arange(self.shape[0]))
+
+    def take(self, index: Tensor) -> Tensor:
+        """Some rows, scaled, by their number among those of all processes."""
+        found: Tensor = self.columns.apply(self.inputs.gather(index))
+        return found
+
+    def parts(self, width: int = 0) -> Iterator[tuple[slice, Any]]:
+        """Go through the rows of this process, scaled, in pieces of ``width`` numbers a row."""
+        if not isinstance(self.inputs, Rows):
+            yield slice(0, self.shape[0]), self.rows
+            return
+        for span, part in self.inputs.doubles(width):
+            yield span, self.columns.apply(part)
+
+    def total(self, *parts: Tensor) -> list[Tensor]:
+        """Sums over all processes of what was summed over the rows of this one."""
+        return self.inputs.total(*parts) if isinstance(self.inputs, Rows) else list(parts)
 
     @cached_property
     def geometry(self) -> Geometry:
@@ -32,15 +69,19 @@ class Scaled:
     @cached_property
     def units(self) -> Units:
         """Mean distances of the rows."""
-        return Units.of(self.rows, self.weights)
+        some = sorted_rows(self.inputs, self.weights)
+        divided = self.inputs.processes is not None
+        weights = torch.ones(len(some), dtype=torch.float64) if divided else self.weights[some]
+        return Units.of(self.take(some), weights)
 
 
 class Training:
     """Rows and weights, checked once for many feature maps; rows of weight zero are separate."""
 
     def __init__(self, X: Any, sample_weight: Any = None) -> None:
-        self.X = as_matrix(X)
-        weights = row_weights(sample_weight, self.X.shape[0])
+        self.X: Any = as_matrix(X) if is_sparse(X) else as_rows(X)
+        self.count = int(self.X.here if isinstance(self.X, Rows) else self.X.shape[0])
+        weights = row_weights(sample_weight, self.count)
         self.present = torch.nonzero(weights > 0)[:, 0]
         self.weights = weights[self.present]
         self.complete = len(self.present) == len(weights)
@@ -48,9 +89,14 @@ class Training:
             raise ValueError("X has 1 row of positive weight; features need at least 2")
         self._scaled: dict[bool, Scaled] = {}
 
+    def take(self, which: Tensor) -> Any:
+        """Some rows as they were given."""
+        return self.X.gather(which) if isinstance(self.X, Rows) else self.X[which.numpy()]
+
     def scaled(self, ranks: bool) -> Scaled:
         """Return the scaled rows; the same object at every call."""
         if ranks not in self._scaled:
-            X = self.X if self.complete else self.X[self.present.numpy()]
+            X = self.X if self.complete else self.take(self.present)
+            X = X if is_sparse(X) else as_rows(X)
             self._scaled[ranks] = Scaled(X, self.weights, ranks)
         return self._scaled[ranks]

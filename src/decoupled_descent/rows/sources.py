@@ -106,7 +106,7 @@ class Sliced(Source):
         if isinstance(which, slice):  # the disk works while these rows are copied and used
             _ask_for(held, self.values, which.stop, 2 * which.stop - which.start)
         found = self.matrix(np.array(self.values[which]))
-        held.madvise(mmap.MADV_DONTNEED)  # the rows were copied, so the pages can be released
+        released(self.values)  # the rows were copied, so the pages can be given back
         return found, None
 
     def _collated(self, pairs: list[tuple[Any, Any]]) -> tuple[Tensor, Tensor | None]:
@@ -205,6 +205,13 @@ def _divided(given: Any) -> tuple[Any, Any]:
     if not isinstance(given, tuple | list):
         return given, None
     return given[0], given[1] if len(given) > 1 else None
+
+
+def released(values: Any) -> None:
+    """Give the pages of a memory map back to the system; nothing for anything else."""
+    held = _mapped(values)
+    if held is not None:
+        held.madvise(mmap.MADV_DONTNEED)
 
 
 def _mapped(values: Any) -> mmap.mmap | None:

@@ -105,6 +105,15 @@ def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:
     return found.unsqueeze(1) if found.ndim == 1 else found
 
 
+def fitted_outputs(candidate: Candidate) -> Tensor:
+    """Outputs of a candidate for the rows that it was fitted to, shape (n, K)."""
+    run = candidate.run
+    with torch.no_grad():
+        h = candidate.rows.forward(run.state.theta).T
+        found = run.objective.pure_head(h, run.state.head)
+    return found.unsqueeze(1) if found.ndim == 1 else found
+
+
 def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
     r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
 

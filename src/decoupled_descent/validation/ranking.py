@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import fit_all
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.ridge_path import ridge_path
@@ -58,6 +59,11 @@ def some_rows(n: int, most: int, groups: Tensor | None, seed: int) -> Tensor:
     return torch.isin(groups, order[: max(2, int((sizes <= most).sum()))]).nonzero().squeeze(1)
 
 
+def part_of(X: Any, rows: Tensor) -> Any:
+    """Some rows, as a matrix in memory, of :class:`Rows` or of a CSR matrix."""
+    return X.gather(rows) if isinstance(X, Rows) else X[rows.numpy()]
+
+
 def rank(
     X: Any,
     y: Tensor,
@@ -68,13 +74,13 @@ def rank(
     seed: int,
 ) -> list[Ranked]:
     """Exact leave-one-out of kernel ridge regression for every feature map, best first."""
-    n, targets = X.shape[0], _targets(y, loss, outputs)
+    n, targets = len(y), _targets(y, loss, outputs)
     rows = some_rows(n, RANKED, common["groups"], seed)
     part = {name: None if each is None else each[rows] for name, each in common.items()}
     weights = part["weights"]
     ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
     whole, ranked = n <= RANKED, []
-    for features, phi in fit_all(tried, X if whole else X[rows.numpy()], weights):
+    for features, phi in fit_all(tried, part_of(X, rows), weights):
         path = ridge_path(
             phi, targets[rows], ridges, weights, part["removed"], groups=part["groups"]
         )

@@ -30,6 +30,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.scaling import is_sparse
+from decoupled_descent.rows.store import Mapped, Store
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import fit
@@ -37,7 +38,7 @@ from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
 from decoupled_descent.validation.found import (
     Candidate,
     Search,
-    evaluate,
+    fitted_outputs,
     lowest,
     predictions,
     row_count,
@@ -49,6 +50,7 @@ from decoupled_descent.validation.ranking import (
     STEP,
     Ranked,
     keep,
+    part_of,
     rank,
     some_rows,
 )
@@ -94,7 +96,8 @@ def search(
     """Find the model with the lowest leave-one-out error.
 
     Args:
-        X: Rows, shape (n, d). Sparse ones get linear features unless others are given.
+        X: Rows, shape (n, d), of any kind that :class:`Rows` takes, and :class:`Rows` themselves.
+            Sparse ones get linear features unless others are given.
         y: Labels: class indices, 0 and 1, or numbers of shape (n,) or (n, K).
         loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
         outputs: K.
@@ -116,6 +119,7 @@ def search(
     for each in tried:
         _limit_landmarks(each, y, outputs, loss)
     common: dict[str, Any] = {"weights": weights, "removed": removed, "groups": groups}
+    X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
     found: list[Candidate] = []
     ranking: list[tuple[str, float]] = []
     interrupted = False
@@ -133,15 +137,17 @@ def search(
             for index, one in enumerate(kept):
                 done = 1 + FITS * maps * index // len(kept)
                 advance(done, one.features.name)
-                phi = one.phi
-                if phi is None:
-                    phi = one.features.fit_transform(X, sample_weight=weights)
-                for count, fitted in enumerate(
-                    _walk(one, Rows(phi, y, **common), objective, ridge)
-                ):
+                phi = one.features.fit_rows(X, weights) if one.phi is None else one.phi
+                rows = Rows(phi, y, **common)
+                del phi
+                for count, fitted in enumerate(_walk(one, rows, objective, ridge)):
                     found.append(fitted)
                     note = f"{one.features.name}, lowest error {lowest(found).error:.4g}"
                     advance(done + min(count + 1, FITS), note)
+                if len(kept) > 1 and isinstance(X, Rows):
+                    _give_back(found[-1], X)
+            if len(kept) > 1 and isinstance(X, Rows):
+                _keep_again(lowest(found), X)
         except KeyboardInterrupt:
             if not found:
                 raise
@@ -150,9 +156,26 @@ def search(
         return _combined(objective, found, stack, seed, tuple(ranking), interrupted)
 
 
+def _give_back(candidate: Candidate, X: Rows) -> None:
+    """Free the memory of large features: from now on they are made again whenever they are read."""
+    features, rows = candidate.features, candidate.rows
+    rows.move(Mapped(X, features.transform, rows.d))
+
+
+def _keep_again(candidate: Candidate, X: Rows) -> None:
+    """Make the features of the best candidate once more, for all that is asked of it now."""
+    rows = candidate.rows
+    if rows.held:
+        return
+    store = Store(rows.here, rows.d, X)
+    for block in rows.blocks():
+        store.write(block.span, block.X)
+    rows.move(store)
+
+
 def _widths(X: Any, tried: Sequence[Features]) -> list[int]:
     """How many features each map makes of a row, at most."""
-    n, d = X.shape
+    n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
     return [
         d if each.name.startswith("linear") else min(n, each.get_params().get("landmarks", d))
         for each in tried
@@ -185,7 +208,7 @@ def _scouted(
     part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
     found = []
     for one in kept:
-        phi = one.features.fit_transform(X[rows.numpy()], sample_weight=part["weights"])
+        phi = one.features.fit_transform(part_of(X, rows), sample_weight=part["weights"])
         found.append(lowest(list(_walk(one, Rows(phi, y[rows], **part), objective, "auto"))))
     best = lowest(found)
     loss, scouted = objective.loss.name, []
@@ -232,10 +255,10 @@ def _fitted(
     run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    outputs = run.best_outputs.reshape(rows.n, -1)
+    outputs = run.best_outputs.reshape(rows.here, -1)
     name = objective.loss.name
     said = predictions(name, outputs, row_count(rows))
-    error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
+    error = float(rows.mean(rows.averaged(row_losses(name, said, rows.y))))
     return Candidate(one.features, ridge, run, outputs, rows, said, error)
 
 
@@ -290,7 +313,7 @@ def _pairs(candidate: Candidate, seed: int) -> float:
     rows = candidate.rows
     problem = Problem(rows, candidate.run.bound, candidate.ridge)
     some = some_rows(rows.n, PAIRED, rows.groups, seed)
-    return paired_losses(problem, evaluate(candidate, rows.X), some)
+    return paired_losses(problem, fitted_outputs(candidate), some)
 
 
 def _limit_landmarks(features: Features, y: Tensor, outputs: int, loss: str) -> None:
