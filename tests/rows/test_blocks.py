@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from decoupled_descent.rows import blocks as module
 from decoupled_descent.rows.blocks import Rows, automatic_block_size
-from tests.problems import binary
+from tests.problems import binary, normal
 
 X, Y = binary(6, 4)
 NAN, INF = float("nan"), float("inf")
@@ -159,3 +159,37 @@ def test_squared_norms_leave_the_rows_as_they_are(dtype):
     rows = Rows(given.clone(), Y)
     torch.testing.assert_close(rows.squares, given.double().square().sum(1))
     assert torch.equal(rows.X, given)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sliced", "blocks"])
+def test_rows_by_number_and_in_float64(kind, monkeypatch):
+    X = normal(30, 3).float()
+    given = {"memory": X, "sliced": Numbers(X), "blocks": None}[kind]
+    monkeypatch.setattr(module, "HELD", 0)
+    monkeypatch.setattr(module, "PIECE_BYTES", 0)
+    given = torch.utils.data.DataLoader(X, batch_size=11) if kind == "blocks" else given
+    rows = Rows(given, torch.zeros(30))
+    assert rows.held == (kind == "memory")
+    some = torch.tensor([29, 0, 12, 12])
+    assert torch.equal(rows.gather(some), X[some])
+    spans, parts = zip(*rows.doubles(), strict=True)
+    assert torch.equal(torch.cat(parts), X.double())
+    assert spans[-1].stop == 30
+
+
+def test_the_same_rows_in_groups():
+    rows = Rows(normal(6, 2), torch.zeros(6))
+    grouped = rows.with_groups([0, 0, 1, 1, 2, 2])
+    assert rows.groups is None
+    assert grouped.groups.tolist() == [0, 0, 1, 1, 2, 2]
+    assert grouped.X is rows.X
+
+
+class Numbers:
+    """An array that is not one of NumPy."""
+
+    def __init__(self, X):
+        self.X, self.shape, self.dtype = X.numpy(), tuple(X.shape), X.numpy().dtype
+
+    def __getitem__(self, which):
+        return self.X[which]

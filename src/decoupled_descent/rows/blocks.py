@@ -203,6 +203,8 @@ class Rows:
 
         It takes one pass over rows that come in one order only.
         """
+        if self.processes is None and not isinstance(self._source, Repeated):
+            return self.take(index)
         found = self.like.new_zeros(len(index), self.d)
         mine = index - self.first
         own = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
@@ -210,10 +212,10 @@ class Rows:
             for block in self.blocks():
                 inside = own[(mine[own] >= block.span.start) & (mine[own] < block.span.stop)]
                 found[inside] = block.X[mine[inside] - block.span.start]
-        elif len(own):
-            held = self._source or self._X
-            assert held is not None
-            found[own] = held.take(mine[own]) if isinstance(held, Source) else held[mine[own]]
+        elif self._source is not None:
+            found[own] = self._source.take(mine[own])
+        elif self._X is not None:
+            found[own] = self._X[mine[own]]
         return self.total(found)[0]
 
     def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
