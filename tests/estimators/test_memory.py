@@ -61,7 +61,7 @@ LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="n
 #: float64, which are 12 d/n of X.
 LIMITS = {
     **{"gd": 0.1, "dd": 0.1, "odd": 0.2 + 12 / 20, "predict_proba": 0.5},
-    **{"newton": 3.0, "network": 3.5},
+    **{"newton": 3.0, "network": 3.0},
 }
 
 
