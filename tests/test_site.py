@@ -179,6 +179,7 @@ def test_corrections():
     assert found[1, 1] < min(found[terms] for terms in found if terms != (1, 1)) / 5
 
 
+@pytest.mark.slow
 def test_errata():
     names = run_blocks(DOCS / "theory" / "errata.md")
     text = (DOCS / "theory" / "errata.md").read_text()
@@ -199,6 +200,7 @@ def test_tests_that_pages_name_exist():
         assert named <= defined, (page, named - defined)
 
 
+@pytest.mark.slow
 def test_probing(capsys):
     """Figures of the page, and that the estimates are right on images that nobody has seen."""
     names = run_blocks(DOCS / "probing.md")

@@ -65,6 +65,7 @@ def test_random_labels_are_not_better_than_guessing(seed):
     assert found[0].word == "no"
 
 
+@pytest.mark.slow
 def test_the_command_says_both_halves(run, tmp_path):
     table(150).drop(columns=["grade", "price"]).to_csv(tmp_path / "a.csv", index=False)
     arguments = ("train", tmp_path / "a.csv", "--target", "answer", "--out", tmp_path / "o")

@@ -24,6 +24,7 @@ def icu(patients, each, rng, d=8):
     return frame.assign(patient_id=own, died=np.where(y == 1, "yes", "no"))
 
 
+@pytest.mark.slow
 def test_the_intensive_care_table(run, tmp_path):
     """Without --group a wrong estimate and no trust; with it the error on new patients."""
     rng = np.random.default_rng(0)

@@ -157,6 +157,7 @@ def test_messy_files(run, tmp_path, case):
     assert again["actual"]["rows"] == ROWS
 
 
+@pytest.mark.slow
 def test_free_text_is_worth_something(run, tmp_path):
     (tmp_path / "data.csv").write_text(reviews())
     arguments = ("train", tmp_path / "data.csv", "--target", "y", "--out", tmp_path / "o", "--json")

@@ -134,8 +134,9 @@ def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop,
 def test_the_table_that_is_read_is_not_overwritten(run, tmp_path, shop):
     out = tmp_path / "out"
     run("train", shop, "--target", "answer", "--out", out, *FAST)
-    before = (out / "history.csv").read_bytes()
-    status, _, err = run("train", out / "history.csv", "--target", "stderr", "--out", out, *FAST)
+    before = shop.read_bytes()
+    (out / "history.csv").write_bytes(before)
+    status, _, err = run("train", out / "history.csv", "--target", "answer", "--out", out, *FAST)
     assert status == 2
     assert "history.csv in it is the table to read; choose another folder" in err
     assert (out / "history.csv").read_bytes() == before

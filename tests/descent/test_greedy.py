@@ -47,6 +47,7 @@ def test_error_never_rises_and_stopping_ends_the_run_where_nothing_helps():
     assert torch.equal(run.theta, run.best_theta)
 
 
+@pytest.mark.slow
 def test_keeps_the_identity():
     """Across seeds the mean of train − test error is within three standard errors of zero."""
     gaps = []

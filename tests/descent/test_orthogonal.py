@@ -276,6 +276,7 @@ def test_rows_of_unequal_length_keep_the_identity():
     assert bias["equal"] < -3 * error["equal"]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_embeddings_of_cats_and_dogs_without_whitening_or_test_rows():
     """n = 800 of 512 dimensions: the bias over 10 splits is within three of its standard errors."""

@@ -152,6 +152,7 @@ def assert_standard(z, name):
     assert np.abs(z).max() < 5, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_runs_follow_the_limit(name, ridge):

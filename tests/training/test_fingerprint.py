@@ -128,6 +128,7 @@ print(described({"algorithm": algorithm, "objective": objective, "f": torch.tanh
 """
 
 
+@pytest.mark.slow
 def test_every_process_says_the_same():
     """Order in sets and addresses differ from process to process."""
     command = [sys.executable, "-c", PROGRAM]
