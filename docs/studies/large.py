@@ -2,9 +2,9 @@
 
 ``python docs/studies/large.py ROWS [--svm SETTINGS]`` prints one line for the library, and one each
 for logistic regression, boosting and, if asked, so many of the twelve settings of a support vector
-machine, with the five folds by which their users would choose and judge. Rows are drawn: 50 columns,
-two classes, a curved border. Truth is the error on 20,000 other rows. Times are processor seconds
-on one thread.
+machine, with the five folds by which their users would choose and judge. Rows are drawn: 50
+columns, two classes, a curved border. Truth is the error on 20,000 other rows. Times are processor
+seconds on one thread.
 """
 
 import argparse
