@@ -114,10 +114,7 @@ def search(
         The search.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
-    unset = isinstance(features, str) and features == "auto"
-    tried = as_features("linear" if unset and is_sparse(X) else features)
-    for each in tried:
-        _limit_landmarks(each, y, outputs, loss)
+    tried = _tried(features, X, y, outputs, loss)
     common: dict[str, Any] = {"weights": weights, "removed": removed, "groups": groups}
     X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
     found: list[Candidate] = []
@@ -126,34 +123,58 @@ def search(
     maps = min(len(tried), KEPT + 1)
     widths = _widths(X, tried[-maps:])
     _announce(len(y), widths, outputs, progress)
-    threads = threads_for(len(y) * max(widths), outputs)
-    with threads, progress_bar(1 + FITS * maps, "search", progress) as advance:
-        try:
-            ranked = rank(X, y, loss, outputs, tried, common, seed)
-            ranking = [(one.features.name, one.error) for one in ranked]
-            kept = keep(ranked)
-            if len(y) > SCOUTED and ridge == "auto":
-                kept = _scouted(kept, X, y, objective, common, seed)
-            for index, one in enumerate(kept):
-                done = 1 + FITS * maps * index // len(kept)
-                advance(done, one.features.name)
-                phi = one.features.fit_rows(X, weights) if one.phi is None else one.phi
-                rows = Rows(phi, y, **common)
-                del phi
-                for count, fitted in enumerate(_walk(one, rows, objective, ridge)):
-                    found.append(fitted)
-                    note = f"{one.features.name}, lowest error {lowest(found).error:.4g}"
-                    advance(done + min(count + 1, FITS), note)
-                if len(kept) > 1 and isinstance(X, Rows):
-                    _give_back(found[-1], X)
-            if len(kept) > 1 and isinstance(X, Rows):
-                _keep_again(lowest(found), X)
-        except KeyboardInterrupt:
-            if not found:
-                raise
-            interrupted = True
     with threads_for(len(y) * max(widths), outputs):
+        with progress_bar(1 + FITS * maps, "search", progress) as advance:
+            try:
+                ranked = rank(X, y, loss, outputs, tried, common, seed)
+                ranking += [(one.features.name, one.error) for one in ranked]
+                kept = keep(ranked)
+                if len(y) > SCOUTED and ridge == "auto":
+                    kept = _scouted(kept, X, y, objective, common, seed)
+                for share, fitted in _fits(kept, X, y, objective, ridge, common):
+                    found.append(fitted)
+                    note = f"{fitted.features.name}, lowest error {lowest(found).error:.4g}"
+                    advance(1 + round(FITS * maps * share), note)
+            except KeyboardInterrupt:
+                if not found:
+                    raise
+                interrupted = True
         return _combined(objective, found, stack, seed, tuple(ranking), interrupted)
+
+
+def _tried(features: Any, X: Any, y: Tensor, outputs: int, loss: str) -> list[Features]:
+    """The feature maps that compete."""
+    unset = isinstance(features, str) and features == "auto"
+    tried = as_features("linear" if unset and is_sparse(X) else features)
+    for each in tried:
+        _limit_landmarks(each, y, outputs, loss)
+    return tried
+
+
+def _fits(
+    kept: Sequence[Ranked],
+    X: Any,
+    y: Tensor,
+    objective: Objective,
+    ridge: float | str,
+    common: dict[str, Any],
+) -> Iterator[tuple[float, Candidate]]:
+    """Fit every map with every ridge that is tried; beside a fit is the share of work done.
+
+    Large features are in memory for one map at a time, and in the end for the best one.
+    """
+    found: list[Candidate] = []
+    for index, one in enumerate(kept):
+        phi = one.features.fit_rows(X, common["weights"]) if one.phi is None else one.phi
+        rows = Rows(phi, y, **common)
+        del phi
+        for count, fitted in enumerate(_walk(one, rows, objective, ridge), 1):
+            found.append(fitted)
+            yield (index + min(count / FITS, 1.0)) / len(kept), fitted
+        if len(kept) > 1 and isinstance(X, Rows):
+            _give_back(found[-1], X)
+    if len(kept) > 1 and isinstance(X, Rows):
+        _keep_again(lowest(found), X)
 
 
 def _give_back(candidate: Candidate, X: Rows) -> None:
