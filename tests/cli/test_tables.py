@@ -48,7 +48,7 @@ def test_semicolons_bom_and_decimal_comma(run, tmp_path):
     data = tmp_path / "excel.csv"
     table().to_csv(data, index=False, sep=";", decimal=",", encoding="utf-8-sig")
     status, text, err = run("train", data, "--target", "a", "--out", tmp_path / "o", *FAST)
-    assert (status, err) == (0, "comparing models\njudging the best one\nwriting the report\n")
+    assert (status, err) == (0, "comparing models\nchecking the best one\nwriting the report\n")
     assert "the comma is the decimal mark" in text
     assert "a: regression, 60 rows" in text
 

@@ -17,8 +17,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.checks import Z95
-from decoupled_descent.cli.train import SEARCHING, WRITING, check_options
-from decoupled_descent.descent import METHODS
+from decoupled_descent.cli.train import SEARCHING, WRITING
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
 from decoupled_descent.validation import search
@@ -249,19 +248,6 @@ def test_the_installed_command_on_a_terminal_and_in_a_pipe(tmp_path):
     )  # fmt: skip
     assert first.stdout == "prediction,probability_no,probability_yes\n"
     assert "Traceback" not in first.stderr
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_and_its_settings(run, name):
-    words = " ".join(run("train", "--help")[1].replace("│", " ").split())
-    assert f"{name}: {METHODS[name].summary}." in words
-    for setting in ("lr", "damping", "ridge"):
-        numbers = dict.fromkeys(("lr", "damping", "ridge"), "auto") | {setting: "0.5"}
-        if setting in METHODS[name].settings:
-            assert check_options("auto", name, numbers)[setting] == 0.5
-        else:
-            with pytest.raises(ValueError, match=f"--{setting} has no effect with --method {name}"):
-                check_options("auto", name, numbers)
 
 
 def prices(rows=120, seed=0):

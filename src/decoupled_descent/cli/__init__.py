@@ -29,8 +29,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command(cls=train.TrainCommand)(train.train)
 for command in (
+    train.train,
     predict.predict,
     diagnose.diagnose,
     probe.probe,

@@ -35,7 +35,7 @@ Identifier = Annotated[
     typer.Option(
         "--id",
         metavar="COLUMN",
-        help="Names the rows: kept out of the model, and carried into the predictions.",
+        help="Column that identifies the rows. The model does not use it; predictions repeat it.",
         show_default=False,
     ),
 ]
@@ -58,10 +58,10 @@ Missing = Annotated[
 #: What --method may be: its options, and a line about it. A copy of the table in descent/methods.py
 #: (a test compares them), whose import takes seconds: help and wrong options are answered at once.
 METHODS = {
-    "newton": (("ridge",), "linear and kernel models, each row left out of the minimum"),
-    "orthogonal": (("lr", "damping", "ridge"), "decoupled descent for rows of any covariance"),
-    "decoupled": (("lr", "damping"), "the paper's method, for white noise"),
-    "gradient": (("lr",), "plain gradient descent, whose train error is no estimate"),
+    "newton": (("ridge",), "linear and kernel models, with leave-one-out errors"),
+    "orthogonal": (("lr", "damping", "ridge"), "decoupled descent, for columns of any covariance"),
+    "decoupled": (("lr", "damping"), "decoupled descent of the paper, for white noise"),
+    "gradient": (("lr",), "gradient descent; its train error does not estimate the test error"),
 }
 
 #: Characters that steer a terminal, or turn the order of the text around them.

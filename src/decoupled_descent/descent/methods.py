@@ -43,12 +43,14 @@ def _gradient(lr: float) -> Algorithm:
 
 METHODS = {
     "newton": Method(
-        DecoupledNewton, ("ridge",), "linear and kernel models, each row left out of the minimum"
+        DecoupledNewton, ("ridge",), "linear and kernel models, with leave-one-out errors"
     ),
-    "orthogonal": Method(_orthogonal, SETTINGS, "decoupled descent for rows of any covariance"),
-    "decoupled": Method(_decoupled, ("lr", "damping"), "the paper's method, for white noise"),
+    "orthogonal": Method(_orthogonal, SETTINGS, "decoupled descent, for columns of any covariance"),
+    "decoupled": Method(
+        _decoupled, ("lr", "damping"), "decoupled descent of the paper, for white noise"
+    ),
     "gradient": Method(
-        _gradient, ("lr",), "plain gradient descent, whose train error is no estimate"
+        _gradient, ("lr",), "gradient descent; its train error does not estimate the test error"
     ),
 }
 
