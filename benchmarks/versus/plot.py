@@ -15,12 +15,13 @@ from benchmarks.versus.summary import ORDER, SIZES, Place, Row, cells, groups
 STYLES = {
     "hold-out 10 %": ("v", "#0072B2"), "hold-out 20 %": ("^", "#0072B2"),
     "hold-out 30 %": (">", "#0072B2"), "5-fold": ("s", "#0072B2"), "10-fold": ("D", "#0072B2"),
-    "leave-one-out": ("X", "#0072B2"), "GCV": ("P", "#009E73"), "RidgeCV": ("*", "#009E73"),
+    "leave-one-out": ("X", "#0072B2"), "ALO": ("d", "#009E73"), "PSIS-LOO": ("8", "#CC79A7"),
+    "GCV": ("P", "#009E73"), "RidgeCV": ("*", "#009E73"),
     "path GCV": ("P", "#009E73"), "path leave-one-out": ("*", "#009E73"),
     "Bellec–Tan": ("h", "#009E73"), "DD": ("o", "#D55E00"), "ODD": ("s", "#D55E00"),
     "Newton": ("D", "#D55E00"), "own": ("p", "#D55E00"),
 }  # fmt: skip
-SHADES = dict(zip(SIZES, (0.35, 0.65, 1.0), strict=True))
+SHADES = dict(zip(SIZES, (0.3, 0.5, 0.75, 1.0), strict=True))
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 

@@ -20,11 +20,11 @@ from benchmarks.versus.ways import Array
 #: The order of ways in tables.
 ORDER = (
     "one fit", "hold-out 10 %", "hold-out 20 %", "hold-out 30 %", "5-fold", "10-fold",
-    "leave-one-out", "GCV", "RidgeCV", "path GCV", "path leave-one-out", "Bellec–Tan",
-    "DD", "ODD", "Newton", "own",
+    "leave-one-out", "ALO", "PSIS-LOO", "GCV", "RidgeCV", "path GCV", "path leave-one-out",
+    "Bellec–Tan", "DD", "ODD", "Newton", "own",
 )  # fmt: skip
 #: Numbers of training rows.
-SIZES = (100, 400, 5000)
+SIZES = (100, 400, 1000, 5000)
 REFERENCE = "10-fold"  # test errors are compared with those of its models
 
 Place = tuple[str, str, int]

@@ -117,4 +117,4 @@ def test_tables_and_figure_have_every_way():
     costs = sorted(bars.lines[0].get_xdata()[0] for bars in panel.containers)
     assert costs == pytest.approx([1.5, 11])
     names = [text.get_text() for text in key.get_legend().get_texts()]
-    assert names == ["10-fold", "DD", "n = 100", "n = 400", "n = 5000"]
+    assert names == ["10-fold", "DD", "n = 100", "n = 400", "n = 1000", "n = 5000"]

@@ -69,3 +69,20 @@ def test_newton_and_literal_refits_agree_for_log_losses():
     ways = ridge.ways("logistic", standardise=True, rows=25, seed=0)
     literal, newton = ways["leave-one-out"](A, y), ways["Newton"](A, y)
     assert newton.estimate == pytest.approx(literal.estimate, abs=0.3 * literal.stderr)
+
+
+def test_one_newton_step_is_exact_for_squared_errors_and_close_for_log_losses():
+    A, y = problem()
+    ways = ridge.ways("squared", standardise=False, rows=40, seed=0)
+    step, literal = ways["ALO"](A, y), ways["leave-one-out"](A, y)
+    assert step.estimate == pytest.approx(literal.estimate, rel=1e-8)
+    assert step.stderr == pytest.approx(literal.stderr, rel=1e-8)
+    y = (y > y.mean()).astype(float)
+    slopes, intercepts = ridge.logistic_path(A, y, np.array([1.0]))
+    outputs = A @ slopes[0] + intercepts[0]
+    found = ridge.one_step("logistic", A, y, outputs, 1.0)
+    for row in range(10):
+        rest = np.arange(40) != row
+        slopes, intercepts = ridge.logistic_path(A[rest], y[rest], np.array([1.0]))
+        wanted = A[row] @ slopes[0] + intercepts[0]
+        assert abs(found[row] - wanted) < 0.2 * abs(outputs[row] - wanted) + 1e-3
