@@ -88,7 +88,7 @@ def test_files_it_points_to_exist(page):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-def test_developers_page_adds_a_working_algorithm():
+def test_developers_page_adds_working_parts():
     names = run_blocks(ROOT / "docs" / "developing.md")
     X, y, run, objective = (names[name] for name in ("X", "y", "run", "objective"))
     assert run.train_error[-1] < run.train_error[0]
@@ -97,6 +97,14 @@ def test_developers_page_adds_a_working_algorithm():
     torch.testing.assert_close(swept.runs[0].theta, run.theta)
     assert swept.best_index == 1
     assert dd.diagnose(X, y, run).verdict == "do not trust"
+    assert names["closed"].curvature == "structured"
+    assert names["finding"].status == "note"
+    (panel,) = names["panels"]
+    gaps = {curve["algorithm"]: curve["mean_absolute_gap"] for curve in panel["curves"]}
+    assert gaps["dd"] < gaps["gd"]
+    assert len(names["figure"].axes) == 2
+    tables = dd.objective.activations.FUNCTIONS, dd.objective.losses.LOSSES
+    assert all("asinh" not in str(table) and "poisson" not in table for table in tables)
 
 
 def test_developers_page_names_files_that_exist():
