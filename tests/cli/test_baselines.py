@@ -82,4 +82,4 @@ def test_the_command_says_both_halves(run, tmp_path):
     table(150).drop(columns=["grade", "answer"]).to_csv(tmp_path / "a.csv", index=False)
     text = run("train", tmp_path / "a.csv", "--target", "price", "--out", tmp_path / "o")[1]
     assert "typical error (RMSE)" in text
-    assert "half are missed by less than" in text
+    assert "median absolute error" in text

@@ -21,7 +21,7 @@ def trained_here(run, tmp_path):
 
 def test_the_training_table_gets_honest_predictions(run, tmp_path, trained_here):
     found = json.loads(run("predict", tmp_path / "o", tmp_path / "train.csv", "--json")[1])
-    assert any("120 of the 120 rows were trained on" in note for note in found["notes"])
+    assert any("120 of the 120 rows are training rows" in note for note in found["notes"])
     assert found["actual"]["score"] == pytest.approx(trained_here["estimated_score"])
     kept = pd.read_csv(tmp_path / "o" / "left_out.csv")
     assert found["predictions"] == kept["prediction"].tolist()

@@ -193,7 +193,7 @@ def test_the_identifier_is_carried(run, tmp_path):
     assert set(found["probabilities"]) == {"good", "bad"}
     new.drop(columns="name").to_csv(tmp_path / "new.csv", index=False)
     err = run("predict", tmp_path / "o", tmp_path / "new.csv")[2]
-    assert "the table has no 'name', which identified the rows in training" in err
+    assert "the table has no column 'name', which identified the rows in training" in err
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_a_column_that_knows_the_answer(run, tmp_path):
     frame.to_csv(tmp_path / "data.csv", index=False)
     arguments = ("train", tmp_path / "data.csv", "--target", "price", "--out", tmp_path / "o")
     found = json.loads(run(*arguments, "--json", "--ridge", "1", "--features", "linear")[1])
-    leak = [one for one in found["findings"] if one["name"] == "a column that knows the answer"]
+    leak = [one for one in found["findings"] if one["name"] == "column that leaks the target"]
     assert [one["advice"] for one in leak] == ["if so, train with --drop tax"]
     frame.drop(columns="tax").to_csv(tmp_path / "data.csv", index=False)
     found = json.loads(run(*arguments, "--json", "--ridge", "1", "--features", "linear")[1])
-    assert not [one for one in found["findings"] if "knows the answer" in one["name"]]
+    assert not [one for one in found["findings"] if "leaks the target" in one["name"]]

@@ -84,7 +84,7 @@ def test_points_keep_words_as_they_are():
 def test_verdicts():
     trusted = {"verdict": "trust", "findings": [FOUND]}
     lines = printed(output.verdict, trusted)
-    assert lines == ["", "Verdict: ✓ trust", "  None of 1 checks speaks against the estimate."]
+    assert lines == ["", "Verdict: ✓ trust", "  None of 1 checks found a problem."]
     assert "  ✓ tails: 12.3 (caution from 9)" in printed(output.verdict, trusted, everything=True)
     bad = {"verdict": "do not trust", "findings": [FOUND | {"status": "alarm"}, FOUND]}
     lines = printed(output.verdict, bad)
@@ -95,4 +95,4 @@ def test_verdicts():
     ]
     assert lines[4].startswith("      → use [these] words")
     assert all(len(line) <= 60 and line.startswith("      ") for line in lines[4:-1])
-    assert lines[-1] == "  1 other checks found nothing."
+    assert lines[-1] == "  1 other checks found no problem."

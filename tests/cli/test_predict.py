@@ -47,7 +47,7 @@ def test_order_extra_columns_unknown_towns_and_missing_values(run, tmp_path, tra
     mixed = features()[["town", "b", "a"]].assign(spare=1, more="x")
     status, text, err = run("predict", trained / "price", saved(tmp_path, mixed))
     assert (status, text) == (0, straight)
-    assert err == "note: ignored, as the model does not know them: 'spare', 'more'\n"
+    assert err == "note: columns that the model does not know are ignored: 'spare', 'more'\n"
     strange = features().assign(town="Atlantis")
     strange.loc[3, "a"] = np.nan
     status, text, err = run("predict", trained / "price", saved(tmp_path, strange))

@@ -5,7 +5,6 @@ import html
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,6 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.cli import results
-from decoupled_descent.diagnostics.checks import Finding
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
 from decoupled_descent.tables.columns import Columns
@@ -22,51 +20,6 @@ from tests.report.examples import classification
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
 FILES |= {"left_out.csv"}
-
-
-def report(findings=(), best=1, corrected=True):
-    """A report of six steps with these findings."""
-    return classification(
-        train_error=[0.5] * 6,
-        train_error_stderr=[0.1] * 6,
-        best_step=best,
-        diagnosis=dd.Diagnosis(findings).to_dict(),
-        settings={"max_iter": 6},
-        corrected=corrected,
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "start"), [("ok", "Predict"), ("caution", "Quote"), ("alarm", "Do not quote the es")]
-)
-def test_what_to_do_next_depends_on_the_verdict(status, start):
-    finding = Finding("divergence", 1.0, "caution from 0.5", status, "why", "go slowly")
-    steps = results.next_steps(report((finding,)), Path("d.csv"), Path("o p"))
-    assert steps[0].startswith(start)
-    assert steps[-1] == "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
-    assert ("ivergence: go slowly" in " ".join(steps)) == (status != "ok")
-
-
-def test_next_steps_of_gradient_descent_and_of_a_falling_error():
-    finding = Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
-    steps = results.next_steps(report((finding,), 5, corrected=False), Path("d.csv"), Path("o"))
-    assert steps[0].startswith("Do not quote the train error.")
-    assert "falling" not in " ".join(steps)
-    steps = results.next_steps(report(best=5), Path("d.csv"), Path("o"))
-    assert steps[0] == "The error was still falling: try `--max-iter 12`."
-
-
-@pytest.mark.parametrize(
-    ("name", "suffix"),
-    [
-        ("d.csv", ".csv"),
-        ("d.csv.gz", ".csv.gz"),
-        ("my.table.TSV.GZ", ".TSV.GZ"),
-        ("1.5.parquet", ".parquet"),
-    ],
-)
-def test_new_rows_are_asked_for_in_the_same_kind_of_file(name, suffix):
-    assert f" new{suffix} " in results.next_steps(report(), Path(name), Path("o"))[-1]
 
 
 def test_the_files_agree(run, tmp_path, shop):
@@ -151,7 +104,7 @@ def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
         y = np.random.default_rng(seed).normal(size=40)
         options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 2}
         model = dd.DecoupledRegressor(**options).fit(X, y)
-        made.append((model, replace(report(), title=f"seed {seed}")))
+        made.append((model, replace(classification(), title=f"seed {seed}")))
     out = tmp_path / "out"
     for _ in range(2):
         with ThreadPoolExecutor(3) as pool:

@@ -52,7 +52,7 @@ def test_a_training_that_was_cut_short(run, shop, tmp_path, monkeypatch):
         cut_short(patch, 3)
         status, _, err = train(run, shop, out, "--resume")
     assert status == 143
-    assert f"cut short; what is done is kept in {out}/checkpoints, and the same command" in err
+    assert f"interrupted; the progress is saved in {out}/checkpoints; the same command" in err
     first = {path: path.stat().st_mtime_ns for path in saves(out)}
     assert len(first) == 3
     with monkeypatch.context() as patch:
@@ -92,5 +92,5 @@ def test_nothing_is_kept_unasked(run, shop, tmp_path, monkeypatch):
         cut_short(patch, 2)
         status, _, err = train(run, shop, tmp_path / "out")
     assert status == 143
-    assert "cut short" not in err
+    assert "progress is saved" not in err
     assert not (tmp_path / "out").exists()

@@ -178,7 +178,7 @@ def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
     reached = load_model(tmp_path / "out").estimator
     assert reached.stop_reason_ == "interrupted"
     assert reached.diagnostics_.verdict != "trust"
-    assert "Interrupted: this is what was reached." in text
+    assert "Interrupted: these are the results so far." in text
     assert "✓ trust" not in text
     assert "Interrupted" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Saved in" in text
@@ -205,7 +205,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
     assert found["verdict"] != "trust"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert load_model(tmp_path / "out-interrupted").estimator.stop_reason_ == "interrupted"
-    assert "interrupted; what was reached is in" in err
+    assert "interrupted; the results so far are in" in err
     calls[:] = [1] * 11  # before anything is trained
     status, text, err = run(*arguments)
     assert (status, text, err) == (130, "", f"{SEARCHING}\ninterrupted\n")

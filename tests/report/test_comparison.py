@@ -46,7 +46,7 @@ def test_reasons():
     )
     chance, _ = answers(three(guess=(-0.01, 0.02)))
     assert "higher than that of" in chance.reason
-    assert chance.reason.endswith("which chance explains")
+    assert chance.reason.endswith("which is not significant")
     rare, _ = answers(three(scores=(0.99, 0.99, 0.991)))
     assert rare.reason.startswith(f"99.0{space}% right, against 99.1{space}%; its error is")
     numbers, _ = answers(three(half=2.0))  # errors of numbers are roots: √(0.4/0.6)
@@ -58,6 +58,6 @@ def test_the_page_has_cards_and_a_table():
     assert "Is it any good? Better than guessing? ✓ yes" in page.text
     assert "always 'no' 60.0 % 0.6" in page.text
     numbers = comparison(three(half=3.0), "mean squared error")
-    assert "half are missed by less than" in numbers
+    assert "median absolute error" in numbers
     assert "0.6325" in numbers  # √0.4
     assert comparison([], "log loss") == ""

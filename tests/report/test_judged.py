@@ -41,7 +41,7 @@ def test_the_page_of_a_rare_class():
     chances = np.minimum(chances, 0.49)  # never the most probable class
     text = Page(render_report(two(chances, hits))).text
     assert f"Hardly ever found: 0 of {hits.sum()} rows of “fraud”" in text
-    assert "flag from probability" in text
+    assert "rows flagged" in text
     assert "the area under the line" in text
     worst = int(np.argmin(np.where(hits, chances, 1 - chances)))
     assert f"probability of the label {worst + 1} fraud fine" in text
@@ -69,9 +69,9 @@ def test_nothing_is_said_where_there_is_nothing():
 def test_calibration_in_words():
     content = {"stated": [0.1, 0.5], "seen": [0.1, 0.5], "error": 0.01, "stderr": 0.01,
                "chance": 0.02}  # fmt: skip
-    assert "taken at their word" in Page(judged.calibration(content, ["a", "b"])).text
+    assert "are well calibrated" in Page(judged.calibration(content, ["a", "b"])).text
     text = Page(judged.calibration(content | {"error": 0.2}, ["a", "b"])).text
-    assert "treat them as a ranking" in text
+    assert "use them only to rank rows" in text
 
 
 def test_widths_in_words():
@@ -81,7 +81,7 @@ def test_widths_in_words():
         "\xa0", " "
     )
     page = render_report(dataclasses.replace(regression(), widths=[found]))
-    assert "How far off are predictions?" in Page(page).text
+    assert "How wide are prediction intervals?" in Page(page).text
 
 
 def test_marks_that_turn_text_around_are_shown():

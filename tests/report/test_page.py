@@ -99,12 +99,12 @@ def test_headline_shows_estimates_and_intervals():
 
 def test_uncorrected_errors_are_not_said_to_estimate_anything():
     for data in (classification(), regression()):
-        claims = "estimates the error on new rows", "judged as if it were new", "on new rows ("
+        claims = "estimates the error on new rows", "predicted as if it were new", "on new rows ("
         honest = Page(render_report(data)).text
         assert all(claim in honest for claim in claims)
         text = Page(render_report(dataclasses.replace(data, corrected=False))).text
-        assert not any(claim in text for claim in (*claims, "to expect on new rows"))
-        assert "These numbers are no estimate for new rows" in text
+        assert not any(claim in text for claim in (*claims, "expected on new rows"))
+        assert "These numbers do not estimate the error on new rows" in text
         assert "the line is the error on the training rows, not on new ones" in text
         assert "more steps may improve the model" not in text
 
@@ -122,14 +122,14 @@ def test_advice_is_given_only_where_something_was_found():
         text = Page(render_report(classification(diagnosis=diagnosis))).text
         assert f" {status} 1 note from 2" in text
         assert ("Why. → do" in text) == ("Why." in text) == (status != "ok")
-        assert ("1 check found nothing" in text) == (status == "ok")
+        assert ("1 check found no problem" in text) == (status == "ok")
 
 
 def test_verdict_is_words_not_colour_alone():
     for verdict in ("trust", "caution", "do not trust"):
         diagnosis = DIAGNOSIS | {"verdict": verdict}
         text = Page(render_report(dataclasses.replace(regression(), diagnosis=diagnosis))).text
-        assert re.search(rf"Can I believe this number. . {verdict.capitalize()} ", text)
+        assert re.search(rf"Can this number be trusted. . {verdict.capitalize()} ", text)
 
 
 def test_flawless_rows_do_not_make_a_sure_score():

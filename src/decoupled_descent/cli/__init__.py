@@ -20,7 +20,7 @@ import decoupled_descent as dd
 from decoupled_descent.cli import demo, diagnose, evolve, predict, probe, reproduce, train
 from decoupled_descent.cli.options import ReachedError, harmless
 
-#: The exit status after Ctrl-C: that of the signal, by custom of the shells.
+#: The exit status after Ctrl-C, as shells define it: 128 plus the number of the signal.
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -66,16 +66,17 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # not every encoding has → and ✓
             stream.reconfigure(errors="replace")
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleared up
+        # an exit instead of a kill, so that temporary files are removed
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         status = app(arguments, standalone_mode=False) or 0
         if status == INTERRUPTED:
             _print_error("interrupted")
         sys.exit(status)
     except ReachedError as error:
-        _print_error(f"interrupted; what was reached is in {harmless(str(error))}")
+        _print_error(f"interrupted; the results so far are in {harmless(str(error))}")
         sys.exit(INTERRUPTED)
-    except KeyboardInterrupt:  # outside of what typer watches: while it reads the options, say
+    except KeyboardInterrupt:  # not handled by typer, for example while options are read
         _print_error("interrupted")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader, such as head, has seen enough

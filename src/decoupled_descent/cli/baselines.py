@@ -1,4 +1,4 @@
-"""What a model is compared with: guessing, and a linear model, each row judged as if new."""
+"""The model is compared with a linear model and with guessing, by their leave-one-out errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ Floats = NDArray[np.float64]
 
 
 def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
-    """Return the model, a linear model and guessing, by their errors on rows left out."""
+    """Return the model, a linear model and guessing with their out-of-sample errors.
+
+    The list is empty if the train error of the model does not estimate its test error.
+    """
+    if not estimator.algorithm_.estimates_test_error:
+        return []
     log = is_log(estimator)
     names = ["this model", "linear model", _guess_name(prepared, log)]
     tried = {one.get("features") for one in estimator.candidates_}
@@ -45,7 +50,7 @@ def is_log(estimator: Any) -> bool:
 
 
 def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, float]:
-    """Mean and standard error, of rows that are independent or of groups that are."""
+    """Mean and standard error; the rows are independent, or the groups if they are given."""
     centre = float(values.mean())
     sums = values - centre
     if groups is not None:
@@ -70,7 +75,7 @@ def _linear(prepared: Prepared, log: bool) -> Any:
 
 
 def said_of(estimator: Any) -> Floats:
-    """What a model says of its training rows as if they were new: shares (n, K), or numbers."""
+    """Out-of-sample predictions of the training rows: probabilities (n, K), or numbers."""
     name = "corrected_proba_" if hasattr(estimator, "classes_") else "corrected_prediction_"
     said: Floats = np.asarray(getattr(estimator, name), dtype=np.float64)
     return said
@@ -95,7 +100,7 @@ def _guesses(prepared: Prepared, log: bool = False) -> Floats:
     sums = np.stack([np.bincount(codes, weights=column) for column in values.T], 1)[codes]
     left = values.sum(0) - sums
     counts = (n - np.bincount(codes)[codes])[:, None]
-    if classes:  # half a row more of each class, so that no share is 0 (Krichevsky and Trofimov)
+    if classes:  # add half a row of each class, so that no share is 0 (Krichevsky and Trofimov)
         left, counts = left + 0.5, counts + 0.5 * values.shape[1]
     found: Floats = left / counts
     return found if classes else np.exp(found[:, 0]) if log else found[:, 0]

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def demo(
     n: Annotated[int, typer.Option(help="Training rows.", min=2)] = 1000,
-    dimension: Annotated[int, typer.Option(help="Features; even.", min=2)] = 1000,
+    dimension: Annotated[int, typer.Option(help="Number of features; even.", min=2)] = 1000,
     snr: Annotated[float, typer.Option(help="Signal-to-noise ratio.")] = 4.0,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
-    steps: Annotated[int, typer.Option(help="Iterates per run.", min=1)] = 200,
-    replications: Annotated[int, typer.Option(help="Data sets to train on.", min=1)] = 8,
-    seed: Annotated[int, typer.Option(help="Of the first replication.", min=0)] = 0,
+    steps: Annotated[int, typer.Option(help="Steps of a run, with the start.", min=1)] = 200,
+    replications: Annotated[int, typer.Option(help="Number of simulated data sets.", min=1)] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the first replication.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("decoupled-demo"),
     as_json: Json = False,
 ) -> None:
@@ -32,7 +32,7 @@ def demo(
     from decoupled_descent.plotting import style
     from decoupled_descent.reproduce.xor import XOR
 
-    dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # refuse these before making a folder
+    dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # check these before making a folder
     folder = output_folder(out)
     settings = {"n": n, "d": dimension, "snr": [snr], "lr": lr, "test_rows": 2 * n}
     settings |= {"steps": steps, "replications": replications}
@@ -45,16 +45,16 @@ def demo(
     screen = console()
     screen.print(_table(f"XOR after {steps} steps, medians over {replications} runs", final))
     screen.print(
-        "gap = |train error − test error|. Decoupled descent never saw the test rows: its\n"
-        "train error is an estimate of the error on new data, with nothing held out."
+        "gap = |train error − test error|. Decoupled descent did not use the test rows: its\n"
+        "train error estimates the error on new data without a test set."
     )
     screen.print(f"figure: {path}", soft_wrap=True)
 
 
 def train_replications(settings: Settings, seed: int) -> Curves:
-    """Train GD and DD on new XOR data, replication after replication, and predict DD.
+    """Train GD and DD on XOR data for each replication, and predict the errors of DD by theory.
 
-    The seeds of the replications count on from ``seed``. Curves have shape (replications, steps).
+    Replication k has the seed ``seed + k``. Curves have shape (replications, steps).
     """
     import numpy as np
 
@@ -65,7 +65,7 @@ def train_replications(settings: Settings, seed: int) -> Curves:
     (snr,), d, steps = settings["snr"], settings["d"], settings["steps"]
     mixture, found = dd.mixtures.xor(d, snr), []
     gd, decoupled = dd.GradientDescent(settings["lr"]), dd.DecoupledDescent(settings["lr"])
-    # one thread: more would spend their time waiting for each other
+    # one thread: more threads would mostly wait for each other
     with one_thread(), progress_bar(settings["replications"], "training") as advance:
         for each in range(seed, seed + settings["replications"]):
             rows, test = sample(mixture, settings, 3 * each, 3 * each + 1)

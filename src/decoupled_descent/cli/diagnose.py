@@ -29,9 +29,9 @@ def diagnose(
     missing: Missing = None,
     as_json: Json = False,
 ) -> None:
-    """Say before training whether the train error can be trusted as an estimate of the test error.
+    """Check before training whether the train error will be a good estimate of the test error.
 
-    The columns are prepared as `train` does it. After training, `train` knows more and says it.
+    The columns are prepared as in `train`. After training, `train` makes more checks.
     """
     must_exist(data)
     from decoupled_descent.cli.tables import Wishes, prepare

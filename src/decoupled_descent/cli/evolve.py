@@ -1,4 +1,4 @@
-"""``decoupled evolve``: what the theory predicts, next to runs from the same start."""
+"""``decoupled evolve``: the errors that theory predicts, next to those of actual runs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from decoupled_descent.cli.options import Json, output_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from decoupled_descent.state_evolution.examples import Comparison
+
 
 def evolve(
     mixture: Annotated[
         str, typer.Argument(metavar="MIXTURE", help="signalless, flipped, discrete or xor.")
     ],
-    dimension: Annotated[int, typer.Option(help="Features.", min=2)] = 1000,
+    dimension: Annotated[int, typer.Option(help="Number of features.", min=2)] = 1000,
     ratio: Annotated[float, typer.Option(help="Training rows per feature, n/d.")] = 1.0,
     snr: Annotated[float, typer.Option(help="Signal-to-noise ratio.")] = 4.0,
-    signal: Annotated[float, typer.Option(help="Share of the means in the start.")] = 0.0,
+    signal: Annotated[float, typer.Option(help="Share of the class means in the start.")] = 0.0,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
-    damping: Annotated[float, typer.Option(help="Damping; 1 means none.")] = 1.0,
-    steps: Annotated[int, typer.Option(help="Iterates.", min=1)] = 100,
-    runs: Annotated[int, typer.Option(help="Runs to compare with.", min=0)] = 4,
-    paths: Annotated[int, typer.Option(help="Sampled paths, a power of two.")] = 4096,
-    seed: Annotated[int, typer.Option(help="Of the start and the data.", min=0)] = 0,
+    damping: Annotated[float, typer.Option(help="Weight decay factor; 1 is none.")] = 1.0,
+    steps: Annotated[int, typer.Option(help="Steps, with the start.", min=1)] = 100,
+    runs: Annotated[int, typer.Option(help="Number of runs to compare with.", min=0)] = 4,
+    paths: Annotated[int, typer.Option(help="Number of sampled paths, a power of two.")] = 4096,
+    seed: Annotated[int, typer.Option(help="Seed of the start and the data.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("decoupled-evolve"),
     as_json: Json = False,
 ) -> None:
-    """Predict decoupled descent by state evolution, next to runs from the same start."""
+    """Predict the errors of decoupled descent by state evolution, and compare them with runs.
+
+    The runs begin at the same starting point as the theory.
+    """
     from decoupled_descent.cli.output import console, echo_json
-    from decoupled_descent.plotting import style as plotting
     from decoupled_descent.state_evolution import examples
 
     law, objective = examples.example(mixture, dimension, snr)
@@ -41,40 +45,54 @@ def evolve(
     theory = dd.StateEvolution(law, objective, algorithm, ratio, paths=paths)
     folder = output_folder(out)
     found = examples.compare(theory, dimension, steps, runs, seed, signal)
-    evolution, train, test = found.evolution, found.train, found.test
-    figure, axes = plotting.new_figure(columns=2)
     title = f"{mixture}, n/d = {ratio:g}, d = {dimension}"
-    plotting.error_panel(
-        axes[0, 0],
-        train if runs else evolution.test_error,
-        test if runs else None,
-        title,
-        objective.loss.name,
-        theory=evolution.test_error,
-    )
-    plotting.taylor_panel(axes[0, 1], dd.theory.taylor_terms(evolution), "what drives it")
-    (path,) = plotting.save_figure(figure, folder / f"{mixture}.png")
+    path = draw(folder / f"{mixture}.png", found, title, objective.loss.name)
     if as_json:
-        echo_json(
-            {
-                "figure": path,
-                "mixture": mixture,
-                "test_error": evolution.test_error,
-                "stderr": evolution.test_error_stderr,
-                "alignment": evolution.alignment,
-                "overlap": evolution.overlap,
-                "train_error_of_runs": train,
-                "test_error_of_runs": test,
-            }
-        )
+        echo_json(to_dict(mixture, found, path))
         return
     screen = console()
-    screen.print(evolution_table(f"{title}, {runs} runs", evolution.test_error, train, test))
+    predicted = found.evolution.test_error
+    screen.print(evolution_table(f"{title}, {runs} runs", predicted, found.train, found.test))
     screen.print(f"figure: {path}", soft_wrap=True)
 
 
+def draw(path: Path, found: Comparison, title: str, loss: str) -> Path:
+    """Draw the errors and the terms that change them; return the file that was written."""
+    from decoupled_descent.plotting import style as plotting
+
+    evolution, runs = found.evolution, len(found.train)
+    figure, axes = plotting.new_figure(columns=2)
+    plotting.error_panel(
+        axes[0, 0],
+        found.train if runs else evolution.test_error,
+        found.test if runs else None,
+        title,
+        loss,
+        theory=evolution.test_error,
+    )
+    terms = dd.theory.taylor_terms(evolution)
+    plotting.taylor_panel(axes[0, 1], terms, "terms of the change per step")
+    (written,) = plotting.save_figure(figure, path)
+    return written
+
+
+def to_dict(mixture: str, found: Comparison, figure: Path) -> dict[str, Any]:
+    """Return the result for machines."""
+    evolution = found.evolution
+    return {
+        "figure": figure,
+        "mixture": mixture,
+        "test_error": evolution.test_error,
+        "stderr": evolution.test_error_stderr,
+        "alignment": evolution.alignment,
+        "overlap": evolution.overlap,
+        "train_error_of_runs": found.train,
+        "test_error_of_runs": found.test,
+    }
+
+
 def evolution_table(title: str, predicted: Tensor, train: Tensor, test: Tensor) -> Any:
-    """Nine steps of a prediction, next to the medians over the runs if there are any."""
+    """A table of nine steps: the predicted error, and the medians over the runs, if any."""
     import numpy as np
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""What the command knows of a training and the checks of the estimators do not."""
+"""Findings that need the table, which the checks of the estimators do not see."""
 
 from __future__ import annotations
 
@@ -16,58 +16,60 @@ from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 
-#: What to do about a check at the command line, in options that exist.
+#: What to do about a check, in terms of the options of the command line.
 ADVICE = {
     "uncorrected error": "train with --method newton",
     "memorised rows": "train with --method newton",
     "rows": "get more rows, or train with --method newton",
-    "rows per column": "leave out columns that cannot matter with --drop, and look again after "
+    "rows per column": "drop columns that cannot matter with --drop, and look at the verdict after "
     "training",
-    "duplicate rows": "delete the copies; or, if a column says which rows are of one thing, train "
-    "with --group and its name",
-    "leverage": "train with a larger --ridge, or leave out columns that are zero in almost all "
-    "rows with --drop",
+    "duplicate rows": "delete the duplicates; or, if a column says which rows are of the same "
+    "person or thing, train with --group and its name",
+    "leverage": "train with a larger --ridge, or drop columns that are zero in almost all rows "
+    "with --drop",
     "spectrum": "train with --method newton",
     "scale": "train with --method newton",
     "fitted error": "train without --method, with a larger --ridge, or with a smaller --max-iter",
-    "correction": "the interval is widened already; --method newton needs no such correction",
+    "correction": "the interval is already wider; --method newton needs no such correction",
     "Stein's identity": "train with --method newton",
     "head": "train with a smaller --hidden",
     "rows that belong together": "train with --group and the column that says which rows belong "
     "together",
     "neighbouring rows": "if rows belong together, train with --group and the column that says so",
-    "winner's curse": "the estimate allows for it; fix --ridge, --lr or --damping to compare fewer",
+    "winner's curse": "the estimate is corrected for it; fix --ridge, --lr or --damping to compare "
+    "fewer candidates",
     "distance from the minimum": "train with a larger --ridge",
     "refitted rows": "train with a larger --ridge, or get more rows",
     "divergence": "train with a smaller --lr or --damping",
 }
 
-#: Likeness within groups is more than chance below this probability …
+#: The correlation within groups is significant below this p-value …
 CHANCE = 0.01
-#: … and matters from these intraclass correlations on. Rows of one patient are alike where their
-#: columns are, which does no harm. On 30 drawn tables (40 patients of 6 rows) with a part of the
-#: log odds of each patient's own, of deviation 0, 0.3, 0.6, 1, 2 and 4, the correlation was 0.13,
-#: 0.11, 0.15, 0.24, 0.41 and 0.63 on average, and the error was too low by −0.6, −0.5, −0.1, 1.0,
-#: 3.3 and 7.3 standard errors.
+#: … and is reported from these intraclass correlations on. The targets of a patient's rows are also
+#: similar because the columns are, which does no harm. On 30 simulated tables (40 patients of 6
+#: rows) the log odds had a random part for each patient, of standard deviation 0, 0.3, 0.6, 1, 2
+#: and 4. The correlation was 0.13, 0.11, 0.15, 0.24, 0.41 and 0.63 on average, and the error was
+#: too low by −0.6, −0.5, −0.1, 1.0, 3.3 and 7.3 standard errors.
 SOME, MUCH = 0.2, 0.3
-#: A column that explains this share of the target alone is suspicious. On twenty real tables the
-#: best column explained between 0 and 0.83 of it.
+#: A single column that explains this share of the target's variance is suspicious. On twenty real
+#: tables the best column explained between 0 and 0.83 of it.
 PERFECT = 0.95
-#: Where the error is that of fewer rows than this, they are named …
+#: If the effective number of rows behind the error is below this, the rows are named …
 NAMED = 5
-#: … if they have this share of it: a total below the table, or a slip of the pen.
+#: … provided that they have this share of the error. Such a row can be a total below the table, or
+#: a typing error.
 MOSTLY = 0.3
 
 
 def is_interrupted(estimator: Any) -> bool:
-    """Whether training was stopped by hand."""
+    """Whether the user interrupted training."""
     return any(one["stop_reason"] == "interrupted" for one in estimator.candidates_) or (
         estimator.stop_reason_ == "interrupted"
     )
 
 
 def few_rows(prepared: Prepared, estimator: Any) -> str:
-    """What to do where few rows make up most of the error."""
+    """What to do if few rows make up most of the error."""
     losses = losses_of(estimator, said_of(estimator), prepared.y)
     log = bool(getattr(estimator, "log_target", False))
     return _large_rows(prepared, losses) + _quote(prepared, log)
@@ -83,7 +85,7 @@ def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
         return ""
     names = ", ".join(str(prepared.frame.index[k]) for k in first)
     rows = f"row{'s' * (len(first) > 1)} {names}"
-    return f"look at {rows}, with {share:.0%} of the error (a mistake? a total?); "
+    return f"check {rows}, with {share:.0%} of the error (a mistake? a total?); "
 
 
 def fewest(prepared: Prepared) -> str:
@@ -96,7 +98,7 @@ def fewest(prepared: Prepared) -> str:
 
 
 def with_settings(advice: str, estimator: Any) -> str:
-    """Put the values that were chosen behind the options that an advice names."""
+    """Add the chosen values to the options that an advice names."""
     chosen: dict[str, Any] = next((one for one in estimator.candidates_ if one["chosen"]), {})
     known = {name: chosen.get(name) for name in ("ridge", "lr", "damping")}
     known["max-iter"] = getattr(estimator, "max_iter", None)
@@ -107,18 +109,18 @@ def with_settings(advice: str, estimator: Any) -> str:
 
 
 def _quote(prepared: Prepared, log: bool) -> str:
-    """Which other number to quote."""
+    """Which number to quote in addition."""
     if prepared.task == "classification":
-        return "quote the accuracy beside the log loss"
-    quote = "quote the error that half of the rows stay below beside it"
+        return "quote the accuracy as well as the log loss"
+    quote = "quote the median absolute error as well"
     skewed = not log and bool((prepared.y > 0).all())
     return f"{quote}, or train with --log-target" if skewed else quote
 
 
 def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnosis:
-    """Put findings among those of a diagnosis, the most serious first.
+    """Add findings to those of a diagnosis, the most serious first.
 
-    ``advice`` are words for single checks, by name with an underscore for each blank.
+    ``advice`` replaces the advice of single checks, by name with an underscore for each blank.
     """
     words = ADVICE | {name.replace("_", " "): text for name, text in advice.items()}
     known = [replace(one, advice=words.get(one.name, one.advice)) for one in diagnosis.findings]
@@ -128,7 +130,7 @@ def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnos
 
 
 def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
-    """Put what is known of the table and of the training among the findings of an estimator."""
+    """Add findings on the table and on the training to the diagnosis of an estimator."""
     found = of_table(prepared) + ([stopped()] if interrupted else [])
     words = {"rows_behind_the_error": few_rows(prepared, estimator)}
     words |= {"smallest_class": fewest(prepared)} if prepared.task == "classification" else {}
@@ -141,21 +143,21 @@ def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
 
 
 def of_table(prepared: Prepared) -> list[Finding]:
-    """What columns say that were not used, or should perhaps not be."""
+    """Findings on identifiers that were not used, and on columns that may leak the target."""
     found = [_belonging(prepared, name, values) for name, values in prepared.repeated]
     return [*found, *_leaks(prepared)]
 
 
 def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
-    """Rows that share an identifier: do they share the target, too?"""
+    """Do rows with the same identifier have similar targets?"""
     share, chance = likeness(targets(prepared), groups)
     likely = STATUSES[1 + (share >= SOME) + (share >= MUCH)]
     status = "ok" if chance > CHANCE else likely
     return Finding(
         "rows with the same identifier", share,
-        f"note beyond chance ({CHANCE:g}), caution from {SOME:g}, alarm from {MUCH:g}", status,
-        f"Rows with the same {name!r} have similar values of the target. The model is judged on "
-        "rows whose companions it has seen: for new ones the error may be higher.",
+        f"note if significant (p < {CHANCE:g}), caution from {SOME:g}, alarm from {MUCH:g}", status,
+        f"Rows with the same {name!r} have similar targets. Every row was predicted from others "
+        "with the same value. For new values the error may be higher.",
         f"train with --group {name}, which leaves all rows of one value out together",
         "intraclass correlation of the target within the values of the column; F test",
     )  # fmt: skip
@@ -171,11 +173,11 @@ def targets(prepared: Prepared) -> NDArray[np.float64]:
 
 
 def likeness(y: NDArray[np.float64], groups: NDArray[Any]) -> tuple[float, float]:
-    r"""Intraclass correlation of rows in groups, and the probability that chance explains it.
+    r"""Intraclass correlation of the rows in groups, and its p-value.
 
     .. math:: \rho = (F - 1)/(F - 1 + m)
 
-    F compares the variance between groups with that within, m is the mean size of a group.
+    F is the ratio of the variances between and within groups, m the mean size of a group.
     """
     codes = np.unique(groups, return_inverse=True)[1].reshape(-1)
     counts, n = np.bincount(codes), len(y)
@@ -190,7 +192,7 @@ def likeness(y: NDArray[np.float64], groups: NDArray[Any]) -> tuple[float, float
 
 
 def _leaks(prepared: Prepared) -> list[Finding]:
-    """Columns that predict the target almost perfectly, each alone."""
+    """Columns each of which alone predicts the target almost perfectly."""
     if prepared.columns is None:
         return []
     y, start, found = targets(prepared), 0, []
@@ -200,12 +202,12 @@ def _leaks(prepared: Prepared) -> list[Finding]:
         if share >= PERFECT:
             found.append(
                 Finding(
-                    "a column that knows the answer",
+                    "column that leaks the target",
                     share,
                     f"note from {PERFECT:g}",
                     "note",
-                    f"{column.name!r} alone predicts the target almost perfectly. If it is only "
-                    "known once the target is, the model is of no use for new rows.",
+                    f"{column.name!r} alone predicts the target almost perfectly. If its values "
+                    "are not known before the target is, the model is useless for new rows.",
                     f"if so, train with --drop {shlex.quote(column.name)}",
                     "share of the target's variance that rows with the same or the next value "
                     "explain",
@@ -216,10 +218,10 @@ def _leaks(prepared: Prepared) -> list[Finding]:
 
 
 def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Share of the variance that rows explain which come next in order of one column.
+    """Share of the target's variance that neighbours in the order of one column explain.
 
-    Rows of equal values are averaged, each row left out; others are compared with the mean of
-    their two neighbours.
+    A row is predicted by the mean of the other rows with the same value, or by the mean of its two
+    neighbours if it is the only one.
     """
     variance = float(np.square(y - y.mean(0)).sum())
     keys = block[:, 0] if block.shape[1] == 1 else block @ np.arange(1.0, block.shape[1] + 1)
@@ -240,7 +242,7 @@ def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def stopped() -> Finding:
-    """A training that was stopped by hand."""
+    """The finding on an interrupted training."""
     return Finding(
         "interrupted", 1.0, "caution from 1", "caution",
         "Training was stopped before its end. Better models may not have been tried.",

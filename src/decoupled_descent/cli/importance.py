@@ -1,13 +1,13 @@
 r"""How much the error rises when the values of one column are shuffled among the rows.
 
-Every row is judged by the model without it (or without its group), with its own values and with
-shuffled ones. Leaving row i out moves the coefficients of a member of the mixture by Δ, with
-H Δ = J_iᵀ d_i (:mod:`decoupled_descent.descent.leave_one_out`), so that
+Every row is predicted by the model that was fitted without it (or without its group), once with its
+own values and once with shuffled ones. Leaving row i out moves the coefficients of a member of the
+mixture by Δ, with H Δ = J_iᵀ d_i (:mod:`decoupled_descent.descent.leave_one_out`), so that
 
 .. math:: \lambda\,\Delta = \Phi^\top (e_i d_i - W u), \qquad u = V_{\cdot i}\, d_i,
 
-W being the curvature of the rows and V what :mod:`decoupled_descent.descent.spread` computes. No
-model is trained again.
+where W is the curvature of the rows, and V is computed by :mod:`decoupled_descent.descent.spread`.
+No model is trained again.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from decoupled_descent.validation.found import predictions
 
 Floats = NDArray[np.float64]
 
-#: The most rows that are judged with shuffled values, and the most columns that are shuffled.
+#: The most rows that are predicted with shuffled values, and the most columns that are shuffled.
 MOST_ROWS, MOST_COLUMNS = 300, 60
-#: Members of the mixture are taken, largest first, until they have this share of it.
+#: The largest members of the mixture are used, until they have this share of its weight.
 SHARE = 0.9
 
 
 def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
     """Return columns of the table with the relative rise of the error, largest first.
 
-    All columns that were made from one column are shuffled together. The rows are the same for
-    every column, so that the rises can be compared. Nothing is returned for wide tables, and for
-    networks, whose left-out models are not known.
+    All features that were made from one column are shuffled together. The rows are the same for
+    every column, so that the rises can be compared. The list is empty for wide tables, and for
+    networks, whose leave-one-out models are not known.
     """
     columns = prepared.columns.columns
     if not 1 < len(columns) <= MOST_COLUMNS or estimator.method_ != "newton":
@@ -64,7 +64,7 @@ def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
 
 
 class LeftOutModels:
-    """For each of some rows, the model that has not seen it or its group."""
+    """For each of some rows, the model that was fitted without it and its group."""
 
     def __init__(self, prepared: Prepared, estimator: Any, chosen: NDArray[np.intp]) -> None:
         self.estimator, self.loss = estimator, estimator.mixture_.loss
@@ -90,7 +90,7 @@ class LeftOutModels:
             self.parameters.append(left_out_parameters(problem, member, torch.from_numpy(chosen)))
 
     def predict(self, X: Floats) -> Floats:
-        """What each row's own model says of the row in its place: shares (s, K), or numbers."""
+        """Predict row k by the k-th left-out model: probabilities (s, K), or numbers."""
         maps: dict[int, Tensor] = {}
         mixed = torch.zeros(())
         for member, (theta, bias) in zip(self.members, self.parameters, strict=True):
@@ -120,7 +120,7 @@ def left_out_parameters(problem: Problem, member: Member, rows: Tensor) -> tuple
         moves = leave_groups_out(outputs, bends, around, problem.weights, groups).moves
     curvature = problem.weights.reshape(-1, 1, 1) * bends.matrices()
     theta, bias = [], []
-    for row in rows:  # groups have several rows each, which leave together
+    for row in rows:  # the rows of a group are left out together
         leaving = (alone == alone[row]).nonzero().squeeze(1)
         moved = around.columns(moves[leaving], leaving).sum(2)  # (K, n)
         rest = -torch.einsum("nab,bn->an", curvature, moved)

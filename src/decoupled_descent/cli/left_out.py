@@ -1,7 +1,7 @@
-"""Predictions of the training rows by models that have not seen them, kept beside the model.
+"""Leave-one-out predictions of the training rows, saved beside the model.
 
-``predict`` recognises rows that were trained on by their fingerprints, and answers with these: the
-model itself has seen the rows, and its own predictions would look too good.
+``predict`` recognises training rows by their fingerprints, and returns these predictions for them.
+The model itself was fitted to the rows, so its own predictions of them would look too good.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from decoupled_descent.cli.predictions import without_formulas
 from decoupled_descent.cli.tables import Prepared
 
 LEFT_OUT = "left_out.csv"
-#: A table of which this share was trained on is the training table; by chance it may be less.
+#: If at least this share of a table's rows are training rows, it is the training table. A smaller
+#: share can be a coincidence.
 KNOWN = 0.95
 
 
 def fingerprints(X: NDArray[np.float64]) -> list[str]:
-    """Return 16 characters for each row that depend on all of its numbers."""
+    """Return a hash of each row's numbers, 16 characters long."""
     rows = np.ascontiguousarray(X, dtype=np.float64) + 0.0  # −0 is 0
     return [hashlib.sha256(row.tobytes()).hexdigest()[:16] for row in rows]
 
@@ -48,10 +49,10 @@ def as_csv(prepared: Prepared, estimator: Any, target: str) -> str:
 
 
 def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Return what was predicted of the rows when they were left out, if they were trained on.
+    """Return the leave-one-out predictions of the rows, if these are the training rows.
 
-    That is one column of numbers, or the probabilities of the classes. None if the file is not
-    there or too few of the rows are known; rows that are not known get nan.
+    The result is one column of numbers, or the probabilities of the classes. Rows that were not
+    trained on get nan. It is None if there is no such file, or too few rows were trained on.
     """
     path = (model if model.is_dir() else model.parent) / LEFT_OUT
     try:

@@ -1,4 +1,4 @@
-"""What several commands share before they run: options, and the folder to write to."""
+"""Options that several commands share, and checks of files and folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Task = Annotated[
     Literal["classification", "regression"] | None,
     typer.Option(
         metavar="TASK",
-        help="classification or regression; recognised by default.",
+        help="classification or regression; by default, recognised from the target.",
         show_default=False,
     ),
 ]
@@ -55,8 +55,9 @@ Missing = Annotated[
     ),
 ]
 
-#: What --method may be: its options, and a line about it. A copy of the table in descent/methods.py
-#: (a test compares them), whose import takes seconds: help and wrong options are answered at once.
+#: The choices of --method: the options of each, and a line about it. This is a copy of the table in
+#: descent/methods.py, whose import takes seconds. A test compares the two. With the copy, help and
+#: wrong options are answered at once.
 METHODS = {
     "newton": (("ridge",), "linear and kernel models, with leave-one-out errors"),
     "orthogonal": (("lr", "damping", "ridge"), "decoupled descent, for columns of any covariance"),
@@ -64,16 +65,16 @@ METHODS = {
     "gradient": (("lr",), "gradient descent; its train error does not estimate the test error"),
 }
 
-#: Characters that steer a terminal, or turn the order of the text around them.
+#: Control characters of terminals, and characters that reverse the direction of text.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class ReachedError(Exception):
-    """Work was stopped by hand, and what was reached is in the place named."""
+    """Work was interrupted by the user; the message is the folder with the results so far."""
 
 
 def harmless(text: str) -> str:
-    r"""Write characters that steer a terminal as their codes.
+    r"""Replace control characters of terminals by their codes.
 
     Example:
         >>> harmless("red: \x1b[31m")
@@ -83,7 +84,7 @@ def harmless(text: str) -> str:
 
 
 def must_exist(*paths: Path) -> None:
-    """Raise ``FileNotFoundError`` for files that are not there, before anything slow."""
+    """Raise ``FileNotFoundError`` if a file does not exist, before anything slow is done."""
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist; check the name and the folder")

@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
 
 
 class Screen(Console):
-    """A console that prints words as they are, but nothing that steers the terminal."""
+    """A console that prints text as it is, without control characters."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print texts and tables."""
@@ -82,13 +82,13 @@ def few(notes: Sequence[str], elsewhere: str) -> list[str]:
 def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None:
     """Print a table of estimates with their 95 % intervals.
 
-    Each estimate is a value, perhaps followed by the ends of its interval; an accuracy is printed
-    as a percentage.
+    Each estimate is a value, or a value and the ends of its interval. An accuracy is printed as a
+    percentage.
     """
     cells = []
     for name, found in estimates.items():
         value, between = written_interval(found, percent="accuracy" in name)
-        cells.append((name, value, "" if name.startswith("half") else between))
+        cells.append((name, value, "" if name.startswith("median") else between))
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"
@@ -96,10 +96,7 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
 
 
 def compare(screen: Console, contenders: Sequence[Contender], linear: bool = True) -> None:
-    """Print whether the model is better than guessing and than a linear model, and why.
-
-    The linear model is left out where the model is one.
-    """
+    """Print whether the model is better than guessing and, if ``linear``, than a linear model."""
     if not contenders:
         return
     heading(screen, "Is it any good?")
@@ -111,7 +108,7 @@ def compare(screen: Console, contenders: Sequence[Contender], linear: bool = Tru
 
 
 def verdict(screen: Console, diagnosis: Mapping[str, Any], everything: bool = False) -> None:
-    """Print a verdict and the findings behind it: all, or only those that raise doubts."""
+    """Print a verdict and its findings: all of them, or only those that are not ok."""
     tone, sign = TONES[diagnosis["verdict"]]
     heading(screen, f"Verdict: {sign} {diagnosis['verdict']}", STYLES[tone])
     findings = diagnosis["findings"]
@@ -120,9 +117,9 @@ def verdict(screen: Console, diagnosis: Mapping[str, Any], everything: bool = Fa
         _finding(screen, found)
     fine = len(findings) - len(flagged)
     if not flagged:
-        screen.print(f"  None of {fine} checks speaks against the estimate.")
+        screen.print(f"  None of {fine} checks found a problem.")
     elif not everything:
-        screen.print(f"  {fine} other checks found nothing.")
+        screen.print(f"  {fine} other checks found no problem.")
 
 
 def _finding(screen: Console, found: Mapping[str, Any]) -> None:

@@ -4,45 +4,47 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from decoupled_descent.cli.options import Data, Json, cannot_write, harmless, must_exist
 from decoupled_descent.files import write_text
 
-#: What a file of predictions may be called: it is CSV in any case.
+if TYPE_CHECKING:
+    from decoupled_descent.cli.predictions import Predictions
+    from decoupled_descent.estimators.saving import SavedModel
+
+#: Endings of a file of predictions. All of them are written as CSV.
 SUFFIXES = (".csv", ".txt", "")
 
 
-def predict(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="Folder that train wrote, or the model file in it.",
-            show_default=False,
-        ),
-    ],
-    data: Data,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="CSV file to write or overwrite; by default, print."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="Folder that train wrote, or the model file in it.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="CSV file to write or overwrite; by default, print."),
+]
+
+
+def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) -> None:
     """Predict the rows of a table with a saved model.
 
-    Columns may come in any order; those that the model does not know are ignored. If the target is
-    among them, the actual error is compared with the estimate made at training.
+    Columns may be in any order, and columns that the model does not know are ignored. If the table
+    has the target, the actual error is compared with the estimate made at training.
     """
-    from functools import partial
-
     must_exist(model, data)
     from decoupled_descent.cli import predictions
     from decoupled_descent.cli.left_out import seen_before
-    from decoupled_descent.cli.output import console, echo_json, few
+    from decoupled_descent.cli.output import echo_json
     from decoupled_descent.estimators.saving import MODEL_FILE, load_model
     from decoupled_descent.tables.reading import read_table
 
@@ -58,13 +60,25 @@ def predict(
         found.notes.append(predictions.FORMULAS.format(shielded))
     text = table.to_csv(index=False, lineterminator="\n")
     if out is not None:
-        try:
-            write_text(out, text)
-        except OSError as error:
-            raise cannot_write(out, error) from error
+        _write(out, text)
     if as_json:
         echo_json(predictions.to_dict(saved, found) | {"file": out})
-        return
+    else:
+        _show(saved, found, text, out)
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        write_text(out, text)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+
+
+def _show(saved: SavedModel, found: Predictions, text: str, out: Path | None) -> None:
+    """Print the notes, the predictions or the name of their file, and the actual error."""
+    from decoupled_descent.cli import predictions
+    from decoupled_descent.cli.output import console, few
+
     if out is None:
         _check_printable(text)
     screen = console(stderr=True)

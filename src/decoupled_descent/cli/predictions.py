@@ -1,4 +1,4 @@
-"""The predictions of a saved model, and its actual error where the labels are known."""
+"""The predictions of a saved model, and its actual error if the labels are known."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from decoupled_descent.tables.values import (
     numbers_of,
 )
 
-#: A difference is called more than chance if chance exceeds it with less than this probability.
+#: A difference is called significant if its p-value is below this.
 UNLIKELY = 0.003
-#: Losses are skewed: fewer than ENOUGH do not show their spread, and fewer than MANY may have a low
-#: mean only because the rare large ones are missing.
+#: Losses are skewed. The standard error of fewer than ENOUGH losses is unreliable, and the mean of
+#: fewer than MANY may be low only because the rare large losses are missing.
 ENOUGH, MANY = 30, 200
 
 
-#: Text that a spreadsheet would run as a formula, with wide signs in some: a sign alone is a name.
+#: Text that a spreadsheet would run as a formula, also with full-width signs. A single sign is not.
 FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠].+", re.DOTALL)
-FORMULAS = "{} texts begin like a formula of a spreadsheet; an apostrophe was put before them"
+FORMULAS = "{} texts look like formulas of a spreadsheet; an apostrophe was put before them"
 
 
 SEEN = (
-    "{} of the {} rows were trained on: their predictions are those of models that had not seen "
-    "them, as for new rows"
+    "{} of the {} rows are training rows: their predictions are from models that were fitted "
+    "without them, as for new rows"
 )
 Before = Callable[[NDArray[np.float64]], NDArray[np.float64] | None]
 
@@ -50,16 +50,16 @@ Before = Callable[[NDArray[np.float64]], NDArray[np.float64] | None]
 class Actual(NamedTuple):
     """The error on rows whose labels are known."""
 
-    rows: int  # how many have a label, and count in the score
-    judged: int  # how many of them count in the error: those of a class that the model knows
+    rows: int  # the number of rows with a label; the score uses all of them
+    judged: int  # the number of rows in the error: those of a class that the model knows
     error: float  # mean log loss or squared error
     stderr: float  # its standard error
     score: float  # accuracy or R²
-    remark: str = ""  # how many labels are unknown classes, or nothing
+    remark: str = ""  # on labels that are unknown classes, if any
 
 
 class Predictions(NamedTuple):
-    """Predictions as a table, the actual error if it is known, and what was noticed."""
+    """Predictions as a table, the actual error if it is known, and notes."""
 
     table: pd.DataFrame
     actual: Actual | None
@@ -69,9 +69,10 @@ class Predictions(NamedTuple):
 def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None) -> Predictions:
     """Predict the rows of a table; for classes, with a column of probabilities for each.
 
-    ``before`` finds what was predicted of rows that were trained on, by models without them.
+    ``before`` returns the leave-one-out predictions of training rows.
 
-    Raises ``ValueError`` if columns are missing, or values are not of the kind they were.
+    Raises ``ValueError`` if columns are missing, or their values are of another kind than those
+    trained on.
     """
     estimator: Any = saved.estimator
     notes = list(frame.attrs["notes"])
@@ -80,7 +81,9 @@ def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None
     rows = matrix(saved, frame)
     if saved.columns is not None:
         extra = [name for name in saved.columns.extra(frame) if name != saved.target]
-        notes += [f"ignored, as the model does not know them: {listed(extra)}"] if extra else []
+        notes += (
+            [f"columns that the model does not know are ignored: {listed(extra)}"] if extra else []
+        )
         notes += saved.columns.remarks(frame)
     classes = saved.task == "classification"
     said = estimator.predict_proba(rows) if classes else estimator.predict(rows)[:, None]
@@ -105,7 +108,7 @@ def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None
 
 
 def class_names(saved: SavedModel) -> NDArray[Any]:
-    """The classes as they were written in the table trained on."""
+    """The classes as they were written in the training table."""
     estimator: Any = saved.estimator
     spelt = saved.columns.spellings if saved.columns is not None else ()
     classes: NDArray[Any] = estimator.classes_
@@ -113,10 +116,10 @@ def class_names(saved: SavedModel) -> NDArray[Any]:
 
 
 def as_target(saved: SavedModel, said: NDArray[np.float64]) -> NDArray[Any]:
-    """Predictions written like the target: its classes, or numbers with its decimals.
+    """Predictions written like the target: its classes, or numbers with as many decimals.
 
-    Numbers get more decimals where their typical error is that small, and never so few that
-    rounding moves them by more than a two-hundredth of it.
+    Numbers get more decimals if their typical error is small: rounding never moves them by more
+    than a two-hundredth of it.
     """
     if saved.task == "classification":
         names: NDArray[Any] = class_names(saved)[said.argmax(1)]
@@ -138,13 +141,13 @@ def _carry(saved: SavedModel, frame: pd.DataFrame, table: pd.DataFrame, notes: l
         taken = name in table.columns
         table.insert(0, f"{name} (id)" if taken else name, frame[name].to_numpy())
     elif name:
-        notes.append(f"the table has no {name!r}, which identified the rows in training")
+        notes.append(f"the table has no column {name!r}, which identified the rows in training")
 
 
 def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """Put an apostrophe before text that begins like a formula; say how many cells that were.
+    """Put an apostrophe before text that looks like a formula; return the number of such cells.
 
-    Names of columns are cells, too.
+    Names of columns count as cells.
     """
     formulas = [str(name) for name in table.columns if FORMULA.fullmatch(str(name))]
     safe, count = table.copy(), len(formulas)
@@ -158,7 +161,7 @@ def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
-    """Turn a table into the estimator's input, also if the model was trained in Python."""
+    """Turn a table into the input of the estimator, even if the model was trained in Python."""
     if saved.columns is not None:
         return saved.columns.apply(frame)
     names = getattr(saved.estimator, "feature_names_in_", None)
@@ -204,17 +207,17 @@ def compare(saved: SavedModel, frame: pd.DataFrame, said: NDArray[np.float64]) -
     unknown = int((~known).sum())
     are = "are classes" if unknown > 1 else "is a class"
     remark = (
-        f"{unknown} of the labels {are} that the model does not know: wrong in the accuracy, left "
-        "out of the log loss"
+        f"{unknown} of the labels {are} that the model does not know: they count as wrong in the "
+        "accuracy, and are left out of the log loss"
     )
     return Actual(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
 
 
 def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
-    """Return each label's place among the classes, −1 if it has none.
+    """Return the index of each label among the classes, −1 if it is not one of them.
 
-    Whether True, 01 and 1 are read as text depends on the other labels in a file. They are the same
-    class in any case, unless the model has a class of exactly this text.
+    Whether True, 01 and 1 are read as text depends on the other labels of a file. They match the
+    same class in any case, unless the model has a class with exactly this text.
     """
     texts, known = [str(label) for label in labels], [str(label) for label in classes]
     places = {name: k for names in (levels(known), known) for k, name in enumerate(names)}
@@ -235,7 +238,7 @@ def estimate(saved: SavedModel) -> tuple[float, float]:
 
 
 def chance(saved: SavedModel, actual: Actual) -> float:
-    """Return the probability that chance alone makes the two errors differ at least so much."""
+    """Return the p-value of the difference between the actual and the estimated error."""
     error, stderr = estimate(saved)
     width = math.hypot(stderr, actual.stderr)
     if actual.judged < (MANY if actual.error < error else ENOUGH) or not 0 < width < math.inf:
@@ -260,14 +263,14 @@ def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
     screen.print(f"  {name} {now}, estimated at training {before}", soft_wrap=True)
     if not enough:
         count = f"{actual.judged} rows are" if actual.judged > 1 else "1 row is"
-        screen.print(f"{count} too few to tell whether they differ by more than chance explains.")
+        screen.print(f"{count} too few to test whether the difference is significant.")
     elif chance(saved, actual) < UNLIKELY:
         reason = (
-            "the estimate was not to be trusted, as train said"
+            "the verdict at training was not to trust the estimate"
             if saved.metadata["verdict"] == "do not trust"
-            else "these rows may be of another kind than those trained on"
+            else "these rows may come from another population than the training rows"
         )
-        screen.print(f"They differ by more than chance explains: {reason}.", soft_wrap=True)
+        screen.print(f"The difference is significant: {reason}.", soft_wrap=True)
 
 
 def to_dict(saved: SavedModel, found: Predictions) -> dict[str, Any]:

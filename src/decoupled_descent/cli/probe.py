@@ -1,4 +1,4 @@
-"""``decoupled probe``: how good are embeddings for a task, with nothing held out?"""
+"""``decoupled probe``: how good are embeddings for a task? No test set is needed."""
 
 from __future__ import annotations
 
@@ -11,78 +11,98 @@ from decoupled_descent.cli.options import Json, Task, must_exist
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
+    from decoupled_descent.report.comparison import Contender
 
 #: Names under which embeddings and labels are stored, in order of preference.
 EMBEDDINGS = ("X", "embeddings", "features", "image_embeds", "text_embeds", "emb", "x")
 LABELS = ("y", "labels", "label", "targets", "target", "classes")
 
 
-def probe(
-    embeddings: Annotated[
-        Path,
-        typer.Argument(
-            metavar="EMBEDDINGS",
-            help=".npz with embeddings (and labels), .npy, or a table of numbers.",
-            show_default=False,
-        ),
-    ],
-    labels: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Labels in the same order: .npy, .npz, or a table with one column.",
-            show_default=False,
-        ),
-    ] = None,
-    task: Task = None,
-    as_json: Json = False,
-) -> None:
-    """Train a head on embeddings, and say how it will do on new rows, with nothing held out.
+Embeddings = Annotated[
+    Path,
+    typer.Argument(
+        metavar="EMBEDDINGS",
+        help=".npz with embeddings (and labels), .npy, or a table of numbers.",
+        show_default=False,
+    ),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Labels in the same order: .npy, .npz, or a table with one column.",
+        show_default=False,
+    ),
+]
 
-    The head is a linear model whose penalty is tuned; each row is judged by the head that would
-    have come of all others.
+
+def probe(
+    embeddings: Embeddings, labels: Labels = None, task: Task = None, as_json: Json = False
+) -> None:
+    """Train a head on embeddings, and estimate its error on new rows without a test set.
+
+    The head is a linear model with a tuned ridge penalty. Each row is predicted by a head that was
+    fitted without it (leave-one-out).
     """
     must_exist(embeddings, *([] if labels is None else [labels]))
     prepared = read(embeddings, labels, task)
     from decoupled_descent.cli.baselines import contenders
-    from decoupled_descent.cli.output import compare, console, echo_json, intervals, verdict
     from decoupled_descent.cli.train import fit
-    from decoupled_descent.estimators.parts import SCORES
-    from decoupled_descent.report.comparison import answers
-    from decoupled_descent.report.text import interval
 
     estimator, warned = fit(prepared, {"method": "newton", "features": "linear"})
-    found = contenders(prepared, estimator)
-    diagnosis = estimator.diagnostics_.to_dict()
-    error = (estimator.estimated_test_error_, estimator.estimated_test_error_stderr_)
-    score = getattr(estimator, SCORES[prepared.task])
-    score_stderr = getattr(estimator, f"{SCORES[prepared.task]}stderr_")
+    prepared = prepared._replace(notes=[*prepared.notes, *warned])
+    show = _print_json if as_json else _show
+    show(embeddings, prepared, estimator, contenders(prepared, estimator))
+
+
+def _print_json(
+    embeddings: Path, prepared: Prepared, estimator: Any, found: list[Contender]
+) -> None:
+    from decoupled_descent.cli.output import echo_json
+    from decoupled_descent.report.comparison import answers
+
     n, d = prepared.X.shape
-    if as_json:
-        echo_json({
-            "embeddings": embeddings, "task": prepared.task, "rows": n, "dimensions": d,
-            "estimated_test_error": error[0], "estimated_test_error_stderr": error[1],
-            "estimated_score": score, "estimated_score_stderr": score_stderr,
-            "baselines": [one._asdict() for one in found[1:]],
-            "better_than_guessing": answers(found)[0]._asdict(),
-            **diagnosis, "notes": [*prepared.notes, *warned],
-        })  # fmt: skip
-        return
+    score, score_stderr = _score(prepared, estimator)
+    echo_json({
+        "embeddings": embeddings, "task": prepared.task, "rows": n, "dimensions": d,
+        "estimated_test_error": estimator.estimated_test_error_,
+        "estimated_test_error_stderr": estimator.estimated_test_error_stderr_,
+        "estimated_score": score, "estimated_score_stderr": score_stderr,
+        "baselines": [one._asdict() for one in found[1:]],
+        "better_than_guessing": answers(found)[0]._asdict(),
+        **estimator.diagnostics_.to_dict(), "notes": prepared.notes,
+    })  # fmt: skip
+
+
+def _show(embeddings: Path, prepared: Prepared, estimator: Any, found: list[Contender]) -> None:
+    """Print the notes, the estimates, the comparison with guessing, and the verdict."""
+    from decoupled_descent.cli.output import compare, console, intervals, verdict
+    from decoupled_descent.report.text import interval
+
+    n, d = prepared.X.shape
     screen = console()
     screen.print(f"{embeddings.name}: {prepared.task}, {n:,} rows, {d:,} dimensions")
-    for note in (*prepared.notes, *warned):
+    for note in prepared.notes:
         screen.print(f"  {note}", soft_wrap=True)
     classes = prepared.task == "classification"
-    name = "accuracy" if classes else "R²"
     low = 0.0 if classes else float("-inf")
-    scored = interval(float(score), float(score_stderr), low, 1.0)
-    intervals(screen, {name: scored, estimator._error_name: interval(*error)})
+    scored = interval(*_score(prepared, estimator), low, 1.0)
+    error = interval(estimator.estimated_test_error_, estimator.estimated_test_error_stderr_)
+    intervals(screen, {"accuracy" if classes else "R²": scored, estimator._error_name: error})
     compare(screen, found, linear=False)
-    verdict(screen, diagnosis)
+    verdict(screen, estimator.diagnostics_.to_dict())
+
+
+def _score(prepared: Prepared, estimator: Any) -> tuple[float, float]:
+    """The estimated accuracy or R², and its standard error."""
+    from decoupled_descent.estimators.parts import SCORES
+
+    name = SCORES[prepared.task]
+    return float(getattr(estimator, name)), float(getattr(estimator, f"{name}stderr_"))
 
 
 def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
-    """Read embeddings and labels; raise ``ValueError`` or ``OSError`` where they do not fit."""
+    """Read embeddings and labels; raise ``ValueError`` or ``OSError`` if they do not match."""
     import numpy as np
     import pandas as pd
 

@@ -23,6 +23,7 @@ from decoupled_descent.cli.baselines import contenders, is_log
 from decoupled_descent.cli.findings import is_interrupted
 from decoupled_descent.cli.importance import importance
 from decoupled_descent.cli.left_out import LEFT_OUT, as_csv
+from decoupled_descent.cli.next_steps import next_steps
 from decoupled_descent.cli.options import cannot_write, harmless
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
@@ -33,7 +34,6 @@ from decoupled_descent.files import permissions, write_text
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.report import ReportData, write_report
 from decoupled_descent.report.comparison import answers
-from decoupled_descent.report.learning import sentence
 from decoupled_descent.report.page import score_interval
 from decoupled_descent.report.text import interval
 from decoupled_descent.tables.columns import Columns
@@ -44,15 +44,15 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
-#: In the order in which they are put in place: the model comes last.
+#: The files, in the order in which they are moved to the folder: the model is the last.
 FILES = ("history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", MODEL_FILE)
 
 
 def check_folder(out: Path, data: Path) -> bool:
-    """Raise ``OSError`` if the results cannot go to a folder, which need not exist.
+    """Raise ``OSError`` if the results cannot be written to a folder, which need not exist.
 
-    Leaves nothing behind. Returns whether results of an earlier training are there, which will be
-    replaced; other files of the same names are refused.
+    Nothing is written. Returns whether the folder has results of an earlier training, which will be
+    replaced. Files of the same names that are not from a training are an error.
     """
     nearest = next((one for one in (out, *out.absolute().parents) if os.path.exists(one)), out)
     try:
@@ -75,7 +75,7 @@ def check_folder(out: Path, data: Path) -> bool:
 def write(
     out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
 ) -> dict[str, Path]:
-    """Write everything to a temporary folder, and move it in place when it is complete.
+    """Write all files to a temporary folder, and move them to ``out`` when they are complete.
 
     Returns the files by name.
     """
@@ -89,10 +89,10 @@ def write(
         write_report(partial / "report.html", report)
         write_text(partial / LEFT_OUT, report.left_out)
         save_model(estimator, partial / MODEL_FILE, columns, target)
-        os.chmod(partial, permissions(0o777))  # mkdtemp's is only for its owner
+        os.chmod(partial, permissions(0o777))  # mkdtemp lets only the owner in
         try:
             partial.rename(out)
-        except OSError:  # the folder is there
+        except OSError:  # the folder exists
             with _alone(out):
                 for name in FILES:
                     (partial / name).replace(out / name)
@@ -107,10 +107,10 @@ def write(
 def write_somewhere(
     out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
 ) -> tuple[Path, dict[str, Path]]:
-    """Write the results; where that fails, ask on a terminal for another folder, and try again.
+    """Write the results; if that fails, ask on the terminal for another folder, and try again.
 
-    Where nobody can be asked, they are rescued to the system's temporary folder, and the error says
-    so. Returns the folder and the files by name.
+    Without a terminal, the results go to the system's temporary folder, and the error says where.
+    Returns the folder and the files by name.
     """
     while True:
         try:
@@ -127,7 +127,7 @@ def write_somewhere(
 
 
 def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) -> str:
-    """Write the results to a temporary folder; say where that is, or nothing if it fails, too."""
+    """Write the results to a temporary folder; return where, or an empty text if that fails too."""
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix="decoupled-"))
@@ -136,12 +136,12 @@ def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) 
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         return ""
-    return f"; the results are in {folder}: move them to where there is room"
+    return f"; the results are in {folder}: move them to a disk with free space"
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other training moves its files to a folder."""
+    """Wait until no other training writes to the folder, and keep others out."""
     if fcntl is None:
         yield
         return
@@ -164,13 +164,9 @@ def report_data(
     data: Path, target: str, out: Path, prepared: Prepared, estimator: Any, warned: list[str],
     seconds: float = 0.0,
 ) -> ReportData:  # fmt: skip
-    """Gather what the report, the terminal and JSON show of an estimator, fitted in so long."""
+    """Gather what the report, the terminal and JSON show; ``seconds`` is the time of the fit."""
     classes = prepared.task == "classification"
     score = SCORES[prepared.task]
-    if classes:
-        judged = estimator.classes_[estimator.corrected_proba_.argmax(1)]
-    else:
-        judged = estimator.corrected_prediction_
     n, d = prepared.X.shape
     report = ReportData(
         title=f"{data.name}: {target}",
@@ -188,7 +184,7 @@ def report_data(
         estimated_score=float(getattr(estimator, score)),
         estimated_score_stderr=float(getattr(estimator, f"{score}stderr_")),
         labels=prepared.y.tolist(),
-        predictions=judged.tolist(),
+        predictions=judged_rows.predicted(estimator).tolist(),
         classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
         candidates=estimator.candidates_,
         diagnosis=estimator.diagnostics_.to_dict(),
@@ -197,17 +193,13 @@ def report_data(
         next_steps=[],
         corrected=estimator.algorithm_.estimates_test_error,
         interrupted=is_interrupted(estimator),
-        contenders=contenders(prepared, estimator)
-        if estimator.algorithm_.estimates_test_error
-        else [],
+        contenders=contenders(prepared, estimator),
         chances=estimator.corrected_proba_ if classes else None,
         calibration=estimator.calibration_.to_dict() if classes else None,
         row_names=row_names(prepared),
         importance=importance(prepared, estimator),
         widths=judged_rows.widths(prepared, estimator),
-        more=None
-        if is_interrupted(estimator)
-        else judged_rows.more_rows(prepared, estimator, seconds),
+        more=judged_rows.more_rows(prepared, estimator, seconds),
         left_out=as_csv(prepared, estimator, target),
         made_with=estimator.metadata_,
     )
@@ -223,7 +215,7 @@ def row_names(prepared: Prepared) -> list[Any]:
 
 
 def _settings(estimator: Any) -> dict[str, Any]:
-    """The options of an estimator, with what was chosen in place of "auto"."""
+    """The options of an estimator; "auto" is replaced by the value that was chosen."""
     chosen = next(one for one in estimator.candidates_ if one["chosen"])
     if estimator.method_ == "newton":
         kept = {name: getattr(estimator, name) for name in ("method_", "stack", "random_state")}
@@ -235,53 +227,6 @@ def _settings(estimator: Any) -> dict[str, Any]:
     if settings["hidden"] == "auto":
         settings["hidden"] = len(estimator.theta_)
     return settings | {name: chosen[name] for name in METHODS[estimator.method_].settings}
-
-
-def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
-    """Say what to do with the model, depending on the verdict."""
-    packed = data.suffix.lower() == ".gz"
-    suffix = "".join(data.suffixes[-2:]) if packed else data.suffix or ".csv"
-    predict = f"decoupled predict {shlex.quote(str(out))}"
-    diagnosis: Any = report.diagnosis
-    worst = next((found for found in diagnosis["findings"] if found["status"] != "ok"), None)
-    first = f"{worst['name']}: {worst['advice']}" if worst else ""
-    steps = []
-    found = {one.question: one for one in answers(report.contenders)}
-    if found and found["Better than guessing?"].word == "no":
-        steps.append(
-            "Do not use this model: it is no better than guessing. Add columns that bear on the "
-            "target, or rows."
-        )
-    elif found and found["Better than guessing?"].word == "only its probabilities":
-        steps.append(
-            "Use the probabilities, not the predicted class: flag rows from a probability in the "
-            "table of thresholds of the report."
-        )
-    if found and found["Better than a linear model?"].word == "no":
-        better = (
-            "--features linear" if report.settings.get("method") == "newton" else "--method newton"
-        )
-        steps.append(f"A linear model does better: train again with `{better}`.")
-    if diagnosis["verdict"] == "do not trust":
-        subject = "the estimate" if report.corrected else "the train error"
-        steps.append(f"Do not quote {subject}. {first[:1].upper()}{first[1:]}.")
-        steps.append(
-            "If that is not possible, take some rows out of the table (all rows of some patients "
-            "or days, where several belong together), train again, and compare: "
-            f"`{predict} those-rows{suffix}` reports the actual error."
-        )
-    elif diagnosis["verdict"] == "caution":
-        steps.append(
-            f"Quote the estimate together with its caution. {first[:1].upper()}{first[1:]}."
-        )
-    falling = report.corrected and report.best_step == len(report.train_error) - 1
-    if falling and report.stop_reason.startswith("steps"):
-        more = 2 * report.settings["max_iter"]
-        steps.append(f"The error was still falling: try `--max-iter {more}`.")
-    if report.more is not None:
-        steps.append(sentence(report.more))
-    steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")
-    return steps
 
 
 def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str, Any]:
@@ -327,23 +272,23 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
 
 
 def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None:
-    """Print what was done, what to expect of the model, and what to do next."""
+    """Print what was done, the errors to expect on new rows, and what to do next."""
     screen.print(
         f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
         soft_wrap=True,
     )
     if report.interrupted:
-        screen.print("Interrupted: this is what was reached.", style="yellow")
+        screen.print("Interrupted: these are the results so far.", style="yellow")
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
-    heading(screen, "To expect on new rows" if report.corrected else "On the training rows")
+    heading(screen, "Expected on new rows" if report.corrected else "On the training rows")
     error = interval(report.estimated_error, report.estimated_error_stderr)
     named = {report.score_name: score_interval(report), report.loss_name: error}
     if report.task == "regression":
         half = tuple(one.half for one in report.contenders[:1] if one.half is not None)
         named = {"typical error (RMSE)": tuple(map(math.sqrt, error))}
-        named |= {"half are missed by less than": half} if half else {}
+        named |= {"median absolute error": half} if half else {}
         named |= {report.score_name: score_interval(report)}
     intervals(screen, named)
     compare(screen, report.contenders)

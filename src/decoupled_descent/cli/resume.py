@@ -1,4 +1,4 @@
-"""``decoupled train --resume``: what is trained is kept until all of it is done."""
+"""``decoupled train --resume``: the progress is saved until the training is complete."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import typer
 from decoupled_descent.cli.options import harmless
 from decoupled_descent.training.folders import kept_in
 
-#: The name of the folder in the folder of the results.
+#: The name of the folder of checkpoints, inside the folder of the results.
 FOLDER = "checkpoints"
 
 
 @contextmanager
 def kept(out: Path, wanted: bool) -> Iterator[None]:
-    """Keep every run that is made in this block in the folder of the results."""
+    """Save every run of this block in the folder of the results."""
     if not wanted:
         yield
         return
@@ -28,11 +28,11 @@ def kept(out: Path, wanted: bool) -> Iterator[None]:
             yield
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C before there is a model; SIGTERM
         if folder.exists():
-            said = f"cut short; what is done is kept in {folder}, and the same command continues "
-            typer.echo(harmless(said) + "from there", err=True)
+            said = f"interrupted; the progress is saved in {folder}; the same command continues it"
+            typer.echo(harmless(said), err=True)
         raise
 
 
 def clear(out: Path) -> None:
-    """Remove what was kept, once the results are written."""
+    """Remove the saved progress, once the results are written."""
     shutil.rmtree(out / FOLDER, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Is the model any good? Its error beside those of guessing and of a linear model."""
+"""The error of the model, compared with those of guessing and of a linear model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from decoupled_descent.report.text import number, percent, read, show, table
 
 
 class Contender(NamedTuple):
-    """A model or a guess, judged on every row as if it were new."""
+    """A model or a guess, with its out-of-sample errors."""
 
     name: str
     error: float  # mean log loss or squared error
     stderr: float
     score: float  # accuracy or R²
-    half: float | None  # half of the rows are missed by less, for numbers
-    gain: float  # by how much the model's loss is lower, row by row
+    half: float | None  # median absolute error, for numbers
+    gain: float  # mean over the rows of (this loss − the model's loss)
     gain_stderr: float
-    loss: float  # by which they are compared
-    measure: str = "error"  # what that is, or its root for numbers
+    loss: float  # the mean loss of the comparison
+    measure: str = "error"  # the name of the loss, or of its root for numbers
 
 
 class Answer(NamedTuple):
-    """Whether the model is better than something, in words, and the tone of a badge for it."""
+    """The answer to "better than …?" in words, and the tone of its badge."""
 
     question: str
     word: str
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 def answers(contenders: Sequence[Contender]) -> list[Answer]:
-    """Compare the first, the model, with the others, row by row, at the 95 % level."""
+    """Compare the model, which comes first, with the others by paired tests at the 95 % level."""
     if not contenders:
         return []
     model, linear, guess = contenders
@@ -49,7 +49,7 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
             word, tone = "about as good", "note"
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
-            against += "" if other.gain < -sure else ", which chance explains"
+            against += "" if other.gain < -sure else ", which is not significant"
         if other is guess and classes and word == "yes" and model.score <= other.score:
             word, tone = "only its probabilities", "caution"
         found.append(Answer(f"Better than {name}?", word, tone, against))
@@ -57,14 +57,14 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
 
 
 def _reason(model: Contender, other: Contender) -> str:
-    """How they compare, in what the reader wants: right answers, or errors in her units."""
+    """Compare two errors in words: by accuracy, or in the units of the target."""
     ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
     ratio = ratio if model.half is None else math.sqrt(max(0.0, ratio))
     named = f"that of “{other.name}”"
     against = f"its {other.measure} is {percent(abs(1 - ratio))} "
     against += f"{'lower' if ratio < 1 else 'higher'} than {named}"
     if abs(1 - ratio) < 0.0005:
-        against = f"its {other.measure} is {named}"
+        against = f"its {other.measure} equals {named}"
     if model.half is not None:
         return against
     return f"{percent(model.score)} right, against {percent(other.score)}; {against}"
@@ -76,7 +76,7 @@ def comparison(contenders: Sequence[Contender], loss: str) -> str:
         return ""
     classes = contenders[0].half is None
     header = ["", "right" if classes else "typical error (RMSE)"]
-    header += [loss] if classes else ["half are missed by less than", "R²"]
+    header += [loss] if classes else ["median absolute error", "R²"]
     rows = []
     for one in contenders:
         if classes:
@@ -86,8 +86,8 @@ def comparison(contenders: Sequence[Contender], loss: str) -> str:
             cells.append(number(one.score, 3))
         rows.append([show(one.name), *cells])
     right = range(1, len(header))
-    return table(header, rows, "The model beside simpler ones", "compare", list(right)) + read(
-        "How to read it: all three were judged on the same rows, each row as if it were new. A "
-        "model that does not beat the last line has learnt nothing that helps; one that does not "
-        "beat the linear model could be replaced by it."
+    return table(header, rows, "The model and simpler ones", "compare", list(right)) + read(
+        "How to read it: all three have out-of-sample errors on the same rows. A model that is not "
+        "better than the last line has learnt nothing useful. A model that is not better than the "
+        "linear model can be replaced by it."
     )

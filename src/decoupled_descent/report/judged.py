@@ -1,4 +1,4 @@
-"""The report's sections on single rows, all of them judged as if they were new."""
+"""The report's sections on single rows, from their out-of-sample predictions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from decoupled_descent.report.text import number, percent, read, show, table
 
 Floats = NDArray[np.float64]
 
-#: The most rows listed as probably wrong, and the most columns by their importance.
+#: The most rows listed as probably wrong, and the most columns listed by importance.
 MOST_WRONG, MOST_COLUMNS = 10, 20
-#: An error that rises by more than this share is said to be so many times as large.
+#: If an error rises by more than this factor, the rise is written as “times”, not in percent.
 LARGE = 10
-#: Of two classes the second is looked for (yes, true, 1), unless it has a larger share than this.
+#: Of two classes the second (yes, true, 1) is the one to find, unless its share is above this.
 COMMON = 0.6
-#: Levels of confidence whose widths are listed.
+#: Levels of the prediction intervals that are listed.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
 class Curves(NamedTuple):
-    """What follows from every possible threshold on a probability, largest first."""
+    """The number of rows flagged and found for every possible threshold, largest first."""
 
     thresholds: Floats
     flagged: Floats  # rows with at least that probability
-    found: Floats  # rows of the class among them
+    found: Floats  # rows of the sought class among them
 
 
 def curves(chances: Any, positive: Any) -> Curves:
@@ -57,51 +57,72 @@ def thresholds(labels: Sequence[Any], chances: Any, classes: Sequence[str] | Non
     """Draw ROC and precision-recall curves of one of two classes, with a table."""
     if classes is None or len(classes) != 2 or chances is None:
         return ""
-    chances = np.asarray(chances, dtype=float)
     hits = np.array([str(one) == str(classes[1]) for one in labels])
-    rare = 0 if hits.mean() > COMMON else 1
-    hits, name, n = hits if rare else ~hits, show(classes[rare]), len(hits)
-    if not 0 < hits.sum() < n:
+    sought = 0 if hits.mean() > COMMON else 1
+    hits = hits if sought else ~hits
+    if not 0 < hits.sum() < len(hits):
         return ""
-    all_ = curves(chances[:, rare], hits)
-    recall = np.append(0.0, all_.found / hits.sum())
-    alarms = np.append(0.0, (all_.flagged - all_.found) / (n - hits.sum()))
-    precision = all_.found / all_.flagged
-    axes = ("share of the others flagged", f"share of “{classes[rare]}” found")
-    roc = chart(alarms, recall, axes, "ROC curve", "roc", ends=((0, 0), (1, 1)))
-    share = float(hits.mean())
-    precise = chart(
-        recall[1:], precision, (axes[1], "right among those flagged"), "Precision and recall",
-        "precise", ends=((0, share), (1, share)),
-    )  # fmt: skip
-    rows = []
-    sought = -np.array(_limits(all_, share, n))
-    for place in dict.fromkeys((np.searchsorted(-all_.thresholds, sought, "right") - 1).tolist()):
-        if place < 0:
-            continue
-        rows.append([
-            f"{all_.thresholds[place]:.3g}", f"{int(all_.flagged[place]):,}",
-            f"{int(all_.found[place]):,} of {int(hits.sum()):,} ({percent(recall[place + 1])})",
-            percent(precision[place]),
-        ])  # fmt: skip
-    header = ["flag from probability", "rows flagged", f"“{name}” found", "right among flagged"]
-    listed = table(header, rows, "What other thresholds would do", "stack", (0, 1, 2, 3), True)
+    found = curves(np.asarray(chances, dtype=float)[:, sought], hits)
+    name = str(classes[sought])
     return (
-        f'<div class="pair"><figure>{roc}<figcaption>How to read it: the further the line is above '
-        "the dashed one, the better the two classes are told apart. A row of "
-        f"“{name}” gets a higher probability than another row in {percent(area(all_, n))} of all "
-        "pairs (the area under the line); guessing gives 50 %.</figcaption></figure>"
-        f"<figure>{precise}<figcaption>How to read it: to the right more rows of “{name}” are "
-        "found, and more others with them. The dashed line is flagging at random."
-        f"</figcaption></figure></div>{listed}"
-    ) + read(
-        "How to read it: predictions use 0.5. Where missing a case costs more than a false alarm, "
-        "flag from a lower probability."
+        f'<div class="pair">{_roc(found, hits, name)}{_precision(found, hits, name)}</div>'
+        + _threshold_table(found, hits, name)
+        + read(
+            "How to read it: predictions use the threshold 0.5. If missing a case costs more than "
+            "a false alarm, use a lower threshold."
+        )
     )
 
 
+def _roc(found: Curves, hits: NDArray[np.bool_], name: str) -> str:
+    """The ROC curve, with the area under it in words."""
+    recall = np.append(0.0, found.found / hits.sum())
+    alarms = np.append(0.0, (found.flagged - found.found) / (~hits).sum())
+    axes = ("share of the others flagged", f"share of “{name}” found")
+    svg = chart(alarms, recall, axes, "ROC curve", "roc", ends=((0, 0), (1, 1)))
+    return (
+        f"<figure>{svg}<figcaption>How to read it: the further the line is above the dashed one, "
+        f"the better the two classes are separated. A row of “{show(name)}” gets a higher "
+        f"probability than another row in {percent(area(found, len(hits)))} of all pairs (the area "
+        "under the line); guessing gives 50 %.</figcaption></figure>"
+    )
+
+
+def _precision(found: Curves, hits: NDArray[np.bool_], name: str) -> str:
+    """The precision-recall curve."""
+    share = float(hits.mean())
+    axes = (f"share of “{name}” found", "right among those flagged")
+    svg = chart(
+        found.found / hits.sum(), found.found / found.flagged, axes, "Precision and recall",
+        "precise", ends=((0, share), (1, share)),
+    )  # fmt: skip
+    return (
+        f"<figure>{svg}<figcaption>How to read it: further to the right, more rows of "
+        f"“{show(name)}” are found, and more false alarms are raised. The dashed line is flagging "
+        "at random.</figcaption></figure>"
+    )
+
+
+def _threshold_table(found: Curves, hits: NDArray[np.bool_], name: str) -> str:
+    """What some thresholds flag and find."""
+    limits = -np.array(_limits(found, float(hits.mean()), len(hits)))
+    places = (np.searchsorted(-found.thresholds, limits, "right") - 1).tolist()
+    rows = []
+    for place in dict.fromkeys(places):
+        if place < 0:
+            continue
+        flagged, right = int(found.flagged[place]), int(found.found[place])
+        rows.append([
+            f"{found.thresholds[place]:.3g}", f"{flagged:,}",
+            f"{right:,} of {int(hits.sum()):,} ({percent(right, hits.sum())})",
+            percent(right, flagged),
+        ])  # fmt: skip
+    header = ["threshold", "rows flagged", f"“{show(name)}” found", "right among flagged"]
+    return table(header, rows, "What other thresholds would do", "stack", (0, 1, 2, 3), True)
+
+
 def _limits(found: Curves, share: float, n: int) -> list[float]:
-    """Thresholds of interest: 0.5, and those that flag about ½, 1, 2 and 5 times the true share."""
+    """Thresholds to list: 0.5, and those that flag about ½, 1, 2 and 5 times the true share."""
     wanted = [share * factor for factor in (0.5, 1, 2, 5) if share * factor < 0.9]
     places = [int(np.searchsorted(found.flagged, max(1.0, part * n))) for part in wanted]
     limits = {float(found.thresholds[min(k, len(found.thresholds) - 1)]) for k in places}
@@ -110,27 +131,27 @@ def _limits(found: Curves, share: float, n: int) -> list[float]:
 
 
 def calibration(content: Mapping[str, Any] | None, classes: Sequence[str] | None) -> str:
-    """Draw stated probabilities against how often they came true."""
+    """Draw observed frequencies against predicted probabilities."""
     if not content or len(content["stated"]) < 2 or classes is None:
         return ""
     what = f"“{show(classes[1])}”" if len(classes) == 2 else "the predicted class"
     top = min(1.0, 1.1 * max(*content["stated"], *content["seen"], 1e-6))
     svg = chart(
-        content["stated"], content["seen"], ("stated probability", "how often it came true"),
-        "Stated probabilities and what was seen", "calibration", ends=((0, 0), (top, top)),
-        dots=True, top=top,
+        content["stated"], content["seen"], ("predicted probability", "observed frequency"),
+        "Predicted probabilities and observed frequencies", "calibration",
+        ends=((0, 0), (top, top)), dots=True, top=top,
     )  # fmt: skip
     sound = content["error"] <= content["chance"] + 2 * content["stderr"]
     verdict = (
-        "They can be taken at their word."
+        "The probabilities are well calibrated."
         if sound
-        else "They are off by more than chance explains: treat them as a ranking."
+        else "The probabilities are not well calibrated: use them only to rank rows."
     )
     return (
-        f'<figure class="side square">{svg}<figcaption>How to read it: each dot holds about as '
-        f"many rows as the others. On the dashed line, of the rows with a stated probability of "
-        f"30 % for {what}, 30 % are so. On average the two differ by "
-        f"{percent(content['error'])}; chance alone makes {percent(content['chance'])}. "
+        f'<figure class="side square">{svg}<figcaption>How to read it: each dot has about the '
+        "same number of rows. On the dashed line, of the rows with a probability of 30 % for "
+        f"{what}, 30 % belong to it. On average the two differ by {percent(content['error'])}; "
+        f"with perfect probabilities this would be {percent(content['chance'])}, by chance. "
         f"{verdict}</figcaption></figure>"
     )
 
@@ -139,7 +160,7 @@ def wrong_rows(
     task: str, labels: Sequence[Any], predicted: Sequence[Any], chances: Any,
     classes: Sequence[str] | None, names: Sequence[Any],
 ) -> str:  # fmt: skip
-    """List the rows that the model contradicts most: candidates for wrong labels."""
+    """List the rows with the largest errors: their labels may be wrong."""
     if not len(names):
         return ""
     if task == "regression":
@@ -166,14 +187,14 @@ def wrong_rows(
     if not rows:
         return ""
     right = (1, 2, 3) if task == "regression" else (3,)
-    return table(header, rows, "Rows that the model contradicts", "", right) + read(
-        "How to read it: each row was judged by a model that had not seen it. Look these up: some "
-        "of them may be wrong in the table."
+    return table(header, rows, "Rows with the largest errors", "", right) + read(
+        "How to read it: each row was predicted by a model that was fitted without it. Check these "
+        "rows: some of their labels may be wrong."
     )
 
 
 def _rise(share: float) -> str:
-    """How much an error rises: by a share, or many times."""
+    """The rise of an error in words: in percent, or how many times it is as large."""
     if share >= LARGE:
         return f"{number(share + 1, 3)} times"
     return percent(share) if share > 0 else "not at all"
@@ -193,25 +214,25 @@ def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     more = f" Not listed: {rest} columns that matter less." if rest > 0 else ""
     header = ["column", "", f"{show(loss)} rises by"]
     return table(header, rows, "Columns by their importance", "bars", (2,)) + read(
-        "How to read it: the values of one column were shuffled among the rows, and this is how "
-        "much the error rose, each row being judged by a model that had not seen it. Of columns "
-        "that say the same, each seems "
-        f"unimportant, because the other stands in for it. This is no cause and effect.{more}"
+        "How to read it: the values of one column were shuffled among the rows, and the error "
+        "rose by this much. Each row was predicted by a model that was fitted without it. If two "
+        "columns have the same information, both seem unimportant, because each can replace the "
+        f"other. Importance is not cause and effect.{more}"
     )
 
 
 class Width(NamedTuple):
-    """Prediction intervals of one level, and how often they hold for rows left out."""
+    """Prediction intervals of one level, and the share of left-out rows that they cover."""
 
     level: float
-    half: float  # half the width of a typical interval
-    held: float  # the share of rows whose target is inside
-    halves: tuple[float, ...]  # the same for low, middle and high predictions
-    shares: tuple[float, ...]
+    half: float  # half the median width
+    held: float  # the share of rows that are covered
+    halves: tuple[float, ...]  # half the width for low, middle and high predictions
+    shares: tuple[float, ...]  # and the shares covered
 
 
 def widths(found: Sequence[Width]) -> str:
-    """List how wide prediction intervals are, at several levels, and whether they hold."""
+    """List the widths of prediction intervals at several levels, and their coverage."""
     if not found:
         return ""
     rows = [
@@ -220,11 +241,11 @@ def widths(found: Sequence[Width]) -> str:
            for share, half in zip(one.shares, one.halves, strict=True))]
         for one in found
     ]  # fmt: skip
-    header = ["of new rows", "are within", "held here", "low predictions", "middle", "high"]
+    header = ["level", "half width", "covered", "low predictions", "middle", "high"]
     return table(header, rows, "How far off predictions are", "stack", (1, 2, 3, 4, 5)) + read(
-        "How to read it: intervals about the prediction are made from models that have not seen a "
-        "row (the jackknife+, which `predict_interval` uses in Python), and the target of that "
-        "row is inside or not. The last three columns are the lowest, middle and highest third of "
-        "the predictions. Where the shares differ much, errors grow with the size of the "
-        "prediction.".replace("`predict_interval`", "<code>predict_interval</code>")
+        "How to read it: an interval of level 90 % should cover 90 % of new rows. “Covered” is the "
+        "share of the training rows that were covered, each by an interval from models that were "
+        "fitted without it (the jackknife+, <code>predict_interval</code> in Python). The last "
+        "three columns are the lowest, middle and highest third of the predictions. If their "
+        "shares differ much, the size of the errors depends on the prediction."
     )

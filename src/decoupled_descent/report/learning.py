@@ -1,4 +1,4 @@
-"""Would more rows help? The error with a quarter and a half of the rows, and with twice as many."""
+"""The learning curve: the error with a quarter, half, all and twice the rows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SMALL = 0.02
 
 
 class MoreRows(NamedTuple):
-    """Errors at n/4, n/2, n and 2n rows: log loss, or the typical error (RMSE) in her units."""
+    """Errors at n/4, n/2, n and 2n rows: log loss, or RMSE in the units of the target."""
 
     name: str
     rows: Sequence[int]
     errors: Sequence[float]
     stderrs: Sequence[float]
-    change: float  # of the error with twice the rows; at most 0
+    change: float  # of the error if the rows are doubled; at most 0
     change_stderr: float
 
     @classmethod
     def of(cls, curve: LearningCurve, roots: bool) -> MoreRows:
-        """Read a learning curve; the roots of squared errors have the units of the target."""
+        """Take the errors of a learning curve; ``roots`` takes the root of squared errors."""
         rows, errors, stderrs = curve.rows, curve.errors, curve.stderrs
         change, doubt = curve.change, curve.change_stderr
         if not roots:
@@ -43,7 +43,7 @@ class MoreRows(NamedTuple):
 
 
 def sentence(found: MoreRows) -> str:
-    """Say in a line what twice as many rows would bring."""
+    """Say whether twice as many rows would lower the error."""
     now, then = found.errors[2:]
     share, doubt = -found.change / now, Z95 * found.change_stderr / now
     low, high = max(0.0, share - doubt), min(1.0, share + doubt)
@@ -74,8 +74,8 @@ def more_rows(found: MoreRows | None) -> str:
     ]
     listed = table(["rows", found.name, "95 % interval", ""], cells, title, "", (0, 1, 2))
     return (
-        f'<p>{sentence(found)}</p><figure class="side">{svg}<figcaption>How to read it: parts of '
-        "the rows were trained on alone, and every row was judged by models that had not seen it. "
-        "The last point is where the line leads. If it is hardly lower than the present one, "
-        f"better columns help more than further rows.</figcaption></figure>{listed}"
+        f'<p>{sentence(found)}</p><figure class="side">{svg}<figcaption>How to read it: the '
+        "model was also trained on parts of the rows. All errors are out-of-sample. The last point "
+        "is extrapolated. If it is hardly lower than the present one, better columns will help "
+        f"more than more rows.</figcaption></figure>{listed}"
     )

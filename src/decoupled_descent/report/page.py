@@ -1,6 +1,6 @@
-"""The page that ``decoupled train`` writes: how good is the model, and how sure is that number?
+"""The page that ``decoupled train`` writes: the error of the model, and how reliable it is.
 
-One file of HTML, CSS and SVG that loads nothing from elsewhere, for a desk, a phone and paper.
+One file of HTML, CSS and SVG that loads nothing from elsewhere. It fits screens, phones and paper.
 """
 
 from __future__ import annotations
@@ -63,27 +63,27 @@ class ReportData:
     estimated_score: float  # on new rows
     estimated_score_stderr: float | None
     labels: Sequence[Any]  # of the training rows
-    predictions: Sequence[Any]  # for the same rows, each judged as if it were new
-    classes: Sequence[str] | None  # in the order wanted
-    candidates: Sequence[Mapping[str, Any]]  # tried; "chosen" marks the winner
+    predictions: Sequence[Any]  # out-of-sample, for the same rows
+    classes: Sequence[str] | None  # in the order to show
+    candidates: Sequence[Mapping[str, Any]]  # all that were tried; "chosen" marks the winner
     diagnosis: Mapping[str, Any] | None  # what Diagnosis.to_dict returns
     settings: Mapping[str, Any]  # how the model was trained
     notes: Sequence[str]  # what preprocessing did
     next_steps: Sequence[str]  # what to do now
-    corrected: bool  # whether the train error estimates the test error, as the algorithm says
-    interrupted: bool = False  # whether training was stopped by hand
+    corrected: bool  # whether the train error estimates the test error
+    interrupted: bool = False  # whether the user interrupted training
     contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
-    chances: Any = None  # probabilities of the classes for the training rows as if new, (n, K)
+    chances: Any = None  # out-of-sample probabilities of the training rows, (n, K)
     calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
     widths: Sequence[Width] = ()  # of prediction intervals
-    more: MoreRows | None = None  # what twice as many rows would bring
-    left_out: str = ""  # predictions of the training rows as if new, as a table for machines
+    more: MoreRows | None = None  # the learning curve
+    left_out: str = ""  # out-of-sample predictions of the training rows, as CSV
     made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn."""
+        """Raise ``ValueError`` for data that cannot be shown."""
         if self.task not in ("classification", "regression"):
             raise ValueError(f"task={self.task!r} must be 'classification' or 'regression'")
         steps = len(self.train_error)
@@ -117,18 +117,16 @@ def render_report(data: ReportData) -> str:
     template = resources.files("decoupled_descent.report").joinpath("page.html")
     sections = {
         "What to do next": _list(data.next_steps),
-        "Better than what?": comparison(data.contenders, data.loss_name),
+        "Compared with simpler models": comparison(data.contenders, data.loss_name),
         "What the model gets right and wrong": predictions(
             data.task, data.labels, data.predictions, data.classes
         ),
-        "How far off are predictions?": widths(data.widths),
-        "Finding more, or raising fewer false alarms": thresholds(
+        "How wide are prediction intervals?": widths(data.widths),
+        "Thresholds: more cases found, or fewer false alarms": thresholds(
             data.labels, data.chances, data.classes
         ),
-        "Can the probabilities be taken at their word?": calibration(
-            data.calibration, data.classes
-        ),
-        "Rows to look at": wrong_rows(
+        "Are the probabilities calibrated?": calibration(data.calibration, data.classes),
+        "Rows to check": wrong_rows(
             data.task, data.labels, data.predictions, data.chances, data.classes, data.row_names
         ),
         "Which columns matter?": importance(data.importance, data.loss_name),
@@ -163,7 +161,7 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
 
 
 def _found(data: ReportData) -> str:
-    """What only those want to know who ask how the model came about, folded away."""
+    """Details of the training, folded away."""
     newton = data.settings.get("method") == "newton"
     parts = {
         "The error for different ridges" if newton else "The error while training": _curve(data),
@@ -182,10 +180,10 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _headline(data: ReportData) -> str:
-    """Three cards: how good, better than what, to be believed; and what they mean."""
+    """Three cards (error, comparison, verdict), and what they mean."""
     stopped = ""
     if data.interrupted:
-        words = "Interrupted: this model is what was reached, not the result of a whole training."
+        words = "Interrupted: training was not complete. These are the results so far."
         stopped = f'<p class="stopped">{words}</p>'
     diagnosis = data.diagnosis or {"summary": "The data were not checked."}
     verdict = diagnosis.get("verdict")
@@ -193,7 +191,7 @@ def _headline(data: ReportData) -> str:
     cards = [
         _goodness(data),
         *([_better(data)] if data.contenders else []),
-        _card("Can I believe this number?", label, "", prose(_summary(diagnosis, verdict))),
+        _card("Can this number be trusted?", label, "", prose(_summary(diagnosis, verdict))),
     ]
     return f'{stopped}<div class="cards">{"".join(cards)}</div>{read(_meaning(data))}'
 
@@ -206,7 +204,7 @@ def _summary(diagnosis: Mapping[str, Any], verdict: Any) -> str:
 
 
 def _goodness(data: ReportData) -> str:
-    """The card in the reader's units: share of right answers, or typical error."""
+    """The card with the accuracy, or with the typical error in the units of the target."""
     compared = baseline(data.task, data.labels, data.predictions)
     error = interval(data.estimated_error, data.estimated_error_stderr)
     where = "new rows" if data.corrected else "the training rows"
@@ -225,7 +223,7 @@ def _goodness(data: ReportData) -> str:
 
 
 def _better(data: ReportData) -> str:
-    """The card of the second half of the verdict."""
+    """The card with the comparison."""
     found = answers(data.contenders)
     lines = "".join(
         f"<p>{show(one.question)} {badge(one.tone, one.word)}<br>{show(one.reason)}</p>"
@@ -245,32 +243,32 @@ def _card(name: str, value: str, between: str, explanation: str) -> str:
 def _meaning(data: ReportData) -> str:
     if not data.corrected:
         return (
-            "These numbers are no estimate for new rows. This method judges every row by a model "
-            "that was fitted to it, so the errors here are usually too low, by an amount that "
-            "neither they nor the interval show."
+            "These numbers do not estimate the error on new rows. With this method every row is "
+            "predicted by a model that was fitted to it. The errors here are therefore usually too "
+            "low, and the interval does not show by how much."
         )
     return (
-        "How this is known without a test set: while training, the influence of each row on its "
-        "own prediction is taken out, so every row is judged as if it were new. The interval "
-        f"covers the chance of having drawn these {data.n_rows:,} rows; it does not cover data "
-        "that change in the future."
+        "How this is known without a test set: training removes the influence of each row on its "
+        "own prediction, so every row is predicted as if it were new. The interval accounts for "
+        f"the random choice of these {data.n_rows:,} rows. It does not account for changes of the "
+        "data in the future."
     )
 
 
 def score_interval(data: ReportData) -> tuple[float, ...]:
-    """Return the score and its 95 % interval, or the score alone where no interval is known."""
+    """Return the score and its 95 % interval, or the score alone if there is no interval."""
     score, stderr = data.estimated_score, data.estimated_score_stderr
     if data.score_name != "accuracy":
         return interval(score, stderr, -math.inf, 1.0)
     if stderr == 0 and score in (0.0, 1.0) and data.n_rows > 0:
-        # no mistake among n rows does not mean that there will be none: Wilson's interval
+        # Wilson's interval: no mistake in n rows does not mean that there will never be one
         edge = data.n_rows / (data.n_rows + Z95**2)
         return (score, edge, 1.0) if score == 1 else (score, 0.0, 1 - edge)
     return interval(score, stderr, 0.0, 1.0)
 
 
 def _diagnosis(diagnosis: Mapping[str, Any] | None) -> str:
-    """What was found, with advice; what is fine is folded away, and nothing is said against it."""
+    """The findings with advice; checks without a finding are folded away."""
     findings = list((diagnosis or {}).get("findings") or ())[:MOST_ROWS]
     if not findings:
         return ""
@@ -286,17 +284,17 @@ def _diagnosis(diagnosis: Mapping[str, Any] | None) -> str:
     header = ["check", "result", "value", "limit", "what it means, and what to do"]
     found = rest = ""
     if rows[False]:
-        caption = "Checks that found something"
+        caption = "Checks that found a problem or have a note"
         found = table(header, rows[False], caption, "stack findings", right=(2,)) + read(
             f"How to read it: every check compares a value with its limits. {badge('note')} is for "
             f"information and does not change the verdict. {badge('caution')} means that the "
-            f"estimate may be off by more than its interval. {badge('alarm')} means that it should "
-            "not be relied on."
+            f"estimate may be wrong by more than its interval. {badge('alarm')} means that it "
+            "should not be used."
         )
     if rows[True]:
         count = f"{len(rows[True])} checks" if len(rows[True]) > 1 else "1 check"
-        listed = table(header[:-1], rows[True], "Checks that found nothing", "stack", right=(2,))
-        rest = f"<details><summary>{count} found nothing to complain about</summary>{listed}"
+        listed = table(header[:-1], rows[True], "Checks that found no problem", "stack", right=(2,))
+        rest = f"<details><summary>{count} found no problem</summary>{listed}"
         rest += "</details>"
     return found + rest
 
@@ -336,7 +334,7 @@ def _curve(data: ReportData) -> str:
     elif best == last and data.corrected:
         advice = "The last step is the best one: more steps may improve the model."
     elif best == last:
-        advice = "It falls as long as rows can be memorised, whether or not new rows gain from it."
+        advice = "This error falls while rows are memorised, even if that of new rows does not."
     if len(data.candidates) > 1 and data.estimated_error > data.train_error[best] * (1 + 1e-6):
         advice += " The estimate at the top also allows for the choice among candidates."
     axis = " The vertical axis is logarithmic." if log else ""
@@ -351,7 +349,7 @@ def _curve(data: ReportData) -> str:
 
 
 def _candidates(candidates: Sequence[Mapping[str, Any]]) -> str:
-    """The sweep as a table; what all candidates have in common is said once, below."""
+    """A table of the candidates; values that all of them share are listed once, below it."""
     if not candidates:
         return ""
     several = len(candidates) > 1
@@ -370,10 +368,10 @@ def _candidates(candidates: Sequence[Mapping[str, Any]]) -> str:
     same = ", ".join(f"{_name(name)} = {show(columns[name][0])}" for name in alike)
     left_out = len(candidates) - len(rows)
     remarks = [
-        "How to read it: each candidate was trained on all rows, and the one marked was chosen for "
-        "its error.",
-        "All saw the same rows, so their errors rise and fall together. The differences between "
-        "them are more certain than each standard error suggests." if several else "",
+        "How to read it: each candidate was trained on all rows. The marked one was chosen because "
+        "of its error.",
+        "All errors are from the same rows and therefore correlated. The differences between them "
+        "are more certain than the standard errors suggest." if several else "",
         f"The same for all: {same}." if same else "",
         f"Not listed: {left_out:,} more candidates." if left_out else "",
     ]  # fmt: skip

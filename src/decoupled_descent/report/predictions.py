@@ -33,7 +33,7 @@ def predictions(
 
 
 def _never(counts: np.ndarray, names: Sequence[str], most: int = 10) -> str:
-    """Say which classes are never found, or hardly ever."""
+    """Name the classes that are never or hardly ever found."""
     totals, hits = counts.sum(1), np.diag(counts)
     rare = [k for k in range(len(names)) if totals[k] > 0 and hits[k] <= 0.1 * totals[k]]
     if not rare:
@@ -43,8 +43,8 @@ def _never(counts: np.ndarray, names: Sequence[str], most: int = 10) -> str:
     )
     more = f" and {len(rare) - most} more classes" if len(rare) > most else ""
     return (
-        f'<p class="stopped">Hardly ever found: {said}{more}. Rare classes are seldom the most '
-        "probable answer. Use the probabilities, and flag rows from a lower one than 0.5.</p>"
+        f'<p class="stopped">Hardly ever found: {said}{more}. A rare class is seldom the most '
+        "probable one. Use the probabilities, with a threshold below 0.5.</p>"
     )
 
 
@@ -76,7 +76,7 @@ def confusion_matrix(
 
 def _matrix(counts: np.ndarray, names: Sequence[str]) -> str:
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    # a name too long to head a column is cut, and shown whole in its tool tip
+    # a long name is cut, and its tool tip shows the whole name
     heads = [f'<div class="cut" title="{show(name)}">{show(name)}</div>' for name in names]
     lines = []
     for k, head in enumerate(heads):
@@ -100,9 +100,9 @@ def _matrix(counts: np.ndarray, names: Sequence[str]) -> str:
     )
     return (
         f"<figure{side}>{scrolling(caption, body)}<figcaption>How to "
-        "read it: each line holds the rows that truly belong to one class, by what the model said. "
-        "Blue on the diagonal is right, orange beside it is wrong; the stronger the colour, the "
-        f"larger the share of the line. {RECALL}</figcaption></figure>"
+        "read it: each line has the rows that truly belong to one class, by predicted class. Blue "
+        "on the diagonal is right, orange is wrong. The stronger the colour, the larger the share "
+        f"of the line. {RECALL}</figcaption></figure>"
     )
 
 
@@ -172,13 +172,14 @@ def _regression(labels: Sequence[Any], predictions: Sequence[Any]) -> str:
         "residuals", trend=trend,
     )  # fmt: skip
     guide = "" if trend is None else (
-        " The orange line is the mean of each tenth of the rows: where it leaves zero, predictions "
-        "of that size are systematically too low (above) or too high (below)."
+        " The orange line is the mean of each tenth of the rows. Above zero, predictions of that "
+        "size are systematically too low; below zero, too high."
     )  # fmt: skip
     return (
         f'<div class="pair"><figure>{agreement}<figcaption>How to read it: each dot is a row. On '
-        "the dashed line the prediction is exact, and the distance from it is the error. A flatter "
-        f"cloud means that extremes are pulled towards the mean.{remark}</figcaption></figure>"
+        "the dashed line the prediction is exact; the distance from it is the error. If the cloud "
+        "is flatter than the line, extreme values are predicted too close to the mean."
+        f"{remark}</figcaption></figure>"
         f"<figure>{residuals}<figcaption>How to read it: dots should scatter evenly about the "
         f"dashed line, equally wide everywhere.{guide}{remark}</figcaption></figure></div>"
     )
@@ -192,11 +193,11 @@ def baseline(task: str, labels: Sequence[Any], predictions: Sequence[Any]) -> st
         names, counts = np.unique([str(one) for one in labels], return_counts=True)
         most = int(counts.argmax())
         return (
-            f"Always answering with the commonest class, {show(names[most])}, would be right in "
+            f"Always predicting the most frequent class, {show(names[most])}, would be right in "
             f"{percent(counts[most], counts.sum())} of the rows."
         )
     miss = np.abs(np.asarray(labels, dtype=float) - np.asarray(predictions, dtype=float))
     miss = miss[np.isfinite(miss)]
     median = number(np.median(miss), 3) if len(miss) else ""
-    half = f" For half of the rows the error is below {median}." if median else ""
-    return f"1 is perfect, 0 is no better than always answering with the mean.{half}"
+    half = f" The median absolute error is {median}." if median else ""
+    return f"1 is perfect, 0 is no better than always predicting the mean.{half}"

@@ -35,7 +35,7 @@ class Axis:
     log: bool = False
 
     def __call__(self, values: Any) -> np.ndarray:
-        """Positions of values; what lies outside is moved to the edge, NaN stays NaN."""
+        """Positions of values. Values outside the range are moved to its edge; NaN stays NaN."""
         held = np.clip(np.asarray(values, dtype=float), self.low, self.high)
         low, high = self.low, self.high
         if self.log:
@@ -101,7 +101,7 @@ def error_curve(
 
 
 def learning_curve(rows: Any, errors: Any, stderrs: Any, name: str, title: str) -> str:
-    """Draw errors with their 95 % intervals over the number of rows; the last is expected."""
+    """Draw errors with 95 % intervals over the number of rows; the last is extrapolated."""
     counts, error = np.asarray(rows, dtype=float), np.asarray(errors, dtype=float)
     margin = Z95 * np.asarray(stderrs, dtype=float)
     across = Axis(counts.min() / 1.15, counts.max() * 1.15, 72, 546, log=True)
@@ -149,7 +149,7 @@ def chart(
     x: Any, y: Any, names: tuple[str, str], title: str, id: str,
     ends: tuple[tuple[float, float], tuple[float, float]], dots: bool = False, top: float = 1.0,
 ) -> str:  # fmt: skip
-    """Draw a line of shares up to ``top``, perhaps with dots, and a dashed one between ends."""
+    """Draw a line of shares up to ``top``, with dots if wanted, and a dashed line between ends."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(x) > MOST_POINTS // 4:
         chosen = np.unique(np.round(np.linspace(0, len(x) - 1, MOST_POINTS // 4)).astype(int))
@@ -182,7 +182,7 @@ def bin_means(x: Any, y: Any, bins: int = 10) -> np.ndarray:
 
 
 def _finite_runs(finite: np.ndarray) -> list[slice]:
-    """Stretches where all is finite."""
+    """The slices of consecutive finite values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], finite, [0]])))
     return [slice(a, b) for a, b in edges.reshape(-1, 2)]
 
@@ -227,7 +227,7 @@ def _frame(
 
 
 def _labelled(ticks: list[float], log: bool) -> tuple[list[float], list[str], str]:
-    """Ticks, what is written at them, and the unit in which that is, for the axis's name."""
+    """Ticks, their labels, and the unit of the labels, for the name of the axis."""
     if log:
         return ticks, [number(t, digits=3) for t in ticks], ""
     largest = max((abs(t) for t in ticks), default=0.0)

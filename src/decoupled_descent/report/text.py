@@ -13,13 +13,13 @@ from decoupled_descent import checks
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = "\N{NO-BREAK SPACE}"
 
-#: Marks that turn the order of the text around them.
+#: Characters that reverse the direction of text.
 TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 #: A cell longer than this is cut.
 LONGEST = 400
 
-#: Verdicts and statuses: colour of the badge, and the sign that tells them apart without it.
+#: Verdicts and statuses: the colour of the badge, and a sign for readers who do not see colours.
 TONES = {
     "trust": ("good", "✓"),
     "ok": ("good", "✓"),
@@ -56,7 +56,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def percent(part: Any, whole: Any = 1, unit: str = f"{_SPACE}%") -> str:
-    """Write a share as a percentage, or a dash where there is nothing to divide by."""
+    """Write a share as a percentage, or a dash if the whole is 0."""
     return f"{100 * part / whole:.1f}{unit}" if whole else "–"
 
 
@@ -92,7 +92,7 @@ def together(values: Sequence[float], uncertainty: float, percent: bool = False)
 def interval(
     value: float, stderr: float | None, low: float = 0.0, high: float = math.inf
 ) -> tuple[float, ...]:
-    """Return an estimate and the ends of its 95 % interval, which stay within what is possible.
+    """Return an estimate and the ends of its 95 % interval, cut at ``low`` and ``high``.
 
     Without a finite standard error, the estimate is returned alone. An estimate that is itself
     outside ``low`` to ``high`` is not moved.
@@ -120,7 +120,7 @@ def written_interval(found: Sequence[float], percent: bool = False) -> tuple[str
 
 
 def prose(text: Any) -> str:
-    """Write a sentence as HTML, escaped, with what stands in backticks as code.
+    """Write a sentence as escaped HTML, with text in backticks as code.
 
     Example:
         >>> prose("Run `ls <dir>`.")
@@ -213,7 +213,7 @@ def table(
 
 
 def scrolling(caption: str, body: str) -> str:
-    """Put something wide into a box that scrolls sideways when it must."""
+    """Put a wide table into a box that scrolls sideways if necessary."""
     return f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0">{body}</div>'
 
 

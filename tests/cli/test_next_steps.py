@@ -1,0 +1,55 @@
+"""What to do with a model that was just trained depends on its verdict."""
+
+from pathlib import Path
+
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.cli.next_steps import next_steps
+from decoupled_descent.diagnostics.checks import Finding
+from tests.report.examples import classification
+
+
+def report(findings=(), best=1, corrected=True):
+    """A report of six steps with these findings."""
+    return classification(
+        train_error=[0.5] * 6,
+        train_error_stderr=[0.1] * 6,
+        best_step=best,
+        diagnosis=dd.Diagnosis(findings).to_dict(),
+        settings={"max_iter": 6},
+        corrected=corrected,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "start"), [("ok", "Predict"), ("caution", "Quote"), ("alarm", "Do not quote the es")]
+)
+def test_what_to_do_next_depends_on_the_verdict(status, start):
+    finding = Finding("divergence", 1.0, "caution from 0.5", status, "why", "go slowly")
+    steps = next_steps(report((finding,)), Path("d.csv"), Path("o p"))
+    assert steps[0].startswith(start)
+    assert steps[-1] == "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
+    assert ("ivergence: go slowly" in " ".join(steps)) == (status != "ok")
+
+
+def test_next_steps_of_gradient_descent_and_of_a_falling_error():
+    finding = Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
+    steps = next_steps(report((finding,), 5, corrected=False), Path("d.csv"), Path("o"))
+    assert steps[0].startswith("Do not quote the train error.")
+    assert "falling" not in " ".join(steps)
+    steps = next_steps(report(best=5), Path("d.csv"), Path("o"))
+    assert steps[0] == "The error was still falling: try `--max-iter 12`."
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("d.csv", ".csv"),
+        ("d.csv.gz", ".csv.gz"),
+        ("my.table.TSV.GZ", ".TSV.GZ"),
+        ("1.5.parquet", ".parquet"),
+    ],
+)
+def test_new_rows_are_asked_for_in_the_same_kind_of_file(name, suffix):
+    assert f" new{suffix} " in next_steps(report(), Path(name), Path("o"))[-1]
