@@ -19,7 +19,8 @@ class Method(NamedTuple):
     """A way to train that users choose by name.
 
     Attributes:
-        build: Makes the algorithm from its settings, with reduction ``"mean"``.
+        build: Makes the algorithm from its settings, with reduction ``"mean"``; the decoupled
+            methods also take ``head_lr``, for a head that moves at another rate.
         settings: Which of lr, damping and ridge it has.
         summary: What it is, in one line.
     """
@@ -29,12 +30,12 @@ class Method(NamedTuple):
     summary: str
 
 
-def _orthogonal(lr: float, damping: float, ridge: float) -> Algorithm:
-    return OrthogonalDecoupledDescent(lr, damping, ridge, reduction="mean")
+def _orthogonal(lr: float, damping: float, ridge: float, head_lr: float | None = None) -> Algorithm:
+    return OrthogonalDecoupledDescent(lr, damping, ridge, head_lr=head_lr, reduction="mean")
 
 
-def _decoupled(lr: float, damping: float) -> Algorithm:
-    return DecoupledDescent(lr, damping, reduction="mean")
+def _decoupled(lr: float, damping: float, head_lr: float | None = None) -> Algorithm:
+    return DecoupledDescent(lr, damping, head_lr=head_lr, reduction="mean")
 
 
 def _gradient(lr: float) -> Algorithm:
