@@ -27,7 +27,7 @@ import decoupled_descent as dd
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.validation import search
 from decoupled_descent.validation.found import Candidate, evaluate, predictions, row_count
-from decoupled_descent.validation.stacking import row_losses
+from decoupled_descent.validation.stacking import FOLDS, row_losses
 
 SETTINGS = (
     *(("diabetes", 221), ("concrete", 200), ("vehicle", 200), ("phoneme", 200)),
@@ -62,7 +62,8 @@ def network(features, rows, loss, outputs, width, ridge, seed, repairs=20):
     left_out = run.best_outputs.reshape(rows.n, -1)
     said = predictions(loss, left_out, row_count(rows))
     error = float(row_losses(loss, said, rows.y).mean())
-    return Candidate(features, ridge, run, left_out, rows, said, error)
+    known = torch.ones(FOLDS + 1, dtype=torch.bool)
+    return Candidate(features, ridge, run, left_out, rows, said, error, known)
 
 
 def honest(data, out):

@@ -6,7 +6,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from decoupled_descent.rows.candidates import as_features
+from decoupled_descent.rows.ridge_path import ridge_path
+from decoupled_descent.validation import ranking
 from decoupled_descent.validation.ranking import KEPT, keep, rank, some_rows
+from decoupled_descent.validation.stacking import FOLDS, folds_of
 from tests.problems import normal
 
 ALONE = {"weights": None, "removed": None, "groups": None}
@@ -29,21 +32,56 @@ def test_the_linear_map_is_always_kept():
     X = normal(80, 4, seed=0)
     y = (X[:, 0] * X[:, 1]).double()
     tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)"])
-    ranked = rank(X, y, "squared", 1, tried, ALONE, 0)
+    ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds_of(80, None, 0))
     errors = [one.error for one in ranked]
     assert errors == sorted(errors)
     kept = keep(ranked)
     assert kept[:KEPT] == ranked[:KEPT]
-    assert [one.features.name for one in kept[KEPT:]] == ["linear"]
+    assert "linear" in [one.features.name for one in kept]
+    assert [bool(one.known[-1]) for one in kept] == [True] * (KEPT + 1) + [False] * (
+        len(kept) - KEPT - 1
+    )
 
 
 def test_with_groups_the_error_is_that_of_whole_groups_left_out():
     X = normal(60, 3, seed=1)
     groups = torch.arange(60) // 5
     y = X[:, 0] + normal(12, seed=2)[groups]
-    (one,) = rank(X, y, "squared", 1, as_features("linear"), ALONE | {"groups": groups}, 0)
+    folds = folds_of(60, groups, 0)
+    (one,) = rank(X, y, "squared", 1, as_features("linear"), ALONE | {"groups": groups}, 0, folds)
     phi = one.phi.numpy()
     model = KernelRidge(alpha=one.start, kernel="linear")  # no intercept: centred by a large column
     wide = np.hstack([phi, np.full((60, 1), 1e3)])
     said = cross_val_predict(model, wide, y.numpy(), groups=groups.numpy(), cv=LeaveOneGroupOut())
     assert abs(one.error - np.mean((y.numpy() - said) ** 2)) < 1e-4 * one.error
+
+
+def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
+    """Against errors that are added up again for every fold, map and ridge."""
+    X = normal(70, 3, seed=5)
+    y = X[:, 0] + X[:, 0] * X[:, 1] + normal(70, seed=4)
+    tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
+    folds = folds_of(70, None, 0)
+    ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds)
+    ridges = 10.0 ** np.arange(ranking.HIGHEST, ranking.LOWEST - 0.1, -ranking.STEP)
+    for fold in range(FOLDS):
+        errors = {
+            one.features.name: min(
+                losses[folds != fold].mean()
+                for losses in ridge_path(one.phi, y.unsqueeze(1), ridges).losses
+            )
+            for one in ranked
+        }
+        best = sorted(errors, key=lambda name: errors[name])[:KEPT]
+        kept = {one.features.name for one in ranked if one.known[fold]}
+        assert kept == {*best, "linear"}
+    assert any(not one.known[-1] for one in keep(ranked))  # the order of two is a matter of luck
+
+
+def test_of_many_rows_no_fold_is_left_out(monkeypatch):
+    monkeypatch.setattr(ranking, "NESTED", 60)
+    X, y = normal(70, 3, seed=3), normal(70, seed=4)
+    tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
+    ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds_of(70, None, 0))
+    assert len(keep(ranked)) <= KEPT + 1
+    assert all(len(one.known.unique()) == 1 for one in ranked)

@@ -6,7 +6,12 @@ import torch
 from scipy.optimize import minimize
 
 from decoupled_descent.validation import stacking
-from decoupled_descent.validation.stacking import cross_fitted, mixed_losses, stack_weights
+from decoupled_descent.validation.stacking import (
+    cross_fitted,
+    folds_of,
+    mixed_losses,
+    stack_weights,
+)
 from tests.problems import normal
 
 F, N, K = 4, 60, 3
@@ -133,7 +138,7 @@ def test_rows_are_judged_by_weights_that_have_not_seen_them(monkeypatch, loss, g
 
     monkeypatch.setattr(stacking, "stack_weights", chosen)
     monkeypatch.setattr(stacking, "mixed_losses", losses)
-    fold = cross_fitted(loss, said, y, marks, groups, seed=0).long()
+    fold = cross_fitted(loss, said, y, marks, folds_of(N, groups, 0)).long()
     assert sum(judged) == N
     assert len(asked) == stacking.FOLDS
     codes = torch.arange(N) if groups is None else groups
@@ -145,8 +150,10 @@ def test_rows_are_judged_by_weights_that_have_not_seen_them(monkeypatch, loss, g
 def test_cross_fitting_with_few_groups_and_the_same_seed():
     said, y = classes()
     groups = torch.arange(N) % 3
-    first = cross_fitted("cross_entropy", said, y, shares(False), groups, 0)
-    assert torch.equal(first, cross_fitted("cross_entropy", said, y, shares(False), groups, 0))
+    first = cross_fitted("cross_entropy", said, y, shares(False), folds_of(N, groups, 0))
+    assert torch.equal(
+        first, cross_fitted("cross_entropy", said, y, shares(False), folds_of(N, groups, 0))
+    )
     for label in range(3):  # three groups make three folds
         held = groups == label
         weights = stack_weights("cross_entropy", said[:, ~held], y[~held], shares(False)[~held])
@@ -160,6 +167,18 @@ def test_cross_fitted_losses_are_not_optimistic():
     y = torch.arange(N) % 2
     weights = stack_weights("logistic", said, y, shares(False))
     fitted = mixed_losses("logistic", weights, said, y).mean()
-    judged = cross_fitted("logistic", said, y, shares(False), None, 0).mean()
+    judged = cross_fitted("logistic", said, y, shares(False), folds_of(N, None, 0)).mean()
     assert fitted < judged
     assert judged > np.log(2) - 0.05
+
+
+def test_a_fold_is_judged_by_the_candidates_that_it_may_know():
+    said, y = classes()
+    folds = folds_of(N, None, 0)
+    known = torch.ones(stacking.FOLDS + 1, F, dtype=torch.bool)
+    known[0, 1:], known[1] = False, False
+    free = cross_fitted("cross_entropy", said, y, shares(False), folds)
+    judged = cross_fitted("cross_entropy", said, y, shares(False), folds, known=known)
+    alone = mixed_losses("cross_entropy", torch.ones(1).double(), said[:1], y)
+    torch.testing.assert_close(judged[folds == 0], alone[folds == 0])
+    torch.testing.assert_close(judged[folds > 0], free[folds > 0])  # with none known, all are used

@@ -27,6 +27,8 @@ class Candidate(NamedTuple):
         rows: The features of the training rows, with labels, weights and groups.
         said: Left-out predictions, shape (n, K) or, with two classes, (n, 2).
         error: The leave-one-out error of these predictions.
+        known: Whether the map is kept in a ranking without each fold of rows, and in the ranking
+            of all rows, which is the last entry.
     """
 
     features: Features
@@ -36,6 +38,7 @@ class Candidate(NamedTuple):
     rows: Rows
     said: Tensor
     error: float
+    known: Tensor
 
     @property
     def name(self) -> str:
@@ -49,7 +52,7 @@ class Search:
 
     Attributes:
         objective: Ψ of all candidates.
-        candidates: All fits, in the order in which they were made.
+        candidates: All fits of the maps that were kept, in the order in which they were made.
         weights: The share of each in the model, shape (F,); a single 1 without stacking.
         estimate: The expected error on new rows, with its standard error.
         losses: Cross-fitted losses row by row, shape (n,).

@@ -5,9 +5,11 @@ r"""The search behind the estimators: features and ridges compete by leave-one-o
 2. The best few, and the linear model in any case, are fitted with the real loss by
    :class:`~decoupled_descent.DecoupledNewton`, along a grid of ridges that is walked downhill.
 3. All fits are mixed, with the weights that maximise the left-out likelihood.
+4. The estimate of the test error is *cross-fitted*: the rows of a fold are judged by a mixture
+   whose feature maps were ranked, and whose weights were chosen, without them. Maps that are among
+   the best few only without some fold are fitted for this purpose, and are not in the model.
 
-The estimate of the test error is *cross-fitted*: the loss of a row uses weights that were chosen
-without it. Its standard error has two parts: the variance of the losses, widened because rare large
+The standard error has two parts: the variance of the losses, widened because rare large
 losses may not have occurred; and the covariance of losses, because each row is in the training set
 of the models for the others.
 """
@@ -57,6 +59,7 @@ from decoupled_descent.validation.ranking import (
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.stacking import (
     cross_fitted,
+    folds_of,
     mixed_losses,
     row_losses,
     stack_weights,
@@ -126,14 +129,15 @@ def search(
     with threads_for(len(y) * max(widths), outputs):
         with progress_bar(1 + FITS * maps, "search", progress) as advance:
             try:
-                ranked = rank(X, y, loss, outputs, tried, common, seed)
+                folds = folds_of(len(y), groups, seed)
+                ranked = rank(X, y, loss, outputs, tried, common, seed, folds)
                 ranking += [(one.features.name, one.error) for one in ranked]
                 kept = keep(ranked)
                 if len(y) > SCOUTED and ridge == "auto":
                     kept = _scouted(kept, X, y, objective, common, seed)
                 for share, fitted in _fits(kept, X, y, objective, ridge, common):
                     found.append(fitted)
-                    note = f"{fitted.features.name}, lowest error {lowest(found).error:.4g}"
+                    note = f"{fitted.features.name}, lowest error {lowest(_main(found)).error:.4g}"
                     advance(1 + round(FITS * maps * share), note)
             except KeyboardInterrupt:
                 if not found:
@@ -174,7 +178,7 @@ def _fits(
         if len(kept) > 1 and isinstance(X, Rows):
             _give_back(found[-1], X)
     if len(kept) > 1 and isinstance(X, Rows):
-        _keep_again(lowest(found), X)
+        _keep_again(lowest(_main(found)), X)
 
 
 def _give_back(candidate: Candidate, X: Rows) -> None:
@@ -280,7 +284,7 @@ def _fitted(
     name = objective.loss.name
     said = predictions(name, outputs, row_count(rows))
     error = float(rows.mean(rows.averaged(row_losses(name, said, rows.y))))
-    return Candidate(one.features, ridge, run, outputs, rows, said, error)
+    return Candidate(one.features, ridge, run, outputs, rows, said, error, one.known)
 
 
 def _combined(
@@ -291,15 +295,18 @@ def _combined(
     ranking: tuple[tuple[str, float], ...],
     interrupted: bool,
 ) -> Search:
-    loss, rows = objective.loss.name, found[0].rows
+    main = _main(found)
+    loss, rows = objective.loss.name, main[0].rows
     y = rows.y
-    said = torch.stack([one.said for one in found])
+    every = torch.stack([one.said for one in found])
+    said = every[: len(main)]
     shares = torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
     extra = float(shares.sum()) / row_count(rows)
     weights = stack_weights(loss, said, y, shares, extra)
-    judged = cross_fitted(loss, said, y, shares, rows.groups, seed, extra)
+    known = torch.stack([one.known for one in found], 1)
+    judged = cross_fitted(loss, every, y, shares, folds_of(rows.n, rows.groups, seed), extra, known)
     if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
-        chosen = min(range(len(found)), key=lambda k: found[k].error)
+        chosen = min(range(len(main)), key=lambda k: main[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
         weights = torch.zeros_like(weights)
         weights[chosen] = 1.0
@@ -307,12 +314,17 @@ def _combined(
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
     variance = max(float(values.var()), _variance_of_new(loss, values, mixed))
-    best = lowest(found)
+    best = lowest(main)
     stderr = math.sqrt(variance / len(values) + _pairs(best, seed))
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())
     error = float(values.mean())
     estimate = CorrectedError(error, stderr, error - raw)
-    return Search(objective, tuple(found), weights, estimate, judged, ranking, interrupted)
+    return Search(objective, tuple(main), weights, estimate, judged, ranking, interrupted)
+
+
+def _main(found: Sequence[Candidate]) -> list[Candidate]:
+    """Fits of the maps that are kept in the ranking of all rows; they are made first."""
+    return [one for one in found if one.known[-1]]
 
 
 def _variance_of_new(loss: str, values: Tensor, mixed: Tensor) -> float:

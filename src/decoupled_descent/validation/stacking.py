@@ -94,24 +94,43 @@ def _of_labels(said: Tensor, y: Tensor) -> Tensor:
     return said.gather(2, index).squeeze(2)
 
 
+def folds_of(n: int, groups: Tensor | None, seed: int) -> Tensor:
+    """Fold of each row, from 0 on, shape (n,); rows of one group are in the same fold."""
+    codes = torch.arange(n) if groups is None else groups
+    count = int(codes.max()) + 1
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return order[codes] % min(FOLDS, count)
+
+
 def cross_fitted(
     loss: str,
     said: Tensor,
     y: Tensor,
     shares: Tensor,
-    groups: Tensor | None,
-    seed: int,
+    folds: Tensor,
     extra: float = 1.0,
+    known: Tensor | None = None,
 ) -> Tensor:
-    """Losses of each row under weights that were chosen without it, or its group, shape (n,)."""
-    n = len(y)
-    codes = torch.arange(n) if groups is None else groups
-    count = int(codes.max()) + 1
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    folds = order[codes] % min(FOLDS, count)
-    losses = torch.empty(n, dtype=said.dtype)
+    """Losses of each row under a mixture that was chosen without the row's fold, shape (n,).
+
+    Args:
+        loss: As in :func:`stack_weights`, like ``said``, ``y``, ``shares`` and ``extra``.
+        said: The left-out predictions of F candidates, shape (F, n, K).
+        y: Labels or targets.
+        shares: How much each row counts.
+        folds: The fold of each row, shape (n,).
+        extra: How much one row counts on average.
+        known: Which candidates the mixture of each fold may use, shape (folds, F): those that
+            would have been found without the fold. All of them by default, and if there is none.
+
+    Returns:
+        The losses, shape (n,).
+    """
+    losses = torch.empty(len(y), dtype=said.dtype)
     for fold in range(int(folds.max()) + 1):
         held = folds == fold
-        weights = stack_weights(loss, said[:, ~held], y[~held], shares[~held], extra)
-        losses[held] = mixed_losses(loss, weights, said[:, held], y[held])
+        usable = slice(None) if known is None or not known[fold].any() else known[fold]
+        allowed = said[usable]
+        weights = stack_weights(loss, allowed[:, ~held], y[~held], shares[~held], extra)
+        losses[held] = mixed_losses(loss, weights, allowed[:, held], y[held])
     return losses
