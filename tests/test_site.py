@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import inspect
 import itertools
+import operator
 import re
 import shlex
 from pathlib import Path
@@ -338,3 +339,26 @@ def test_checkpoints(tmp_path, monkeypatch):
     runs = [run_blocks(DOCS / "checkpoints.md", **given, algorithm=algorithm)["run"] for _ in "12"]
     assert runs[0].history == runs[1].history
     assert len(runs[0].train_error) == 5000
+
+
+FORMULAS = [*sorted((DOCS / "theory").glob("*.md")), DOCS / "orthogonal.md"]
+
+
+@pytest.mark.parametrize("page", FORMULAS, ids=lambda page: page.stem)
+def test_formulas_stand_beside_functions_that_exist(page):
+    """Cells such as "`descent/rules.py`, `require_linear`", and public names."""
+    if page.stem == "errata":  # has tests in the place of functions
+        return
+    table = page.read_text().split("## In the library\n", 1)[1]
+    cells = [line.split(" | ")[1] for line in table.splitlines() if line.startswith("| ")]
+    assert len(cells) > 3
+    for cell in cells[1:]:
+        source = ""
+        for quoted in re.findall(r"`([^`]+)`", cell):
+            if quoted.endswith(".py"):
+                folder = ROOT if quoted.startswith("docs/") else Path(dd.__file__).parent
+                source = (folder / quoted).read_text()
+            elif quoted.startswith("dd."):
+                assert operator.attrgetter(quoted.removeprefix("dd."))(dd)
+            elif source and quoted.isidentifier():
+                assert re.search(rf"(def|class) {quoted}\b|self\.{quoted}\b", source), quoted
