@@ -54,7 +54,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/\d\d_",
     "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("matplotlib", "figures"),
-    "ignore_repr_types": r"matplotlib\..*",
+    "ignore_repr_types": r"matplotlib\..*|.*NotebookFigure",
     "matplotlib_animations": False,
     "download_all_examples": False,
     "show_memory": False,

@@ -34,7 +34,7 @@ best = stopped.best_step
 axis.plot(best, stopped.train_error[best], "o", color="#0072B2", label=f"kept: step {best}")
 axis.axvline(len(stopped.train_error) - 1, color="0.5", ls=":", label="training stopped")
 axis.set(xlabel="step", ylabel="log loss", ylim=(0.3, 0.8))
-axis.legend(frameon=False)
+_ = axis.legend(frameon=False)
 
 # %%
 # The error that was kept, the same on fresh rows, and the lowest that hindsight could have had:

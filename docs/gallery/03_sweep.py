@@ -26,6 +26,7 @@ result = dd.sweep(X, y, objective, algorithms, steps=120, test=fresh, progress=F
 
 figure = dd.plot_sweep(result)
 figure.set_size_inches(9, 3.6)
+figure
 
 # %%
 # What the sweep says of its winner, and what is true of it:

@@ -39,4 +39,4 @@ for axis, (name, algorithm) in zip(axes, algorithms.items(), strict=True):
     axis.plot(evolution.train_error, color="black", ls="--")
     axis.set(title=name, xlabel="step")
 axes[0].set_ylabel("log loss")
-axes[0].legend(frameon=False)
+_ = axes[0].legend(frameon=False)

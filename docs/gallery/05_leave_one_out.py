@@ -43,7 +43,7 @@ axis.plot(ridges, left_out, color="#0072B2", label="left out, by formula")
 axis.plot(ridges, fresh, color="#D55E00", label="fresh rows")
 axis.plot(ridges, fitted, color="0.5", ls="--", label="fitted rows")
 axis.set(xscale="log", xlabel="ridge", ylabel="log loss", ylim=(0, 1.5))
-axis.legend(frameon=False)
+_ = axis.legend(frameon=False)
 
 # %%
 # The ridge that leave-one-out chooses, and the best one in hindsight:

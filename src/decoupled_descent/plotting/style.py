@@ -32,9 +32,10 @@ def new_figure(columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure,
     ``options`` are passed on to ``Figure.subplots``.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.6 * columns, 3.4 * rows), layout="constrained", dpi=150)
+    from decoupled_descent.plotting.notebook import NotebookFigure
+
+    figure = NotebookFigure(figsize=(4.6 * columns, 3.4 * rows), layout="constrained", dpi=150)
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 

@@ -1,0 +1,17 @@
+"""Figures that notebooks show: those that pyplot has not made are only a line of text to them."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from matplotlib.figure import Figure
+
+
+class NotebookFigure(Figure):
+    """A figure that is shown as the last line of a cell, whether pyplot is imported or not."""
+
+    def _repr_png_(self) -> bytes:
+        """Draw it, for notebooks."""
+        buffer = BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
