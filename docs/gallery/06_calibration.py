@@ -23,7 +23,7 @@ calibration = model.calibration_
 table = calibration.table
 figure, axis = plt.subplots(figsize=(4.2, 4), layout="constrained")
 axis.plot([0, 1], [0, 1], color="0.7", lw=1)
-axis.scatter(table["stated"], table["seen"], s=60, color="#0072B2", alpha=0.7)
+axis.scatter(table["stated"], table["seen"], s=60, color="#0072B2", alpha=0.7, clip_on=False)
 axis.set(xlabel="stated probability", ylabel="share that came true", xlim=(0, 1), ylim=(0, 1))
 axis.set_aspect("equal")
 
