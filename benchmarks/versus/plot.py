@@ -1,4 +1,4 @@
-"""The error of the estimate against its cost, one panel per model class."""
+"""The error of the estimate against its cost: model classes below each other, sizes beside."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.versus.records import Record
-from benchmarks.versus.summary import ORDER, SIZES, Place, Row, cells, groups
+from benchmarks.versus.summary import ORDER, SIZES, Group, cells, groups
 
 #: Ours are orange, what serves every model is blue, formulas for linear models are green.
 STYLES = {
@@ -21,7 +22,6 @@ STYLES = {
     "Bellec–Tan": ("h", "#009E73"), "DD": ("o", "#D55E00"), "ODD": ("s", "#D55E00"),
     "Newton": ("D", "#D55E00"), "own": ("p", "#D55E00"),
 }  # fmt: skip
-SHADES = dict(zip(SIZES, (0.3, 0.5, 0.75, 1.0), strict=True))
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
@@ -29,35 +29,40 @@ def draw(records: Iterable[Record]) -> Figure:
     """Ways as points: cost to the right, error of the estimate upward."""
     found = cells(records)
     families = list(dict.fromkeys(place[0] for place in found))
-    figure = Figure(figsize=(10, 3.3 * (len(families) // 2 + 1)), layout="constrained")
-    axes = figure.subplots(len(families) // 2 + 1, 2, squeeze=False).ravel()
-    shown = {way for axis, family in zip(axes, families, strict=False)
-             for way in panel(axis, family, found)}  # fmt: skip
-    for axis in axes[len(families) :]:
-        axis.set_axis_off()
-    legend(axes[len(families)], shown)
-    for axis in axes[: len(families) : 2]:
-        axis.set_ylabel("rms error of the estimate\n(1: that of a test set of n rows)")
+    sizes = [n for n in SIZES if any(place[2] == n for place in found)]
+    shape = len(families), len(sizes)
+    figure = Figure(figsize=(1 + 2.6 * shape[1], 0.9 + 2.3 * shape[0]), layout="constrained")
+    grid = figure.subplots(*shape, squeeze=False, sharey=True, sharex="row")
+    shown = set()
+    for family, row in zip(families, grid, strict=True):
+        for n, axis in zip(sizes, row, strict=True):
+            shown |= panel(axis, groups(found, family, n))
+            axis.set_title(f"n = {n}", fontsize="medium")
+        row[0].set_ylabel(family.replace(", ", ",\n").replace(" with", "\nwith"))
+    for axis in grid[-1]:
+        axis.set_xlabel("cost, in single fits")
+    legend(figure, shown)
     return figure
 
 
-def panel(axis: Axes, family: str, found: dict[Place, list[Row]]) -> set[str]:
-    """One model class, dark where there are many rows; returns the ways shown."""
+def panel(axis: Axes, ways: list[Group]) -> set[str]:
+    """One model class and size; returns the ways shown."""
+    most = max((group.problems for group in ways), default=0)
     shown = set()
-    for n in SIZES:
-        of_size = groups(found, family, n)
-        most = max((group.problems for group in of_size), default=0)
-        for group in of_size:
-            if group.way not in STYLES:
-                continue
-            mark, colour = STYLES[group.way]
-            look = {"color": colour, "alpha": SHADES[n], "ms": 7, "elinewidth": 1}
-            if group.problems < most:  # hollow: not tried on all problems
-                look["mfc"] = "none"
-            axis.errorbar(group.cost, group.miss.value, group.miss.stderr, fmt=mark, **look)
-            shown.add(group.way)
+    for group in ways:
+        if group.way not in STYLES:
+            continue
+        mark, colour = STYLES[group.way]
+        look = {"color": colour, "ms": 6, "elinewidth": 0.8}
+        if group.problems < most:  # hollow: not tried on all problems
+            look["mfc"] = "none"
+        axis.errorbar(group.cost, group.miss.value, group.miss.stderr, fmt=mark, **look)
+        shown.add(group.way)
+    if not shown:
+        axis.set_visible(False)
     axis.axhline(1, color="0.6", lw=0.8, zorder=0)
-    axis.set(xscale="log", yscale="log", title=family, xlabel="processor time, in single fits")
+    axis.set(xscale="log", yscale="log", ylim=(0.15, 5))
+    axis.spines[["top", "right"]].set_visible(False)
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_locator(FixedLocator(TICKS))
         scale.set_minor_locator(NullLocator())
@@ -65,12 +70,11 @@ def panel(axis: Axes, family: str, found: dict[Place, list[Row]]) -> set[str]:
     return shown
 
 
-def legend(axis: Axes, shown: set[str]) -> None:
-    """What the marks mean, in a place of its own."""
-    for way in ORDER:
-        if way in shown:
-            mark, colour = STYLES[way]
-            axis.plot([], [], mark, color=colour, ms=7, label=way)
-    for n, shade in SHADES.items():
-        axis.plot([], [], "o", color="black", alpha=shade, ms=7, label=f"n = {n}")
-    axis.legend(loc="center", ncols=2, frameon=False)
+def legend(figure: Figure, shown: set[str]) -> None:
+    """What the marks mean, above all panels."""
+    marks = [
+        Line2D([], [], ls="", marker=STYLES[way][0], color=STYLES[way][1], label=way)
+        for way in ORDER
+        if way in shown
+    ]
+    figure.legend(handles=marks, loc="outside upper center", ncols=6, frameon=False)
