@@ -8,7 +8,8 @@ prediction is the mean probability over the draws. Without row i the posterior h
 
 so that weights 1/p(y_i | β) turn draws of the one into draws of the other. The largest weights are
 replaced by quantiles of a generalised Pareto distribution that is fitted to them (Vehtari, Gelman
-and Gabry 2017); its shape k tells whether they can be relied on.
+and Gabry 2017); its shape k tells whether they can be relied on. Ridges with a row of k above 0.7,
+where the authors ask for a refit, are not chosen.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from benchmarks.versus.ways import Answer, Array, RowLosses, Way, lowest, mean_a
 
 #: Draws are made for samples up to this size.
 MOST_ROWS = 400
+#: The largest shape k with which a row counts as known.
+RELIABLE = 0.7
 #: Chains side by side, states of each that count, and states before those.
 CHAINS, KEPT, BURNT = 100, 10, 10
 #: Length and number of leapfrog steps: a quarter of the way round, about.
@@ -44,7 +47,11 @@ def psis_loo(
         found = [
             draws(with_ones(A), y, top, ridge, rng) for top, ridge in zip(tops, ridges, strict=True)
         ]
-        losses = np.array([left_out(log_chances(with_ones(A), y, each)) for each in found])
+        judged = [left_out(log_chances(with_ones(A), y, each)) for each in found]
+        losses = np.array([losses for losses, _ in judged])
+        reliable = np.array([shapes.max() <= RELIABLE for _, shapes in judged])
+        if reliable.any():
+            losses[~reliable] = np.inf
         best = lowest(losses)
         return Answer(*mean_and_stderr(losses[best]), averaged(scale, found[best]))
 
@@ -120,13 +127,13 @@ def leap(
     )  # fmt: skip
 
 
-def left_out(log_chance: Array) -> Array:
-    """−log p(y_i | y without i) of every row, from log p(y_i | β_s) of shape (draws, rows)."""
-    losses = np.empty(log_chance.shape[1])
+def left_out(log_chance: Array) -> tuple[Array, Array]:
+    """−log p(y_i | y without i) of every row, from log p(y_i | β_s) (draws, rows); and k."""
+    losses, shapes = np.empty((2, log_chance.shape[1]))
     for row, each in enumerate(log_chance.T):
-        weights, _ = smoothed(-each)
+        weights, shapes[row] = smoothed(-each)
         losses[row] = logsumexp(weights) - logsumexp(weights + each)
-    return losses
+    return losses, shapes
 
 
 def smoothed(log_weights: Array) -> tuple[Array, float]:

@@ -58,7 +58,8 @@ def test_rows_are_left_out_as_by_integration(grid):
         -np.log(density(np.delete(log_chance, row, 1), grid) @ np.exp(log_chance[:, row]))
         for row in range(len(y))
     ]
-    found = posterior.left_out(posterior.log_chances(B, y, drawn(A, y)))
+    found, shapes = posterior.left_out(posterior.log_chances(B, y, drawn(A, y)))
+    assert shapes.max() < posterior.RELIABLE
     plain = -np.log(density(log_chance, grid) @ np.exp(log_chance))
     assert np.mean(exact) - plain.mean() > 0.05  # there is something to correct
     np.testing.assert_allclose(found, exact, atol=0.06)
@@ -95,3 +96,12 @@ def test_the_way_scores_the_mean_of_its_draws():
     assert abs(answer.estimate - losses.mean()) < 4 * np.hypot(
         answer.stderr, losses.std() / 200**0.5
     )
+
+
+def test_ridges_that_cannot_be_judged_are_not_chosen(monkeypatch):
+    """Weights of the second ridge are called unreliable, although its score is the best."""
+    A, y = problem(30)
+    scores = iter([(np.full(30, 0.6), np.full(30, 0.1)), (np.full(30, 0.2), np.full(30, 0.9))])
+    monkeypatch.setattr(posterior, "left_out", lambda _: next(scores))
+    answer = posterior.psis_loo(False, np.array([3.0, 0.01]), logistic_path)(A, y)
+    assert answer.estimate == pytest.approx(0.6)
