@@ -21,8 +21,8 @@ fresh = mixture.sample(4000, seed=1)
 result = dd.sweep(X, y, objective, algorithms, steps=120, test=fresh, progress=False)
 
 # %%
-# Left: all training curves. Right: how far each is behind the winner. Differences are taken row by
-# row on the same data, so their intervals are narrow.
+# Left: all training curves. Right: the difference of each from the winner. Differences are taken
+# row by row on the same data, so their intervals are narrow.
 
 figure = dd.plot_sweep(result)
 figure.set_size_inches(9, 3.6)

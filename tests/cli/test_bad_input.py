@@ -129,12 +129,12 @@ DATA = {
     "only an id": (
         "a.csv",
         GOOD[["answer"]].assign(id=range(60)).to_csv(index=False),
-        "no column is left to learn from .*numbering the rows: 'id'",
+        "no column is left to learn from .*row numbers: 'id'",
     ),
     "only names": (
         "a.csv",
         GOOD[["answer"]].assign(name=[f"n{k}" for k in range(60)]).to_csv(index=False),
-        "text that differs in nearly every row: 'name'",
+        "text that is different in nearly every row: 'name'",
     ),
     "constant columns": ("a.csv", changed(a=1, b=2, town="x"), "the same value in every row: 'a'"),
     "columns without values": ("a.csv", changed(a="", b="?", town="NA"), "without values: 'a'"),
@@ -294,13 +294,13 @@ def flip(path):
 
 MODELS = {
     "of another version": (lambda p: resigned(p, put("format", value=99)), "format 99 and this"),
-    "tampered": (flip, "checksum does not fit; it was damaged or edited"),
+    "tampered": (flip, "checksum is wrong: the file was damaged or edited"),
     "edited text": (
         lambda p: p.write_bytes(p.read_bytes().replace(b"answer", b"answes")),
-        "checksum does not fit",
+        "checksum is wrong",
     ),
     "truncated": (cut(-10), "damaged"),
-    "truncated in the header": (cut(200), "is not a model of decoupled-descent, or cut short"),
+    "truncated in the header": (cut(200), "is not a model of decoupled-descent, or truncated"),
     "empty": (cut(0), "is not a model"),
     "a table": (lambda p: p.write_text(TEXT), "is not a model"),
     "of another program": (lambda p: save_file({"a": torch.ones(1)}, p), "is not a model"),

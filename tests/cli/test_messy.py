@@ -117,14 +117,14 @@ MESSY = {
     "capitals and blanks": (
         with_column(TOWNS),
         (),
-        "'c': text with 3 different values, 3 of them spellings that were joined",
+        "'c': text with 3 different values (3 other spellings were merged)",
     ),
     "free text": (reviews(), (), "'review': free text, turned into"),
     "patients": (patients(), (), "'patient_id': 30 values in 150 rows"),
     "unwanted columns": (
         with_column(NUMBERS),
         ("--drop", "c", "--id", "b"),
-        "dropped, as wanted: 'c'",
+        "dropped, as requested: 'c'",
     ),
     "money as target": (
         signal()[0].assign(y=[f"${v:,.2f}" for v in 9000 + 999 * signal()[1]]).to_csv(index=False),

@@ -41,7 +41,7 @@ def test_words_and_files(run, tmp_path, shop):
         "• 1 row without a value of 'answer' was left out: 8",
         "• 'answer' has 2 different values: taken as classes",
         "'a': 6 missing values replaced by the median",
-        "• dropped, numbering the rows: 'id'",
+        "• dropped, row numbers: 'id'",
         together([estimator.estimated_test_error_], estimator.estimated_test_error_stderr_)[0],
         f"{100 * estimator.estimated_accuracy_:.1f}",
         "95 % interval",

@@ -76,10 +76,10 @@ def test_a_description_gives_the_same_bits():
         (lambda about, tensors: about.update(loss="squared"), "it has the loss 'squared'"),
         (lambda about, tensors: about.update(rows=0), "its number of rows is 0"),
         (lambda about, tensors: about["members"][0].update(share=0.6), "do not sum to 1"),
-        (lambda about, tensors: about["members"][0].update(share=-0.5), "make no sense"),
-        (lambda about, tensors: about["members"][1].update(ridge=0), "do not fit its features"),
-        (lambda about, tensors: about["members"][0].update(map=1), "do not fit its features"),
-        (lambda about, tensors: tensors["member.2.bias"].fill_(torch.nan), "make no sense"),
+        (lambda about, tensors: about["members"][0].update(share=-0.5), "are not valid"),
+        (lambda about, tensors: about["members"][1].update(ridge=0), "do not match its features"),
+        (lambda about, tensors: about["members"][0].update(map=1), "do not match its features"),
+        (lambda about, tensors: tensors["member.2.bias"].fill_(torch.nan), "are not valid"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, message):

@@ -170,7 +170,7 @@ def test_a_warm_start_goes_on():
 
 def test_a_warm_start_on_other_targets_starts_anew():
     model = cheap(warm_start=True).fit(X, Y)
-    with pytest.warns(UserWarning, match="starts anew"):
+    with pytest.warns(UserWarning, match="starts again"):
         model.fit(X, Y**3)
     np.testing.assert_array_equal(model.theta_, cheap().fit(X, Y**3).theta_)
 

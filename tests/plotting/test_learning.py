@@ -30,4 +30,4 @@ def test_every_size_has_a_tick_with_its_number():
     assert ax.get_xticks().tolist() == pytest.approx(ROWS)
     assert [label.get_text() for label in ax.get_xticklabels()] == list(map(str, ROWS))
     said = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert said == ["estimated, with its 95 % interval", "to be expected"]
+    assert said == ["estimated, with its 95 % interval", "extrapolated"]

@@ -149,7 +149,7 @@ def test_not_numberings():
     table = pd.DataFrame({"year": range(1990, 2010), "back": range(19, -1, -1)})
     columns = Columns.learn(table)
     assert columns.dropped == ()
-    assert columns.notes == ("'year': rises by 1 in every row: delete it if it numbers the rows",)
+    assert columns.notes == ("'year': rises by 1 in every row: drop it if it is a row number",)
     assert Columns.learn(pd.DataFrame({"dose": [1, 2, 3]})).dropped == ()
 
 
@@ -179,9 +179,9 @@ def test_numberings_from_elsewhere(name, rows, dropped):
     columns = Columns.learn(table)
     assert columns.dropped == ((name,) if dropped else ())
     assert columns.notes == (
-        (f"dropped, numbering the rows: {name!r}",)
+        (f"dropped, row numbers: {name!r}",)
         if dropped
-        else (f"{name!r}: rises by 1 in every row: delete it if it numbers the rows",)
+        else (f"{name!r}: rises by 1 in every row: drop it if it is a row number",)
     )
     some = [k for k in range(rows) if k not in (3, 17)]
     assert Columns.learn(table.iloc[some]).dropped == columns.dropped
@@ -274,5 +274,5 @@ def test_bad_training_tables(values, message):
 
 
 def test_columns_are_checked_however_they_are_made():
-    with pytest.raises(ValueError, match="makes no sense; train the model again"):
+    with pytest.raises(ValueError, match="is not valid; train the model again"):
         Column("a", "number", math.nan)

@@ -19,20 +19,20 @@ from decoupled_descent.diagnostics import copies, measures
 from decoupled_descent.diagnostics.checks import Check, Evidence, Reading
 from decoupled_descent.training.callbacks import StopReason
 
-#: The spread of (train − test)/stderr is about √(1 + (WIDENING δ)²), δ being the correction in
-#: standard deviations of a row's loss: measured, see docs/diagnostics.md.
+#: The standard deviation of (train − test)/stderr is about √(1 + (WIDENING δ)²), where δ is the
+#: correction in standard deviations of a row's loss. This was measured: see docs/diagnostics.md.
 WIDENING = 2.0
 #: With more rows than this, leaving them out in blocks takes too long.
 MOST_TOGETHER = 5000
-#: How the effect of duplicates is known.
+#: How the effect of duplicates was computed: expected, or measured.
 EXPECTED = "share of duplicates × ½√min(n, d): the expected bias, in standard errors"
 MEASURED = "the rise of the error if rows are left out with their duplicates, in standard errors"
 #: Duplicates at a minimum are a caution from here on, as rows that belong together are.
 SERIOUS = 0.5
 #: What to report if a few rows dominate the error, for classes and for numbers.
 REMEDIES = (
-    "report the accuracy, or a bounded loss, beside this one",
-    "report the median absolute error beside this one, or predict the logarithm of a skewed target",
+    "report the accuracy, or a bounded loss, as well",
+    "report the median absolute error as well, or predict the logarithm of a skewed target",
 )
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
 #: Traits of algorithms: the estimate holds along the path, at the minimum only, or never.
@@ -43,7 +43,7 @@ UNCORRECTED = frozenset({"uncorrected"})
 def _duplicates(e: Evidence) -> Reading:
     first = None if e.rows.groups is None else _first(e.rows.groups)
     found = copies.copies(e.rows, first)  # groups are left out as a whole
-    if e.columns is not None and found.share > 0:  # in features, frequent values may look so
+    if e.columns is not None and found.share > 0:  # rows must agree in both
         found = found.both(copies.copies(e.columns, first))
     share, d = found.share, (e.rows if e.columns is None else e.columns).d
     value, how = share * 0.5 * math.sqrt(min(e.rows.n, d)), EXPECTED
@@ -153,9 +153,9 @@ def _refitted(evidence: Evidence) -> float:
 CHECKS = (
     Check(
         name="uncorrected error", measure=lambda _: 1.0, alarm=0.5, concerns=UNCORRECTED,
-        meaning="This method judges each row by a model that was fitted to it: the error is too "
-        "low for new rows.",
-        advice=f"{ORTHOGONAL}, or keep rows apart for validation",
+        meaning="With this method each row is predicted by a model that was fitted to it. The "
+        "error on new rows is higher.",
+        advice=f"{ORTHOGONAL}, or use a validation set",
     ),
     Check(
         name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
@@ -179,8 +179,8 @@ CHECKS = (
     ),
     Check(
         name="duplicate rows", measure=_duplicates, note=0.25, caution=0.25, alarm=1,
-        meaning="{share:.1%} of the rows have an exact or near duplicate. A row is then judged by "
-        "a model that was trained on its duplicate, so the estimate is too low.",
+        meaning="{share:.1%} of the rows have an exact or near duplicate. Such a row is predicted "
+        "by a model that was fitted to its duplicate, so the estimate is too low.",
         definition="{how}",
         advice="drop the duplicates, or keep one row of each group",
     ),
@@ -224,18 +224,18 @@ CHECKS = (
     Check(
         name="fitted error", measure=_fitted_share, needs_run=True, caution=0.4, alarm=0.15,
         below=True, concerns=frozenset({"leverage"}),
-        meaning="The model fits the rows that trained it much better than it should fit new ones. "
-        "When it nearly memorises them, the correction is no longer reliable.",
+        meaning="The model fits the training rows much better than it should fit new ones. If it "
+        "nearly memorises them, the correction is not reliable.",
         definition="the loss at the uncorrected outputs, divided by the estimate. On real tables "
         "of 100 rows the intervals covered the truth in 41 % of the cases below 0.4, in 90 % above",
-        advice="leave out method= (the default judges rows at the minimum), use a larger ridge, or "
-        "stop earlier",
+        advice="leave out method= (the default is leave-one-out at the minimum), use a larger "
+        "ridge, or stop earlier",
     ),
     Check(
         name="Stein's identity", measure=_stein, needs_run=True, caution=0.5, alarm=2,
         concerns=frozenset({"gaussian rows"}),
-        meaning="The correction assumes a relation between inputs and gradients that these rows "
-        "violate by {share:.0%}.",
+        meaning="The correction assumes a relation between inputs and gradients. For these rows it "
+        "is violated by {share:.0%}.",
         definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
         "expected bias, in standard errors",
         advice="look for outliers and long tails; use a larger ridge",
@@ -257,7 +257,7 @@ CHECKS = (
     Check(
         name="rows behind the error", measure=_rows_behind, needs_run=True, note=20, below=True,
         meaning="The estimate depends on few rows with large losses, so its standard error is "
-        "itself uncertain. The interval allows for this.",
+        "itself uncertain. The interval is wider for this reason.",
         definition="m = (Σδ²)²/Σδ⁴ with δ = loss − mean; the standard error is known to 1/(2√m)",
         advice="{remedy}", widening=_student,
     ),
@@ -265,7 +265,7 @@ CHECKS = (
         name="head", measure=_head, needs_run=True, caution=0.5, alarm=10,
         concerns=PATH | UNCORRECTED,
         meaning="The last layers have many parameters and fit these rows better than new ones. "
-        "The estimate does not allow for this.",
+        "The estimate does not correct for this.",
         definition="P/n for P trained parameters of the head, in standard errors",
         advice="use a smaller head (fewer hidden units)",
     ),
@@ -281,9 +281,9 @@ CHECKS = (
     Check(
         name="rows that belong together", needs_run=True, caution=0.5, alarm=1, concerns=MINIMUM,
         measure=_together,
-        meaning="A row is predicted worse if the rows next to it are left out, too, than if other "
-        "rows are. Rows may belong together (one patient, one day). The estimate then holds for "
-        "the same patients or days only.",
+        meaning="A row is predicted worse if its neighbours in the table are also left out than if "
+        "other rows are. Rows may belong together (one patient, one day). The estimate then holds "
+        "for the same patients or days only.",
         definition="rise of the error if ten consecutive rows are left out together instead of ten "
         "random rows of the same classes, in standard errors of the estimate; 0 if the rise is "
         "below two standard errors of its own",
@@ -298,8 +298,8 @@ CHECKS = (
     Check(
         name="distance from the minimum", needs_run=True, alarm=0.5, concerns=MINIMUM,
         measure=lambda e: 0.0 if e.run is not None and e.run.best.info.estimates else 1.0,
-        meaning="Training ended before it reached the minimum, and away from it the error says "
-        "nothing about new rows.",
+        meaning="Training ended before it reached the minimum. The leave-one-out formula holds "
+        "only at the minimum.",
         definition="1 if the Newton decrement was above the tolerance at the last step, else 0",
         advice="allow more steps, or use a larger ridge",
     ),

@@ -23,15 +23,15 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        name: Of the check.
+        name: The name of the check.
         value: The number measured.
         threshold: The limits of note, caution and alarm, in words.
         status: ``"ok"``, ``"note"``, ``"caution"`` or ``"alarm"``; only the last two change the
             verdict.
         reason: What the number means, in plain words.
         advice: What to do about it.
-        definition: What exactly the number is, for experts.
-        widening: The factor by which it widens the interval.
+        definition: The exact definition of the number, for experts.
+        widening: The factor by which the interval is widened.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Evidence:
     classes: bool  # which of the two
     algorithm: Algorithm
     run: Run | None = None
-    optimism: float | None = None  # of having chosen the run among others
-    columns: Rows | None = None  # from which the rows were made, where they are features
-    stderr: float | None = None  # of the estimate, where not that of the run's losses
+    optimism: float | None = None  # from choosing the run among others
+    columns: Rows | None = None  # from which the rows were made, if they are features
+    stderr: float | None = None  # of the estimate, if not that of the run's losses
 
     @property
     def traits(self) -> frozenset[str]:
@@ -65,7 +65,7 @@ class Evidence:
 
     @property
     def minimum(self) -> bool:
-        """Whether the estimate is that of leaving rows out of a minimum."""
+        """Whether the estimate is leave-one-out at a minimum."""
         return "minimum" in self.traits
 
     @cached_property
@@ -125,6 +125,6 @@ class Check:
 
 
 def _words(limits: Mapping[str, float], side: str) -> str:
-    """Limits in words; the note's is left out if it equals the caution's."""
+    """The limits in words; that of the note is left out if it equals that of the caution."""
     told = [s for s in limits if s != "note" or limits[s] != limits.get("caution")]
     return ", ".join(f"{status} {side} {limits[status]:g}" for status in told)

@@ -1,6 +1,6 @@
-r"""Copies among the rows, and what they do to the estimate.
+r"""Duplicate rows, and their effect on the estimate.
 
-Leaving a row out does not help while its copy stays in.
+Leaving a row out has little effect if its duplicate stays in.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from decoupled_descent.training.run import Run
 NEAR = 0.02
 #: … below this share of the distance expected of the nearest of n neighbours, …
 UNUSUAL = 0.1
-#: … and so small that at most this share of independent rows would be as close.
+#: … and so small that at most this share of independent rows would be as close by chance.
 CHANCE = 0.01
-#: At most this many rows are compared with all others, and so many rows at a time.
+#: At most COMPARED rows are compared with all others, AT_A_TIME of them at a time.
 COMPARED, AT_A_TIME = 2000, 256
-#: Sums of squares are at least this much where they divide.
+#: A lower bound of denominators.
 TINIEST = torch.finfo(torch.float64).tiny
 
 
 class Copies(NamedTuple):
-    """Rows that were compared with all others, and whether each is a copy of its nearest one."""
+    """Rows that were compared with all others, and whether the nearest one is a duplicate."""
 
     rows: Tensor  # their places, (s,)
     found: Tensor  # truth values, (s,)
@@ -39,11 +39,11 @@ class Copies(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of rows that have a copy."""
+        """The share of rows that have a duplicate."""
         return float(self.found.double().mean()) if len(self.found) else 0.0
 
     def both(self, other: Copies) -> Copies:
-        """Rows that are copies in two tables, of the columns and of features made from them."""
+        """Rows that are duplicates in two tables: the columns, and features made from them."""
         return self._replace(found=self.found & other.found)
 
 
@@ -80,10 +80,10 @@ def copies(rows: Rows, among: Tensor | None = None) -> Copies:
 
 
 def rise(run: Run, rows: Rows, found: Copies) -> float | None:
-    """How much the error rises when rows are left out together with their copies.
+    """How much the error rises if rows are left out together with their duplicates.
 
-    The mean over the rows compared, in the units of the loss. Rows of a group leave together in any
-    case. None where the run is not at a minimum.
+    The mean over the compared rows, in the units of the loss. Rows of a group are left out together
+    in any case. None if the run is not at a minimum.
     """
     alone = torch.arange(rows.n) if rows.groups is None else rows.groups.cpu()
     losses = []
@@ -98,7 +98,7 @@ def rise(run: Run, rows: Rows, found: Copies) -> float | None:
 
 
 def _joined(groups: Tensor, found: Copies) -> Tensor:
-    """Groups with those joined that hold copies of each other."""
+    """Merge groups that have duplicates of each other."""
     left = groups[found.rows[found.found].cpu()].numpy()
     right = groups[found.nearest[found.found].cpu()].numpy()
     count = int(groups.max()) + 1
@@ -107,7 +107,7 @@ def _joined(groups: Tensor, found: Copies) -> Tensor:
 
 
 def _some(rows: Rows, among: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through some of the rows in float64: their numbers, and the rows, not many at a time."""
+    """Go through some rows in float64, a few at a time: their indices, and the rows."""
     for span, part in rows.doubles():
         inside = among[(among >= span.start) & (among < span.stop)]
         whole = len(inside) == len(part)
@@ -117,7 +117,7 @@ def _some(rows: Rows, among: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _coincidences(rows: Rows, among: Tensor, X: Tensor) -> Tensor:
-    """Return how many of some rows would equal each row of X if columns were independent."""
+    """Return how many rows would equal each row of X by chance, if columns were independent."""
     known = X.T.contiguous().sort(1).values  # (d, s)
     own = torch.searchsorted(known, X.T.contiguous())
     counts = torch.zeros_like(known)
@@ -170,10 +170,11 @@ def _dimension(distances: Tensor, most: int) -> float:
 
 
 def _is_close(X: Tensor, steps: Tensor, pairs: Tensor, n: int) -> Tensor:
-    r"""Return which pairs are closer than chance explains, in the directions where pairs differ.
+    r"""Return which pairs are significantly close, in the directions in which pairs differ.
 
-    Rows that share rare categories differ in the numbers alone, as any two rows do. So distances
-    are compared with those of random rows X in the same m directions, at best a share n^{−2/m}.
+    Rows with the same rare categories differ only in the numbers, as any two rows do. So distances
+    are compared with those of random rows X in the same m directions. The nearest of n such rows is
+    at a share n^{−2/m} of the mean distance.
     """
     lengths = steps.square().sum(1)
     known, which = torch.unique(pairs.sort(0).values, dim=1, return_inverse=True)

@@ -46,7 +46,7 @@ class Diagnosis:
         """The verdict in a sentence."""
         raised = [found for found in self.findings if found.status in ("caution", "alarm")]
         if not raised:
-            return f"trust: none of {len(self.findings)} checks speaks against the train error"
+            return f"trust: none of {len(self.findings)} checks found a problem"
         names = ", ".join(found.name for found in raised)
         return f"{self.verdict}: {names}; first of all, {raised[0].advice}"
 
@@ -56,7 +56,7 @@ class Diagnosis:
         return {"verdict": self.verdict, "summary": self.summary, "findings": findings}
 
     def _repr_html_(self) -> str:
-        """Write the verdict and what raised it as a table, for notebooks."""
+        """Write the verdict and the findings behind it as a table, for notebooks."""
         cells = [(f.status, f.name, f"{f.value:.3g}", f.reason, f.advice) for f in self.findings]
         rows = [
             "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
@@ -66,7 +66,7 @@ class Diagnosis:
         fine = len(cells) - len(rows)
         head = "".join(f"<th>{n}</th>" for n in ("result", "check", "value", "meaning", "advice"))
         table = f"<table><tr>{head}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"
-        found = f"<p>{fine} checks found nothing.</p>"
+        found = f"<p>{fine} checks found no problem.</p>"
         return f"<p><b>{html.escape(self.verdict)}</b></p>{table if rows else ''}{found}"
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def diagnose(
     columns: Any = None,
     stderr: float | None = None,
 ) -> Diagnosis:
-    r"""Say from the training rows alone whether the train error estimates the test error.
+    r"""Check whether the train error is a good estimate of the test error, without a test set.
 
     Before training the data are checked: size, classes, duplicate rows, and the assumptions of the
     algorithm. A finished run adds checks of its correction, of its standard error, of the head and,
@@ -104,9 +104,9 @@ def diagnose(
         y: Labels, n rows; None with :class:`Rows`.
         run: What :func:`fit` or :func:`sweep` returned (its best run is taken); None before
             training.
-        algorithm: How the rows will be trained on; that of the run if there is one, orthogonal
+        algorithm: The algorithm that will be used; that of the run if there is one, orthogonal
             descent with ridge 1 by default.
-        objective: What will be minimised; says whether labels are classes.
+        objective: What will be minimised; its loss shows whether labels are classes.
         task: ``"classification"`` or ``"regression"``; from the loss or the labels by default.
         optimism: The correction of the error for the choice among candidates; that of the sweep by
             default.

@@ -15,17 +15,17 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.training.run import Run, fit
 
-#: Principal directions are processed so many at a time.
+#: So many principal directions are processed at a time.
 DIRECTIONS = 64
 #: So many consecutive rows are left out together.
 TOGETHER = 10
 #: The seed and the most steps of a second run, which may end in another minimum.
 OTHER_START, OTHER_STEPS = 2**16 + 1, 200
-#: They are compared with random rows from so many blocks nearby.
+#: The comparison uses random rows from so many neighbouring blocks.
 APART = 10
-#: Labels count as sorted only if in random order so many decreases are expected (e⁻⁷ = 0.001).
+#: Labels can count as sorted only if a random order would have so many decreases (e⁻⁷ = 0.001).
 UNSORTED = 7
-#: So many columns are looked at at a time.
+#: So many columns are processed at a time.
 AT_A_TIME = 256
 #: Rows with real labels are sorted into this many groups, of at least this size.
 GROUPS, GROUP_ROWS = 10, 20
@@ -46,11 +46,11 @@ def look(run: Run, rows: Rows) -> Seen:
     """Evaluate a run once more at its best step."""
     try:
         found, uncorrected = _evaluate(run, rows, torch.float64)
-    except RuntimeError:  # a head or a loss with constants of its own in the dtype of the run
+    except RuntimeError:  # the head or the loss has constants in the dtype of the run
         found, uncorrected = _evaluate(run, rows, rows.like.dtype)
     assert found.jacobian is not None
     losses = run.best_losses.double()
-    values = rows.averaged(losses) if rows.n > 1 else losses  # one per group, where there are some
+    values = rows.averaged(losses) if rows.n > 1 else losses  # one per group, if there are groups
     spread = float(values.std()) if len(values) > 1 else 0.0
     stderr = max(spread / math.sqrt(len(values)), 1e-12 * (1 + abs(float(losses.mean()))))
     correction = (float(found.loss.double().mean()) - uncorrected) / stderr
@@ -59,7 +59,7 @@ def look(run: Run, rows: Rows) -> Seen:
 
 
 def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives, float]:
-    """Return what the algorithm sees at the best step, and the mean loss at Xθ."""
+    """Return the derivatives at the best step, and the mean loss at Xθ."""
     state, bound = run.best_state, run.bound
     y = rows.y.to(dtype) if rows.y.is_floating_point() else rows.y
     head = {name: value.to(dtype) for name, value in state.head.items()}
@@ -77,7 +77,8 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
 def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> tuple[Tensor, bool]:
     """Return the class of each row, or a group of similar response, and which of the two it is.
 
-    The task decides, else the loss, else the labels: few different whole numbers are classes.
+    This follows from the task; without one, from the loss; else from the labels: few different
+    whole numbers are classes.
     """
     y = rows.y if rows.y.ndim == 1 else rows.y[:, 0].contiguous()
     values, codes, counts = torch.unique(y, return_inverse=True, return_counts=True)
@@ -104,7 +105,7 @@ def centred(values: Tensor, groups: Tensor) -> Tensor:
 
 
 def norm_spread(rows: Rows) -> float:
-    r"""Return by how much squared norms vary beyond those of Gaussian rows of the same covariance.
+    r"""Return the excess variation of squared norms over Gaussian rows of the same covariance.
 
     .. math:: \sqrt{\max(0, \mathrm{cv}^2 - 2\,\mathrm{tr}\,C^2/(\mathrm{tr}\,C)^2)}
 
@@ -190,7 +191,7 @@ def is_sorted(y: Tensor, columns: Tensor) -> bool:
 
 
 class Together(NamedTuple):
-    """How much the error rises when rows are left out with their neighbours in the table."""
+    """The rise of the error if rows are left out with their neighbours in the table."""
 
     rise: float  # in the units of the loss
     stderr: float  # of the rise, from differences row by row

@@ -53,11 +53,11 @@ DESCENT = {
     "hidden": "auto", "activation": "tanh", "head": None, "lr": "auto", "damping": "auto",
     "max_iter": 500, "early_stopping": True, "warm_start": False, "device": "cpu",
 }  # fmt: skip
-#: Arrays with more numbers are predicted about so many numbers at a time, which bounds memory.
+#: Larger arrays are predicted in parts of about so many numbers, which bounds memory.
 PREDICTED = 2**18
-#: Single precision stays as it is; anything else becomes float64. Sums are in float64 anyway.
+#: float32 stays as it is; all other types become float64. Sums are always in float64.
 PRECISIONS = [np.float64, np.float32]
-#: Sparse matrices that linear features take as they are.
+#: Formats of sparse matrices that linear features support.
 SPARSE = ("csr", "csc")
 
 
@@ -87,7 +87,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
     verbose: bool = False
 
     def __sklearn_tags__(self) -> Any:
-        """Say that the Newton method takes sparse matrices and several targets."""
+        """Declare that the Newton method supports sparse matrices and several targets."""
         tags = super().__sklearn_tags__()
         newton = self._chosen_method() == "newton"
         tags.input_tags.sparse = newton
@@ -121,8 +121,8 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         """Predict the error with twice as many rows, from fits to quarters and halves of the rows.
 
         Every part is fitted with the features of largest weight in the model. Its ridge is chosen
-        again, and every row is left out of it. Each division of the rows takes about as long as
-        ``fit``.
+        again, and its errors are leave-one-out errors. Each division of the rows takes about as
+        long as ``fit``.
 
         Args:
             X: Features of ``fit``, shape (n, d), n at least 40.
@@ -149,9 +149,22 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         )
         if weighing.kept is not None:
             rows, labels = rows[weighing.kept], labels[weighing.kept]
+        targets = self._encoded(labels)[0]
+        n, seed = len(targets), int(check_random_state(self.random_state).randint(2**31 - 1))
+        strata = targets.long().numpy() if self._task == "classification" else np.zeros(n, int)
+        together = np.arange(n) if codes is None else codes.numpy()
+        shares = np.ones(n) if weighing.shares is None else weighing.shares.numpy()
+        judge = self._judge_of_parts(rows, labels, weighing, codes, seed)
+        losses = measured_losses(judge, together, strata, repeats, seed)
+        now = self.estimated_test_error_, self.estimated_test_error_stderr_
+        return learning_curve(losses, together, shares, now, self._error_name, seed)
+
+    def _judge_of_parts(
+        self, rows: Any, labels: Any, weighing: Weighing, codes: Tensor | None, seed: int
+    ) -> Callable[[NDArray[np.intp]], Floats]:
+        """A function that fits some of the rows alone, and returns their leave-one-out losses."""
         targets, loss, outputs = self._encoded(labels)
         features = self.mixture_.main_features()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
 
         def judge(part: NDArray[np.intp]) -> Floats:
             given = [None if v is None else v[part] for v in (*weighing[1:3], codes)]
@@ -163,13 +176,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             losses: Floats = self._row_errors(found).numpy()
             return losses
 
-        n = len(targets)
-        strata = targets.long().numpy() if self._task == "classification" else np.zeros(n, int)
-        together = np.arange(n) if codes is None else codes.numpy()
-        shares = np.ones(n) if weighing.shares is None else weighing.shares.numpy()
-        losses = measured_losses(judge, together, strata, repeats, seed)
-        now = self.estimated_test_error_, self.estimated_test_error_stderr_
-        return learning_curve(losses, together, shares, now, self._error_name, seed)
+        return judge
 
     def _search(
         self, X: Any, targets: Tensor, loss: str, outputs: int, weighing: Weighing, groups: Any
@@ -213,15 +220,15 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return None
 
     def _row_errors(self, found: Search) -> Tensor:
-        """Losses of the rows with each left out, shape (n,)."""
+        """Leave-one-out losses of the rows, shape (n,)."""
         return found.losses
 
     def _measured(self, candidate: Candidate) -> tuple[float, float]:
-        """Error and standard error of one candidate, with each row left out."""
+        """Leave-one-out error of one candidate, and its standard error."""
         return candidate.error, candidate.run.best.train_error_stderr
 
     def _completed(self, judged: Floats, X: Any, kept: NDArray[np.bool_] | None) -> Floats:
-        """Add predictions of rows of weight zero, which took no part in training."""
+        """Add predictions of rows of weight zero, which were not used for training."""
         if kept is None:
             return judged
         full = np.empty((len(kept), judged.shape[1]))
@@ -229,9 +236,9 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return full
 
     def _chosen_method(self) -> str:
-        """The method; "auto" is Newton's, unless an option of networks or descents is given.
+        """The method. "auto" is Newton's, unless an option of networks or descents is given.
 
-        With class weights it is Newton's, the only one that supports them.
+        With class weights it is always Newton's, because no other method supports them.
         """
         if self.method != "auto":
             check_method(self.method)
@@ -269,7 +276,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return self._piecewise(X, self._predicted)
 
     def _piecewise(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
-        """Apply a function to checked rows, some at a time where there are many, (m, …)."""
+        """Apply a function to checked rows, in parts if there are many, (m, …)."""
         check_is_fitted(self)
         source = streamed(X)
         if source is not None:
@@ -279,7 +286,8 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             return function(self._checked(X))
         size = max(1, PREDICTED // X.shape[1])
         first = function(self._checked(X[:size]))
-        found = np.empty((len(X), *first.shape[1:]))  # at once: small results scatter the heap
+        # one array for all: many small results would fragment the memory
+        found = np.empty((len(X), *first.shape[1:]))
         found[:size] = first
         for start in range(size, len(X), size):
             part = slice(start, start + size)
@@ -287,12 +295,12 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return found
 
     def _checked(self, X: ArrayLike) -> Any:
-        """New rows as the model takes them, or ``ValueError``."""
+        """New rows as a checked matrix, or ``ValueError``."""
         check_plain("X", X)
         return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
 
     def _given(self, X: Any, y: Any, several: bool = False) -> tuple[Any, NDArray[Any]]:
-        """Rows and labels of ``fit``, checked: a matrix, a sparse one, or :class:`Rows`."""
+        """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
         check_plain("X", X)
         check_plain("y", y)
         source = X if isinstance(X, Rows) else streamed(X)
@@ -319,9 +327,9 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
 
 
 def streamed(X: Any) -> Source | None:
-    """The source of rows that are not in memory; None for arrays, sparse matrices and small maps.
+    """The source of rows that are not in memory; None for arrays and sparse matrices.
 
-    Small memory maps are read as a whole.
+    Small memory maps are read into memory, so they have no source either.
     """
     small = isinstance(X, np.memmap) and X.nbytes <= SMALL
     return None if small or is_sparse(X) else as_source(X)
@@ -339,7 +347,7 @@ def selected(X: Any, kept: NDArray[np.bool_]) -> Any:
 
 
 def _differs(given: Any, usual: Any) -> bool:
-    """Whether an option has another value than the usual one, of any type."""
+    """Whether an option differs from its default, in value or type."""
     return given is not usual and (type(given) is not type(usual) or bool(given != usual))
 
 

@@ -1,4 +1,4 @@
-"""Calibration of left-out probabilities, and standard errors of shares of rows."""
+"""Calibration of leave-one-out probabilities, and standard errors of shares of rows."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 
-#: There are at most this many bins, with at least so many rows each.
+#: The most bins, and the fewest rows in each.
 BINS, LEAST = 10, 20
 
 
 @dataclass(frozen=True)
 class Calibration:
-    r"""Left-out probabilities of rows, and how often the predicted class was right.
+    r"""Leave-one-out probabilities of the rows, and how often the class was the right one.
 
-    For two classes these are the probabilities of the second; for more, those of the most probable
-    class of each row. Rows are sorted by them into bins of about equal size.
+    With two classes these are the probabilities of the second class; with more, those of the most
+    probable class of each row. Rows are sorted by them into bins of about equal size.
 
     Attributes:
-        stated: Mean stated probability in each bin.
-        seen: How often the class was the right one.
+        stated: Mean predicted probability in each bin.
+        seen: The observed frequency: how often the class was the right one.
         count: Rows in each bin.
         error: The expected calibration error, Σ_b share_b abs(seen_b − stated_b).
         stderr: Its standard error.
-        chance: Its expectation if all stated probabilities were true; above 0, because bins are
+        chance: Its expectation if all probabilities were perfect; above 0, because bins are
             finite.
     """
 
@@ -47,11 +47,11 @@ class Calibration:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the error is within two standard errors of what chance makes it."""
+        """Whether the error is at most two standard errors above its expectation by chance."""
         return self.error <= self.chance + 2 * self.stderr
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """Return everything for JSON."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
 
@@ -61,13 +61,13 @@ def reliability(
     weights: Floats | None = None,
     groups: NDArray[Any] | None = None,
 ) -> Calibration:
-    """Compare stated probabilities with what was seen.
+    """Compare predicted probabilities with observed frequencies.
 
     Args:
         chances: Probabilities of all classes, shape (n, K).
         codes: The index of the right class of each row, shape (n,).
         weights: The weight of each row; equal by default.
-        groups: Errors of rows with the same whole number are not independent.
+        groups: The group of each row, a whole number; errors within a group are not independent.
 
     Returns:
         The table by bins and the expected calibration error.
@@ -87,7 +87,7 @@ def reliability(
     means = [np.bincount(bins, shares * values) / sizes for values in (stated, seen)]
     gaps = means[1] - means[0]
     pulls = shares * np.sign(gaps)[bins] * (seen - stated - gaps[bins])
-    doubt = np.bincount(bins, shares**2 * stated * (1 - stated))  # if what is stated is true
+    doubt = np.bincount(bins, shares**2 * stated * (1 - stated))  # if the probabilities are perfect
     return Calibration(
         tuple(means[0].tolist()),
         tuple(means[1].tolist()),
@@ -117,9 +117,9 @@ def share_of(
 ) -> tuple[float, float]:
     r"""A share of rows and its standard error, which is above 0 even if all are right.
 
-    The variance of the share p is Σ_g (Σ_{i∈g} s_i (r_i − p))², s being shares of the weight and g
-    groups. It is that of m = p(1 − p)/variance independent rows, to which two right and two wrong
-    ones are added (Agresti and Coull). Where all rows agree, m is (Σ_g s_g)²/Σ_g s_g².
+    The variance of the share p is Σ_g (Σ_{i∈g} s_i (r_i − p))², with shares s of the weight and
+    groups g. It equals that of m = p(1 − p)/variance independent rows. Two right and two wrong rows
+    are added to them (Agresti and Coull). If all rows agree, m is (Σ_g s_g)²/Σ_g s_g².
     """
     shares = np.full(len(right), 1 / len(right)) if weights is None else weights / weights.sum()
     share = float(np.average(right, weights=weights))

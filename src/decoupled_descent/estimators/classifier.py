@@ -21,8 +21,8 @@ from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 
-#: Up to so many different whole numbers are classes; more of them are only if each has so many
-#: rows. Tables are read by the same rule.
+#: Up to FEW different whole numbers are classes; more are classes only if each has ROWS rows on
+#: average. Tables are read by the same rule.
 FEW, ROWS = 20, 10
 
 
@@ -30,9 +30,9 @@ FEW, ROWS = 20, 10
 class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     r"""Classifier that estimates its own test error without a hold-out set.
 
-    Linear and kernel models are compared, and mixed, by their leave-one-out errors
-    (:class:`DecoupledNewton`). So all rows are used for training, and the error on new rows is
-    estimated as well. Columns are centred, scaled and cut off at five standard deviations
+    Linear and kernel models are compared and mixed by their leave-one-out errors
+    (:class:`DecoupledNewton`). So all rows are used both for training and for the estimate of the
+    error on new rows. Columns are centred, scaled and clipped at five standard deviations
     internally.
 
     Args:
@@ -41,24 +41,26 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         activation: ``"tanh"``, ``"sigmoid"``, ``"softplus"``, ``"gelu"``, ``"silu"``, ``"relu"``.
         head: Your own ``nn.Module`` from (n, L) pre-activations to (n,) logits for two classes or
             (n, K) for K; replaces ``hidden`` and ``activation``.
-        method: ``"newton"``: linear and kernel models, each row left out of the minimum;
-            ``"orthogonal"``: a small network; ``"decoupled"``, the paper's method for white noise;
-            ``"gradient"``, plain gradient descent, whose train error is no estimate.
-            ``"auto"`` is Newton's, or orthogonal where an option of networks or steps is given.
+        method: ``"newton"``: linear and kernel models, with leave-one-out errors;
+            ``"orthogonal"``: a small network; ``"decoupled"``: the method of the paper, for white
+            noise; ``"gradient"``: gradient descent, whose train error does not estimate the test
+            error. ``"auto"`` is ``"newton"``, or ``"orthogonal"`` if an option of networks or of
+            steps is given.
         features: ``"auto"``; the name of a kernel (``"linear"``, ``"rbf"``, ``"matern(2)/ranks"``);
             a kernel function, a scikit-learn transformer, or a list of these. For Newton's method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
-        damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
+        damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
+            descent has none.
         ridge: Strength of the ridge penalty, or ``"auto"``; for Newton's and the orthogonal method.
-        max_iter: The most iterates per candidate.
-        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen by a
-            hundredth of its standard error in 30. The best iterate is kept in either case.
-        warm_start: Whether ``fit`` on the same rows continues from where the last one ended. On
-            other rows training starts again, because parameters that were trained on some of them
-            cannot estimate their error.
-        random_state: Draws the starting point.
+        max_iter: The largest number of steps per candidate.
+        early_stopping: Whether to stop, after 100 steps, if the train error has not fallen by a
+            hundredth of its standard error in 30 steps. The best step is kept in either case.
+        warm_start: Whether ``fit`` on the same rows continues where the last one ended. On other
+            rows training starts again, because parameters that were trained on some of them cannot
+            estimate their error.
+        random_state: Seed of all random numbers.
         device: Where to train, such as ``"cpu"`` or ``"cuda"``.
         verbose: Whether to draw a progress bar.
 
@@ -67,24 +69,25 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         estimated_test_error_stderr_: Its standard error.
         estimated_accuracy_: Expected accuracy on new rows.
         estimated_accuracy_stderr_: Its standard error.
-        train_error_curve_: The error estimate over the iterates, shape (T,).
+        train_error_curve_: The error estimate at every step (or ridge), shape (T,).
         train_error_stderr_curve_: Its standard error.
-        corrected_proba_: Left-out class probabilities of the training rows, (n, K).
-        calibration_: Calibration of the left-out probabilities: a table with the expected
-            calibration error.
+        corrected_proba_: Out-of-sample class probabilities of the training rows, (n, K).
+        calibration_: Calibration of these probabilities: a table with the expected calibration
+            error.
         diagnostics_: Whether to trust the estimate, and why: see :func:`diagnose`.
-        best_iter_: The iterate that was kept, ``n_iter_`` iterates having been made.
+        best_iter_: The step that was kept.
+        n_iter_: The number of steps.
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and their results, a list of dictionaries.
-        algorithm_: The winner.
-        metadata_: With what it was made: versions, threads, block size, device, dtype.
+        algorithm_: The algorithm of the best candidate.
+        metadata_: Versions, threads, block size, device and dtype of the training.
         classes_: The labels.
         theta_: Weights of the input layer for scaled columns, shape (L, d).
         head_: The trained head.
         mean_: Column means.
         scale_: Column deviations; infinite for constant columns.
         n_features_in_: d.
-        feature_names_in_: Column names, when X has them.
+        feature_names_in_: Column names, if X has them.
 
     Example:
         >>> from sklearn.datasets import load_breast_cancer
@@ -106,7 +109,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
                 Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
                 blocks of rows are read block by block (docs/big.md).
-            y: Class labels, shape (n,), of any kind; None where X yields rows with their labels.
+            y: Class labels, shape (n,), of any kind; None if X yields rows with their labels.
             sample_weight: How often each row counts, shape (n,); once by default.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
                 (n,). They are left out together, so that the estimate is for new groups.
@@ -162,7 +165,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         return weights[codes.reshape(-1)]
 
     def _encoded(self, labels: NDArray[Any]) -> tuple[Tensor, str, int]:
-        """Labels as the loss takes them, the loss, and the number of outputs."""
+        """Encoded labels, the name of the loss, and the number of outputs."""
         codes = np.searchsorted(self.classes_, labels)
         if not (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == labels).all():
             raise ValueError("y has labels that are not among classes_; pass the labels of fit")
@@ -186,15 +189,15 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         return outputs if self.method_ == "newton" else _probabilities(outputs)
 
     def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
-        """Return the classes that a row may have, at a stated level of confidence.
+        """Return a set of classes for each row that has the right class with a given probability.
 
-        A class is in the set if its probability reaches a threshold, which the left-out
-        probability of the right class reached for a share ``level`` of the training rows. The
-        most probable class is always in the set.
+        A class is in the set if its probability is at least a threshold. The threshold is chosen
+        such that the leave-one-out probability of the right class was above it for a share
+        ``level`` of the training rows. The most probable class is always in the set.
 
         Args:
             X: Features, shape (m, d).
-            level: The wanted share of sets with the right class, between 0 and 1.
+            level: The share of sets that should contain the right class, between 0 and 1.
 
         Returns:
             Shape (m, K), True where the class is in the set, in the order of ``classes_``.
@@ -206,9 +209,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         return found
 
     def suspicious_rows(self, y: ArrayLike) -> tuple[NDArray[np.intp], Floats]:
-        """Rank the training rows by the left-out probability of their labels, lowest first.
+        """Rank the training rows by the leave-one-out probability of their labels, lowest first.
 
-        The models did not use the row itself, so wrong labels get low probabilities.
+        The probability does not depend on the row's own label, so wrong labels have low values.
 
         Args:
             y: The labels of ``fit``.
@@ -225,7 +228,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
                 f"y has shape {labels.shape} but the model was trained on "
                 f"{len(self.corrected_proba_)} rows; pass the labels of fit"
             )
-        own = labels.reshape(-1, 1) == self.classes_  # labels that only rows of weight zero have
+        own = labels.reshape(-1, 1) == self.classes_  # rows of weight zero may have other labels
         chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
         order = np.argsort(chances)
         return order, chances[order]

@@ -43,7 +43,7 @@ SINGLE = ("residuals", "weights", "groups")
 
 @dataclass(frozen=True)
 class Jackknife:
-    """What intervals need to know of s training rows.
+    """The data of s training rows that intervals need.
 
     Attributes:
         residuals: abs(y − μ₋ᵢ(x_i)), shape (s, K).
@@ -51,9 +51,9 @@ class Jackknife:
         groups: Rows with the same whole number are left out together, shape (s,).
         constant: 1/Σ_j w_j over all training rows.
         features: φ of these rows for each feature map of the mixture, shapes (s, r).
-        moves: d for each member of the mixture, shapes (s, K); none for networks, whose intervals
+        moves: d for each member of the mixture, shapes (s, K); empty for networks, whose intervals
             have the same width everywhere.
-        places: Which of the training rows these are, shape (s,); not kept in files.
+        places: The indices of these rows, shape (s,); not saved in files.
     """
 
     residuals: Tensor
@@ -66,7 +66,7 @@ class Jackknife:
 
     @classmethod
     def of(cls, found: Search, shares: Tensor | None, seed: int) -> Jackknife:
-        """Keep what intervals need of a search with squared loss."""
+        """Take the data that intervals need from a search with squared loss."""
         rows, members = found.best.rows, [candidate for _, candidate in found.members]
         y = rows.y.reshape(rows.n, -1)
         some, codes = _some(rows, seed)
@@ -85,7 +85,7 @@ class Jackknife:
 
     @classmethod
     def plain(cls, residuals: Floats, shares: Tensor | None = None) -> Jackknife:
-        """Errors (or scores) of rows as if they were new, shape (n, K), and nothing else."""
+        """From out-of-sample errors or scores alone, shape (n, K)."""
         n, rows = len(residuals), torch.arange(len(residuals))
         return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), rows, places=rows)
 
@@ -107,10 +107,10 @@ class Jackknife:
         return torch.cat(found)
 
     def own_intervals(self, mixture: Mixture | None, judged: Tensor, level: float) -> Tensor:
-        r"""Intervals for these rows themselves, shape (s, K, 2), each without the row's own part.
+        r"""Intervals for these rows themselves, shape (s, K, 2), each from the other rows.
 
-        ``judged`` are their left-out outputs (s, K). A model without rows i and j is taken to
-        predict μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row influences its own interval.
+        ``judged`` are their leave-one-out outputs (s, K). The prediction without rows i and j is
+        approximated by μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row influences its own interval.
         """
         models = judged.unsqueeze(1)
         if mixture is not None and self.moves:
@@ -121,18 +121,18 @@ class Jackknife:
         return torch.stack([lower, upper], 2)
 
     def check(self, mixture: Mixture, outputs: int) -> None:
-        """Raise ``ValueError`` unless these are the rows of a mixture."""
+        """Raise ``ValueError`` if the shapes do not match those of a mixture."""
         maps = {id(member.features): len(member.theta.T) for member in mixture.members}
         shapes = [value.shape[1] for value in (self.residuals, *self.features, *self.moves)]
         if shapes != [outputs, *maps.values(), *[outputs] * len(mixture.members)]:
-            raise ValueError("its left-out rows do not fit its members; train the model again")
+            raise ValueError("its left-out rows do not match its members; train the model again")
 
     def changes(self, mixture: Mixture, X: Any) -> Tensor:
         """μ₋ᵢ(x) − μ(x), shape (m, s, K)."""
         return self._changes(mixture, X)
 
     def _changes(self, mixture: Mixture, X: Any | None) -> Tensor:
-        """The same; for these rows themselves where X is None."""
+        """As :meth:`changes`; for these rows themselves if X is None."""
         total, maps = torch.zeros(()), iter(self.features)
         known: dict[int, tuple[Tensor, Tensor]] = {}
         for member, moves in zip(mixture.members, self.moves, strict=True):
@@ -143,7 +143,7 @@ class Jackknife:
             new, old = known[key]
             pulled = new / (member.features.map_.values + member.ridge) @ old.T + self.constant
             total = total + member.share * pulled.unsqueeze(2) * moves
-        if int(self.groups.max()) + 1 == len(self.groups):  # each row by itself
+        if int(self.groups.max()) + 1 == len(self.groups):  # no groups
             return total
         sums = total.new_zeros(len(total), int(self.groups.max()) + 1, total.shape[2])
         return sums.index_add_(1, self.groups, total)[:, self.groups]
@@ -172,7 +172,7 @@ def _counted(shares: Tensor | None, n: int) -> Tensor:
 
 
 def _some(rows: Rows, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to leave out, whole groups of them, and the number of each row's group."""
+    """Choose rows to leave out, in whole groups; return them and the number of each row's group."""
     groups = torch.arange(rows.n) if rows.groups is None else rows.groups
     sizes = torch.bincount(groups)
     order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
@@ -184,7 +184,7 @@ def _some(rows: Rows, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by name for a file, and what they are: how many rows, and the bytes they take."""
+    """Return the tensors by name for a file, and a description: the rows and the bytes."""
     tensors = {f"jackknife.{name}": getattr(jackknife, name) for name in SINGLE}
     for name in ("features", "moves"):
         for place, value in enumerate(getattr(jackknife, name)):
@@ -195,7 +195,7 @@ def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[st
 
 
 def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Jackknife:
-    """Restore it from a file, or raise ``ValueError``."""
+    """Restore a jackknife from a file, or raise ``ValueError``."""
     single = [tensors[f"jackknife.{name}"].clone() for name in SINGLE]
     lists = []
     for name in ("features", "moves"):
@@ -212,5 +212,5 @@ def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Ja
     right = right and groups.dtype == torch.int64 and groups.shape == single[1].shape == (rows,)
     right = right and all(value.ndim == 2 for value in (single[0], *lists[0], *lists[1]))
     if not right or not rows or int(groups.min()) < 0 or int(groups.max()) >= rows:
-        raise ValueError("its left-out rows do not fit together; train the model again")
+        raise ValueError("its left-out rows do not match; train the model again")
     return Jackknife(single[0], single[1], groups, float(constant), lists[0], lists[1])

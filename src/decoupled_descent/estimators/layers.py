@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.objective import heads
 
-#: Layers without parameters, and the options on which their results depend.
+#: Layers without parameters, and their options.
 LAYERS: dict[type[nn.Module], tuple[str, ...]] = {
     kind: {"gelu": ("approximate",), "softplus": ("beta", "threshold")}.get(name, ())
     for name, kind in heads.ACTIVATIONS.items()
@@ -49,14 +49,15 @@ def rebuild_head(
 ) -> nn.Module:
     """Build a described head with its parameters, ``head.…`` among the tensors of a file.
 
-    Nothing has been checked before: kinds, shapes and values that are wrong raise ``ValueError``.
+    The description comes from a file and is checked here: wrong kinds, shapes and values raise
+    ``ValueError``.
     """
     with torch.device("meta"):  # wrong sizes from a file must not allocate memory
         head = _layer(description)
     state = {k.removeprefix("head."): v for k, v in tensors.items() if k.startswith("head.")}
     wanted = {name: tuple(value.shape) for name, value in head.state_dict().items()}
     if {name: tuple(value.shape) for name, value in state.items()} != wanted:
-        raise ValueError("the head's parameters do not fit its layers; train the model again")
+        raise ValueError("the head's parameters do not match its layers; train the model again")
     if not all(v.is_floating_point() and v.isfinite().all() for v in state.values()):
         raise ValueError("the head has parameters that are not finite; train the model again")
     head.load_state_dict({name: value.clone() for name, value in state.items()}, assign=True)

@@ -1,10 +1,10 @@
-r"""How the error falls with the number of rows, and the expected error with twice as many.
+r"""The learning curve: errors at n/4, n/2 and n rows, and the expected error with 2n.
 
 The rows are divided into four quarters and two halves, several times at random. Each part is fitted
-by itself, with every row left out, so each row is judged by models of n/4, n/2 and n rows. Errors
-are therefore compared row by row, and their differences are far less noisy than the errors. They
-are extrapolated by a power law, E(m) = a + b m^{−c}: each doubling lowers the error by q = 2^{−c}
-times the decrease of the last one.
+alone, and its leave-one-out errors are computed. So every row has errors from models of n/4, n/2
+and n rows. Errors are compared row by row, and their differences are far less noisy than the
+errors. They are extrapolated by a power law, E(m) = a + b m^{−c}: each doubling lowers the error by
+q = 2^{−c} times the decrease of the last one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Rows = NDArray[np.intp]
 #: Exponents c that are considered: about 1 for models of few parameters, less for rich ones. Other
 #: exponents would depend on single differences, which are noisy.
 EXPONENTS = np.linspace(0.4, 1.2, 17)
-#: How often the differences are drawn again for their standard error.
+#: Bootstrap draws of the differences for their standard error.
 DRAWS = 1000
 #: This share of the standard error of the present error is added to that of its change, because the
 #: change also depends on how typical the present training rows are. On eight real tables of 100 to
 #: 200 rows, 24 fits, the change missed by 0.7 such standard errors (root mean square).
 LUCK = 0.7
-#: A quarter has at least so many rows.
+#: The fewest rows of a quarter.
 LEAST = 10
 
 
@@ -46,12 +46,12 @@ class LearningCurve:
 
     Attributes:
         rows: n/4, n/2, n and 2n.
-        errors: What is expected on new rows with so many training rows; the last is extrapolated.
-        stderrs: Standard errors, of the last one with the uncertainty of the extrapolation.
+        errors: The expected error on new rows for each size; the last is extrapolated.
+        stderrs: Standard errors; that of the last includes the uncertainty of the extrapolation.
         change: Expected error with twice the rows minus the present one; at most 0.
         change_stderr: Its standard error; smaller than that of the errors, because they share their
             rows.
-        error_name: What the errors are.
+        error_name: The name of the error.
     """
 
     rows: tuple[int, ...]
@@ -97,11 +97,11 @@ def measured_losses(
     """Losses of the rows under models of n/4, n/2 and n rows, shape (3, n).
 
     Args:
-        judge: Left-out losses of the rows of a part that is fitted by itself.
+        judge: Returns the leave-one-out losses of a part that is fitted alone.
         codes: Rows with the same number belong together, shape (n,).
         strata: Classes; every part gets its share of each.
         repeats: How often the rows are divided.
-        seed: Draws the divisions.
+        seed: The seed of the divisions.
     """
     losses = np.zeros((3, len(codes)))
     losses[2] = judge(np.arange(len(codes)))
@@ -116,7 +116,7 @@ def measured_losses(
 
 
 def _quarters(codes: Rows, strata: Rows, generator: np.random.Generator) -> Rows:
-    """A number from 0 to 3 for each row: whole groups, and of each class about a quarter."""
+    """A number from 0 to 3 for each row; groups stay whole, classes are divided evenly."""
     groups, first = np.unique(codes, return_index=True)
     order = generator.permutation(len(groups))
     order = order[np.argsort(strata[first][order], kind="stable")]
@@ -133,10 +133,10 @@ def _quarters(codes: Rows, strata: Rows, generator: np.random.Generator) -> Rows
 
 
 def extrapolated(means: Floats, precisions: Floats) -> Floats:
-    """What the next doubling changes, (B,), for errors at n/4, n/2 and n, of shape (B, 3).
+    """The change of the error by the next doubling, (B,), for errors at n/4, n/2 and n, (B, 3).
 
-    Falls D₁ and D₂ are fitted by A and Aq with A ≥ 0, for all exponents c; the best one predicts
-    Aq² for the next. ``precisions`` are the inverse variances of D₁ and D₂.
+    The decreases D₁ and D₂ are fitted by A and Aq with A ≥ 0, for all exponents c. The best fit
+    predicts the next decrease, Aq². ``precisions`` are the inverse variances of D₁ and D₂.
     """
     falls = means[:, :2] - means[:, 1:]
     shapes = np.stack([np.ones_like(EXPONENTS), 2.0**-EXPONENTS])  # (2, C)
@@ -153,8 +153,8 @@ def learning_curve(
 ) -> LearningCurve:
     """Average row losses (3, n) and extrapolate, with standard errors.
 
-    ``now`` is the model's own estimate at n rows with its standard error: a mixture of features
-    does better than the features used here, so all errors are shifted to agree with it.
+    ``now`` is the model's own estimate at n rows, with its standard error. The model is a mixture
+    and better than the single features used here, so all errors are shifted to agree with it.
     """
     weights = shares / shares.sum()
     means = losses @ weights

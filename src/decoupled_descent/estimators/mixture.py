@@ -103,7 +103,7 @@ def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any
 
 
 def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: str, outputs: int) -> Mixture:
-    """Restore a mixture, or raise ``ValueError`` if parts do not fit together."""
+    """Restore a mixture, or raise ``ValueError`` if parts do not match."""
     if content["loss"] != loss:
         raise ValueError(f"it has the loss {content['loss']!r:.20}; train the model again")
     maps = []
@@ -121,11 +121,11 @@ def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: str, outputs
         features, share, ridge = maps[member["map"]], member["share"], member["ridge"]
         wanted = (outputs, len(features.map_.shift))
         if theta.shape != wanted or bias.shape != wanted[:1] or not is_finite_number(share):
-            raise ValueError("its coefficients do not fit its features; train the model again")
+            raise ValueError("its coefficients do not match its features; train the model again")
         if not is_finite_number(ridge) or ridge <= 0:
-            raise ValueError("its coefficients do not fit its features; train the model again")
+            raise ValueError("its coefficients do not match its features; train the model again")
         if not (theta.isfinite().all() and bias.isfinite().all() and 0 < share <= 1):
-            raise ValueError("its coefficients or shares make no sense; train the model again")
+            raise ValueError("its coefficients or shares are not valid; train the model again")
         members.append(Member(float(share), features, theta, bias, float(ridge)))
     if not members or abs(sum(member.share for member in members) - 1) > 1e-6:
         raise ValueError("the shares of its members do not sum to 1; train the model again")

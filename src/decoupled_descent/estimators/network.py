@@ -31,13 +31,13 @@ from decoupled_descent.validation.tuning import Setting, check_settings, stoppin
 
 Floats = NDArray[np.floating[Any]]
 
-#: Scaled columns are cut off at this many standard deviations. Otherwise single outliers would
-#: dominate their columns, and their rows could not be predicted when they are left out.
+#: Scaled columns are clipped at this many standard deviations. Otherwise single outliers would
+#: dominate their columns, and leaving their rows out would change the model too much.
 CLIP = 5.0
 
 
 class Continuation(NamedTuple):
-    """What a warm start on the same rows needs: the winner, its last and its best iterate."""
+    """The data that a warm start on the same rows needs: the winner, its last and best steps."""
 
     fingerprint: str
     method: str
@@ -49,11 +49,11 @@ class Continuation(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, key: str, method: str, optimism: float) -> Continuation:
-        """Keep what is needed of a finished run, all of it plain data."""
+        """Take the data from a finished run."""
         return cls(key, method, run.algorithm, run.state, run.history, run.best, optimism)
 
     def join(self, run: Run) -> Run:
-        """Join the two parts of a run; the second starts with the last iterate of the first."""
+        """Join the two parts of a run; the second part starts with the last step of the first."""
         merged = History()
         for name in ("train_error", "train_error_stderr"):
             setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
@@ -64,7 +64,7 @@ class Continuation(NamedTuple):
 
 
 class NetworkTraining:
-    """The part of the estimators that trains networks; options are those of the estimators."""
+    """The part of the estimators that trains networks; see the estimators for the options."""
 
     _task: ClassVar[str]
     _unit: float
@@ -89,7 +89,7 @@ class NetworkTraining:
     train_error_stderr_curve_: Floats
 
     def _train(self, X: Any, targets: Tensor, loss: str, outputs: int) -> Run:
-        """Standardise, train, and set what is common to both tasks."""
+        """Standardise, train, and set the attributes that both tasks have."""
         whole_number("max_iter", self.max_iter)
         self._check_settings()
         inputs = as_rows(X)
@@ -116,7 +116,7 @@ class NetworkTraining:
         return run
 
     def _network_rows(self, inputs: Rows, targets: Tensor, device: torch.device) -> Rows:
-        """Scaled rows in float32: in memory if they were, else scaled whenever they are read."""
+        """Scaled rows in float32: in memory if X is, else scaled whenever they are read."""
 
         def scale(part: Tensor) -> Tensor:
             return torch.from_numpy(self.scaled(part.numpy())[:, self._varying])
@@ -136,14 +136,15 @@ class NetworkTraining:
         return Rows(features.to(device), targets.to(device))
 
     def _before(self, key: str) -> Continuation | None:
-        """What a warm start continues; None if training starts again."""
+        """The run that a warm start continues; None if training starts again."""
         if not self.warm_start or self._continuation is None:
             return None
         if self._continuation.fingerprint == key:
             return self._continuation
         warnings.warn(
-            "warm_start=True but X and y are not those of the last fit: training starts anew, "
-            "because parameters that have seen some of these rows cannot estimate their error",
+            "warm_start=True but X and y are not those of the last fit: training starts again, "
+            "because parameters that were trained on some of these rows cannot estimate their "
+            "error",
             stacklevel=outside(),
         )
         return None
@@ -170,7 +171,7 @@ class NetworkTraining:
             )
 
     def learn_scale(self, X: Any) -> None:
-        """Learn the means and deviations of the columns, or refuse when all are constant."""
+        """Learn means and deviations of the columns; raise ``ValueError`` if all are constant."""
         rows = as_rows(X)
         found = moments(rows, torch.ones(rows.here, dtype=torch.float64))
         self.mean_, deviation = (values.cpu().numpy() for values in found)
@@ -180,10 +181,10 @@ class NetworkTraining:
         constant = deviation <= 1e-12 * np.maximum(np.abs(self.mean_), np.finfo(float).tiny)
         if constant.all():
             raise ValueError("every column of X is constant; there is nothing to learn from")
-        self.scale_ = np.where(constant, np.inf, deviation)  # which sends constant columns to 0
+        self.scale_ = np.where(constant, np.inf, deviation)  # so that constant columns become 0
 
     def scaled(self, X: Floats) -> Floats:
-        """Centre the columns, scale them to variance 1/d and cut off outliers, in float64.
+        """Centre the columns, scale them to variance 1/d and clip outliers, in float64.
 
         Columns that were constant in training become zero and do not count in d.
         """
@@ -200,7 +201,7 @@ class NetworkTraining:
         return heads.Deep(widths, activation, outputs, bias=True, seed=seed)
 
     def _architecture(self, outputs: int) -> tuple[Any, ...]:
-        """The head given; or None, the widths and the activation of one to be made."""
+        """The given head; or None, and the widths and the activation of the head to build."""
         if self.head is not None:
             _check_head(self.head)
             return (self.head,)
@@ -235,7 +236,7 @@ class NetworkTraining:
         )  # fmt: skip
 
     def _check_unchanged(self, before: Continuation, wanted: tuple[Any, ...]) -> None:
-        """Raise ``ValueError`` for changed options with which a run cannot be continued."""
+        """Raise ``ValueError`` if options were changed such that the run cannot be continued."""
         if self._built != wanted:
             raise ValueError(
                 f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those of "
@@ -287,11 +288,11 @@ class NetworkTraining:
 
 
 def _check_head(head: Any) -> None:
-    """Raise ``ValueError`` unless a head says how many pre-activations it takes."""
+    """Raise ``ValueError`` if the number of pre-activations of a head is not known."""
     if isinstance(head, nn.Module) and Objective(head, "squared").width is None:
         raise ValueError(
-            f"head={type(head).__name__} does not say how many pre-activations it takes; give it "
-            "an attribute: head.width = 8"
+            f"head={type(head).__name__} does not tell its number of pre-activations; set an "
+            "attribute: head.width = 8"
         )
 
 
@@ -311,14 +312,14 @@ def _candidates(sweep: Sweep, unit: float) -> list[dict[str, Any]]:
 
 
 def _own_error(run: Run, optimism: float) -> CorrectedError:
-    """The error of a continued run, with the correction for its having been chosen."""
+    """The error of a continued run, corrected for the choice among candidates."""
     step = run.best_step
     error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
     return CorrectedError(error + optimism, stderr, optimism)
 
 
 def _device(name: Any) -> torch.device:
-    """Look a device up, or raise ``ValueError`` where this machine has none of that kind."""
+    """Return a device, or raise ``ValueError`` if this machine does not have it."""
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()

@@ -1,4 +1,4 @@
-"""What the estimators need of the Newton method: weights, groups, and records of the search."""
+"""Weights, groups and records of the search, for estimators with the Newton method."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Weighing(NamedTuple):
-    """Which rows count, their weights, and how much weight is left out with each row.
+    """The rows of positive weight, their weights, and the weight that is left out with each row.
 
     Attributes:
-        kept: Rows of positive weight, shape (n,), of booleans; None where all have.
+        kept: Marks the rows of positive weight, shape (n,); None if all have.
         weights: Of the kept rows in training, or None for ones.
-        removed: The weight that is removed with a row, or None for all of it.
+        removed: The weight that is left out with a row, or None for all of it.
         shares: Of the kept rows in the estimates: sample weights without class weights, or None.
     """
 
@@ -43,7 +43,7 @@ class Weighing(NamedTuple):
 
 
 def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
-    """Combine sample weights, which count equal rows, and class weights, which do not.
+    """Combine sample weights, which are numbers of equal rows, and class weights, which are not.
 
     A row of sample weight 2 represents two equal rows, one of which is left out at a time. A class
     weight belongs to the row itself and is left out with it.
@@ -102,7 +102,7 @@ Measure = Callable[[Candidate], tuple[float, float]]
 
 
 def candidate_records(found: Search, measured: Measure) -> list[dict[str, Any]]:
-    """What was tried: features, ridge, leave-one-out error, and the share in the model."""
+    """The candidates: features, ridge, leave-one-out error, and share in the model."""
     best, records = found.best, []
     for share, one in zip(found.weights.tolist(), found.candidates, strict=True):
         error, stderr = measured(one)
@@ -122,7 +122,7 @@ def candidate_records(found: Search, measured: Measure) -> list[dict[str, Any]]:
 
 
 def ridge_curve(found: Search, measured: Measure) -> tuple[Floats, Floats, Floats, int]:
-    """Ridges of the best features, largest first, their errors and stderrs, and the best place."""
+    """Ridges of the best features, largest first, their errors and stderrs, and the best index."""
     best = found.best
     path = [one for one in found.candidates if one.features is best.features]
     path.sort(key=lambda one: -one.ridge)
@@ -141,7 +141,7 @@ def standardised(X: Any) -> Rows | None:
 
 
 def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
-    """The best candidate as :func:`diagnose` takes it, with one loss per row."""
+    """The best candidate as arguments of :func:`diagnose`, with one loss per row."""
     rows, run = candidate.rows, candidate.run
     shaped = candidate.outputs.squeeze(1) if candidate.outputs.shape[1] == 1 else candidate.outputs
     losses = run.objective.loss.of(shaped, rows.y)

@@ -25,37 +25,51 @@ SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|object|<U[1-9]\d{0,6}")
 PYTHON = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
-#: Options that are not saved: they belong to a process, or JSON cannot hold them.
+#: Options that are not saved: they belong to a process, or are not JSON.
 LEFT_OUT = ("head", "verbose")
 
 
 def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors of a fitted estimator by name, and all else as JSON, without its head."""
+    """Return the tensors of a fitted estimator by name, and the rest as JSON, without its head."""
     arrays: dict[str, Any] = {}
     if estimator.method_ != "newton":
         arrays = {"theta": estimator.theta_, "mean": estimator.mean_, "scale": estimator.scale_}
     arrays |= {"error": estimator.train_error_curve_, "stderr": estimator.train_error_stderr_curve_}
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
     task, names = estimator._task, getattr(estimator, "feature_names_in_", None)
-    settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in LEFT_OUT}
     kept, description = describe_jackknife(estimator._jackknife)
-    tensors |= kept
-    score = SCORES[task]
-    numbers = (*ESTIMATES, score, f"{score}stderr_")
     of_task = _describe_classes if task == "classification" else _describe_targets
-    description |= of_task(estimator) | {
+    description |= of_task(estimator) | _describe_settings(estimator) | {
         "task": task,
         "columns_in": int(estimator.n_features_in_),
         "method": estimator.method_,
         "clip": CLIP,
         "feature_names": None if names is None else [str(name) for name in names],
+        **_describe_results(estimator),
+    }  # fmt: skip
+    return tensors | kept, description
+
+
+def _describe_settings(estimator: Any) -> dict[str, Any]:
+    """The options, and the values that were chosen for those left at "auto"."""
+    settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in LEFT_OUT}
+    algorithm = getattr(estimator, "algorithm_", None)
+    return {
         "settings": {k: _plain(v) for k, v in settings.items() if _storable(v)},
         "own_head": estimator.head is not None,
         "chosen": {
-            name: _plain(getattr(estimator.algorithm_, name))
+            name: _plain(getattr(algorithm, name))
             for name in ("lr", "damping", "ridge")
-            if hasattr(estimator.algorithm_, name)
-        } if hasattr(estimator, "algorithm_") else {},
+            if hasattr(algorithm, name)
+        },
+    }
+
+
+def _describe_results(estimator: Any) -> dict[str, Any]:
+    """The estimates, the end of the training, the findings and the candidates."""
+    score = SCORES[estimator._task]
+    numbers = (*ESTIMATES, score, f"{score}stderr_")
+    return {
         "estimates": {name: _finite(getattr(estimator, name)) for name in numbers},
         "training": {
             "best_iter_": estimator.best_iter_,
@@ -69,15 +83,14 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
         "candidates": [
             {name: _finite(value) for name, value in one.items()} for one in estimator.candidates_
         ],
-    }  # fmt: skip
-    return tensors, description
+    }
 
 
 def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> bool:
     """Set the fitted attributes of a new estimator; return whether the head was the user's own.
 
-    Nothing has been checked before: what is wrong raises ``ValueError``, what is missing
-    ``KeyError`` and the like.
+    The content comes from a file and is checked here: wrong values raise ``ValueError``, missing
+    ones ``KeyError`` and the like.
     """
     if content["clip"] != CLIP:
         raise ValueError(
@@ -95,7 +108,7 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
         return _rebuild_rest(estimator, content, tensors, count)
     theta, mean, scale = (_array(tensors, name) for name in ("theta", "mean", "scale"))
     if theta.ndim != 2 or 0 in theta.shape or not mean.shape == scale.shape == theta.shape[1:]:
-        raise ValueError("the weights do not fit the columns; train the model again")
+        raise ValueError("the weights do not match the columns; train the model again")
     if not (np.isfinite(theta).all() and np.isfinite(mean).all() and (scale > 0).all()):
         raise ValueError("weights, means or scales are not finite; train the model again")
     estimator.theta_, estimator.mean_, estimator.scale_ = theta, mean, scale
@@ -105,12 +118,12 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
 def _rebuild_rest(
     estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor], count: int
 ) -> bool:
-    """Set what all methods have; say whether the head was the user's own."""
+    """Set the attributes that all methods have; return whether the head was the user's own."""
     estimator.n_features_in_ = count
     names = content["feature_names"]
     if names is not None:
         if len(names) != count or not all(isinstance(name, str) for name in names):
-            raise ValueError("the column names do not fit the weights; train the model again")
+            raise ValueError("the column names do not match the weights; train the model again")
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._task == "classification":
         estimator.classes_ = _rebuild_classes(content["classes"])
@@ -122,14 +135,14 @@ def _rebuild_rest(
 
 
 def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Set the options, and what is known of the training."""
+    """Set the options and the attributes of the training."""
     settings = {name: _setting(name, value) for name, value in content["settings"].items()}
     estimator.set_params(**{k: v for k, v in settings.items() if k not in LEFT_OUT})
     curves = _array(tensors, "error"), _array(tensors, "stderr")
     training = content["training"]
     best, steps = training["best_iter_"], training["n_iter_"]
     if any(type(count) is not int for count in (best, steps)) or not 0 <= best < steps:
-        raise ValueError(f"the best step {best!r:.20} of {steps!r:.20} makes no sense")
+        raise ValueError(f"the best step {best!r:.20} of {steps!r:.20} is not valid")
     if curves[0].shape != (steps,) or curves[1].shape != (steps,):
         raise ValueError("the error curve has another length than the training")
     estimator.train_error_curve_, estimator.train_error_stderr_curve_ = curves
@@ -151,7 +164,7 @@ def _finding(content: dict[str, Any]) -> Finding:
     texts = [content[f.name] for f in fields(Finding) if f.name not in numbers]
     right = all(isinstance(text, str) for text in texts) and content["status"] in STATUSES
     if not right or not all(value is None or is_finite_number(value) for value in numbers.values()):
-        raise ValueError(f"the finding {content!r:.80} makes no sense; train the model again")
+        raise ValueError(f"the finding {content!r:.80} is not valid; train the model again")
     known = {name: math.nan if value is None else float(value) for name, value in numbers.items()}
     return Finding(**{**content, **known})
 
@@ -170,7 +183,7 @@ def _describe_targets(estimator: Any) -> dict[str, Any]:
 
 
 def _rebuild_targets(estimator: Any, content: dict[str, Any]) -> None:
-    """Set means and scales of the targets, numbers or lists of them, and what is known of each."""
+    """Set the means, scales and R² of the targets: numbers, or lists for several targets."""
     centre, width = content["scale"]
     several = isinstance(centre, list)
     centres, widths = (centre, width) if several else ([centre], [width])
@@ -191,7 +204,7 @@ def _rebuild_calibration(content: dict[str, Any]) -> Calibration:
     numbers = [content[name] for name in ("error", "stderr", "chance")]
     flat = [*(value for column in bins for value in column), *numbers]
     if len({len(column) for column in bins}) != 1 or not all(map(is_finite_number, flat)):
-        raise ValueError("its calibration makes no sense; train the model again")
+        raise ValueError("its calibration is not valid; train the model again")
     stated, seen, count = map(tuple, bins)
     return Calibration(stated, seen, count, *map(float, numbers))
 
@@ -222,18 +235,18 @@ def _rebuild_classes(content: dict[str, Any]) -> NDArray[Any]:
     right = all(type(label) is PYTHON[dtype.kind] for label in labels)
     classes = np.array(labels, dtype=dtype) if right else np.array([])
     if len(labels) < 2 or len(set(labels)) < len(labels) or classes.tolist() != labels:
-        raise ValueError(f"the classes {labels!r:.80} make no sense; train the model again")
+        raise ValueError(f"the classes {labels!r:.80} are not valid; train the model again")
     return classes
 
 
 def _finite(value: Any) -> Any:
-    """A plain value, None for numbers that JSON does not have."""
+    """A value for JSON; None for numbers that are not finite."""
     value = _plain(value)
     return None if value in ("inf", "-inf", "nan") else value
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; infinities as text."""
+    """A value for JSON; numbers that are not finite as text."""
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(one) for one in value]
     if isinstance(value, np.generic):
@@ -252,9 +265,9 @@ def _storable(value: Any) -> bool:
 
 
 def _setting(name: str, value: Any) -> Any:
-    """Check an option's type; what was a tuple is one again."""
+    """Check the type of an option; lists become tuples again."""
     if isinstance(value, list):
         return tuple(_setting(name, one) for one in value)
     if value is not None and not isinstance(value, bool | int | float | str):
-        raise ValueError(f"the setting {name}={value!r:.40} makes no sense; train the model again")
+        raise ValueError(f"the setting {name}={value!r:.40} is not valid; train the model again")
     return math.inf if value == "inf" else value

@@ -21,9 +21,9 @@ from decoupled_descent.estimators.newton import Weighing
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.validation.found import Candidate, Search
 
-#: Beyond this, and below its inverse, squares leave the range of float64.
+#: Squares of numbers above this, or below its inverse, are outside the range of float64.
 LARGEST = 1e150
-#: The most rows among which relative errors are exchanged.
+#: The most rows whose relative errors are exchanged.
 MIXED = 1000
 
 
@@ -31,8 +31,8 @@ MIXED = 1000
 class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     r"""Regressor that estimates its own test error without a hold-out set.
 
-    As :class:`DecoupledClassifier`, for real targets and squared error. Targets are standardised
-    inside; errors are mean squared errors in the target's own units.
+    Like :class:`DecoupledClassifier`, for real targets and squared error. Targets are standardised
+    internally; errors are mean squared errors in the units of the target.
 
     Args:
         hidden: Width of the hidden layer, or several widths; ``"auto"`` is 8.
@@ -44,16 +44,17 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         stack: Whether to mix all candidates; otherwise the best one is the model.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
-            estimates are in the target's own units; predictions are medians rather than means. For
+            estimates are in the units of the target; predictions are medians, not means. For
             Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
-        damping: Factor on the parameters at every step, or ``"auto"``; gradient descent has none.
+        damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
+            descent has none.
         ridge: Strength of the ridge penalty, or ``"auto"``; for Newton's and the orthogonal method.
-        max_iter: The most iterates per candidate.
-        early_stopping: Whether to stop, after 100 steps, when the train error has not fallen by a
-            hundredth of its standard error in 30.
-        warm_start: Whether ``fit`` on the same rows continues from where the last one ended.
-        random_state: Draws the starting point.
+        max_iter: The largest number of steps per candidate.
+        early_stopping: Whether to stop, after 100 steps, if the train error has not fallen by a
+            hundredth of its standard error in 30 steps.
+        warm_start: Whether ``fit`` on the same rows continues where the last one ended.
+        random_state: Seed of all random numbers.
         device: Where to train.
         verbose: Whether to draw a progress bar.
 
@@ -61,11 +62,11 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         estimated_test_error_: Expected mean squared error on new rows, the mean over outputs.
         estimated_test_error_stderr_: Its standard error.
         estimated_r2_: Expected R² on new rows, the mean over outputs.
-        estimated_r2_stderr_: Its standard error; the variance of the target counts as known.
+        estimated_r2_stderr_: Its standard error; the variance of the target is taken as known.
         output_r2_: Expected R² of each output, shape (K,).
         output_r2_stderr_: Their standard errors.
-        corrected_prediction_: Left-out predictions of the training rows, (n,) or (n, K).
-        train_error_curve_: The error estimate over the iterates, shape (T,).
+        corrected_prediction_: Out-of-sample predictions of the training rows, (n,) or (n, K).
+        train_error_curve_: The error estimate at every step (or ridge), shape (T,).
         diagnostics_: Whether to trust the estimate, and why.
 
     The other attributes are those of :class:`DecoupledClassifier`.
@@ -89,8 +90,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
         Args:
             X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
-                What does not fit into memory is read block by block, as by the classifier.
-            y: Targets, shape (n,); or (n, K) for K of them, with the Newton method. None where X
+                Data that do not fit into memory are read block by block, as in the classifier.
+            y: Targets, shape (n,); or (n, K) for K of them, with the Newton method. None if X
                 yields rows with their targets.
             sample_weight: How often each row counts, shape (n,); once by default.
             groups: Rows that belong together have the same value here, shape (n,). They are left
@@ -132,7 +133,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         return scaled, "squared", np.size(self.target_mean_)
 
     def _fitted_scale(self, labels: Floats) -> Floats:
-        """The targets on the scale on which they are fitted: as they are, or their logarithms."""
+        """The targets on the scale of the fit: as they are, or their logarithms."""
         if not self.log_target:
             return labels
         if self.method_ != "newton":
@@ -158,7 +159,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self._unit = 2 * float((scale**2).mean())  # the loss is ½ (u − y)² of scaled targets
 
     def _estimate(self, found: Search, weighing: Weighing, seed: int) -> None:
-        """Set error and R²; each output's part of the estimate follows from its residuals."""
+        """Set error and R²; the parts of the outputs are computed from their residuals."""
         self._jackknife = Jackknife.of(found, weighing.shares, seed)
         rows = found.best.rows
         squares = self._squares(found.left_out, rows)
@@ -193,7 +194,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         return ((outputs - y) * scales).square()
 
     def _unseen(self, outputs: Tensor, rows: Rows, seed: int) -> float:
-        """By how much to widen the standard error of an error of a skewed target.
+        """The factor by which the standard error is widened for a skewed target.
 
         Large predictions with large relative errors are rare and dominate the error, and a small
         sample may contain none. So relative errors are exchanged among rows, and the larger
@@ -220,14 +221,14 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         return torch.where(torch.from_numpy(self._varies) & (found > 0), found, 1.0)
 
     def _row_errors(self, found: Search) -> Tensor:
-        """Squared errors of the rows in the targets' units, corrected as their mean is."""
+        """Squared errors of the rows in the units of the targets, scaled to the corrected mean."""
         y = found.best.rows.y.reshape(len(found.losses), -1)
         fitted = 0.5 * (found.left_out - y).square().sum(1).mean()
         factor = _ratio(found.losses.mean(), fitted, 1.0)
         return factor * self._squares(found.left_out, found.best.rows).mean(1)
 
     def _measured(self, candidate: Candidate) -> tuple[float, float]:
-        """Mean squared error of a candidate with each row left out, and its standard error."""
+        """Leave-one-out mean squared error of a candidate, and its standard error."""
         values = candidate.rows.averaged(self._squares(candidate.outputs, candidate.rows).mean(1))
         return float(values.mean()), float(_spread(values)) / math.sqrt(len(values))
 
@@ -239,20 +240,20 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.estimated_r2_stderr_ = float(self.output_r2_stderr_.mean())
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
-        """Return prediction intervals for new rows at a stated level of confidence.
+        """Return prediction intervals for new rows.
 
-        They are those of the jackknife+: they use the models without each of the training rows (at
-        most 500 of them). If rows are exchangeable, the coverage is at least ``2 * level - 1``, and
-        usually close to ``level``. With groups they are for rows of new groups. Networks use the
-        errors of training rows alone.
+        The method is the jackknife+. It uses the leave-one-out models of at most 500 training rows.
+        If rows are exchangeable, the coverage is at least ``2 * level - 1``, and usually close to
+        ``level``. With groups, the intervals are for rows of new groups. Networks use only the
+        errors of the training rows.
 
         Args:
             X: Features, shape (m, d).
-            level: The wanted share of intervals with the target, between 0 and 1.
+            level: The share of intervals that should cover the target, between 0 and 1.
 
         Returns:
-            Shape (m, 2): lower and upper ends, in the target's units; infinite where there are too
-            few rows for the level. With K targets (m, K, 2), each interval at that level.
+            Shape (m, 2): lower and upper ends, in the units of the target; infinite if there are
+            too few rows for the level. With K targets (m, K, 2), each interval at that level.
         """
         level = check_level(level)
         mixture = self.mixture_ if getattr(self, "method_", "") == "newton" else None
@@ -266,10 +267,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         return intervals if self._several else intervals[:, 0]
 
     def training_intervals(self, level: float = 0.9) -> tuple[NDArray[np.intp], Floats]:
-        """Return intervals for training rows from models without them, to check the coverage.
+        """Return leave-one-out intervals for training rows, to check the coverage.
 
         Args:
-            level: As in :meth:`predict_interval`, whose method this is.
+            level: As in :meth:`predict_interval`.
 
         Returns:
             Indices of the rows, at most 500 drawn at random for the Newton method, and the ends of
@@ -300,12 +301,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _rescaled(self, outputs: Floats) -> Floats:
         """Outputs in the units of the targets, shape (m, K)."""
         rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
-        if self.log_target:  # beyond the largest number that y may have, outputs say no more
+        if self.log_target:  # y cannot be larger
             rescaled = np.exp(np.minimum(rescaled, math.log(LARGEST)))
         return rescaled
 
     def _shaped(self, outputs: Floats) -> Floats:
-        """The same, of shape (m,) where y had that shape."""
+        """Outputs in the units of the targets, of shape (m,) if y had that shape."""
         rescaled = self._rescaled(outputs)
         return rescaled if self._several else rescaled[:, 0]
 
@@ -322,7 +323,7 @@ def _check_range(labels: Floats) -> None:
 
 
 def _spread(squares: Tensor) -> Tensor:
-    """Standard deviation of squared errors, whose own squares may leave the range of float64."""
+    """Standard deviation of squared errors, without overflow of their squares."""
     largest = squares.abs().max()
     return largest * (squares / largest).std() if 0 < float(largest) < math.inf else squares.std()
 

@@ -1,4 +1,4 @@
-r"""Models on disk: one safetensors file that holds numbers and their description, and no code.
+r"""Models on disk: one safetensors file with numbers and their description, without code.
 
 The description is JSON in the file's header: preprocessing, the head layer by layer, classes,
 settings, and what was estimated at training. A SHA-256 over the tensors and the description detects
@@ -49,14 +49,13 @@ class SavedModel:
     """A model that was read from a file.
 
     Attributes:
-        estimator: Fitted: it predicts, and has the estimates, curves and diagnosis of its training.
-            What belongs to the training rows (``corrected_proba_``, ``corrected_prediction_``) and
-            ``algorithm_`` are not kept.
-        columns: How a table becomes the estimator's matrix; None if it was trained on a matrix.
+        estimator: The fitted estimator, with its estimates, curves and diagnosis.
+            ``corrected_proba_``, ``corrected_prediction_`` and ``algorithm_`` are not saved.
+        columns: The rules that turn a table into a matrix; None if it was trained on a matrix.
         target: Name of the column that is predicted, or None.
         task: ``"classification"`` or ``"regression"``.
-        metadata: The library's version, the settings and the chosen ones, with what the model was
-            made, and the verdict.
+        metadata: The version of the library, the settings, the chosen values, the versions and
+            threads of the training, and the verdict.
     """
 
     estimator: DecoupledClassifier | DecoupledRegressor
@@ -92,12 +91,12 @@ def save_model(
     columns: Columns | None = None,
     target: str | None = None,
 ) -> Path:
-    """Save a trained estimator, whole or not at all.
+    """Save a trained estimator to a file, completely or not at all.
 
     Args:
-        estimator: Fitted.
-        path: Of the file; ``.safetensors`` is the usual suffix.
-        columns: How a table becomes its matrix; None if it was trained on a matrix.
+        estimator: The fitted estimator. ``save_model(path, estimator)`` works as well.
+        path: The file; ``.safetensors`` is the usual suffix.
+        columns: The rules that turn a table into its matrix; None if it was trained on a matrix.
         target: Name of the column that is predicted.
 
     Returns:
@@ -116,35 +115,21 @@ def save_model(
         >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
         (True, 'classification')
     """
-    if isinstance(estimator, str | os.PathLike):  # the other order works, too
+    if isinstance(estimator, str | os.PathLike):  # the other order
         estimator, path = path, estimator
     if not isinstance(estimator, DecoupledEstimator) or not hasattr(
         estimator, "estimated_test_error_"
     ):
         raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
     path = Path(path)
-    tensors, description = describe_estimator(estimator)
-    newton = estimator.method_ == "newton"
+    tensors, description = _described(estimator)
     description |= {
-        "format": FORMAT,
-        "library": decoupled_descent.__version__,
-        "made_with": dict(estimator.metadata_),
-        "head": None if newton else describe_head(estimator.head_),
         "columns": None if columns is None else columns.to_dict(),
         "target": None if target is None else str(target),
     }
-    if newton:
-        parts, description["mixture"] = describe_mixture(estimator.mixture_)
-        tensors |= parts
-    else:
-        tensors |= {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
-    tensors = {  # feature maps share memory, which files do not
-        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, value in tensors.items()
-    }
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     content = save(tensors, {KEY: text, "sha256": _checksum(tensors, text)})
-    _rebuild(json.loads(text), tensors)  # never write what cannot be read
+    _rebuild(json.loads(text), tensors)  # check that the file can be read again
     try:
         with written_whole(path) as partial:
             partial.write_bytes(content)
@@ -153,18 +138,39 @@ def save_model(
     return path
 
 
+def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a model, and its description for the header."""
+    tensors, description = describe_estimator(estimator)
+    newton = estimator.method_ == "newton"
+    description |= {
+        "format": FORMAT,
+        "library": decoupled_descent.__version__,
+        "made_with": dict(estimator.metadata_),
+        "head": None if newton else describe_head(estimator.head_),
+    }
+    if newton:
+        parts, description["mixture"] = describe_mixture(estimator.mixture_)
+    else:
+        parts = {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
+    tensors = {  # cloned, because feature maps share memory and tensors of a file must not
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in (tensors | parts).items()
+    }
+    return tensors, description
+
+
 def load_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model, with all checks.
+    """Read a model from a file, and check it.
 
     Args:
-        path: Of the file, or of a folder with ``model.safetensors`` in it.
+        path: The file, or a folder with ``model.safetensors`` in it.
 
     Returns:
-        The model; it predicts bit for bit what the saved one did.
+        The model. Its predictions are bit for bit those of the saved one.
 
     Raises:
         OSError: If there is no such file, or it cannot be read.
-        ValueError: If it is no model, of an unknown version, damaged, edited or inconsistent.
+        ValueError: If it is not a model, has an unknown version, or was damaged or edited.
     """
     path = Path(path)
     path = path / MODEL_FILE if path.is_dir() else path
@@ -222,13 +228,13 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
 
 
 def _check_outputs(head: nn.Module, width: int, outputs: int) -> None:
-    """Evaluate the head on two rows: layers that do not fit each other fail here."""
+    """Evaluate the head on two rows, to check that its layers match."""
     try:
         with torch.no_grad():
             found = copy.deepcopy(head).double()(torch.zeros(2, width).double()).reshape(2, -1)
     except (RuntimeError, IndexError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"its layers do not fit ({reason}); train the model again") from error
+        raise ValueError(f"its layers do not match ({reason}); train the model again") from error
     if found.shape[1] != outputs or not found.isfinite().all():
         raise ValueError(
             f"it gives {found.shape[1]} outputs instead of {outputs}, or they are not finite; "
@@ -255,7 +261,7 @@ def _description(path: Path) -> tuple[str, str]:
         metadata = json.loads(header)["__metadata__"]
         text, checksum = metadata[KEY], metadata["sha256"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{stranger}, or cut short; name the file that train wrote") from error
+        raise ValueError(f"{stranger}, or truncated; name the file that train wrote") from error
     if not isinstance(text, str) or not isinstance(checksum, str):
         raise ValueError(f"{stranger}; name the file that train wrote")
     return text, checksum
@@ -274,8 +280,8 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         raise ValueError(f"{path}: damaged ({error}); copy it again or train again") from error
     if _checksum(tensors, text) != checksum:
         raise ValueError(
-            f"{path}: the checksum does not fit; it was damaged or edited: copy it again or train "
-            "again"
+            f"{path}: the checksum is wrong: the file was damaged or edited; copy it again, or "
+            "train again"
         )
     return tensors, text
 

@@ -1,4 +1,4 @@
-"""The picture of a learning curve."""
+"""The figure of a learning curve."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def plot_learning_curve(
 
     Args:
         rows: Numbers of rows, ascending.
-        errors: The errors at these.
+        errors: The error for each number of rows.
         stderrs: Their standard errors.
-        name: What the errors are.
+        name: The name of the error.
 
     Returns:
         A figure.
@@ -42,7 +42,7 @@ def plot_learning_curve(
     )  # fmt: skip
     ax.errorbar(
         rows[-1:], errors[-1:], yerr=margins[-1:], fmt="o", ms=5, capsize=3, color=colour,
-        markerfacecolor="white", label="to be expected",
+        markerfacecolor="white", label="extrapolated",
     )  # fmt: skip
     ax.plot(rows[-2:], errors[-2:], ls=":", lw=1.8, color=colour)
     ax.set_xscale("log", base=2)

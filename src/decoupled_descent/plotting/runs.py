@@ -1,4 +1,4 @@
-"""Pictures of a run and of a sweep."""
+"""Figures of a run and of a sweep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
 
     Args:
         run: What :func:`fit` returned.
-        title: Of the figure.
+        title: The title of the figure.
         theory: What state evolution predicts, shape (T,): ``StateEvolution(…).run(…).test_error``.
 
     Returns:
@@ -56,9 +56,9 @@ def plot_curve(
     Args:
         error: The train error, shape (T,).
         stderr: Its standard error, shape (T,).
-        title: Of the figure.
-        ylabel: What the error is.
-        xlabel: What it is drawn over.
+        title: The title of the figure.
+        ylabel: The name of the error.
+        xlabel: The name of the horizontal axis.
 
     Example:
         >>> plot_curve([1.0, 0.5, 0.6], [0.1, 0.1, 0.1], ylabel="log loss").axes[0].get_ylabel()
@@ -117,6 +117,6 @@ def plot_sweep(sweep: Sweep) -> Figure:
         colour = COLOURS["train"] if index == sweep.best_index else "0.4"
         behind.errorbar(mean, place, xerr=margin, fmt="o", ms=4, capsize=2, color=colour)
     behind.set_yticks(range(len(order)), [sweep.names[k] for k in order], fontsize="small")
-    behind.set(xlabel="behind the winner, on the same rows")
+    behind.set(xlabel="error minus that of the winner, on the same rows")
     tidy(behind)
     return figure

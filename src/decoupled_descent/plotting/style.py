@@ -1,4 +1,4 @@
-"""Figures in the paper's style: blue train, orange test, medians, bands and dotted extremes."""
+"""Figures in the style of the paper: blue train errors, orange test errors, medians and bands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS = {"train": "#0072B2", "test": "#D55E00"}
 #: Okabe-Ito colours for the terms of a Taylor expansion.
 TERMS = ("#CC79A7", "#E69F00", "#56B4E9", "#0072B2", "#009E73", "#D55E00")
 
-#: How predictions are drawn: dashes on top of the curves, which stay visible between them.
+#: How predictions of the theory are drawn: dashed, so that the curve below stays visible.
 THEORY: dict[str, Any] = {"color": "black", "lw": 1.2, "ls": (0, (4, 4))}
 THEORY["label"] = "state evolution"
 
@@ -49,7 +49,7 @@ def tidy(ax: Axes, legend: str | None = None) -> None:
 
 
 def plain_log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2, 5 (powers of ten beyond three decades), no minor ticks."""
+    """Label a logarithmic axis at 1, 2, 5, or, beyond three decades, at powers of ten only."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -62,8 +62,8 @@ def plain_log_ticks(axis: Axis) -> None:
 def quantiles(values: Any, levels: Sequence[float]) -> np.ndarray:
     """Quantiles over replications (axis 0), some of which may be infinite because they diverged.
 
-    As ``numpy.quantile``, which returns NaN for infinities. Here a quantile between a number and
-    infinity is infinite.
+    Like ``numpy.quantile``, except that a quantile between a number and infinity is infinite, not
+    NaN.
 
     Example:
         >>> quantiles([1.0, 2.0, np.inf], [0.0, 0.5, 0.75])

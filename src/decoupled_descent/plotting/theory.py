@@ -1,4 +1,4 @@
-"""Pictures of runs beside their limit."""
+"""Figures of runs, compared with their limit."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import torch
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, tidy
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from decoupled_descent.state_evolution.evolution import Evolution
 
-#: Bins of a histogram.
+#: The number of bins of a histogram.
 BINS = 40
 
 
 def plot_preactivations(
     preactivations: Tensor, modes: Any, evolution: Evolution, step: int
 ) -> Figure:
-    r"""Draw the pre-activations of a run per mode, and their limit, N(m_j, Ω) for new rows.
+    r"""Draw the pre-activations of a run for each mode, and their limit for new rows, N(m_j, Ω).
 
     For methods with a correction the training rows have the same limit. For other methods the limit
     of the training rows is drawn as well.
@@ -64,29 +65,37 @@ def plot_preactivations(
     figure, axes = new_figure(total, width, sharex="row")
     figure.set_size_inches(2.6 * total, 2.0 * width + 0.5)
     for unit in range(width):
+        spread = float(overlap[unit, unit].clamp(min=1e-12).sqrt())
         for j in range(total):
-            ax, centre = axes[unit, j], float(means[j, unit])
-            spread = float(overlap[unit, unit].clamp(min=1e-12).sqrt())
-            values = h[modes == j, unit].numpy()
-            shown = {"color": COLOURS["train"], "alpha": 0.35, "label": "training rows"}
-            ax.hist(values, BINS, density=True, **shown)
-            x = np.linspace(centre - 4 * spread, centre + 4 * spread, 200)
-            density = np.exp(-(((x - centre) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
-            ax.plot(x, density, **(THEORY | {"label": "limit, new rows"}))
+            ax = axes[unit, j]
+            _draw_rows(ax, h[modes == j, unit])
+            _draw_limit(ax, float(means[j, unit]), spread)
             if trained is not None:
                 members = trained.modes == j
-                own, weights = trained.h[members, unit], trained.weights[members]
-                ax.hist(
-                    own.numpy(),
-                    BINS,
-                    density=True,
-                    weights=weights.numpy(),
-                    histtype="step",
-                    color=COLOURS["train"],
-                    label="limit, training rows",
-                )
+                _draw_trained(ax, trained.h[members, unit], trained.weights[members])
             ax.set(title=f"mode {j + 1}" if unit == 0 else "", xlabel=f"pre-activation {unit + 1}")
             tidy(ax)
     handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     return figure
+
+
+def _draw_rows(ax: Axes, values: Tensor) -> None:
+    """A histogram of the pre-activations of the training rows."""
+    shown: dict[str, Any] = {"color": COLOURS["train"], "alpha": 0.35, "label": "training rows"}
+    ax.hist(values.numpy(), BINS, density=True, **shown)
+
+
+def _draw_limit(ax: Axes, centre: float, spread: float) -> None:
+    """The Gaussian limit for new rows."""
+    x = np.linspace(centre - 4 * spread, centre + 4 * spread, 200)
+    density = np.exp(-(((x - centre) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
+    ax.plot(x, density, **(THEORY | {"label": "limit, new rows"}))
+
+
+def _draw_trained(ax: Axes, h: Tensor, weights: Tensor) -> None:
+    """The limit for training rows, from weighted samples."""
+    ax.hist(
+        h.numpy(), BINS, density=True, weights=weights.numpy(), histtype="step",
+        color=COLOURS["train"], label="limit, training rows",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One column of a table: how it becomes columns of numbers, learnt from the train rows."""
+"""One column of a table, and the rule by which it becomes columns of numbers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from decoupled_descent.tables.values import (
 from decoupled_descent.tables.words import MOST_TERMS, is_wordy, learn_terms, tf_idf
 
 KINDS = ("number", "date", "category", "presence", "text")
-LEVELS = 20  # the most columns for one text column, besides those for other and missing values
-NEARLY = 0.9  # text with at least this share of different values names the rows
-FEWEST, SHARE = 5, 0.01  # missing values are marked if there are at least so many, and this share
-SHORTEST = 10  # the fewest rows for which 1, 2, 3, … is a numbering and not a feature
-LONG = 100  # the fewest for which 1001, 1002, 1003, … is one, whatever the name of the column
+LEVELS = 20  # the most values of a text column that get a column each
+NEARLY = 0.9  # text with at least this share of different values identifies the rows
+FEWEST, SHARE = 5, 0.01  # missing values are marked from this number and this share on
+SHORTEST = 10  # with fewer rows, 1, 2, 3, … is a feature and not a row number
+LONG = 100  # from so many rows on, 1001, 1002, 1003, … is a row number under any name
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
 )
@@ -42,7 +42,7 @@ REPEATED = re.compile(
     r"family|animal|student|participant|donor|batch|device|session)([\W_]*(nr|no|num|number|code|"
     r"key))?$)"
 )
-REPEATS = "naming things that occur in several rows"
+REPEATS = "identifiers that occur in several rows"
 DAY = np.timedelta64(86_400_000_000, "us")
 
 
@@ -59,9 +59,9 @@ class Column:
         origin: The earliest date, for dates.
         levels: The values that have a column of their own, for categories.
         other: Whether one column stands for all other values.
-        style: How numbers or dates are written, where not as 1234.5 and 2024-05-31.
+        style: How numbers or dates are written, if not as 1234.5 and 2024-05-31.
         terms: Words that have a column of their own, for free text.
-        weights: Of the words.
+        weights: The weights of the words.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Column:
             and all(0 < weight < LARGEST for weight in self.weights)
         )
         if not right:
-            raise ValueError(f"the column {self!r:.200} makes no sense; train the model again")
+            raise ValueError(f"the column {self!r:.200} is not valid; train the model again")
 
     @property
     def outputs(self) -> list[str]:
@@ -141,7 +141,7 @@ class Column:
         return (dates_of(column, self.style) - np.datetime64(self.origin, "us")) / DAY
 
     def remark(self, column: pd.Series) -> str:
-        """Say which values :meth:`apply` replaces: missing ones, and those unknown in training."""
+        """Say which values :meth:`apply` replaces: missing ones, and those not seen in training."""
         if self.kind in ("presence", "text"):
             return ""
         if self.kind != "category":
@@ -151,15 +151,15 @@ class Column:
         new = [k for k, text in enumerate(texts) if spelling(text) not in known]
         rows, absent = int(np.isin(codes, new).sum()), int((codes < 0).sum())
         count = f"{rows} values" if rows > 1 else "1 value"
-        lacked = "did not have" + ", or only rarely" * self.other
+        lacked = "not seen in training" + ", or only rarely" * self.other
         names = listed((texts[k] for k in new), 3)
-        notes = [f"{count} that training {lacked}: {names}"] if new else []
+        notes = [f"{count} {lacked}: {names}"] if new else []
         if absent and not self.missing:
-            notes.append(f"{_count(absent)}, of which training had none")
+            notes.append(f"{_count(absent)}; there were none in training")
         return "; ".join(notes)
 
     def filled(self, absent: int) -> str:
-        """Say how so many missing values were replaced."""
+        """Say how ``absent`` missing values were replaced."""
         if not absent:
             return ""
         marks = f", and marked by {self.name + '_missing'!r}" if self.missing else ""
@@ -189,26 +189,26 @@ def learn_column(column: pd.Series) -> tuple[Column | None, str]:
     if start is not None and (
         -1 <= start <= 1 or len(values) >= LONG or IDENTIFIER.search(column.name)
     ):
-        return None, "numbering the rows"
+        return None, "row numbers"
     if kind == "number" and is_repeated(column.name, known):
         return None, REPEATS
     if (known == known[0]).all():
         if not marked:
             return None, "the same value in every row"
-        return Column(column.name, "presence", missing=True), "only whether it has a value is used"
+        return Column(column.name, "presence", missing=True), "used only as present or missing"
     learnt = Column(column.name, kind, float(np.median(known)), marked, origin, style=style)
     written = f", written as {style}" if style else ""
     notes = [f"dates{written}, turned into days since {origin:.10}"] if origin else []
     notes += [f"numbers{written}"] if style and not origin else []
     if start is not None:
-        notes.append("rises by 1 in every row: delete it if it numbers the rows")
+        notes.append("rises by 1 in every row: drop it if it is a row number")
     notes += [learnt.filled(absent)] if absent else []
     return learnt, "; ".join(notes)
 
 
 def _numbering(values: Floats, index: pd.Index) -> float | None:
-    """Return k if the values are k, k + 1, k + 2, …, perhaps with rows left out; else None."""
-    if np.ptp(values) == 0:  # beyond 2⁵³, equal numbers less their place are equal, too
+    """Return k if the values are k, k + 1, k + 2, …, possibly with rows left out; else None."""
+    if np.ptp(values) == 0:  # beyond 2⁵³ a subtraction of the place would not change the number
         return None
     places = [np.arange(len(values))]
     if types.is_integer_dtype(index.dtype):
@@ -231,7 +231,7 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
     if len(texts) > LEVELS and is_wordy(texts):
         return _learn_text(column, absent)
     if len(texts) >= NEARLY * counts.sum():
-        return None, "text that differs in nearly every row" + hint
+        return None, "text that is different in nearly every row" + hint
     if is_repeated(column.name, codes[codes >= 0]):
         return None, REPEATS
     order = sorted(range(len(texts)), key=lambda k: (-counts[k], texts[k]))
@@ -245,7 +245,7 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
     )
     note += f", one for the {len(texts) - len(levels)} rarest values together" * learnt.other
     spellings = len(texts_of(column)[1]) - len(texts)
-    joined = f", {spellings} of them spellings that were joined" if spellings > 0 else ""
+    joined = f" ({spellings} other spellings were merged)" if spellings > 0 else ""
     note += f", one for {_count(absent)}" * learnt.missing
     return learnt, note.replace(" different values,", f" different values{joined},", 1) + hint
 
@@ -261,9 +261,9 @@ def _learn_text(column: pd.Series, absent: int) -> tuple[Column | None, str]:
 
 
 def is_repeated(name: str, values: Any) -> bool:
-    """Whether a column names things, such as patients, that occur in several rows each.
+    """Whether a column has identifiers, such as those of patients, that occur in several rows each.
 
-    Its name says that it identifies something, and it has more values than a category would.
+    Its name is that of an identifier, and it has more different values than a category.
     """
     different = len(np.unique(values))
     return bool(REPEATED.search(name)) and LEVELS < different <= len(values) / 2

@@ -1,14 +1,14 @@
-"""From the columns of a table to a matrix of numbers, by rules that are learnt from the train rows.
+"""From the columns of a table to a matrix of numbers, by rules learnt from the training rows.
 
-- Numbers, also written as text, and true/false as 1/0: missing values become the median. If many
-  are missing, a further column ``name_missing`` marks them.
-  Currency, per cent and thousands may be written as in $1,234.50, 12 % or 1.234,50 €.
-- Dates (``datetime64``, or text like 2024-05-31, 2024-05-31 17:45 or 31/05/2024 where the column
-  shows the order): days since the earliest one.
+- Numbers, also as text, and true/false as 1/0: missing values are replaced by the median. If many
+  are missing, a further column ``name_missing`` marks them. $1,234.50, 12 % and 1.234,50 € are
+  numbers.
+- Dates (``datetime64``, or text such as 2024-05-31, 2024-05-31 17:45, or 31/05/2024 if some value
+  of the column shows the order of day and month): days since the earliest one.
 - Sentences: TF-IDF weights of the words that occur in several rows.
 - Any other text: a column of zeros and ones for each frequent value, one for all others together,
-  and one for missing values if there were any. Blanks and capitals do not make another value.
-- Columns that cannot help (constant, empty, numbering or naming rows, patients) are dropped.
+  and one for missing values if there were any. Blanks and capitals are ignored.
+- Columns that cannot help are dropped: constant or empty ones, row numbers and identifiers.
 
 Nothing is standardised.
 """
@@ -27,15 +27,15 @@ import pandas as pd
 from decoupled_descent.tables.column import REPEATS, Column, learn_column
 from decoupled_descent.tables.values import Floats, listed, mark_missing, plain
 
-#: Of predicted numbers, at most.
+#: The most decimals of predicted numbers.
 MOST_DECIMALS = 12
-#: Parts of :class:`Columns` that are lists of texts.
+#: Attributes of :class:`Columns` that are lists of texts.
 LISTS = ("dropped", "notes", "words", "repeated", "spellings")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """How the columns of a table become a matrix, learnt from the train rows.
+    """The rules by which the columns of a table become a matrix, learnt from the training rows.
 
     Example:
         >>> table = pd.DataFrame({"age": [31, None, 40, 52], "pet": ["cat", "dog", "dog", "cat"]})
@@ -55,13 +55,13 @@ class Columns:
     """
 
     columns: tuple[Column, ...]  # the columns that are used
-    dropped: tuple[str, ...] = ()  # names of those that are not
+    dropped: tuple[str, ...] = ()  # names of the columns that are not used
     notes: tuple[str, ...] = ()  # what was done, in sentences
-    words: tuple[str, ...] = ()  # that stand for missing values, besides the usual ones
-    identifier: str = ""  # the column that is carried to predictions
-    repeated: tuple[str, ...] = ()  # dropped columns whose values name groups of rows
-    spellings: tuple[str, ...] = ()  # of the classes, in order, where not that of their values
-    decimals: int = 0  # of the target, where that is a number
+    words: tuple[str, ...] = ()  # for missing values, in addition to the usual ones
+    identifier: str = ""  # the column that is copied to the predictions
+    repeated: tuple[str, ...] = ()  # dropped identifiers that occur in several rows
+    spellings: tuple[str, ...] = ()  # how the classes are written, if not as their values
+    decimals: int = 0  # of the target, if it is a number
 
     @classmethod
     def learn(
@@ -72,10 +72,10 @@ class Columns:
         drop: Sequence[str] = (),
         group: str | None = None,
     ) -> Self:
-        """Learn from the train rows, without the target, how to treat each column.
+        """Learn from the training rows, without the target, how to treat each column.
 
-        ``words`` stand for missing values. Columns of ``drop``, the identifier and the one that
-        names groups are not used.
+        ``words`` stand for missing values. The columns of ``drop``, the identifier and the column
+        of the groups are not used.
 
         Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
         values that are neither numbers nor dates nor text; or if no column is left.
@@ -87,8 +87,8 @@ class Columns:
         problems: list[str] = []
         for name, column in _by_name(mark_missing(frame, words)).items():
             if name in (identifier, group) or name in drop:
-                why = "as wanted" if name in drop else "as the identifier of the rows"
-                why = "as it names the groups" if name == group else why
+                why = "as requested" if name in drop else "the identifier of the rows"
+                why = "the groups" if name == group else why
                 dropped.setdefault(why, []).append(name)
                 continue
             try:
@@ -128,7 +128,7 @@ class Columns:
         return [column.name for column in self.columns if column.name not in known]
 
     def extra(self, frame: pd.DataFrame) -> list[str]:
-        """Names of the table's columns that were not there in training, and are ignored."""
+        """Names of the columns that the training table did not have; they are ignored."""
         known = {column.name for column in self.columns} | set(self.dropped)
         return [name for name in _by_name(frame) if name not in known]
 
@@ -153,7 +153,7 @@ class Columns:
         return [f"{name!r}: {remark}" for name, remark in found.items() if remark]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as lists, texts, numbers and truth values, as JSON has them."""
+        """Return everything as lists, texts, numbers and truth values, for JSON."""
         listed = ("levels", "terms", "weights")
         columns = [
             asdict(column) | {name: [*getattr(column, name)] for name in listed}

@@ -1,7 +1,7 @@
 """How the numbers and dates of a column are written: $1,234.50, 12 %, 1.234,50 €, 31/05/2024.
 
-The column decides. A style is learnt from the train rows and kept, so that 1,234 means the same in
-every later table.
+One style is learnt for each column from the training rows and kept, so that 1,234 has the same
+meaning in every later table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def plain_numbers(texts: Sequence[str]) -> Floats:
 
 
 def number_style(texts: Sequence[str]) -> str:
-    """Recognise how numbers are written, by the texts that only one style can read.
+    """Recognise how numbers are written, from the texts that only one style can read.
 
     Example:
         >>> number_style(["$1,234.50", "17"]), number_style(["1,5", "2.000"]), number_style(["1.5"])
@@ -52,7 +52,7 @@ def number_style(texts: Sequence[str]) -> str:
     only = sum(two and not one for one, two in zip(english, european, strict=True))
     if not only and not any(english):
         return ""
-    return EUROPEAN if only > sum(english) else ENGLISH  # 1,234 is rather 1234 than 1.234
+    return EUROPEAN if only > sum(english) else ENGLISH  # 1,234 is more likely 1234 than 1.234
 
 
 def read_numbers(texts: Sequence[str], style: str = "") -> Floats:
@@ -76,7 +76,7 @@ def read_numbers(texts: Sequence[str], style: str = "") -> Floats:
 
 
 def date_style(texts: Sequence[str]) -> str:
-    """Recognise the order of day, month and year; nothing where the texts leave it open.
+    """Recognise the order of day, month and year; empty if the texts do not show it.
 
     Example:
         >>> date_style(["31/05/2024", "01/02/2024"]), date_style(["01/02/2024"])

@@ -1,4 +1,4 @@
-"""The column to be predicted: take it out of the table, and recognise the task."""
+"""The target: take it out of the table, and recognise the task."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from decoupled_descent.tables.values import (
 
 TASKS = ("classification", "regression")
 LARGEST = 1e150  # its square is still finite
-CLASSES = 100  # at most
-LIKELY_CLASSES, ROWS = 20, 10  # whole numbers are classes if there are at most 20, of 10 rows each
-ANSWERS = frozenset({"none", "nil", "-", "--", "."})  # stand for missing values, and are answers
+CLASSES = 100  # the most classes
+LIKELY_CLASSES, ROWS = 20, 10  # at most 20 whole numbers with 10 rows each are classes
+#: Missing values among numbers; among text they are probably classes.
+ANSWERS = frozenset({"none", "nil", "-", "--", "."})
 DATES = "{!r} holds dates; turn them into numbers to predict them"
 
 
@@ -83,14 +84,14 @@ def split_target(
 
 
 def _alike(labels: NDArray[Any]) -> str:
-    """Texts of which another spelling occurs, too."""
+    """Classes that differ from another one only by capitals."""
     texts = sorted(set(labels.tolist())) if labels.dtype.kind == "O" else []
     counts = Counter(str(text).casefold() for text in texts)
     return listed(text for text in texts if counts[str(text).casefold()] > 1)
 
 
 def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
-    """Say which classes have a name that usually stands for a missing value."""
+    """Name the classes whose name usually stands for a missing value."""
     texts = labels.tolist() if labels.dtype.kind == "O" else []
     counts = Counter(text for text in texts if str(text).casefold() in MARKERS - ANSWERS)
     return [
@@ -131,7 +132,7 @@ def _labels(column: pd.Series, quantity: bool) -> tuple[NDArray[Any], NDArray[np
 
 
 def recognise_task(labels: pd.Series, task: str | None = None) -> str:
-    """Return the task of these labels, or the one given, after checking that they can be learnt.
+    """Return the task of these labels, or the one given, after a check that it is possible.
 
     Text and truth values are classes. Numbers are classes if only two different ones occur, or if
     they are whole, at most 20 different ones occur, and each has 10 rows on average; in both cases
@@ -169,7 +170,7 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
 
 
 def decimals_of(values: NDArray[np.float64], most: int) -> int:
-    """How many decimals numbers are written with, at most so many; noise in float64 is none.
+    """The number of decimals of some numbers, at most ``most``; rounding errors do not count.
 
     Example:
         >>> decimals_of(np.array([1.0, 2.25, 0.1 + 0.2]), 12), decimals_of(np.array([3.0]), 12)
@@ -181,7 +182,7 @@ def decimals_of(values: NDArray[np.float64], most: int) -> int:
 
 
 def spellings_of(labels: NDArray[Any], texts: list[str]) -> tuple[str, ...]:
-    """How each class is written most often, in the order of the classes; nothing if as its value.
+    """The most frequent spelling of each class, in order; empty if these are the values themselves.
 
     Example:
         >>> spellings_of(np.array([1, 2, 2]), ["01", "02", "2"]), spellings_of(np.array([1]), ["1"])
@@ -197,7 +198,7 @@ def spellings_of(labels: NDArray[Any], texts: list[str]) -> tuple[str, ...]:
 
 
 def _few(labels: pd.Series, counts: pd.Series) -> bool:
-    """Say whether so few different numbers occur that they are probably classes."""
+    """Whether there are so few different numbers that they are probably classes."""
     different, whole = len(counts), bool((labels % 1 == 0).all())
     few = different <= LIKELY_CLASSES and different * ROWS <= len(labels)
     return bool(counts.min() > 1) and (different == 2 or (whole and few))

@@ -33,11 +33,11 @@ MARKERS = frozenset(
 )  # fmt: skip
 TRUTHS = {"true": 1.0, "false": 0.0}
 LARGEST = 1e100  # squares and sums of such numbers are still finite
-MOSTLY = 0.8  # if this share of the rows are numbers, other text is a mistake and not a category
+MOSTLY = 0.8  # if this share of the rows are numbers, other text is an error
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
-#: Numbers with commas and units, which are never meant as text.
+#: Numbers with commas and units, which are not text.
 LIKELY = re.compile(r"[+-]?[$€£]? ?(\d+(,\d+)*(\.\d+)?|\d{1,3}(\.\d{3})*,\d+) ?[%$€£]?")
-#: Not read as a number or a date, but probably meant as one: <0.5, 85 kg, 1'005; 31.05.2020.
+#: Text that is not a number or a date but was probably meant as one: <0.5, 85 kg; 31.05.2020.
 MEANT_NUMBER = re.compile(
     r"[<>≤≥~±+-]{0,2} ?[$€£]? ?(\d{1,3}([.,' ]\d{3})+|\d+)([.,]\d+)? ?([^\W\d_]{2,5}|[%$€£])?"
 )
@@ -88,7 +88,7 @@ def share(found: NDArray[np.bool_], codes: NDArray[np.intp]) -> float:
 def texts_of(
     column: pd.Series, markers: frozenset[str] = MARKERS
 ) -> tuple[NDArray[np.intp], list[str]]:
-    """Return for each row the number of its text, −1 if missing, and the different texts."""
+    """Return the index of each row's text, −1 if it is missing, and the different texts."""
     if types.is_object_dtype(column.dtype):
         column = column.map(lambda value: _text(column, value), na_action="ignore")
     codes, values = pd.factorize(column)
@@ -141,7 +141,7 @@ def _leveled(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
 
 
 def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> Any:
-    """Parse every value, nan or NaT where it is missing, or name the first that is wrong."""
+    """Parse every value, nan or NaT if it is missing; raise ``ValueError`` for a wrong one."""
     codes, texts = texts_of(column)
     values = parse(texts)
     wrong = np.flatnonzero(np.isin(codes, np.flatnonzero(pd.isna(values))))
@@ -154,7 +154,7 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> 
 
 
 def is_number(dtype: Any) -> bool:
-    """Say whether a column of this type holds real numbers or truth values."""
+    """Whether a column of this type holds real numbers or truth values."""
     return bool(types.is_numeric_dtype(dtype)) and not types.is_complex_dtype(dtype)
 
 
@@ -192,7 +192,7 @@ def style_of(column: pd.Series, kind: str) -> str:
 
 
 def spelling(text: str) -> str:
-    """What spellings of one category have in common: blanks and capitals do not count.
+    """A common form for all spellings of a category: extra blanks and capitals are ignored.
 
     Example:
         >>> spelling("New  york ") == spelling("New York"), spelling("a") == spelling("A")
@@ -203,7 +203,7 @@ def spelling(text: str) -> str:
 
 
 def mark_missing(frame: pd.DataFrame, words: Iterable[str]) -> pd.DataFrame:
-    """Empty the cells that hold one of some words or numbers."""
+    """Make the cells missing that hold one of these words or numbers."""
     known = {word.strip().casefold() for word in words}
     if not known:
         return frame
@@ -222,14 +222,14 @@ def mark_missing(frame: pd.DataFrame, words: Iterable[str]) -> pd.DataFrame:
 
 
 def meant_as(texts: list[str], codes: NDArray[np.intp]) -> str:
-    """Say how to write text that is probably meant as dates or numbers; nothing for words."""
+    """Say how to write text that was probably meant as dates or numbers; empty for words."""
     numbers = ~np.isnan(plain_numbers(texts)) | matches(MEANT_NUMBER, texts)
     for found, what in (
         (matches(MEANT_DATE, texts), "dates: write all as 2024-05-31"),
         (numbers, "numbers: write all as 1234.5"),
     ):
         if texts and share(found, codes) >= 0.5:
-            return f"most look like {what}, or leave them empty, to use them as such"
+            return f"most look like {what}, or leave cells empty"
     return ""
 
 
@@ -237,7 +237,7 @@ def plain(column: pd.Series) -> pd.Series:
     """Return a column of an Arrow type in a type of NumPy or pandas, others as they are."""
     if not isinstance(column.dtype, pd.ArrowDtype):
         return column
-    import pyarrow  # is there, or there would be no such column
+    import pyarrow  # installed, because the column has an Arrow type
 
     values = pyarrow.array(column).to_pandas()
     return values.set_axis(column.index).rename(column.name)

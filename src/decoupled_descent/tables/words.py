@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-MOST_TERMS = 500  # columns for one column of text
-FEWEST_ROWS = 3  # in which a word must occur
-TOO_COMMON = 0.5  # words in a larger share of the rows tell rows apart hardly better than none
-WORDY = 4  # texts of so many words (the median) are sentences, others are names
-WORD = r"(?u)\b\w\w+\b"  # of two characters at least, as scikit-learn's
+MOST_TERMS = 500  # the most columns for one column of text
+FEWEST_ROWS = 3  # a word must occur in so many rows
+TOO_COMMON = 0.5  # words in a larger share of the rows are not used
+WORDY = 4  # texts with a median of at least so many words are sentences, others are names
+WORD = r"(?u)\b\w\w+\b"  # at least two characters, as in scikit-learn
 
 
 def is_wordy(texts: Sequence[str]) -> bool:
@@ -23,7 +23,7 @@ def is_wordy(texts: Sequence[str]) -> bool:
 
 
 def learn_terms(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Choose the most frequent words that are not everywhere; return them with their weights.
+    """Choose the most frequent words, except very common ones; return them with their weights.
 
     The weights are scikit-learn's, log((1 + n)/(1 + rows with the word)) + 1.
     """
@@ -41,7 +41,7 @@ def learn_terms(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, ...
 
 
 def tf_idf(texts: Sequence[str], terms: Sequence[str], weights: Sequence[float]) -> Floats:
-    """Counts of terms, on a logarithmic scale, times their weights; rows of length 1 or 0."""
+    """TF-IDF: logarithmic counts of the terms times their weights, rows scaled to norm 1."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     counter = CountVectorizer(token_pattern=WORD, vocabulary=list(terms))
