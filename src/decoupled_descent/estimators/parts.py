@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
-from decoupled_descent.descent import METHODS
+from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration
@@ -53,15 +53,11 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
 def _describe_settings(estimator: Any) -> dict[str, Any]:
     """The options, and the values that were chosen for those left at "auto"."""
     settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in LEFT_OUT}
-    algorithm = getattr(estimator, "algorithm_", None)
+    used = estimator.algorithm_.settings if hasattr(estimator, "algorithm_") else {}
     return {
         "settings": {k: _plain(v) for k, v in settings.items() if _storable(v)},
         "own_head": estimator.head is not None,
-        "chosen": {
-            name: _plain(getattr(algorithm, name))
-            for name in ("lr", "damping", "ridge")
-            if hasattr(algorithm, name)
-        },
+        "chosen": {name: _plain(used[name]) for name in SETTINGS if name in used},
     }
 
 
