@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
@@ -40,6 +41,24 @@ def write_text(path: str | Path, text: str) -> None:
     """Write text in UTF-8, whole or not at all."""
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="")
+
+
+@contextmanager
+def unnamed_file(size: int) -> Iterator[IO[Any]]:
+    """A temporary file of so many bytes, which has no name and is gone with its last user.
+
+    Raises ``OSError`` at once where the disk is too small.
+    """
+    with tempfile.TemporaryFile(prefix="decoupled-") as file:
+        try:
+            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            raise OSError(
+                f"{tempfile.gettempdir()}: {size / 1e9:.3g} GB for a temporary file do not fit "
+                f"({error.strerror}); set TMPDIR to a folder with more room"
+            ) from error
+        yield file
 
 
 def permissions(most: int) -> int:

@@ -1,5 +1,7 @@
 """Estimators on rows that are read block by block: the numbers of rows in memory."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -159,7 +161,7 @@ def test_a_full_disk_is_one_line(on_disk, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match=r"do not fit \(No space left on device\); set TMPDIR"):
         dd.DecoupledClassifier(features="linear", ridge=1.0).fit(mapped(X, tmp_path), y)
 

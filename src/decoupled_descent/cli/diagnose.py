@@ -63,12 +63,13 @@ def before_training(prepared: Prepared) -> dd.Diagnosis:
 
     classes = prepared.task == "classification"
     estimator = dd.DecoupledClassifier() if classes else dd.DecoupledRegressor()
-    estimator.learn_scale(prepared.X)
-    rows = torch.from_numpy(estimator.scaled(prepared.X)).float()
+    X, y = prepared.in_memory
+    estimator.learn_scale(X)
+    rows = torch.from_numpy(estimator.scaled(X)).float()
     if classes:
-        labels = torch.from_numpy(np.unique(prepared.y, return_inverse=True)[1].reshape(-1))
+        labels = torch.from_numpy(np.unique(y, return_inverse=True)[1].reshape(-1))
     else:
-        standard = (prepared.y - prepared.y.mean()) / (prepared.y.std() or 1.0)
+        standard = (y - y.mean()) / (y.std() or 1.0)
         labels = torch.from_numpy(standard).float()
     found = dd.diagnose(rows, labels, task=prepared.task)
     return findings.joined(found, findings.of_table(prepared))

@@ -150,7 +150,7 @@ def of_table(prepared: Prepared) -> list[Finding]:
 
 def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
     """Do rows with the same identifier have similar targets?"""
-    share, chance = likeness(targets(prepared), groups)
+    share, chance = likeness(targets(prepared.task, prepared.y), groups)
     likely = STATUSES[1 + (share >= SOME) + (share >= MUCH)]
     status = "ok" if chance > CHANCE else likely
     return Finding(
@@ -163,11 +163,11 @@ def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
     )  # fmt: skip
 
 
-def targets(prepared: Prepared) -> NDArray[np.float64]:
+def targets(task: str, y: NDArray[Any]) -> NDArray[np.float64]:
     """The target as columns: numbers, or an indicator of each class, shape (n, K)."""
-    if prepared.task == "regression":
-        return np.asarray(prepared.y, dtype=np.float64)[:, None]
-    codes = np.unique(prepared.y, return_inverse=True)[1].reshape(-1)
+    if task == "regression":
+        return np.asarray(y, dtype=np.float64)[:, None]
+    codes = np.unique(y, return_inverse=True)[1].reshape(-1)
     indicators: NDArray[np.float64] = np.eye(int(codes.max()) + 1)[codes]
     return indicators
 
@@ -195,10 +195,11 @@ def _leaks(prepared: Prepared) -> list[Finding]:
     """Columns each of which alone predicts the target almost perfectly."""
     if prepared.columns is None:
         return []
-    y, start, found = targets(prepared), 0, []
+    X, labels = prepared.in_memory
+    y, start, found = targets(prepared.task, labels), 0, []
     for column in prepared.columns.columns:
         stop = start + len(column.outputs)
-        share = explained(prepared.X[:, start:stop], y) if column.kind != "text" else 0.0
+        share = explained(X[:, start:stop], y) if column.kind != "text" else 0.0
         if share >= PERFECT:
             found.append(
                 Finding(

@@ -41,11 +41,13 @@ def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
     """Return columns of the table with the relative rise of the error, largest first.
 
     All features that were made from one column are shuffled together. The rows are the same for
-    every column, so that the rises can be compared. The list is empty for wide tables, and for
-    networks, whose leave-one-out models are not known.
+    every column, so that the rises can be compared. The list is empty for wide tables, for
+    tables that are read in pieces, and for networks, whose leave-one-out models are not known.
     """
     columns = prepared.columns.columns
     if not 1 < len(columns) <= MOST_COLUMNS or estimator.method_ != "newton":
+        return []
+    if prepared.sample is not None:  # models without a row need all rows in memory
         return []
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(len(prepared.y))[:MOST_ROWS])

@@ -18,17 +18,24 @@ from numpy.typing import NDArray
 
 from decoupled_descent.cli.predictions import without_formulas
 from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.rows.sources import released
 
 LEFT_OUT = "left_out.csv"
 #: If at least this share of a table's rows are training rows, it is the training table. A smaller
 #: share can be a coincidence.
 KNOWN = 0.95
+#: Numbers that are in memory at a time, where rows are on disk.
+TOGETHER = 2**20
 
 
 def fingerprints(X: NDArray[np.float64]) -> list[str]:
     """Return a hash of each row's numbers, 16 characters long."""
-    rows = np.ascontiguousarray(X, dtype=np.float64) + 0.0  # −0 is 0
-    return [hashlib.sha256(row.tobytes()).hexdigest()[:16] for row in rows]
+    found, size = [], max(1, TOGETHER // max(1, X.shape[1]))
+    for start in range(0, len(X), size):
+        rows = np.ascontiguousarray(X[start : start + size], dtype=np.float64) + 0.0  # −0 is 0
+        found += [hashlib.sha256(row.tobytes()).hexdigest()[:16] for row in rows]
+        released(X)
+    return found
 
 
 def as_csv(prepared: Prepared, estimator: Any, target: str) -> str:

@@ -13,7 +13,8 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy.",
+        help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy. The first five are "
+        "read in pieces if they have more than 250 MB.",
         show_default=False,
     ),
 ]

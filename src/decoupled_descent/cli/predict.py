@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from decoupled_descent.cli.options import Data, Json, cannot_write, harmless, must_exist
-from decoupled_descent.files import write_text
+from decoupled_descent.files import write_text, written_whole
+
+if TYPE_CHECKING:
+    from decoupled_descent.tables.pieces import Pieces
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.predictions import Predictions
@@ -46,10 +49,15 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     from decoupled_descent.cli.left_out import seen_before
     from decoupled_descent.cli.output import echo_json
     from decoupled_descent.estimators.saving import MODEL_FILE, load_model
+    from decoupled_descent.tables.pieces import pieces_of
     from decoupled_descent.tables.reading import read_table
 
     if out is not None:
         check_file(out, (data, model, model / MODEL_FILE))
+    pieces = pieces_of(data)
+    if pieces is not None:
+        predict_pieces(model, pieces, out, as_json)
+        return
     saved, frame = load_model(model), read_table(data)
     try:
         found = predictions.predict(saved, frame, partial(seen_before, model))
@@ -91,6 +99,35 @@ def _show(saved: SavedModel, found: Predictions, text: str, out: Path | None) ->
         screen.print(f"{len(found.table):,} predictions: {out}", soft_wrap=True)
     if found.actual is not None:
         predictions.show(screen, saved, found.actual)
+
+
+def predict_pieces(model: Path, pieces: Pieces, out: Path | None, as_json: bool) -> None:
+    """Predict a table that is read in pieces, and say what was noticed."""
+    from decoupled_descent.cli import large_predictions, predictions
+    from decoupled_descent.cli.output import console, echo_json, few
+    from decoupled_descent.estimators.saving import load_model
+
+    if out is None:
+        raise ValueError(
+            f"{pieces.path}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out "
+            "FILE for its predictions"
+        )
+    saved = load_model(model)
+    try:
+        with written_whole(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            written = large_predictions.predict(saved, model, pieces, file)
+    except ValueError as error:
+        raise ValueError(f"{pieces.path}: {error}") from error
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    if as_json:
+        echo_json(large_predictions.to_dict(saved, written) | {"file": out})
+        return
+    for note in few(written.notes, "--json"):
+        console(stderr=True).print(f"note: {note}", soft_wrap=True)
+    console().print(f"{written.rows:,} predictions: {out}", soft_wrap=True)
+    if written.actual is not None:
+        predictions.show(console(), saved, written.actual)
 
 
 def check_file(out: Path, inputs: tuple[Path, ...]) -> None:

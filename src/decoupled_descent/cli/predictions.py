@@ -19,7 +19,7 @@ from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import SavedModel
 from decoupled_descent.report.text import interval, together
 from decoupled_descent.tables.columns import MOST_DECIMALS
-from decoupled_descent.tables.targets import split_target
+from decoupled_descent.tables.targets import labels_of
 from decoupled_descent.tables.values import (
     is_number,
     levels,
@@ -74,37 +74,74 @@ def predict(saved: SavedModel, frame: pd.DataFrame, before: Before | None = None
     Raises ``ValueError`` if columns are missing, or their values are of another kind than those
     trained on.
     """
-    estimator: Any = saved.estimator
     notes = list(frame.attrs["notes"])
     if saved.columns is not None:
         frame = mark_missing(frame, saved.columns.words)
     rows = matrix(saved, frame)
-    if saved.columns is not None:
-        extra = [name for name in saved.columns.extra(frame) if name != saved.target]
-        notes += (
-            [f"columns that the model does not know are ignored: {listed(extra)}"] if extra else []
-        )
-        notes += saved.columns.remarks(frame)
-    classes = saved.task == "classification"
-    said = estimator.predict_proba(rows) if classes else estimator.predict(rows)[:, None]
+    notes += ignored(saved, frame)
+    notes += saved.columns.remarks(frame) if saved.columns is not None else []
+    said = outputs(saved, rows)
     known = before(np.asarray(rows, dtype=np.float64)) if before is not None else None
     if known is not None and known.shape == said.shape:
         seen = np.asarray(np.isfinite(known).all(axis=1))
         said = np.where(seen[:, None], known, said)
         notes.append(SEEN.format(int(seen.sum()), len(said)))
+    table = as_table(saved, frame, said)
+    notes += not_carried(saved, frame)
+    actual = judged(saved, frame.get(saved.target), said, notes)
+    return Predictions(table, actual, notes)
+
+
+def outputs(saved: SavedModel, rows: Any) -> NDArray[np.float64]:
+    """What a model says of rows: probabilities of the classes, or one column of numbers."""
+    estimator: Any = saved.estimator
+    if saved.task == "classification":
+        return np.asarray(estimator.predict_proba(rows))
+    return np.asarray(estimator.predict(rows))[:, None]
+
+
+def as_table(saved: SavedModel, frame: pd.DataFrame, said: NDArray[np.float64]) -> pd.DataFrame:
+    """Predictions as a table, with the identifier of the rows before them."""
     table = pd.DataFrame({"prediction": as_target(saved, said)})
-    if classes:
+    if saved.task == "classification":
         for k, label in enumerate(class_names(saved).tolist()):
             table[f"probability_{label}"] = said[:, k]
-    _carry(saved, frame, table, notes)
-    actual = None
-    if saved.target in frame.columns:
-        try:
-            actual = compare(saved, frame, said)
-            notes += [actual.remark] if actual.remark else []
-        except ValueError as error:
-            notes.append(f"no actual error: {error}")
-    return Predictions(table, actual, notes)
+    name = saved.columns.identifier if saved.columns is not None else ""
+    if name and name in frame.columns:
+        taken = name in table.columns
+        table.insert(0, f"{name} (id)" if taken else name, frame[name].to_numpy())
+    return table
+
+
+def not_carried(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
+    """Say where the identifier of the rows is not there."""
+    name = saved.columns.identifier if saved.columns is not None else ""
+    if not name or name in frame.columns:
+        return []
+    return [f"the table has no column {name!r}, which identified the rows in training"]
+
+
+def ignored(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
+    """Say which columns the model does not know."""
+    if saved.columns is None:
+        return []
+    extra = [name for name in saved.columns.extra(frame) if name != saved.target]
+    return [f"columns that the model does not know are ignored: {listed(extra)}"] if extra else []
+
+
+def judged(
+    saved: SavedModel, target: pd.Series | None, said: NDArray[np.float64], notes: list[str]
+) -> Actual | None:
+    """The actual error, where the target is there; ``notes`` gets what was noticed."""
+    if target is None:
+        return None
+    try:
+        actual = compare(saved, target, said)
+    except ValueError as error:
+        notes.append(f"no actual error: {error}")
+        return None
+    notes += [actual.remark] if actual.remark else []
+    return actual
 
 
 def class_names(saved: SavedModel) -> NDArray[Any]:
@@ -132,16 +169,6 @@ def as_target(saved: SavedModel, said: NDArray[np.float64]) -> NDArray[Any]:
     rounded = np.round(said[:, 0], decimals) + 0.0
     whole = decimals <= 0 and bool((np.abs(rounded) < 2**53).all())
     return rounded.astype(np.int64) if whole else rounded
-
-
-def _carry(saved: SavedModel, frame: pd.DataFrame, table: pd.DataFrame, notes: list[str]) -> None:
-    """Put the identifier of the rows before their predictions."""
-    name = saved.columns.identifier if saved.columns is not None else ""
-    if name and name in frame.columns:
-        taken = name in table.columns
-        table.insert(0, f"{name} (id)" if taken else name, frame[name].to_numpy())
-    elif name:
-        notes.append(f"the table has no column {name!r}, which identified the rows in training")
 
 
 def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -181,13 +208,13 @@ def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
     return rows if names is None else pd.DataFrame(rows, columns=list(known))
 
 
-def compare(saved: SavedModel, frame: pd.DataFrame, said: NDArray[np.float64]) -> Actual:
+def compare(saved: SavedModel, target: pd.Series, said: NDArray[np.float64]) -> Actual:
     """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
-    labels = split_target(frame, str(saved.target), quantity=saved.task == "regression")[1]
-    chosen = said[frame.index.isin(labels.index)]
+    labels, known, _ = labels_of(target, quantity=saved.task == "regression")
+    chosen = said[known]
     estimator: Any = saved.estimator
     if saved.task == "regression":
         if labels.dtype.kind not in "biuf":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,15 +14,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.tables.columns import MOST_DECIMALS, Columns
+from decoupled_descent.tables.encoding import Tally, encode
+from decoupled_descent.tables.pieces import Pieces, Scan, pieces_of
 from decoupled_descent.tables.reading import as_written, read_table
 from decoupled_descent.tables.targets import (
     CLASSES,
+    check_target,
     decimals_of,
+    labels_of,
     recognise_task,
     spellings_of,
     split_target,
 )
-from decoupled_descent.tables.values import is_number, listed, mark_missing
+from decoupled_descent.tables.values import Floats, is_number, listed, mark_missing
 
 #: Fewer rows are too few to estimate an error from.
 FEWEST = 10
@@ -37,10 +43,12 @@ class Prepared(NamedTuple):
         notes: What was done, in sentences.
         groups: The group of each row, or None.
         repeated: Columns whose values name groups of rows and that were not used, with their names.
-        frame: The features as they were read.
+        frame: The features as they were read; for a table that is read in pieces, the numbers of
+            the rows, and the identifier.
+        sample: Some rows and their labels in memory, where X is a memory map.
     """
 
-    X: NDArray[np.float64]
+    X: Floats
     y: NDArray[Any]
     columns: Columns
     task: str
@@ -48,6 +56,12 @@ class Prepared(NamedTuple):
     groups: NDArray[Any] | None = None
     repeated: tuple[tuple[str, NDArray[Any]], ...] = ()
     frame: pd.DataFrame | None = None
+    sample: tuple[Floats, NDArray[Any]] | None = None
+
+    @property
+    def in_memory(self) -> tuple[Floats, NDArray[Any]]:
+        """Rows and labels in memory: all, or the sample."""
+        return (self.X, self.y) if self.sample is None else self.sample
 
 
 class Wishes(NamedTuple):
@@ -63,45 +77,126 @@ class Wishes(NamedTuple):
 def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = None) -> Prepared:
     """Read a table, take the target out, recognise the task and turn the rest into a matrix.
 
+    A large table is read in pieces (:mod:`decoupled_descent.tables.pieces`): its matrix is a memory
+    map, and how columns are treated is decided on a sample of the rows.
+
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    wishes = wishes or Wishes()
-    frame = mark_missing(read_table(path), wishes.words)
+    wishes, pieces = wishes or Wishes(), pieces_of(path)
+    frame = mark_missing(read_table(path), wishes.words) if pieces is None else None
     try:
+        if pieces is not None:
+            return _in_pieces(pieces, target, task, wishes)
+        assert frame is not None
         features, labels = split_target(frame, target, quantity=task == "regression")
-        if len(labels) < FEWEST:
-            count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
-            raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
-        found = recognise_task(labels, task)
-        _check_columns(features, target, wishes)
-        if wishes.log_target:
-            _check_positive(labels, found)
-        groups, group = None, wishes.group
-        if group is not None:
-            groups = _groups(features, group)
-        columns = Columns.learn(features, wishes.words, wishes.identifier or "", wishes.drop, group)
-        notes = [*features.attrs["notes"], *([] if task else [_recognised(labels, found)])]
-        y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
-        if wishes.log_target:
-            notes.append(f"the logarithm of {target!r} is fitted; all results are in its own units")
-        if groups is not None:
-            different = len(set(groups.tolist()))
-            notes.append(f"rows of the same {group!r} ({different} values) are left out together")
-        repeated = tuple(
-            (name, np.asarray(features[name].astype(str))) for name in columns.repeated
-        )
-        for name, values in repeated:
-            notes.append(
-                f"{name!r}: {len(set(values))} values in {len(values):,} rows, so rows with the "
-                f"same one may belong together; --group {name} leaves them out together"
-            )
-        columns = _like_the_target(columns, path, labels, y, found)
-        said = [*notes, *columns.notes]
-        X = columns.apply(features)
-        return Prepared(X, y, columns, found, said, groups, repeated, features)
+        texts = partial(as_written, path, target)
+        decided = _decide(features, labels, features.get(wishes.group), texts, task, wishes)
+        repeated = {
+            name: np.asarray(features[name].astype(str)) for name in decided.columns.repeated
+        }
+        said = [*features.attrs["notes"], *decided.notes, *_belong(repeated)]
+        return _prepared(decided, decided.columns.apply(features), repeated, said, features)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error
+
+
+def _in_pieces(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
+    """Prepare a table that is read in pieces; labels, groups and identifiers are in memory."""
+    named = [name for name in (wishes.group, wishes.identifier) if name is not None]
+    scan = pieces.scan([target, *named])
+    check_target([str(name) for name in scan.sample.columns], target)
+    kept = mark_missing(pd.DataFrame(scan.kept), wishes.words)
+    labels, known, notes = labels_of(kept[target], quantity=task == "regression")
+    sample = mark_missing(scan.sample, wishes.words).drop(columns=target)
+    sample = sample[known[sample.index.to_numpy() - 1]]
+    written = scan.texts.get(target)
+    groups = kept[known].get(wishes.group)
+    texts = None if written is None else written.str.strip().tolist
+    decided = _decide(sample, labels, groups, texts or (lambda: None), task, wishes)
+    encoded = encode(pieces, scan, decided.columns, known, decided.columns.repeated)
+    said = [_read(pieces, scan), *scan.notes, *notes, *encoded.notes, *decided.notes]
+    said += _belong(encoded.codes)
+    rows = pd.DataFrame(index=labels.index)
+    if wishes.identifier is not None:
+        rows[wishes.identifier] = kept[wishes.identifier][known]
+    prepared = _prepared(decided, encoded.X, encoded.codes, said, rows)
+    places = np.searchsorted(labels.index, sample.index)
+    few = Tally(decided.columns).apply(sample)
+    return prepared._replace(sample=(few, decided.y[places]))
+
+
+def _read(pieces: Pieces, scan: Scan) -> str:
+    """Say that a table was read in pieces, and which rows decided."""
+    whole = len(scan.sample) == scan.rows
+    sample = f"{len(scan.sample):,} of the {scan.rows:,} rows, drawn at random"
+    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; counts below are theirs"
+    return (
+        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: how columns are "
+        f"treated was decided on {rows}"
+    )
+
+
+class Decided(NamedTuple):
+    """What becomes of columns and labels."""
+
+    columns: Columns
+    task: str
+    y: NDArray[Any]
+    groups: NDArray[Any] | None
+    notes: list[str]
+
+
+def _decide(
+    features: pd.DataFrame, labels: pd.Series, group: pd.Series | None,
+    texts: Callable[[], list[str] | None], task: str | None, wishes: Wishes,
+) -> Decided:  # fmt: skip
+    """Recognise the task, and learn from rows of features how to treat the columns.
+
+    ``group`` is the column of groups, if one is wanted, and ``texts`` gives the target as it is
+    written, row by row.
+    """
+    if len(labels) < FEWEST:
+        count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
+        raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
+    found, target = recognise_task(labels, task), str(labels.name)
+    _check_columns(features, target, wishes)
+    if wishes.log_target:
+        _check_positive(labels, found)
+    groups = None if group is None else _groups(group)
+    columns = Columns.learn(
+        features, wishes.words, wishes.identifier or "", wishes.drop, wishes.group
+    )
+    notes = [] if task else [_recognised(labels, found)]
+    y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
+    if wishes.log_target:
+        notes.append(f"the logarithm of {target!r} is fitted; all results are in its own units")
+    if groups is not None:
+        different = len(set(groups.tolist()))
+        notes.append(
+            f"rows of the same {wishes.group!r} ({different} values) are left out together"
+        )
+    return Decided(_like_the_target(columns, texts, labels, y, found), found, y, groups, notes)
+
+
+def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Say which columns name things that occur in several rows."""
+    return [
+        f"{name!r}: {len(set(values.tolist()))} values in {len(values):,} rows, so rows with the "
+        f"same one may belong together; --group {name} leaves them out together"
+        for name, values in repeated.items()
+    ]
+
+
+def _prepared(
+    decided: Decided, X: Floats, repeated: Mapping[str, NDArray[Any]], notes: list[str],
+    frame: pd.DataFrame,
+) -> Prepared:  # fmt: skip
+    columns = decided.columns
+    said = [*notes, *columns.notes]
+    return Prepared(
+        X, decided.y, columns, decided.task, said, decided.groups, tuple(repeated.items()), frame
+    )
 
 
 def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
@@ -115,15 +210,16 @@ def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
 
 
 def _like_the_target(
-    columns: Columns, path: Path, labels: pd.Series, y: NDArray[Any], task: str
-) -> Columns:
+    columns: Columns, texts: Callable[[], list[str] | None], labels: pd.Series, y: NDArray[Any],
+    task: str,
+) -> Columns:  # fmt: skip
     """Note how the target is written, so that predictions can be written alike."""
     if task == "regression":
         return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
-    texts = as_written(path, str(labels.name)) if is_number(labels.dtype) else None
-    if texts is None:
+    written = texts() if is_number(labels.dtype) else None
+    if written is None:
         return columns
-    return replace(columns, spellings=spellings_of(y, [texts[row - 1] for row in labels.index]))
+    return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
 
 
 def _check_positive(labels: pd.Series, task: str) -> None:
@@ -138,13 +234,12 @@ def _check_positive(labels: pd.Series, task: str) -> None:
         )
 
 
-def _groups(features: pd.DataFrame, group: str) -> NDArray[Any]:
+def _groups(column: pd.Series) -> NDArray[Any]:
     """Return the group of each row as text."""
-    column = features[group]
     if column.isna().any():
         raise ValueError(
-            f"--group {group!r} has {int(column.isna().sum())} missing value(s); give every row a "
-            "group, or delete those rows"
+            f"--group {column.name!r} has {int(column.isna().sum())} missing value(s); give every "
+            "row a group, or delete those rows"
         )
     return np.asarray(column.astype(str))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from decoupled_descent.files import unnamed_file
 from decoupled_descent.rows.blocks import Rows, piece_size
 from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released
 
@@ -114,15 +113,6 @@ class Mapped(Source):
 
 def _temporary(n: int, d: int, dtype: torch.dtype) -> np.memmap:
     """A matrix in a file without a name; disk space is taken at once, or ``OSError`` says so."""
-    size = n * d * dtype.itemsize
-    with tempfile.TemporaryFile(prefix="decoupled-") as file:
-        try:
-            if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later
-                os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            raise OSError(
-                f"{tempfile.gettempdir()}: {size / 1e9:.3g} GB for a temporary file do not fit "
-                f"({error.strerror}); set TMPDIR to a folder with more room"
-            ) from error
+    with unnamed_file(n * d * dtype.itemsize) as file:
         kind = "float32" if dtype == torch.float32 else "float64"
         return np.memmap(file, dtype=kind, mode="r+", shape=(n, d))

@@ -138,13 +138,18 @@ class Columns:
         The columns may come in any order; unknown ones are ignored. Raises ``ValueError`` if some
         are missing, or values are not of the kind they were in training.
         """
+        table = self.table(frame)
+        return np.hstack([column.apply(table[column.name]) for column in self.columns])
+
+    def table(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
+        """The columns by name, words for missing values marked; ``ValueError`` if some lack."""
         table, absent = _by_name(mark_missing(frame, self.words)), self.missing(frame)
         if absent:
             raise ValueError(
                 f"the table lacks {listed(absent)}, which the model was trained with; it has "
                 f"{listed(table) or 'no columns'}"
             )
-        return np.hstack([column.apply(table[column.name]) for column in self.columns])
+        return table
 
     def remarks(self, frame: pd.DataFrame) -> list[str]:
         """Say for each column which values :meth:`apply` replaces: missing and unknown ones."""

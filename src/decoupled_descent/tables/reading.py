@@ -32,6 +32,13 @@ DENSE = 100  # how many times smaller than its content a large packed file may b
 SMALL = 100_000_000  # … and how large it is then, in bytes
 
 
+def kind_of_file(path: Path) -> tuple[str, bool]:
+    """The suffix that tells the kind of a file, and whether ``.gz`` follows it."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = len(suffixes) > 1 and suffixes[-1] == ".gz"
+    return suffixes[-2] if packed else "".join(suffixes[-1:]), packed
+
+
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Read a table with named columns.
 
@@ -68,20 +75,18 @@ def read_table(path: str | Path) -> pd.DataFrame:
         ["the comma is the decimal mark: '1,5' was read as 1.5"]
     """
     path = Path(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = len(suffixes) > 1 and suffixes[-1] == ".gz"
-    suffix = suffixes[-2] if packed else "".join(suffixes[-1:])
+    suffix, packed = kind_of_file(path)
     content = _content(path)
     if suffix not in READERS or (packed and READERS[suffix] is not read_text):
         raise ValueError(
-            f"{path}: the extension {''.join(suffixes[-2:] if packed else suffixes[-1:])!r} is not "
-            f"known; use one of {', '.join(READERS)}"
+            f"{path}: the extension {suffix + '.gz' * packed!r} is not known; use one of "
+            f"{', '.join(READERS)}"
         )
     try:
         if not content:
             raise ValueError("the file is empty; write the table again")
         frame, notes = READERS[suffix](_unpacked(content) if packed else content)
-        return _named(frame, notes)
+        return named(frame, notes)
     except (ValueError, OSError) as error:
         kind = ValueError if isinstance(error, ValueError) else OSError
         raise kind(f"{path}: {' '.join(str(error).split())}") from error
@@ -89,9 +94,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 def as_written(path: Path, name: str) -> list[str] | None:
     """The texts of one column of a text file, row by row; None for files that keep their types."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes[-1:] == [".gz"]
-    if READERS.get(suffixes[-2] if packed else "".join(suffixes[-1:])) is not read_text:
+    suffix, packed = kind_of_file(path)
+    if READERS.get(suffix) is not read_text:
         return None
     content = _content(path)
     frame, _ = read_text(_unpacked(content) if packed else content, only=name)
@@ -115,7 +119,7 @@ def _unpacked(content: bytes) -> bytes:
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except Exception as error:  # of several kinds, depending on where the damage is
         raise ValueError(f"damaged, or not a .gz file ({error}); write it again") from error
-    _check_size(len(unpacked), most)
+    check_size(len(unpacked), most)
     return unpacked
 
 
@@ -124,7 +128,8 @@ def _most(packed: bytes) -> int:
     return min(MOST_BYTES, max(SMALL, DENSE * len(packed)))
 
 
-def _check_size(size: int, most: int = MOST_BYTES) -> None:
+def check_size(size: int, most: int = MOST_BYTES) -> None:
+    """Raise ``ValueError`` for a content of too many bytes."""
     if size > most:
         raise ValueError(
             f"it unpacks to more than {most / 1e6:,.0f} MB, which is the most for a file of this "
@@ -132,7 +137,7 @@ def _check_size(size: int, most: int = MOST_BYTES) -> None:
         )
 
 
-def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Check names and size, and leave out an index column and empty columns without a name."""
     check_width(frame.shape[1])
     names = [str(name).strip() for name in frame.columns]
@@ -160,21 +165,41 @@ def _named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     return frame
 
 
-def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
+def parquet_file(source: Any) -> Any:
+    """Open a parquet file; raise ``OSError`` without pyarrow, ``ValueError`` if it is damaged."""
     try:
-        import pyarrow  # noqa: F401
+        import pyarrow.parquet
     except ImportError as error:
         raise OSError("parquet needs pyarrow: pip install 'decoupled-descent[tables]'") from error
     try:
-        frame = pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+        return pyarrow.parquet.ParquetFile(source)
     except Exception as error:  # of many kinds, depending on where the damage is
-        raise ValueError(f"damaged, or not a parquet file ({error}); write it again") from error
+        raise ValueError(NO_PARQUET.format(error)) from error
+
+
+def parquet_size(metadata: Any) -> int:
+    """Bytes of a parquet file, unpacked: what it says, and no less than eight for each value."""
+    groups = (metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+    return int(max(sum(groups), 8 * metadata.num_rows * metadata.num_columns))
+
+
+def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Turn named levels of the index into columns, and types of Arrow into those of pandas."""
     index = frame.index.names
     new = [k for k, name in enumerate(index) if name is not None and name not in frame.columns]
     frame = frame.reset_index(level=new) if new else frame
     for k in range(frame.shape[1]):
         frame.isetitem(k, plain(frame.iloc[:, k]))
-    return frame, []
+    return frame
+
+
+def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
+    check_size(parquet_size(parquet_file(io.BytesIO(content)).metadata))
+    try:
+        frame = pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+    except Exception as error:  # of many kinds, depending on where the damage is
+        raise ValueError(NO_PARQUET.format(error)) from error
+    return plain_frame(frame), []
 
 
 def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
@@ -246,7 +271,7 @@ def _members(content: bytes) -> dict[str, bytes]:
                     break
     except Exception as error:  # of many kinds, depending on where the damage is
         raise ValueError(UNREADABLE.format(error)) from error
-    _check_size(size, most)
+    check_size(size, most)
     return found
 
 
@@ -274,6 +299,7 @@ def _native(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(object if array.dtype.kind == "U" else array.dtype.newbyteorder("="))
 
 
+NO_PARQUET = "damaged, or not a parquet file ({}); write it again"
 UNREADABLE = (
     "damaged, not a NumPy file, or one with Python objects ({}); save arrays of numbers or text"
 )

@@ -57,6 +57,16 @@ def split_target(
         ([20, 30], ["1 row without a value of 'price' was left out: 1"])
     """
     names = [str(name) for name in frame.columns]
+    check_target(names, target)
+    place = names.index(target)
+    labels, known, notes = labels_of(frame.iloc[:, place].rename(target), quantity)
+    features = frame.drop(columns=frame.columns[place])[known]
+    features.attrs = {"notes": [*frame.attrs.get("notes", []), *notes]}
+    return features, labels
+
+
+def check_target(names: list[str], target: str) -> None:
+    """Raise ``ValueError`` if there is no such column, or no other one."""
     if target not in names:
         near = [name for name in names if name.casefold() == target.casefold()]
         near = near or difflib.get_close_matches(target, names, n=3)
@@ -64,13 +74,18 @@ def split_target(
         raise ValueError(f"there is no column {target!r}; {hint}there are {listed(names)}")
     if len(names) == 1:
         raise ValueError(f"{target!r} is the only column; there is nothing to predict it from")
-    place = names.index(target)
-    values, known, style = _labels(frame.iloc[:, place].rename(target), quantity)
+
+
+def labels_of(
+    column: pd.Series, quantity: bool = False
+) -> tuple[pd.Series, NDArray[np.bool_], list[str]]:
+    """The labels of the rows that have one, which rows these are, and notes on them."""
+    target = column.name
+    values, known, style = _labels(column, quantity)
     if not known.any():
         raise ValueError(f"the column {target!r} has no values")
-    features = frame.drop(columns=frame.columns[place])[known]
-    notes = list(frame.attrs.get("notes", []))
-    absent = [str(row) for row in frame.index[~known]]
+    notes = []
+    absent = [str(row) for row in column.index[~known]]
     if absent:
         rows = f"{len(absent)} row{'s' * (len(absent) > 1)} without a value of {target!r}"
         first = ", ".join(absent[:10]) + ", …" * (len(absent) > 10)
@@ -78,9 +93,8 @@ def split_target(
     notes += [f"{target!r}: numbers, written as {style}"] if style else []
     alike = _alike(values[known])
     notes += [f"{target!r} has classes that differ only by capitals: {alike}"] if alike else []
-    notes += _perhaps_missing(values[known], target)
-    features.attrs = {"notes": notes}
-    return features, pd.Series(values[known], index=features.index, name=target)
+    notes += _perhaps_missing(values[known], str(target))
+    return pd.Series(values[known], index=column.index[known], name=target), known, notes
 
 
 def _alike(labels: NDArray[Any]) -> str:

@@ -7,9 +7,8 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 import pandas as pd
 
@@ -35,45 +34,109 @@ MOST_COLUMNS = 100_000  # of a table
 LOOK = 1000  # rows used to recognise how a file is written
 
 
-def _records(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row's first line and its fields; skip blank lines."""
-    stream = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, newline="")
-    reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
-    line = 1
-    try:
-        for record in reader:
-            if record:
-                yield line, record
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"line {line}: {error}; is a quotation mark left open?") from error
+class Written(NamedTuple):
+    """How a text file is written, recognised from its first rows.
+
+    Attributes:
+        encoding: Of the text.
+        separator: Between fields.
+        decimal: The decimal mark.
+        names: Of the columns, as they are written.
+        first: The first rows, as texts.
+        skipped: Bytes before the names.
+        notes: What was recognised, in sentences.
+    """
+
+    encoding: str
+    separator: str
+    decimal: str
+    names: list[str]
+    first: list[list[str]]
+    skipped: int
+    notes: Notes
+
+    def read(self, stream: Any, **options: Any) -> Any:
+        """Read a table with pandas, as a whole or in pieces, the columns numbered from 0."""
+        return pd.read_csv(
+            stream,
+            **{
+                "sep": self.separator,
+                "encoding": self.encoding,
+                "header": 0,
+                "names": range(len(self.names)),
+                "index_col": False,
+                "skipinitialspace": True,
+                "skip_blank_lines": len(self.names) > 1,
+                "keep_default_na": False,
+                "na_values": MISSING,
+                "low_memory": False,
+                "decimal": self.decimal,
+            }
+            | options,
+        )
+
+    def wrong_width(self, line: int, width: int) -> ValueError:
+        """The error for a row that has not as many fields as there are names."""
+        return ValueError(
+            f"line {line} has {width} fields, but there are {len(self.names)} names in the first "
+            f"row (separated by a {SEPARATORS[self.separator]}); correct the line, or put "
+            "quotation marks around fields that contain the separator"
+        )
+
+
+def records(stream: BinaryIO, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row's first line and its fields; skip blank lines. The stream is closed."""
+    with io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
+        reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
+        line = 1
+        try:
+            for record in reader:
+                if record:
+                    yield line, record
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"line {line}: {error}; is a quotation mark left open?") from error
 
 
 def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
     """Yield each row's first line and its number of fields; fast if nothing is quoted."""
     if b'"' in content:
-        return ((line, len(record)) for line, record in _records(content, encoding, separator))
+        found = records(io.BytesIO(content), encoding, separator)
+        return ((line, len(record)) for line, record in found)
     lines = enumerate(content.splitlines(), start=1)
     return ((k, line.count(separator.encode()) + 1) for k, line in lines if line)
 
 
-def _encoding(content: bytes) -> tuple[str, Notes]:
+def _encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, Notes]:
     """Return UTF-8, or else Windows-1252 with a note; refuse what is not text."""
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError("the text is UTF-16; save it as UTF-8")
-    control = CONTROL.search(content, 0, 1 << 20)
-    place = control.start() if control else content.find(b"\0")
-    if place >= 0:
-        raise ValueError(
-            f"byte {place} is 0x{content[place]:02x}, which no text contains; is the file of "
-            "another kind than its extension says?"
-        )
+    place = 0
+    for block in blocks():
+        if not place and block.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise ValueError("the text is UTF-16; save it as UTF-8")
+        control = CONTROL.search(block, 0, 1 << 20) if not place else None
+        found = control.start() if control else block.find(b"\0")
+        if found >= 0:
+            raise ValueError(
+                f"byte {place + found} is 0x{block[found]:02x}, which no text contains; is the "
+                "file of another kind than its extension says?"
+            )
+        place += len(block)
     other = "the text is not UTF-8: read as Windows-1252 (Latin-1)"
     for encoding, notes in (("utf-8-sig", []), ("cp1252", [other])):
-        with suppress(UnicodeDecodeError):
-            content.decode(encoding)
+        if _decodes(blocks(), encoding):
             return encoding, notes
     raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
+
+
+def _decodes(blocks: Iterable[bytes], encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        for block in blocks:
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _separator(content: bytes, encoding: str) -> str:
@@ -81,7 +144,7 @@ def _separator(content: bytes, encoding: str) -> str:
     scores = {}
     for separator in SEPARATORS:
         try:
-            found = list(itertools.islice(_records(content, encoding, separator), LOOK))
+            found = list(itertools.islice(records(io.BytesIO(content), encoding, separator), LOOK))
         except ValueError:  # the wrong separator can make fields too long
             continue
         widths = [len(record) for _, record in found]
@@ -101,62 +164,53 @@ def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
     return ",", [f"the comma is the decimal mark: {value!r} was read as {read!r}"]
 
 
+def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
+    """Recognise how a text file is written, from its beginning and, for the encoding, all of it.
+
+    ``blocks`` yields the whole content, anew at every call.
+    """
+    start = head[:100].removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    for beginning, kind in OTHERS.items():
+        if start.startswith(beginning):
+            raise ValueError(f"this is {kind}")
+    encoding, notes = _encoding(blocks)
+    told = SEP_LINE.match(head)
+    head = head[told.end() :] if told else head
+    separator = told[1].decode() if told else _separator(head, encoding)
+    found = records(io.BytesIO(head), encoding, separator)
+    names = next(found, (0, [""]))[1]
+    if not any(name.strip() for name in names):
+        raise ValueError("the file is empty, or begins with an empty row; write the table again")
+    check_width(len(names))
+    first = [record for _, record in itertools.islice(found, LOOK)]
+    decimal, more = _decimal(first, separator)
+    skipped = told.end() if told else 0
+    return Written(encoding, separator, decimal, names, first, skipped, notes + more)
+
+
 def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, Notes]:
     """Read a table from the bytes of a text file; return it with notes on what was recognised.
 
     ``only`` names one column, which is then read alone and as it is written.
     """
-    start = content[:100].removeprefix(codecs.BOM_UTF8).lstrip().lower()
-    for beginning, kind in OTHERS.items():
-        if start.startswith(beginning):
-            raise ValueError(f"this is {kind}")
-    encoding, notes = _encoding(content)
-    told = SEP_LINE.match(content)
-    content = content[told.end() :] if told else content
-    separator = told[1].decode() if told else _separator(content, encoding)
-    records = _records(content, encoding, separator)
-    names = next(records, (0, [""]))[1]
-    if not any(name.strip() for name in names):
-        raise ValueError("the file is empty, or begins with an empty row; write the table again")
-    check_width(len(names))
-    for line, width in _widths(content, encoding, separator):
+    written = recognise(content, lambda: [content])
+    content, names = content[written.skipped :], written.names
+    for line, width in _widths(content, written.encoding, written.separator):
         if width != len(names):
-            raise ValueError(
-                f"line {line} has {width} fields, but there are {len(names)} names in the first "
-                f"row (separated by a {SEPARATORS[separator]}); correct the line, or put quotation "
-                "marks around fields that contain the separator"
-            )
-    first = [record for _, record in itertools.islice(records, LOOK)]
-    single = len(names) == 1
-    if single:
-        _check_single([names, *first])
+            raise written.wrong_width(line, width)
+    if len(names) == 1:
+        _check_single([names, *written.first])
         content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines in between are rows
-    decimal, more = _decimal(first, separator)
     options: dict[str, Any] = {}
-    columns = len(names)
     if only is not None:
         place = [name.strip() for name in names].index(only)
         options, names = {"usecols": [place], "dtype": str}, [only]
     try:
-        frame = pd.read_csv(
-            io.BytesIO(content),
-            sep=separator,
-            encoding=encoding,
-            header=0,
-            names=range(columns),
-            index_col=False,
-            skipinitialspace=True,
-            skip_blank_lines=not single,
-            keep_default_na=False,
-            na_values=MISSING,
-            low_memory=False,
-            decimal=decimal,
-            **options,
-        )
+        frame = written.read(io.BytesIO(content), **options)
     except pd.errors.ParserError as error:
         raise ValueError(f"{error}; is a quotation mark left open?") from error
     frame.columns = names
-    return frame, notes + more
+    return frame, written.notes
 
 
 def check_width(width: int) -> None:

@@ -1,0 +1,344 @@
+"""Tables that are read in pieces, because they are too large to be read as a whole.
+
+A table is gone through twice. The first time its rows are counted and checked, some are drawn at
+random, and single columns are kept. The second time all columns come in pieces, as data frames
+whose types are those of the rows that were drawn.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+from decoupled_descent.tables.reading import (
+    DENSE,
+    NO_PARQUET,
+    READERS,
+    SMALL,
+    check_size,
+    kind_of_file,
+    named,
+    parquet_file,
+    parquet_size,
+    plain_frame,
+)
+from decoupled_descent.tables.text import MISSING, Notes, check_width, read_text, recognise, records
+from decoupled_descent.tables.values import is_number
+
+#: Tables of more bytes than this, unpacked, are read in pieces. Read as a whole, a table takes up
+#: to fifteen times its size in memory until a model is trained.
+LARGE = 250_000_000
+#: How columns are treated is decided on so many rows, drawn at random from all …
+MOST_SAMPLED = 100_000
+#: … or fewer, so that they have about so many fields, but no fewer than these.
+FIELDS, FEWEST_SAMPLED = 2_000_000, 1_000
+#: Bytes of a piece, unpacked.
+PIECE = 16 * 2**20
+#: Rows of text that are looked at together, and the bytes from which a file is recognised.
+TOGETHER, HEAD = 10_000, 16 * 2**20
+#: No .gz file unpacks to more than this many times its size.
+DENSEST = 1032
+#: What damaged .gz files raise, depending on where the damage is.
+DAMAGED = (OSError, EOFError, ValueError, zlib.error)
+
+
+class Scan(NamedTuple):
+    """What a table says when it is gone through for the first time.
+
+    Attributes:
+        rows: How many there are.
+        sample: Rows drawn at random, in their order, by their numbers from 1.
+        kept: Whole columns by name, by the numbers of the rows.
+        texts: The same as they are written, for text files.
+        notes: What was done to the file, in sentences.
+    """
+
+    rows: int
+    sample: pd.DataFrame
+    kept: dict[str, pd.Series]
+    texts: dict[str, pd.Series]
+    notes: Notes
+
+
+class Pieces(ABC):
+    """A table in a file that is read in pieces.
+
+    Attributes:
+        path: The file.
+        size: Its bytes, unpacked.
+    """
+
+    path: Path
+    size: int
+
+    @abstractmethod
+    def scan(self, kept: Sequence[str] = ()) -> Scan:
+        """Count and check all rows, draw some, and keep columns of these names, if there."""
+
+    @abstractmethod
+    def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
+        """Yield all rows in order, in pieces, by their numbers from 1."""
+
+    def checked(self, frames: Iterator[pd.DataFrame], scan: Scan) -> Iterator[pd.DataFrame]:
+        """Number the rows of pieces, keep the columns of the sample, and count."""
+        start = 0
+        for frame in frames:
+            stop = start + len(frame)
+            yield frame[list(scan.sample.columns)].set_axis(
+                pd.RangeIndex(start + 1, stop + 1), axis=0
+            )
+            start = stop
+        if start != scan.rows:
+            raise ValueError(
+                f"it had {scan.rows:,} rows at first and {start:,} when it was read again; is a "
+                "quotation mark left open, or did the file change?"
+            )
+
+
+class Drawn:
+    """At most so many items of a stream, each with equal probability, by their numbers from 1.
+
+    Example:
+        >>> drawn = Drawn(2)
+        >>> drawn.offer(["a", "b"])
+        >>> drawn.offer(["c", "d", "e"])
+        >>> drawn.count, len(drawn.items())
+        (5, 2)
+    """
+
+    def __init__(self, most: int, seed: int = 0) -> None:
+        self.most, self.count = most, 0
+        self._rng, self._bound = np.random.default_rng(seed), 1.0
+        self._found: list[tuple[float, int, Any]] = []
+
+    def offer(self, items: Sequence[Any], kept: Callable[[Any], Any] = lambda one: one) -> None:
+        """Show the next items; ``kept`` turns one that is drawn into what is kept of it."""
+        keys = self._rng.random(len(items))  # those of the lowest keys are drawn
+        self._found += [
+            (float(keys[k]), self.count + k + 1, kept(items[k]))
+            for k in np.flatnonzero(keys < self._bound).tolist()
+        ]
+        self.count += len(items)
+        if len(self._found) > 1.25 * self.most:
+            self._cut()
+
+    def _cut(self) -> None:
+        self._found = sorted(self._found, key=lambda one: one[:2])[: self.most]
+        if len(self._found) == self.most:
+            self._bound = self._found[-1][0]
+
+    def items(self) -> list[tuple[int, Any]]:
+        """What was drawn, in order, with numbers."""
+        self._cut()
+        return sorted(((number, item) for _, number, item in self._found), key=lambda one: one[0])
+
+
+def sampled_rows(width: int) -> int:
+    """On how many rows a table of so many columns is decided, at most."""
+    return min(MOST_SAMPLED, max(FEWEST_SAMPLED, FIELDS // max(1, width)))
+
+
+class TextPieces(Pieces):
+    """A text file, perhaps packed with gzip."""
+
+    def __init__(self, path: Path, packed: bool) -> None:
+        self.path, self._packed, self.size = path, packed, 0
+        size = path.stat().st_size
+        for block in self._blocks() if packed else ():
+            self.size += len(block)
+            check_size(self.size, max(SMALL, DENSE * size))
+        self.size = self.size or size
+        with self._open() as stream:
+            head = stream.read(HEAD)
+        if len(head) == HEAD:
+            head = head[: head.rfind(b"\n") + 1] or head
+        self._written = recognise(head, self._blocks)
+        self.single = len(self._written.names) == 1
+
+    def _open(self) -> BinaryIO:
+        return cast(BinaryIO, gzip.open(self.path) if self._packed else self.path.open("rb"))
+
+    def _blocks(self) -> Iterator[bytes]:
+        with self._open() as stream:
+            try:
+                while block := stream.read(PIECE):
+                    yield block
+            except DAMAGED as error:
+                raise ValueError(f"damaged, or cannot be read ({error}); write it again") from error
+
+    def scan(self, kept: Sequence[str] = ()) -> Scan:
+        """Go through the records of the file."""
+        written = self._written
+        names = [name.strip() for name in written.names]
+        places = {name: names.index(name) for name in kept if name in names}
+        drawn = Drawn(sampled_rows(len(names)))  # texts have no zeros, as was checked
+        texts: dict[str, list[pd.Series]] = {name: [] for name in places}
+        with self._open() as stream:
+            stream.read(written.skipped)
+            found = records(stream, written.encoding, written.separator)
+            next(found)
+            while block := list(itertools.islice(found, TOGETHER)):
+                for line, record in block:
+                    if len(record) != len(names):
+                        raise written.wrong_width(line, len(record))
+                drawn.offer(block, lambda one: "\0".join(one[1]))
+                for name, place in places.items():
+                    column = [record[place] for _, record in block]
+                    texts[name].append(pd.Series(column, dtype="str"))
+        chosen = drawn.items()
+        sample = self._typed([joined.split("\0") for _, joined in chosen], written.names)
+        notes = list(written.notes)
+        frame = named(sample, notes).set_axis([number for number, _ in chosen], axis=0)
+        index = pd.RangeIndex(1, drawn.count + 1)
+        raw = {k: pd.concat(one).set_axis(index) for k, one in texts.items()}
+        whole = {name: self._column(one) for name, one in raw.items()}
+        return Scan(drawn.count, frame, whole, raw, notes)
+
+    def _typed(self, rows: list[list[str]], names: list[str]) -> pd.DataFrame:
+        """Turn texts into the types that they would have if they were a file."""
+        content = io.StringIO()
+        options: dict[str, Any] = {"delimiter": self._written.separator, "lineterminator": "\n"}
+        csv.writer(content, quoting=csv.QUOTE_ALL, **options).writerows([names, *rows])
+        content.seek(0)
+        written = self._written._replace(names=names)
+        frame = written.read(content, encoding=None, skip_blank_lines=False)
+        frame.columns = names
+        return cast(pd.DataFrame, frame)
+
+    def _column(self, texts: pd.Series) -> pd.Series:
+        """One column of texts with the type that it would have if it were read as a whole."""
+        size = 10 * TOGETHER
+        parts = [
+            self._typed([[one] for one in texts.iloc[start : start + size]], ["one"])["one"]
+            for start in range(0, len(texts), size)
+        ]
+        kinds = {"" if types.is_string_dtype(part.dtype) else part.dtype.kind for part in parts}
+        if kinds <= set("iuf") or kinds == {"b"}:
+            return pd.concat(parts).set_axis(texts.index)
+        return texts.mask(texts.isin(MISSING))
+
+    def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
+        """Read with pandas; text stays text where the sample has text."""
+        written = self._written
+        names = [name.strip() for name in written.names]
+        places = [names.index(name) for name in scan.sample.columns]
+        text = [k for k in places if not is_number(scan.sample[names[k]].dtype)]
+        rows = max(1, round(scan.rows * PIECE / self.size))
+
+        def read() -> Iterator[pd.DataFrame]:
+            with self._open() as stream:
+                stream.read(written.skipped)
+                try:
+                    with written.read(
+                        stream, usecols=places, dtype=dict.fromkeys(text, str), chunksize=rows
+                    ) as reader:
+                        for frame in reader:
+                            yield frame.set_axis([names[k] for k in frame.columns], axis=1)
+                except pd.errors.ParserError as error:
+                    raise ValueError(f"{error}; is a quotation mark left open?") from error
+
+        return self.checked(read(), scan)
+
+
+class ParquetPieces(Pieces):
+    """A parquet file."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self.path, self._file, self.size = path, file, parquet_size(file.metadata)
+        check_size(self.size, max(SMALL, DENSE * path.stat().st_size))
+        check_width(len(file.schema_arrow.names))
+
+    def _batches(self) -> Iterator[Any]:
+        metadata = self._file.metadata
+        rows = max(1, round(metadata.num_rows * PIECE / self.size))
+        try:
+            yield from self._file.iter_batches(batch_size=rows, use_threads=False)
+        except Exception as error:  # of many kinds, depending on where the damage is
+            raise ValueError(NO_PARQUET.format(error)) from error
+
+    def scan(self, kept: Sequence[str] = ()) -> Scan:
+        """Go through the batches of rows."""
+        import pyarrow
+
+        width, rows = len(self._file.schema_arrow.names), self._file.metadata.num_rows
+        drawn = Drawn(sampled_rows(width))
+        for start in range(0, rows, MOST_SAMPLED):
+            drawn.offer(range(start, min(start + MOST_SAMPLED, rows)))
+        places = np.array([number - 1 for number, _ in drawn.items()], dtype=np.int64)
+        taken, columns, start = [], {name: list[pd.Series]() for name in kept}, 0
+        for batch in self._batches():
+            inside = places[(places >= start) & (places < start + len(batch))] - start
+            taken.append(batch.take(pyarrow.array(inside)))
+            frame = plain_frame(batch.to_pandas())
+            for name in set(kept) & set(frame.columns):
+                columns[name].append(_uncategorised(frame[name]))
+            start += len(batch)
+        sample = pyarrow.Table.from_batches(taken).unify_dictionaries().to_pandas()
+        notes: Notes = []
+        frame = named(plain_frame(sample), notes).set_axis(places + 1, axis=0)
+        index = pd.RangeIndex(1, rows + 1)
+        whole = {name: pd.concat(one).set_axis(index) for name, one in columns.items() if one}
+        return Scan(rows, frame, whole, {}, notes)
+
+    def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
+        """Turn batches into data frames."""
+        found = (plain_frame(batch.to_pandas()) for batch in self._batches())
+        return self.checked((one.rename(columns=lambda k: str(k).strip()) for one in found), scan)
+
+
+def _uncategorised(column: pd.Series) -> pd.Series:
+    """Categories as plain values: pieces may have different ones."""
+    dtype = column.dtype
+    return (
+        column.astype(dtype.categories.dtype) if isinstance(dtype, pd.CategoricalDtype) else column
+    )
+
+
+def _is_large(path: Path, packed: bool) -> bool:
+    """Whether a text file has more than ``LARGE`` bytes, unpacked; False for damaged ones."""
+    size = path.stat().st_size
+    if not packed or size * DENSEST <= LARGE:
+        return not packed and size > LARGE
+    count = 0
+    try:
+        with gzip.open(path) as stream:
+            while (block := stream.read(PIECE)) and count <= LARGE:
+                count += len(block)
+    except DAMAGED:  # which is said when the file is read
+        return False
+    return count > LARGE
+
+
+def pieces_of(path: str | Path) -> Pieces | None:
+    """The table in a file, to be read in pieces; None if it is small, or of a kind read as a whole.
+
+    Raises ``ValueError`` or ``OSError`` that name the file.
+    """
+    path = Path(path)
+    suffix, packed = kind_of_file(path)
+    kind = READERS.get(suffix)
+    text = kind is read_text
+    if not path.is_file() or not (text or suffix == ".parquet") or (packed and not text):
+        return None
+    try:
+        if not text:
+            file = parquet_file(path)
+            return ParquetPieces(path, file) if parquet_size(file.metadata) > LARGE else None
+        if not _is_large(path, packed):
+            return None
+        found = TextPieces(path, packed)
+        return None if found.single else found
+    except (ValueError, OSError) as error:
+        kind_of_error = ValueError if isinstance(error, ValueError) else OSError
+        raise kind_of_error(f"{path}: {' '.join(str(error).split())}") from error
