@@ -20,13 +20,15 @@ from torch import Tensor
 from decoupled_descent.descent.spread import Spread
 from decoupled_descent.objective.second_order import Curvature
 
-#: ∂ℓ/∂o at outputs of shape (K, n, s): s versions of the n rows.
-Slopes = Callable[[Tensor], Tensor]
+#: ∂ℓ/∂o at outputs of shape (K, b, s): s versions of b consecutive rows, and which rows these are.
+Slopes = Callable[[Tensor, slice], Tensor]
 #: Further Newton steps have converged when the last moved outputs by less than this share of the
 #: first.
 RESTLESS = 0.1
-#: The most numbers K · n · s that are in memory while s rows are refined.
+#: The most numbers K · n · s of an array while s rows are refined; about six such arrays are needed.
 NUMBERS = 2**20
+#: Losses are expanded for so many numbers at a time, since that takes a dozen arrays.
+EXPANDED = 2**16
 
 
 class LeftOut(NamedTuple):
@@ -129,7 +131,7 @@ def refined(
             pulled = torch.einsum("sab,sb->sa", hessians[part], at).unsqueeze(2)
             back = torch.linalg.solve(reaction[part], pulled).squeeze(2)
             if pushed is not None:
-                moved = start - pushed - spread.columns(back, part)
+                moved = torch.sub(start, pushed, out=pushed).sub_(spread.columns(back, part))
                 continue
             step = at + torch.einsum("sab,sb->sa", spread.blocks[part], back)
             total = start[:, part, here].T - step
@@ -147,16 +149,23 @@ def _remainder(
     slopes: Slopes, bends: Curvature, weights: Tensor, outputs: Tensor, moved: Tensor
 ) -> Tensor:
     """w_j (g(o_j + u) − g − W u), shape (K, n, s), for moves u of shape (K, n, s)."""
-    change = slopes(outputs.T.unsqueeze(2) + moved) - bends.slope.T.unsqueeze(2)
-    if bends.full is not None:
-        return weights.reshape(1, -1, 1) * (
-            change - torch.einsum("nab,bns->ans", bends.full, moved)
-        )
-    change -= bends.diagonal.T.unsqueeze(2) * moved
-    if bends.rank_one is not None:
-        arms = bends.rank_one.T.unsqueeze(2)
-        change += arms * (arms * moved).sum(0)
-    return weights.reshape(1, -1, 1) * change
+    rest = torch.empty_like(moved)
+    count, n, s = moved.shape
+    size = max(1, EXPANDED // (count * s))
+    for start in range(0, n, size):
+        span = slice(start, min(start + size, n))
+        by = moved[:, span]
+        change = slopes(outputs[span].T.unsqueeze(2) + by, span)
+        change -= bends.slope[span].T.unsqueeze(2)
+        if bends.full is not None:
+            change -= torch.einsum("nab,bns->ans", bends.full[span], by)
+        else:
+            change -= bends.diagonal[span].T.unsqueeze(2) * by
+        if bends.rank_one is not None:
+            arms = bends.rank_one[span].T.unsqueeze(2)
+            change += arms * (arms * by).sum(0)
+        rest[:, span] = weights[span].reshape(1, -1, 1) * change
+    return rest
 
 
 def reacted(

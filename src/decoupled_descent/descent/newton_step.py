@@ -97,13 +97,13 @@ class Problem:
         """The loss to second order at outputs of shape (n, K), before weights."""
         return second_order(self.loss, outputs, self.rows.y, self.smoothing)
 
-    def slopes(self, outputs: Tensor) -> Tensor:
-        """∂ℓ/∂o at outputs of shape (K, n, s): s versions of the n rows."""
-        count, n, size = outputs.shape
-        y = self.rows.y.repeat_interleave(size, 0)
-        flat = outputs.reshape(count, n * size).T
+    def slopes(self, outputs: Tensor, span: slice) -> Tensor:
+        """∂ℓ/∂o at outputs of shape (K, b, s): s versions of b consecutive rows."""
+        count, b, size = outputs.shape
+        y = self.rows.y[span].repeat_interleave(size, 0)
+        flat = outputs.reshape(count, b * size).T
         found = second_order(self.loss, flat, y, self.smoothing)
-        return found.slope.T.reshape(count, n, size)
+        return found.slope.T.reshape(count, b, size)
 
 
 class Move(NamedTuple):

@@ -71,21 +71,20 @@ class RidgePart(Part):
     def _spread(self, half: Tensor) -> Tensor:
         """Centred features times L⁻ᵀ of something, shape (n, s)."""
         solved = torch.linalg.solve_triangular(self.factor.T, half, upper=True)
-        spread: Tensor = self.rows.forward(solved.T.contiguous()).T - self.centre @ solved
-        return spread
+        return self.rows.forward(solved.T.contiguous()).T.sub_(self.centre @ solved)
 
     def diagonal(self) -> Tensor:
         parts = [self._half(features).square().sum(0) for _, features in pieces(self.rows)]
         return torch.cat(parts) + self.level
 
     def columns(self, rows: Tensor) -> Tensor:
-        return self._spread(self._half(self.rows.take(rows))) + self.level
+        return self._spread(self._half(self.rows.take(rows))).add_(self.level)
 
     def times(self, values: Tensor) -> Tensor:
         (sums,) = self.rows.total(values.sum(0))
         pulled = self.rows.backward(values.T).T - torch.outer(self.centre, sums)
         half = torch.linalg.solve_triangular(self.factor, pulled, upper=False)
-        return self._spread(half) + self.level * sums
+        return self._spread(half).add_(self.level * sums)
 
     def dense(self) -> Tensor:
         half = self._half(self.rows.X)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import fit_all
+from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.ridge_path import ridge_path
 
@@ -32,7 +32,7 @@ class Ranked(NamedTuple):
     """A feature map and its place.
 
     Attributes:
-        features: The map, fitted to the rows of the ranking.
+        features: The map, fitted if all rows were used for the ranking; else not.
         error: Its lowest leave-one-out error.
         start: The first ridge to try with the real loss.
         phi: The features of all rows, if all were used for the ranking; else None.
@@ -88,7 +88,9 @@ def rank(
     share = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
     ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
     whole, ranked, losses = n <= RANKED, [], []
-    for features, phi in fit_all(tried, part_of(X, rows), weights):
+    maps = tried if whole else as_features(list(tried))  # others, which are gone afterwards
+    fitted = fit_all(maps, part_of(X, rows), weights)
+    for features, (_, phi) in zip(tried, fitted, strict=True):
         path = ridge_path(
             phi, targets[rows], ridges, weights, part["removed"], groups=part["groups"]
         )

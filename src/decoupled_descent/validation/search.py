@@ -231,21 +231,25 @@ def _scouted(
     if objective.loss.name != "squared" and bool((y[rows] == y[rows[0]]).all()):
         return list(kept)  # a rare class, of which none was drawn
     part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
-    found = []
-    for one in kept:
-        phi = one.features.fit_transform(part_of(X, rows), sample_weight=part["weights"])
-        found.append(lowest(list(_walk(one, Rows(phi, y[rows], **part), objective, "auto"))))
-    best = lowest(found)
-    loss, scouted = objective.loss.name, []
-    for one, tried in zip(kept, found, strict=True):
-        more = tried.rows.averaged(
-            row_losses(loss, tried.said, y[rows]) - row_losses(loss, best.said, y[rows])
-        )
+    found = [_scout(one, part_of(X, rows), y[rows], objective, part) for one in kept]
+    least, scouted = min(found, key=lambda pair: pair[0].error), []
+    for one, losses in found:
+        more = losses - least[1]
         doubt = 2 * float(more.std()) / math.sqrt(len(more))
-        if tried is best or one.features.name == "linear" or float(more.mean()) <= doubt:
-            # phi=None: the features have been fitted to fewer rows since
-            scouted.append(one._replace(start=tried.ridge, error=tried.error, phi=None))
+        if one is least[0] or one.features.name == "linear" or float(more.mean()) <= doubt:
+            scouted.append(one)
     return scouted
+
+
+def _scout(
+    one: Ranked, X: Any, y: Tensor, objective: Objective, common: dict[str, Any]
+) -> tuple[Ranked, Tensor]:
+    """The best ridge of a map and its losses on some rows. The map that was fitted is not kept."""
+    again = one._replace(features=as_features(one.features)[0])
+    phi = again.features.fit_transform(X, sample_weight=common["weights"])
+    best = lowest(list(_walk(again, Rows(phi, y, **common), objective, "auto")))
+    losses = best.rows.averaged(row_losses(objective.loss.name, best.said, y))
+    return one._replace(start=best.ridge, error=best.error, phi=None), losses
 
 
 def _walk(one: Ranked, rows: Rows, objective: Objective, ridge: float | str) -> Iterator[Candidate]:
