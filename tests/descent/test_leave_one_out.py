@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.descent import leave_one_out
 from decoupled_descent.descent.leave_one_out import (
     leave_groups_out,
     leave_out,
@@ -82,6 +83,15 @@ def test_change_and_moves_are_consistent():
     torch.testing.assert_close(first.change, (first.outputs - at.outputs).abs().amax(1))
     everywhere = at.around.columns(first.moves, at.all)  # all outputs, as each row leaves
     torch.testing.assert_close(everywhere[0].diagonal(), (first.outputs - at.outputs)[:, 0])
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+def test_losses_are_expanded_in_pieces(monkeypatch, loss, outputs):
+    case = Minimum(loss, 0.5, outputs)
+    whole = case.again(case.once())
+    monkeypatch.setattr(leave_one_out, "EXPANDED", 7 * outputs * len(case.all))  # seven rows
+    in_pieces = case.again(case.once())
+    torch.testing.assert_close(in_pieces.outputs, whole.outputs, rtol=1e-12, atol=1e-12)
 
 
 def test_only_the_rows_asked_for_are_refined():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, rankdata
 
-from decoupled_descent.rows.scaling import CUT, Columns, row_weights
+from decoupled_descent.rows.scaling import CUT, SORTED, Columns, as_rows, row_weights, sorted_rows
 
 
 def table(n=40, d=4, seed=0):
@@ -54,6 +54,19 @@ def test_ranks_of_new_rows_are_interpolated_and_clamped():
     np.testing.assert_allclose(new[[0, 3]], known[[0, 2]])
     np.testing.assert_allclose(new[1], 0.75 * known[0] + 0.25 * known[1])
     np.testing.assert_allclose(new[2], 0.5 * known[1] + 0.5 * known[2], atol=1e-15)
+
+
+def test_a_value_in_none_of_the_sorted_rows_is_no_knot():
+    """Ranks are learnt from some of many rows, in which a rare column may be constant."""
+    X = np.random.default_rng(0).normal(size=(2 * SORTED, 3))
+    X[:, 1] = 0
+    seen = sorted_rows(as_rows(X), torch.ones(len(X)))
+    X[np.setdiff1d(np.arange(len(X)), seen)[0], 1] = 1
+    columns = Columns.learn(X, ranks=True)
+    assert columns.keep.tolist() == [0, 2]
+    assert bool(torch.isfinite(columns.apply(X)).all())
+    with pytest.raises(ValueError, match="every column of X is constant"):
+        Columns.learn(X[:, 1:2], ranks=True)
 
 
 @pytest.mark.parametrize("ranks", [False, True])

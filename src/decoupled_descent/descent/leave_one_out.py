@@ -25,7 +25,7 @@ Slopes = Callable[[Tensor, slice], Tensor]
 #: Further Newton steps have converged when the last moved outputs by less than this share of the
 #: first.
 RESTLESS = 0.1
-#: The most numbers K · n · s of an array while s rows are refined; about six such arrays are needed.
+#: The most numbers K · n · s of an array while s rows are refined. Six such arrays are needed.
 NUMBERS = 2**20
 #: Losses are expanded for so many numbers at a time, since that takes a dozen arrays.
 EXPANDED = 2**16

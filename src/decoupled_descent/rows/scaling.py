@@ -6,6 +6,7 @@ equal rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.blocks import Rows, piece_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
@@ -80,7 +81,8 @@ class Columns:
         keep: Which of them vary, shape (k,).
         mean: Their means (of the scores, with ranks), shape (k,); zeros after sparse rows.
         scale: Their deviations, or root mean squares after sparse rows, shape (k,).
-        knots: With ranks: distinct training values and their scores, one (2, u) per kept column.
+        knots: With ranks: distinct training values of the columns and their scores, shape
+            (2, k, u); the last of a column is repeated where it has fewer than u.
         sparse: Learnt from sparse rows.
 
     Example:
@@ -96,7 +98,7 @@ class Columns:
     keep: Tensor
     mean: Tensor
     scale: Tensor
-    knots: tuple[Tensor, ...] | None = None
+    knots: Tensor | None = None
     sparse: bool = False
 
     @classmethod
@@ -128,16 +130,19 @@ class Columns:
             return cls(rows.d, keep, mean[keep], deviation[keep])
         some = sorted_rows(rows, weights)
         share = weights[some] / weights[some].sum() if rows.processes is None else None
-        knots, scales = [], []
-        for column in rows.gather(some)[:, keep].T:
-            x = column.double().contiguous()
-            part = torch.full_like(x, 1 / len(x)) if share is None else share
-            knots.append(_scores(x, part))
-            found = _interpolate(knots[-1], x)
-            centre = part @ found
-            scales.append(torch.stack([centre, (part @ (found - centre).square_()).sqrt()]))
-        centres, widths = torch.stack(scales, 1).contiguous()
-        return cls(rows.d, keep, centres, widths, tuple(knots))
+        given = rows.gather(some)[:, keep]
+        share = torch.full_like(given[:, 0], 1 / len(some)).double() if share is None else share
+        knots = _padded([_scores(column.double().contiguous(), share) for column in given.T])
+        varying = _varying(_counts(knots) - 1.0, torch.zeros(1))  # a rare value may not be here
+        keep, given, knots = keep[varying], given[:, varying], knots[:, varying]
+        scales = []
+        for known, columns in zip(knots.split(64, 1), given.split(64, 1), strict=True):
+            found = _interpolate(known, columns.double().T.contiguous())
+            centre = found @ share
+            squares = found.sub_(centre.unsqueeze(1)).square_()
+            scales.append(torch.stack([centre, (squares @ share).sqrt()]))
+        centres, widths = torch.cat(scales, 1).contiguous()
+        return cls(rows.d, keep, centres, widths, knots)
 
     def apply(self, X: Any) -> Any:
         """Scale rows.
@@ -155,8 +160,8 @@ class Columns:
             return self._apply_sparse(X)
         X = X[:, self.keep]  # a copy
         if self.knots is not None:
-            columns = zip(self.knots, X.T.contiguous(), strict=True)
-            X = torch.stack([_interpolate(k, x) for k, x in columns], 1)
+            for part in torch.split(X, piece_size(X.shape[1])):
+                part.copy_(_interpolate(self.knots, part.T.contiguous()).T)
         return X.sub_(self.mean).div_(self.scale).clamp_(-CUT, CUT)
 
     def _apply_sparse(self, X: Any) -> Any:
@@ -170,8 +175,10 @@ class Columns:
         """Return plain settings and float64 tensors from which :meth:`restore` makes a copy."""
         tensors = {"keep": self.keep.double(), "mean": self.mean, "deviation": self.scale}
         if self.knots is not None:
-            tensors["knots"] = torch.cat(self.knots, 1).contiguous()
-            tensors["knot_counts"] = torch.tensor([k.shape[1] for k in self.knots]).double()
+            counts = _counts(self.knots)
+            known = [k[:, :u] for k, u in zip(self.knots.unbind(1), counts.tolist(), strict=True)]
+            tensors["knots"] = torch.cat(known, 1).contiguous()
+            tensors["knot_counts"] = counts.double()
         return {"count": self.count, "sparse": self.sparse}, tensors
 
     @classmethod
@@ -180,7 +187,7 @@ class Columns:
         knots = None
         if "knots" in tensors:
             counts = tensors["knot_counts"].long().tolist()
-            knots = tuple(k.contiguous() for k in torch.split(tensors["knots"], counts, 1))
+            knots = _padded(torch.split(tensors["knots"], counts, 1))
         keep = tensors["keep"].long()
         count, sparse = int(settings["count"]), bool(settings["sparse"])
         return cls(count, keep, tensors["mean"], tensors["deviation"], knots, sparse)
@@ -258,10 +265,25 @@ def _scores(x: Tensor, share: Tensor) -> Tensor:
     return torch.stack((values, torch.special.ndtri(middle)))
 
 
+def _padded(knots: Sequence[Tensor]) -> Tensor:
+    """Knots of all columns, (2, k, u), from those of each, (2, u_k): the last one is repeated."""
+    longest = max(2, *(one.shape[1] for one in knots))
+    table = knots[0].new_empty(2, len(knots), longest)
+    for row, one in zip(table.unbind(1), knots, strict=True):
+        row[:, : one.shape[1]], row[:, one.shape[1] :] = one, one[:, -1:]
+    return table
+
+
+def _counts(knots: Tensor) -> Tensor:
+    """How many distinct values each column has, shape (k,)."""
+    return (knots[0] < knots[0, :, -1:]).sum(1) + 1
+
+
 def _interpolate(knots: Tensor, x: Tensor) -> Tensor:
-    """Scores of values, linear between the knots and constant beyond them."""
+    """Scores of values of shape (k, b), linear between the knots and constant beyond them."""
     values, scores = knots
-    right = torch.searchsorted(values, x).clamp_(1, len(values) - 1)
+    right = torch.searchsorted(values, x).clamp_(1, values.shape[1] - 1)
     left = right - 1
-    t = ((x - values[left]) / (values[right] - values[left])).clamp_(0, 1)
-    return torch.lerp(scores[left], scores[right], t)
+    low = values.gather(1, left)
+    t = ((x - low) / (values.gather(1, right) - low)).clamp_(0, 1)
+    return torch.lerp(scores.gather(1, left), scores.gather(1, right), t)
