@@ -26,7 +26,7 @@ Slopes = Callable[[Tensor, slice], Tensor]
 #: first.
 RESTLESS = 0.1
 #: The most numbers K · n · s of an array while s rows are refined. Six such arrays are needed.
-NUMBERS = 2**20
+NUMBERS = 2**19
 #: Losses are expanded for so many numbers at a time, since that takes a dozen arrays.
 EXPANDED = 2**16
 

@@ -296,17 +296,20 @@ class _Dual:
         X = rows.X
         self.X, self.ridge = X, ridge
         self.tiny = 1e-6 * float(len(X)) if intercept else math.inf
-        gram = X @ X.T / ridge + 1 / self.tiny
-        roots = curvature.sqrt()
-        self.parts = []
-        for root in roots:
-            inner = root.unsqueeze(1) * gram * root
-            inner.diagonal().add_(1.0)
-            inverse = torch.cholesky_inverse(cholesky(inner))
-            self.parts.append(root.unsqueeze(1) * inverse * root)
+        gram = (X @ X.T).div_(ridge).add_(1 / self.tiny)
+        self.parts = [self._part(gram, root) for root in curvature.sqrt()]
         self.joint = None
         if bends.rank_one is not None:
             self.joint = cholesky(torch.stack(self.parts).sum(0))
+
+    @staticmethod
+    def _part(gram: Tensor, root: Tensor) -> Tensor:
+        """E_k; at most three matrices of this size are in memory beside those of other outputs."""
+        inner = (root.unsqueeze(1) * gram).mul_(root)
+        inner.diagonal().add_(1.0)
+        factor = cholesky(inner)
+        del inner
+        return torch.cholesky_inverse(factor).mul_(root.unsqueeze(1)).mul_(root)
 
     def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
         theta, shift = theta / self.ridge, shift / self.tiny

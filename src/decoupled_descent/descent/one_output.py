@@ -102,13 +102,16 @@ class KernelPart(Part):
         self, gram: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
     ) -> None:
         root = diagonal.sqrt()
-        system = root.unsqueeze(1) * (gram / ridge) * root
+        system = (gram / ridge).mul_(root.unsqueeze(1)).mul_(root)
         system.diagonal().add_(1.0)
-        inverse = torch.cholesky_inverse(cholesky(system))
+        factor = cholesky(system)
+        del system
+        inverse = torch.cholesky_inverse(factor)
+        del factor
         if intercept:  # not penalised
             pulled = inverse @ root
-            inverse -= torch.outer(pulled, pulled) / float(root @ pulled)
-        self.matrix = -inverse / root.unsqueeze(1) / root
+            inverse.addr_(pulled, pulled, alpha=-1 / float(root @ pulled))
+        self.matrix = inverse.neg_().div_(root.unsqueeze(1)).div_(root)
         self.matrix.diagonal().add_(1 / diagonal)
 
     def diagonal(self) -> Tensor:

@@ -105,12 +105,16 @@ class Separate(Spread):
         self.blocks = torch.diag_embed(torch.stack([spreads[id(part)] for part in self.parts], 1))
 
     def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
+        if len(self.parts) == 1:
+            return self.parts[0].columns(rows).mul_(moves[:, 0]).unsqueeze(0)
         found = {id(part): part.columns(rows) for part in self.parts}
         return torch.stack(
             [found[id(part)] * move for part, move in zip(self.parts, moves.T, strict=True)]
         )
 
     def times(self, values: Tensor) -> Tensor:
+        if len(self.parts) == 1:
+            return self.parts[0].times(values[0]).unsqueeze(0)
         return torch.stack(
             [part.times(value) for part, value in zip(self.parts, values, strict=True)]
         )

@@ -305,8 +305,16 @@ class Rows:
 
     def forward(self, theta: Tensor) -> Tensor:
         """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
-        parts = [forward(theta, block.X) for block in self.blocks()]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        found: Tensor | None = None
+        for block in self.blocks():
+            part = forward(theta, block.X)
+            if len(block.X) == self.here:
+                found = part
+                continue
+            found = part.new_empty(len(theta), self.here) if found is None else found
+            found[:, block.span] = part
+        assert found is not None
+        return found
 
     def backward(self, q: Tensor) -> Tensor:
         """Return qX, shape (L, d), for q of shape (L, n)."""

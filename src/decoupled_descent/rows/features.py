@@ -199,8 +199,7 @@ class Kernel(Features):
             return A
         return self._matrix(Geometry(A, self.landmark_rows_, self.units_))
 
-    def _decompose(self, geometry: Geometry, weights: Tensor) -> tuple[FeatureMap, Tensor]:
-        K = self._matrix(geometry)
+    def _decompose(self, K: Tensor, weights: Tensor) -> tuple[FeatureMap, Tensor]:
         if callable(self.kind):
             check_symmetric(self.kind, K)
         try:
@@ -212,7 +211,7 @@ class Kernel(Features):
 
     def _fit_exactly(self, scaled: Scaled) -> Tensor:
         self.landmark_rows_, self.units_ = scaled.rows, scaled.units
-        self.map_, phi = self._decompose(scaled.geometry, scaled.weights)
+        self.map_, phi = self._decompose(self._matrix(scaled.geometry), scaled.weights)
         return phi
 
     def _fit_landmarks(self, scaled: Scaled) -> Store:
@@ -222,9 +221,9 @@ class Kernel(Features):
         order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))
         self.landmark_rows_ = scaled.take(order[:m].sort().values)
         self.units_ = scaled.units
-        geometry = Geometry(self.landmark_rows_, self.landmark_rows_, self.units_)
-        first, _ = self._decompose(geometry, self.landmark_rows_.new_ones(m))
-        del geometry, _
+        K = self._matrix(Geometry(self.landmark_rows_, self.landmark_rows_, self.units_))
+        first, _ = self._decompose(K, self.landmark_rows_.new_ones(m))
+        del K, _
         phi = Store(scaled.inputs.here, len(first.values), scaled.inputs)
         for rows, A in scaled.parts(m):
             phi.write(rows, first(self._matrix(Geometry(A, self.landmark_rows_, self.units_))))

@@ -37,6 +37,11 @@ class Processes:
             )
         self.group, self.timeout = group, real_number("timeout", timeout)
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self._group: Any = dist.group.WORLD if group is None else group
+        # The sum itself ends then. If only the wait for it did, the process could not end: its last
+        # act is to wait for the sum, for as long as the group allows, half an hour by default.
+        self._limits = dist.AllreduceOptions()
+        self._limits.timeout = timedelta(seconds=self.timeout)
         self._sums = 0
 
     def total(self, parts: Sequence[Tensor]) -> list[Tensor]:
@@ -45,9 +50,7 @@ class Processes:
         flat = torch.cat([part.reshape(-1).to(widest) for part in parts])
         self._sums += 1
         try:
-            dist.all_reduce(flat, group=self.group, async_op=True).wait(
-                timedelta(seconds=self.timeout)
-            )
+            self._group.allreduce([flat], self._limits).wait()
         except RuntimeError as error:
             raise ProcessLostError(self._lost(error)) from error
         found = torch.split(flat, [part.numel() for part in parts])

@@ -89,7 +89,10 @@ class Sliced(Source):
             span = slice(start, min(start + step, self.n))
             return Part(span, *self._read(span, range(span.start, span.stop)))
 
-        return ahead(read(start) for start in range(0, self.n, step))
+        try:
+            yield from ahead(read(start) for start in range(0, self.n, step))
+        finally:
+            released(self.values)
 
     def take(self, index: Tensor) -> Tensor:
         """Read some rows, each once and in ascending order, as HDF5 requires."""
@@ -103,11 +106,24 @@ class Sliced(Source):
         held = _mapped(self.values)
         if held is None:
             return self.matrix(self.values[which]), None
-        if isinstance(which, slice):  # the disk works while these rows are copied and used
-            _ask_for(held, self.values, which.stop, 2 * which.stop - which.start)
+        if isinstance(which, slice) and self.values.flags.c_contiguous:
+            return self._in_place(held, which), None
         found = self.matrix(np.array(self.values[which]))
         released(self.values)  # the rows were copied, so the pages can be given back
         return found, None
+
+    def _in_place(self, held: mmap.mmap, which: slice) -> Tensor:
+        """Consecutive rows of a map without a copy, whose pages are read here, before their use.
+
+        The disk works on the block after it meanwhile. The pages of the block that nobody uses any
+        more are given back; whoever uses it all the same gets them again.
+        """
+        start, size = which.start, which.stop - which.start
+        _advise(held, self.values, mmap.MADV_WILLNEED, which.stop, which.stop + size)
+        _advise(held, self.values, mmap.MADV_DONTNEED, start - HELD * size, start - 2 * size)
+        found = self.values[which]
+        found.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max()  # a byte of each page
+        return self.matrix(found)
 
     def _collated(self, pairs: list[tuple[Any, Any]]) -> tuple[Tensor, Tensor | None]:
         X = self.matrix(torch.stack([as_tensor("X", x) for x, _ in pairs]))
@@ -228,11 +244,13 @@ def _mapped(values: Any) -> mmap.mmap | None:
     return base if isinstance(base, mmap.mmap) and hasattr(base, "madvise") else None
 
 
-def _ask_for(held: mmap.mmap, values: np.memmap[Any, Any], start: int, stop: int) -> None:
-    """Have the system begin to read consecutive rows of a map; backward ones come when used."""
-    stride = values.strides[0]
+def _advise(
+    held: mmap.mmap, values: np.memmap[Any, Any], advice: int, start: int, stop: int
+) -> None:
+    """Say what will be done with consecutive rows of a map; rows that there are not are left out."""
+    stride, n = values.strides[0], len(values)
     first = values.ctypes.data - np.frombuffer(held, np.uint8).ctypes.data
-    begin, end = (first + stride * min(row, len(values)) for row in (start, stop))
+    begin, end = (first + stride * min(max(row, 0), n) for row in (start, stop))
     begin -= begin % mmap.PAGESIZE
-    if stride > 0 and begin < min(end, len(held)):
-        held.madvise(mmap.MADV_WILLNEED, begin, min(end, len(held)) - begin)
+    if begin < min(end, len(held)):
+        held.madvise(advice, begin, min(end, len(held)) - begin)
