@@ -247,7 +247,7 @@ def _mapped(values: Any) -> mmap.mmap | None:
 def _advise(
     held: mmap.mmap, values: np.memmap[Any, Any], advice: int, start: int, stop: int
 ) -> None:
-    """Say what will be done with consecutive rows of a map; rows that there are not are left out."""
+    """Tell the system what becomes of consecutive rows of a map; others are left out."""
     stride, n = values.strides[0], len(values)
     first = values.ctypes.data - np.frombuffer(held, np.uint8).ctypes.data
     begin, end = (first + stride * min(max(row, 0), n) for row in (start, stop))
