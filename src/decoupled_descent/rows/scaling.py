@@ -136,7 +136,9 @@ class Columns:
         varying = _varying(_counts(knots) - 1.0, torch.zeros(1))  # a rare value may not be here
         keep, given, knots = keep[varying], given[:, varying], knots[:, varying]
         scales = []
-        for known, columns in zip(knots.split(64, 1), given.split(64, 1), strict=True):
+        for known, columns in zip(
+            *(torch.split(each, 64, 1) for each in (knots, given)), strict=True
+        ):
             found = _interpolate(known, columns.double().T.contiguous())
             centre = found @ share
             squares = found.sub_(centre.unsqueeze(1)).square_()
