@@ -1,5 +1,7 @@
 """Data, runs and lookups that the tests of the diagnostics share."""
 
+import numpy as np
+
 import decoupled_descent as dd
 
 ODD = dd.OrthogonalDecoupledDescent(2.0, 0.98, 10.0, reduction="mean")
@@ -34,3 +36,13 @@ def value(diagnosis, name):
 
 def names(diagnosis):
     return {finding.name for finding in diagnosis.findings}
+
+
+def grouped_patients(seed, count=40, rows=5):
+    """Rows of patients next to each other, whose labels are mostly their own."""
+    rng = np.random.default_rng(seed)
+    own = rng.normal(size=(count, 6))
+    chance = 1 / (1 + np.exp(-own[:, 0] - 3 * rng.normal(size=count)))
+    who = np.repeat(np.arange(count), rows)
+    X = own[who] + 0.3 * rng.normal(size=(len(who), 6))
+    return X, (rng.random(len(who)) < chance[who]).astype(int), who

@@ -19,6 +19,7 @@ from tests.diagnostics.problems import (
     WHITE,
     clean,
     find,
+    grouped_patients,
     names,
     objective,
     status,
@@ -330,16 +331,6 @@ def test_a_model_that_memorises_its_rows_gets_a_caution():
     assert "fitted error" not in names(diagnose(X, y, trained(X, y, WHITE)))
 
 
-def grouped_patients(seed, count=40, rows=5):
-    """Rows of patients next to each other, whose labels are mostly their own."""
-    rng = np.random.default_rng(seed)
-    own = rng.normal(size=(count, 6))
-    chance = 1 / (1 + np.exp(-own[:, 0] - 3 * rng.normal(size=count)))
-    who = np.repeat(np.arange(count), rows)
-    X = own[who] + 0.3 * rng.normal(size=(len(who), 6))
-    return X, (rng.random(len(who)) < chance[who]).astype(int), who
-
-
 @pytest.mark.parametrize("order", ["as they stand", "shuffled", "with groups"])
 def test_rows_that_belong_together_are_seen_where_they_stand_together(order):
     X, y, who = grouped_patients(0)
@@ -403,18 +394,6 @@ def test_the_order_of_a_table_does_not_change_the_verdict():
         found = {one.name: one.status for one in model.diagnostics_.findings}
         assert found["duplicate rows"] == "ok", name
         assert found.get("rows that belong together", "ok") == "ok", name
-
-
-def test_sorted_or_not():
-    X, y = (torch.from_numpy(part).double() for part in passengers())
-    both = np.lexsort((*X.T.numpy(), y.numpy()))
-    assert measures.is_sorted(y[both], X[both])
-    assert measures.is_sorted(y[both].flip(0), X[both].flip(0))
-    assert not measures.is_sorted(y, X)
-    alone = torch.argsort(y, stable=True)
-    assert not measures.is_sorted(y[alone], X[alone])  # rows of each class as they came
-    who, labels = torch.arange(300) // 10, (torch.arange(300) // 10) % 2
-    assert not measures.is_sorted(labels.double(), torch.randn(30, 3)[who].double())
 
 
 def test_standard_errors_of_groups_count_groups():

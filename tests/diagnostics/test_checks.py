@@ -86,7 +86,9 @@ def test_every_check_is_used_and_its_words_are_complete():
     network = dd.fit(
         X.double(), y.double(), dd.Objective(head, "logistic"), dd.DecoupledNewton(3.0)
     )
-    diagnoses += [diagnose(X.double(), y.double(), run) for run in (newton, network)]
+    numbers = dd.Objective(dd.heads.Linear(intercept=True), "squared")
+    ridge = dd.fit(X.double(), y.double(), numbers, dd.DecoupledNewton(1.0), progress=False)
+    diagnoses += [diagnose(X.double(), y.double(), run) for run in (newton, network, ridge)]
     findings = [f for diagnosis in diagnoses for f in diagnosis.findings]
     assert {f.name for f in findings} == {check.name for check in CHECKS}
     assert not any(set("{}") & set(f.reason + f.advice + f.definition) for f in findings)

@@ -218,3 +218,29 @@ def test_a_linear_model_has_one_minimum():
     rows, model = dd.Rows(X, y), dd.Objective(dd.heads.Linear(intercept=True), "squared")
     run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
     assert measures.another_minimum(run, rows) is None
+
+
+def discrete(rows=300):
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.integers(20, 60, rows), rng.integers(2, size=rows)], 1)
+    return torch.from_numpy(X).double(), torch.from_numpy(rng.integers(2, size=rows)).double()
+
+
+def test_sorted_by_label_by_columns_or_not():
+    X, y = discrete()
+    both = np.lexsort((*X.T.numpy(), y.numpy()))
+    assert measures.sorting(y[both], X[both]) == (True, True)
+    assert measures.sorting(y[both].flip(0), X[both].flip(0)) == (True, True)
+    assert measures.sorting(y, X) == (False, False)
+    alone = torch.argsort(y, stable=True)
+    assert measures.sorting(y[alone], X[alone]) == (True, False)  # rows of a class as they came
+    who = torch.arange(300) // 10
+    assert measures.sorting((who % 2).double(), normal(30, 3)[who]) == (False, False)
+
+
+def test_distinct_targets_in_order_leave_no_other_order():
+    X, y = discrete()
+    y = y + normal(300, 1).squeeze(1)
+    order = torch.argsort(y)
+    assert measures.sorting(y[order], X[order]) == (True, True)
+    assert measures.sorting(y, X) == (False, False)

@@ -35,6 +35,8 @@ ADVICE = {
     "head": "train with a smaller --hidden",
     "rows that belong together": "train with --group and the column that says which rows belong "
     "together",
+    "unusually similar rows": "if they belong together (one patient, one thing), train with "
+    "--group and the column that says so",
     "neighbouring rows": "if rows belong together, train with --group and the column that says so",
     "winner's curse": "the estimate is corrected for it; fix --ridge, --lr or --damping to compare "
     "fewer candidates",

@@ -15,7 +15,7 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
-from decoupled_descent.diagnostics import copies, measures
+from decoupled_descent.diagnostics import companions, copies, measures
 from decoupled_descent.diagnostics.checks import Check, Evidence, Reading
 from decoupled_descent.training.callbacks import StopReason
 
@@ -24,6 +24,11 @@ from decoupled_descent.training.callbacks import StopReason
 WIDENING = 2.0
 #: With more rows than this, leaving them out in blocks takes too long.
 MOST_TOGETHER = 5000
+#: With more rows than this, not all pairs are compared.
+MOST_COMPARED = 2000
+#: Rises below so many standard errors of their own count as chance, for rows in their order and
+#: for similar rows: of 20 real tables one passes the second, and it has groups.
+CHANCE, CHANCE_SIMILAR = 2, 3
 #: How the effect of duplicates was computed: expected, or measured.
 EXPECTED = "share of duplicates × ½√min(n, d): the expected bias, in standard errors"
 MEASURED = "the rise of the error if rows are left out with their duplicates, in standard errors"
@@ -33,6 +38,11 @@ SERIOUS = 0.5
 REMEDIES = (
     "report the accuracy, or a bounded loss, as well",
     "report the median absolute error as well, or predict the logarithm of a skewed target",
+)
+#: What is said of a table that is sorted by its target.
+SORTED_BY_LABEL = (
+    " The table is sorted by its target. If it was sorted by something else as well, this may be "
+    "the reason."
 )
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
 #: Traits of algorithms: the estimate holds along the path, at the minimum only, or never.
@@ -129,19 +139,54 @@ def _curse(e: Evidence) -> Reading | None:
     return Reading(value, {}, "note" if e.minimum and value < 2 else "alarm")
 
 
-def _together(e: Evidence) -> float | None:
-    """The rise of the error in standard errors, 0 if it may be chance; None with groups."""
+def _together(e: Evidence) -> Reading | None:
+    """The rise of the error in standard errors, 0 if it may be chance; None with groups.
+
+    The order of a sorted table is not that in which rows were collected: no alarm follows from it.
+    """
     if e.rows.groups is not None or e.rows.n > MOST_TOGETHER or e.run is None:
         return None
     columns = e.rows if e.columns is None else e.columns
+    by_label = False
     if e.rows.y.ndim == 1:
         every = columns.X if columns.in_memory else columns.gather(torch.arange(e.rows.n))
-        if measures.is_sorted(e.rows.y, every):
-            return None  # the order of the rows has no meaning here
+        by_label, wholly = measures.sorting(e.rows.y, every)
+        if wholly:
+            return None
     found = measures.blocks_left_out(e.run, e.rows, e.groups)
     if found is None:
         return None
-    return found.rise / e.seen.stderr if found.rise > 2 * found.stderr else 0.0
+    rise = found.rise / e.seen.stderr if found.rise > CHANCE * found.stderr else 0.0
+    words = {"order": SORTED_BY_LABEL if by_label else ""}
+    return Reading(rise, words, "caution" if by_label else "alarm")
+
+
+def _similar(e: Evidence) -> Reading | None:
+    """The rise of the error in standard errors, 0 if it may be chance; None with groups."""
+    if e.rows.groups is not None or not 10 <= e.rows.n <= MOST_COMPARED or e.run is None:
+        return None
+    columns = e.rows if e.columns is None else e.columns
+    X = columns.gather(torch.arange(e.rows.n, device=columns.like.device)).double().cpu().numpy()
+    found = companions.company(e.run, e.rows, X)
+    if found is None or found.rise <= CHANCE_SIMILAR * found.stderr:
+        return Reading(0.0, {"share": 0.0})
+    return Reading(found.rise / e.seen.stderr, {"share": found.share})
+
+
+def _few(e: Evidence) -> Reading | None:
+    """How uncertain the standard error of a squared error is, if the errors are normal.
+
+    The variance of N losses of kurtosis κ is known to a share √((κ − 1)/N), its root to half of
+    it. Squared normal errors have κ = 15, sums of K of them 3 + 12/K. For classes the stated
+    probabilities give the variance of the loss, and intervals hold with few rows, too.
+    """
+    if e.run is None or e.run.objective.loss.name != "squared":
+        return None
+    count = e.rows.n if e.rows.groups is None else int(torch.unique(e.rows.groups).numel())
+    outputs = 1 if e.rows.y.ndim == 1 else e.rows.y.shape[1]
+    kind = "rows" if e.rows.groups is None else "groups"
+    share = 0.5 * math.sqrt((2 + 12 / outputs) / count)
+    return Reading(share, {"count": count, "rows": kind})
 
 
 def _refitted(evidence: Evidence) -> float:
@@ -162,6 +207,15 @@ CHECKS = (
         concerns=PATH | UNCORRECTED,
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
+    ),
+    Check(
+        name="few rows", measure=_few, needs_run=True, caution=0.3, alarm=0.5, concerns=MINIMUM,
+        meaning="{count} {rows} say little about the error on new rows, and little about how "
+        "uncertain this error is: the interval is often too narrow.",
+        definition="relative error of the standard error for {count} normal errors. On drawn "
+        "tables the intervals covered the truth in 43 to 68 % of the cases above 0.5, in 75 % "
+        "between 0.3 and 0.5, in 87 % just below 0.3 and in 95 % at 0.24",
+        advice="get more rows; until then, treat the error as a guess",
     ),
     Check(
         name="rows per column", caution=2, below=True,
@@ -283,11 +337,23 @@ CHECKS = (
         measure=_together,
         meaning="A row is predicted worse if its neighbours in the table are also left out than if "
         "other rows are. Rows may belong together (one patient, one day). The estimate then holds "
-        "for the same patients or days only.",
+        "for the same patients or days only.{order}",
         definition="rise of the error if ten consecutive rows are left out together instead of ten "
         "random rows of the same classes, in standard errors of the estimate; 0 if the rise is "
         "below two standard errors of its own",
         advice="give the groups: fit(X, y, groups=…), or decoupled train --group COLUMN",
+    ),
+    Check(
+        name="unusually similar rows", needs_run=True, caution=1, concerns=MINIMUM,
+        measure=_similar,
+        meaning="{share:.0%} of the rows have unusually similar rows somewhere in the table, and "
+        "are predicted much worse without them. If these are rows of one patient or thing, the "
+        "estimate holds for the same patients only.",
+        definition="rise of the error if unusually similar rows are left out together instead of "
+        "as many of the next neighbours, in standard errors of the estimate; 0 if the rise is "
+        "below three standard errors of its own",
+        advice="if they belong together, give the groups: fit(X, y, groups=…), or decoupled train "
+        "--group COLUMN",
     ),
     Check(
         name="winner's curse", measure=_curse, needs_run=True, note=0.5, caution=0.5, alarm=2,

@@ -164,8 +164,15 @@ def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
     return max(0.0, min(float(torch.cat(alike).median()), float(erring)))
 
 
-def is_sorted(y: Tensor, columns: Tensor) -> bool:
-    """Whether a table was sorted by its label and by columns, one after the other in any order.
+class Sorting(NamedTuple):
+    """What the order of a table comes from."""
+
+    by_label: bool  # the label never changes direction
+    wholly: bool  # so do columns among rows of one label, or hardly any rows share a label
+
+
+def sorting(y: Tensor, columns: Tensor) -> Sorting:
+    """Whether a table was sorted by its label, alone or with columns, one after the other.
 
     Then neighbouring rows are similar because of the sorting, even if they do not belong together.
     A key is sorted if it does not change direction among rows that are equal in all keys before it.
@@ -175,6 +182,7 @@ def is_sorted(y: Tensor, columns: Tensor) -> bool:
     _, counts = torch.unique(y, return_counts=True)
     falls = 0.5 * (1 - float((counts.double() / len(y)).square().sum()))  # of random labels
     known: list[Tensor] = []
+    by_label = False
     while int(active.sum()) * falls > UNSORTED:
         for keys in (label, *torch.split(columns, AT_A_TIME, 1)):
             here = keys.double().diff(dim=0)[active]
@@ -182,12 +190,13 @@ def is_sorted(y: Tensor, columns: Tensor) -> bool:
             if bool(moves.any()):
                 break
         else:
-            return False
+            return Sorting(by_label, False)
         known.append(keys)
         active &= keys[:, int(moves.nonzero()[0])].double().diff() == 0
-        if any(keys is label for keys in known) and len(known) > 1:
-            return True
-    return False
+        by_label |= keys is label
+        if by_label and len(known) > 1:
+            return Sorting(True, True)
+    return Sorting(by_label, by_label)
 
 
 class Together(NamedTuple):

@@ -22,6 +22,8 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor
 CUT = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
+#: Squares of numbers beyond 2^±this come close to the ends of float64, as do sums of them.
+SQUARED = 450
 #: What is learnt from sorted values, ranks and mean distances, is learnt from at most so many rows:
 #: shares of them are known to 0.8 points then, and sorting all would take several copies of X.
 SORTED = 4096
@@ -114,7 +116,7 @@ class Columns:
             The scales.
 
         Raises:
-            ValueError: If an entry is not finite, a column cannot be squared, or all are constant.
+            ValueError: If an entry is not finite, or all columns are constant.
         """
         if is_sparse(X):
             if ranks:
@@ -204,22 +206,54 @@ def as_rows(X: Any) -> Rows:
 
 
 def moments(rows: Rows, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation of every column in float64, in one pass: moments of pieces are merged."""
+    """Mean and deviation of every column in float64, whatever its unit.
+
+    One pass over the rows; a second one if squares of a column would leave the range of float64.
+    """
+    mean, deviation, largest = _merged(rows, weights, None)
+    unit = units(largest)
+    if unit is None:
+        return mean, deviation
+    mean, deviation, _ = _merged(rows, weights, 1 / unit)
+    return mean * unit, deviation * unit
+
+
+def units(largest: Tensor) -> Tensor | None:
+    """Powers of two, in which columns can be squared; None if they can be as they are.
+
+    Dividing by them is exact. Those of columns that need none are 1.
+    """
+    _, exponent = torch.frexp(largest)
+    far = (largest > 0) & (exponent.abs() > SQUARED)
+    if not bool(far.any()):
+        return None
+    return torch.where(far, exponent.clamp(-1000, 1000), 0).double().exp2()
+
+
+def _merged(rows: Rows, weights: Tensor, factor: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean, deviation and largest size of columns times a factor; moments of pieces are merged."""
     total, mean, squares = weights.new_zeros(()), weights.new_zeros(()), weights.new_zeros(())
+    largest = weights.new_zeros(rows.d)
     for span, part in rows.doubles():
         w = weights[span]
         if not (size := w.sum()) > 0:
             continue
+        if factor is not None:
+            part = part * factor
+        low, high = torch.aminmax(part, dim=0)
+        largest = torch.maximum(largest, torch.maximum(-low, high))
         own = (w / size) @ part
         step, joint = own - mean, total + size
         squares = squares + w @ (part - own).square_() + step.square() * (total * size / joint)
         mean, total = mean + step * (size / joint), joint
     if rows.processes is None:
-        return mean, (squares / total).sqrt()
+        return mean, (squares / total).sqrt(), largest
     everything, sums = rows.total(total, total * mean)
     centre = sums / everything
-    (squares,) = rows.total(squares + total * (mean - centre).square())
-    return centre, (squares / everything).sqrt()
+    sizes = largest.new_zeros(rows.processes.size, rows.d)
+    sizes[rows.processes.rank] = largest
+    squares, sizes = rows.total(squares + total * (mean - centre).square(), sizes)
+    return centre, (squares / everything).sqrt(), sizes.amax(0)
 
 
 def sorted_rows(rows: Rows, weights: Tensor) -> Tensor:
@@ -235,9 +269,6 @@ def sorted_rows(rows: Rows, weights: Tensor) -> Tensor:
 
 def _varying(deviation: Tensor, least: Tensor) -> Tensor:
     """Indices of the columns that vary, or ``ValueError`` if there is none."""
-    bad = torch.nonzero(~torch.isfinite(deviation))
-    if len(bad):
-        raise ValueError(f"column {int(bad[0])} of X has entries too large to square; rescale it")
     keep = torch.nonzero(deviation > least)[:, 0]
     if len(keep) == 0:
         raise ValueError("every column of X is constant; there is nothing to learn from")
@@ -246,13 +277,18 @@ def _varying(deviation: Tensor, least: Tensor) -> Tensor:
 
 def _learn_sparse(cls: type[Columns], X: Any, share: Tensor) -> Columns:
     """Root mean squares of sparse columns. Constant: the variance is lost in rounding."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        square = torch.from_numpy(X.multiply(X).T @ share.numpy())
-        mean = torch.from_numpy(X.T @ share.numpy())
+    unit = units(torch.from_numpy(abs(X).max(axis=0).toarray().reshape(-1)))
+    if unit is not None:
+        X = X.copy()
+        X.data = X.data / unit.numpy()[X.indices]
+    square = torch.from_numpy(X.multiply(X).T @ share.numpy())
+    mean = torch.from_numpy(X.T @ share.numpy())
     variance = square - mean.square()
     keep = _varying(variance, CONSTANT * square)
     none = torch.zeros(len(keep), dtype=torch.float64)
-    return cls(X.shape[1], keep, none, square[keep].sqrt(), sparse=True)
+    scale = square[keep].sqrt()
+    scale = scale if unit is None else scale * unit[keep]
+    return cls(X.shape[1], keep, none, scale, sparse=True)
 
 
 def _scores(x: Tensor, share: Tensor) -> Tensor:
