@@ -115,6 +115,23 @@ def lose(folder, rank, size):
     os._exit(0)  # the group is broken; nothing is left to take down
 
 
+def stall(folder, rank, size):
+    """In the third step, the second process stalls until the first has ended."""
+    _, objective, algorithm = calls()["dd"]
+    (folder / f"{rank}.pid").write_text(str(os.getpid()))
+
+    def third(step):
+        while rank and step.index == 2:
+            time.sleep(0.1)
+            try:
+                os.kill(int((folder / "0.pid").read_text()), 0)
+            except ProcessLookupError:
+                os._exit(0)
+
+    rows = share("logistic", rank, size, timeout=2.0)
+    dd.fit(rows, None, objective, algorithm, STEPS, callbacks=third)
+
+
 def restart(folder, rank, size):
     """The second process dies in step 13 of its first life; each notes the steps that it makes."""
     _, objective, algorithm = calls()["dd"]
@@ -136,11 +153,14 @@ def main():
     kind, folder = sys.argv[1], Path(sys.argv[2])
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    patience = 600 if kind == "stall" else 60  # as long as by default, or nearly
+    dist.init_process_group("gloo", timeout=timedelta(seconds=patience))
     rank, size = dist.get_rank(), dist.get_world_size()
     if kind == "lose":
         lose(folder, rank, size)
-    if kind == "restart":
+    if kind == "stall":
+        stall(folder, rank, size)
+    elif kind == "restart":
         restart(folder, rank, size)
     else:
         compare(folder, rank, size)

@@ -93,6 +93,14 @@ def test_missing_processes_are_named(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_stalled_process_does_not_keep_the_others(tmp_path):
+    """The first ends with an error, long before the time limit of the group; then the second."""
+    (said, status), _ = started("stall", tmp_path, 2)
+    assert status == 1
+    assert "ProcessLostError: rank 1 of 2 is gone or did not answer within 2 seconds" in said
+
+
+@pytest.mark.slow
 def test_a_process_that_dies_costs_one_interval(tmp_path, worker):
     """Under torchrun, which starts all of them again."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
