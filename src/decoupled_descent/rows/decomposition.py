@@ -127,7 +127,7 @@ def from_sparse_columns(raw: Any, weights: Tensor, most: int) -> FeatureMap:
 def _from_moment(moment: Tensor, mean: Tensor, size: Tensor, most: int) -> FeatureMap:
     trace = float(moment.trace() / size)
     values, vectors = _largest(moment, most)
-    P = vectors.contiguous() / trace**0.5
+    P = vectors.contiguous().div_(trace**0.5)
     return FeatureMap(P, mean @ P, values / trace)
 
 
@@ -159,11 +159,18 @@ def leading_directions(
 
 
 def _largest(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Eigenvalues that are not negligible, largest first, at most ``most``, and eigenvectors."""
+    """Eigenvalues that are not negligible, largest first, at most ``most``, and eigenvectors.
+
+    The matrix is overwritten by the eigenvectors.
+    """
     values, vectors = torch.linalg.eigh(matrix)
     largest = float(values[-1])
     worst = float(values[0])
     if worst < -1e-8 * largest or not largest > 0:
         raise IndefiniteError(f"has the eigenvalue {worst:.3g}, the largest is {largest:.3g}")
     count = min(int((values > NEGLIGIBLE * largest).sum()), most)
-    return values[-count:].flip(0), vectors[:, -count:].flip(1)
+    order = torch.arange(len(values) - 1, len(values) - 1 - count, -1, device=values.device)
+    room = (matrix if matrix.is_contiguous() else matrix.T).reshape(-1)
+    found = room[: len(values) * count].view(len(values), count)
+    torch.index_select(vectors, 1, order, out=found)
+    return values[order], found

@@ -219,7 +219,8 @@ class Kernel(Features):
         n = scaled.shape[0]
         m = _most(self.landmarks, n)
         order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed))
-        self.landmark_rows_ = scaled.take(order[:m].sort().values)
+        chosen = order[:m].sort().values
+        self.landmark_rows_ = scaled.take(chosen)
         self.units_ = scaled.units
         K = self._matrix(Geometry(self.landmark_rows_, self.landmark_rows_, self.units_))
         first, _ = self._decompose(K, self.landmark_rows_.new_ones(m))
@@ -227,7 +228,10 @@ class Kernel(Features):
         phi = Store(scaled.inputs.here, len(first.values), scaled.inputs)
         for rows, A in scaled.parts(m):
             phi.write(rows, first(self._matrix(Geometry(A, self.landmark_rows_, self.units_))))
-        return self._rotate(phi, scaled, first.projection, first.shift)
+        del self.landmark_rows_  # they are taken again: the rotation needs the memory
+        phi = self._rotate(phi, scaled, first.projection, first.shift)
+        self.landmark_rows_ = scaled.take(chosen)
+        return phi
 
     def _rotate(self, phi: Store, scaled: Scaled, projection: Tensor, shift: Tensor) -> Store:
         """Make features raw(x) P − shift uncorrelated, in place."""
