@@ -61,7 +61,7 @@ def panel(axis: Axes, ways: list[Group]) -> set[str]:
     if not shown:
         axis.set_visible(False)
     axis.axhline(1, color="0.6", lw=0.8, zorder=0)
-    axis.set(xscale="log", yscale="log", ylim=(0.15, 5))
+    axis.set(xscale="log", yscale="log", ylim=(0.1, 5))
     axis.spines[["top", "right"]].set_visible(False)
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_locator(FixedLocator(TICKS))
