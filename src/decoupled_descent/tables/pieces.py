@@ -13,7 +13,7 @@ import io
 import itertools
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -34,7 +34,7 @@ from decoupled_descent.tables.reading import (
     plain_frame,
 )
 from decoupled_descent.tables.text import MISSING, Notes, check_width, read_text, recognise, records
-from decoupled_descent.tables.values import is_number
+from decoupled_descent.tables.values import is_number, plain
 
 #: Tables of more bytes than this, unpacked, are read in pieces. Read as a whole, a table takes up
 #: to fifteen times its size in memory until a model is trained.
@@ -42,7 +42,7 @@ LARGE = 250_000_000
 #: How columns are treated is decided on so many rows, drawn at random from all …
 MOST_SAMPLED = 100_000
 #: … or fewer, so that they have about so many fields, but no fewer than these.
-FIELDS, FEWEST_SAMPLED = 2_000_000, 1_000
+FIELDS, FEWEST_SAMPLED = 1_000_000, 1_000
 #: Bytes of a piece, unpacked.
 PIECE = 16 * 2**20
 #: Rows of text that are looked at together, and the bytes from which a file is recognised.
@@ -197,7 +197,7 @@ class TextPieces(Pieces):
                     column = [record[place] for _, record in block]
                     texts[name].append(pd.Series(column, dtype="str"))
         chosen = drawn.items()
-        sample = self._typed([joined.split("\0") for _, joined in chosen], written.names)
+        sample = self._typed((joined.split("\0") for _, joined in chosen), written.names)
         notes = list(written.notes)
         frame = named(sample, notes).set_axis([number for number, _ in chosen], axis=0)
         index = pd.RangeIndex(1, drawn.count + 1)
@@ -205,11 +205,13 @@ class TextPieces(Pieces):
         whole = {name: self._column(one) for name, one in raw.items()}
         return Scan(drawn.count, frame, whole, raw, notes)
 
-    def _typed(self, rows: list[list[str]], names: list[str]) -> pd.DataFrame:
+    def _typed(self, rows: Iterable[list[str]], names: list[str]) -> pd.DataFrame:
         """Turn texts into the types that they would have if they were a file."""
         content = io.StringIO()
         options: dict[str, Any] = {"delimiter": self._written.separator, "lineterminator": "\n"}
-        csv.writer(content, quoting=csv.QUOTE_ALL, **options).writerows([names, *rows])
+        csv.writer(content, quoting=csv.QUOTE_ALL, **options).writerows(
+            itertools.chain([names], rows)
+        )
         content.seek(0)
         written = self._written._replace(names=names)
         frame = written.read(content, encoding=None, skip_blank_lines=False)
@@ -220,7 +222,7 @@ class TextPieces(Pieces):
         """One column of texts with the type that it would have if it were read as a whole."""
         size = 10 * TOGETHER
         parts = [
-            self._typed([[one] for one in texts.iloc[start : start + size]], ["one"])["one"]
+            self._typed(([one] for one in texts.iloc[start : start + size]), ["one"])["one"]
             for start in range(0, len(texts), size)
         ]
         kinds = {"" if types.is_string_dtype(part.dtype) else part.dtype.kind for part in parts}
@@ -280,9 +282,9 @@ class ParquetPieces(Pieces):
         for batch in self._batches():
             inside = places[(places >= start) & (places < start + len(batch))] - start
             taken.append(batch.take(pyarrow.array(inside)))
-            frame = plain_frame(batch.to_pandas())
-            for name in set(kept) & set(frame.columns):
-                columns[name].append(_uncategorised(frame[name]))
+            for name in kept:
+                if name in batch.schema.names:
+                    columns[name].append(_uncategorised(plain(batch.column(name).to_pandas())))
             start += len(batch)
         sample = pyarrow.Table.from_batches(taken).unify_dictionaries().to_pandas()
         notes: Notes = []
