@@ -16,7 +16,7 @@ import decoupled_descent as dd
 WORKER = Path(__file__).with_name("processes_worker.py")
 
 
-def started(kind, folder, size=2):
+def started(*arguments, size=2, worker=WORKER):
     """Start processes that know each other, and wait for their end."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -26,7 +26,7 @@ def started(kind, folder, size=2):
     paths = {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     workers = [
         subprocess.Popen(
-            [sys.executable, str(WORKER), kind, str(folder)],
+            [sys.executable, str(worker), *map(str, arguments)],
             env={**os.environ, **common, **paths, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stderr=subprocess.PIPE,
             text=True,
@@ -86,7 +86,7 @@ def test_what_cannot_be_divided_is_refused(compared):
 @pytest.mark.slow
 def test_missing_processes_are_named(tmp_path):
     """One dies, another stalls."""
-    started("lose", tmp_path, 3)
+    started("lose", tmp_path, size=3)
     said = (tmp_path / "0.txt").read_text()
     assert said.startswith("rank 1, 2 of 3 is gone or did not answer within 2 seconds")
     assert "checkpoint=" in said

@@ -36,6 +36,7 @@ from decoupled_descent.estimators.newton import (
 )
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.gathered import all_labels, is_divided, whole
 from decoupled_descent.rows.scaling import as_rows, is_sparse
 from decoupled_descent.rows.sources import Source, as_source, read_size
 from decoupled_descent.rows.store import SMALL
@@ -204,7 +205,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             *judged_run(best),
             task=self._task,
             optimism=found.estimate.optimism,
-            columns=standardised(inputs),
+            columns=standardised(whole(inputs, targets) if is_divided(inputs) else inputs),
             stderr=found.estimate.stderr,
         )
         left_out: Floats = found.left_out.numpy()
@@ -320,7 +321,23 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         self.n_features_in_ = source.d
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        return source, source.y.cpu().numpy() if y is None else labels
+        labels = source.y.cpu().numpy() if y is None else labels
+        return source, all_labels(source, labels) if is_divided(source) else labels
+
+    def _check_divided(self, X: Any, **given: Any) -> None:
+        """Raise ``ValueError`` for what rows that are divided among processes cannot have."""
+        if not is_divided(X):
+            return
+        if self.method_ != "newton":
+            raise ValueError(
+                f"method={self.method_!r} needs all rows in one process, but these are divided; "
+                "use method='newton', or dd.fit, which takes such rows"
+            )
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} is for rows in one process, but these are divided; leave it out"
+                )
 
     def _predicted(self, rows: Any) -> Floats:
         return self.mixture_.predict(rows) if self.method_ == "newton" else self._evaluate(rows)

@@ -119,6 +119,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         """
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
+        given = {"sample_weight": sample_weight, "groups": groups}
+        self._check_divided(X, **given, class_weight=self.class_weight)
         features, labels = self._given(X, y)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)

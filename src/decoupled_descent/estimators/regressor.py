@@ -102,6 +102,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
+        self._check_divided(X, sample_weight=sample_weight, groups=groups)
         features, labels = self._given(X, y, several=True)
         if labels.ndim == 1 or labels.shape[1] == 1 or not newton:
             labels = column_or_1d(labels, warn=True)

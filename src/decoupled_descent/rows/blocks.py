@@ -207,16 +207,23 @@ class Rows:
             return self.take(index)
         found = self.like.new_zeros(len(index), self.d)
         mine = index - self.first
-        own = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
-        if isinstance(self._source, Repeated):
-            for block in self.blocks():
-                inside = own[(mine[own] >= block.span.start) & (mine[own] < block.span.stop)]
-                found[inside] = block.X[mine[inside] - block.span.start]
-        elif self._source is not None:
-            found[own] = self._source.take(mine[own])
-        elif self._X is not None:
-            found[own] = self._X[mine[own]]
+        inside = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
+        if len(inside):
+            found[inside] = self.own(mine[inside])
         return self.total(found)[0]
+
+    def own(self, index: Tensor) -> Tensor:
+        """Return rows of this process by their numbers here, shape (B, d)."""
+        if self._X is not None:
+            return self._X.index_select(0, index)
+        assert self._source is not None
+        if not isinstance(self._source, Repeated):
+            return self._source.take(index)
+        found = self.like.new_zeros(len(index), self.d)
+        for block in self.blocks():
+            inside = (index >= block.span.start) & (index < block.span.stop)
+            found[inside] = block.X[index[inside] - block.span.start]
+        return found
 
     def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
         """Go through the rows once in float64, in small pieces of ``width`` or d numbers a row."""

@@ -211,7 +211,7 @@ class Kernel(Features):
 
     def _fit_exactly(self, scaled: Scaled) -> Tensor:
         self.landmark_rows_, self.units_ = scaled.rows, scaled.units
-        self.map_, phi = self._decompose(self._matrix(scaled.geometry), scaled.weights)
+        self.map_, phi = self._decompose(self._matrix(scaled.geometry), scaled.all_weights)
         return phi
 
     def _fit_landmarks(self, scaled: Scaled) -> Store:
@@ -266,7 +266,7 @@ class Kernel(Features):
             return self._stored(scaled, len(self.map_.values), self.map_.__call__)
         A = scaled.rows
         K = torch.from_numpy((A @ A.T).toarray()) if sparse else A @ A.T
-        dual, found = from_kernel(K, weights, most)
+        dual, found = from_kernel(K, scaled.all_weights, most)
         self.map_ = dual._replace(projection=product(A.T, dual.projection).contiguous())
         return found
 

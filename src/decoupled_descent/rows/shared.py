@@ -61,6 +61,12 @@ class Scaled:
         """Sums over all processes of what was summed over the rows of this one."""
         return self.inputs.total(*parts) if isinstance(self.inputs, Rows) else list(parts)
 
+    @property
+    def all_weights(self) -> Tensor:
+        """Weights of the rows of all processes; rows that are divided have none of their own."""
+        alone = len(self.weights) == self.shape[0]
+        return self.weights if alone else torch.ones(self.shape[0], dtype=torch.float64)
+
     @cached_property
     def geometry(self) -> Geometry:
         """Distances of all rows from each other."""

@@ -107,7 +107,7 @@ class Mapped(Source):
 
     def take(self, index: Tensor) -> Tensor:
         """Make some rows."""
-        found = self.values.gather(index + self.values.first)
+        found = self.values.own(index)
         return self.function(found.double()).to(self.dtype)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.gathered import everyone
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.selection import CorrectedError
@@ -98,6 +99,25 @@ class Search:
             if id(member.features) not in maps:
                 maps[id(member.features)] = member.features.transform(X)
         return self.outputs(lambda member: evaluate(member, maps[id(member.features)]))
+
+
+def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
+    """A run on rows that are divided among processes, as if it had been made on all in one.
+
+    A process does not refine or refit rows that move far when they are left out. If there are any,
+    the last step is made once more, on the rows of all.
+    """
+    info, bound = run.best.info, run.objective.bind(everything.y, run.bound.width, everything.like)
+    doubtful = torch.tensor(float(info.notes.get("doubtful", 0)), dtype=torch.float64)
+    again = info
+    if float(rows.total(doubtful)[0]) > 0:
+        again = run.algorithm.step(run.best.state, everything, bound)[1]
+    if again is info or not again.estimates:
+        losses, h = everyone(rows, info.losses), everyone(rows, info.preactivations)
+        again = info._replace(losses=losses, preactivations=h, everywhere=None)
+    error, stderr = again.train_error, again.train_error_stderr
+    best = replace(run.best, info=again, train_error=error, train_error_stderr=stderr)
+    return replace(run, bound=bound, best=best)
 
 
 def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:

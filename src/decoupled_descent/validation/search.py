@@ -30,6 +30,7 @@ from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features
+from decoupled_descent.rows.gathered import divided, whole
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.rows.store import Mapped, Store
@@ -42,6 +43,7 @@ from decoupled_descent.validation.found import (
     Search,
     fitted_outputs,
     lowest,
+    of_all,
     predictions,
     row_count,
 )
@@ -99,9 +101,10 @@ def search(
     """Find the model with the lowest leave-one-out error.
 
     Args:
-        X: Rows, shape (n, d), of any kind that :class:`Rows` takes, and :class:`Rows` themselves.
-            Sparse ones get linear features unless others are given.
-        y: Labels: class indices, 0 and 1, or numbers of shape (n,) or (n, K).
+        X: Rows, shape (n, d), of any kind that :class:`Rows` takes, and :class:`Rows` themselves,
+            which may be divided among processes. Sparse ones get linear features unless others are
+            given.
+        y: Labels of all rows: class indices, 0 and 1, or numbers of shape (n,) or (n, K).
         loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
         outputs: K.
         features: What :func:`~decoupled_descent.rows.candidates.as_features` takes.
@@ -168,28 +171,29 @@ def _fits(
     Large features are in memory for one map at a time, and in the end for the best one.
     """
     found: list[Candidate] = []
+    made: list[Rows] = []
     for index, one in enumerate(kept):
         phi = one.features.fit_rows(X, common["weights"]) if one.phi is None else one.phi
-        rows = Rows(phi, y, **common)
+        rows = divided(phi, y, X, **common)
         del phi
-        for count, fitted in enumerate(_walk(one, rows, objective, ridge), 1):
+        made.append(rows)
+        for count, fitted in enumerate(_walk(one, rows, objective, ridge, whole(rows, y)), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
         if len(kept) > 1 and isinstance(X, Rows):
-            _give_back(found[-1], X)
+            _give_back(one.features, rows, X)
     if len(kept) > 1 and isinstance(X, Rows):
-        _keep_again(lowest(_main(found)), X)
+        best = [one.features for one in kept].index(lowest(_main(found)).features)
+        _keep_again(made[best], X)
 
 
-def _give_back(candidate: Candidate, X: Rows) -> None:
+def _give_back(features: Features, rows: Rows, X: Rows) -> None:
     """Free the memory of large features: from now on they are made again whenever they are read."""
-    features, rows = candidate.features, candidate.rows
     rows.move(Mapped(X, features.transform, rows.d))
 
 
-def _keep_again(candidate: Candidate, X: Rows) -> None:
+def _keep_again(rows: Rows, X: Rows) -> None:
     """Make the features of the best candidate once more, for all that is asked of it now."""
-    rows = candidate.rows
     if rows.held:
         return
     store = Store(rows.here, rows.d, X)
@@ -247,15 +251,25 @@ def _scout(
     """The best ridge of a map and its losses on some rows. The map that was fitted is not kept."""
     again = one._replace(features=as_features(one.features)[0])
     phi = again.features.fit_transform(X, sample_weight=common["weights"])
-    best = lowest(list(_walk(again, Rows(phi, y, **common), objective, "auto")))
+    rows = Rows(phi, y, **common)
+    best = lowest(list(_walk(again, rows, objective, "auto", rows)))
     losses = best.rows.averaged(row_losses(objective.loss.name, best.said, y))
     return one._replace(start=best.ridge, error=best.error, phi=None), losses
 
 
-def _walk(one: Ranked, rows: Rows, objective: Objective, ridge: float | str) -> Iterator[Candidate]:
-    """Fit along a grid of ridges, from a first guess downhill until both neighbours are worse."""
+def _walk(
+    one: Ranked, rows: Rows, objective: Objective, ridge: float | str, everything: Rows
+) -> Iterator[Candidate]:
+    """Fit along a grid of ridges, from a first guess downhill until both neighbours are worse.
+
+    ``everything`` are the rows of all processes.
+    """
+
+    def fitted(ridge: float, start: Candidate | None) -> Candidate:
+        return _fitted(one, rows, objective, ridge, start, everything)
+
     if not isinstance(ridge, str):
-        yield _fitted(one, rows, objective, float(ridge), None)
+        yield fitted(float(ridge), None)
         return
     found: dict[int, Candidate] = {}
     low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
@@ -266,7 +280,7 @@ def _walk(one: Ranked, rows: Rows, objective: Objective, ridge: float | str) -> 
             if place not in found:
                 near = min(found, key=lambda other: abs(other - place), default=None)
                 start = None if near is None else found[near]
-                found[place] = _fitted(one, rows, objective, 10 ** (STEP * place), start)
+                found[place] = fitted(10 ** (STEP * place), start)
                 yield found[place]
         following = min(tried, key=lambda place: found[place].error)
         if following == best:
@@ -275,7 +289,12 @@ def _walk(one: Ranked, rows: Rows, objective: Objective, ridge: float | str) -> 
 
 
 def _fitted(
-    one: Ranked, rows: Rows, objective: Objective, ridge: float, start: Candidate | None
+    one: Ranked,
+    rows: Rows,
+    objective: Objective,
+    ridge: float,
+    start: Candidate | None,
+    everything: Rows,
 ) -> Candidate:
     """One fit, from the minimum of another ridge if there is one."""
     repairs = REFITTED // (rows.n * (objective.width or 1))
@@ -284,10 +303,12 @@ def _fitted(
     run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    outputs = run.best_outputs.reshape(rows.here, -1)
+    if rows.processes is not None:
+        run, rows = of_all(run, rows, everything), everything
+    outputs = run.best_outputs.reshape(rows.n, -1)
     name = objective.loss.name
     said = predictions(name, outputs, row_count(rows))
-    error = float(rows.mean(rows.averaged(row_losses(name, said, rows.y))))
+    error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
     return Candidate(one.features, ridge, run, outputs, rows, said, error, one.known)
 
 

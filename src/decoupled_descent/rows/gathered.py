@@ -1,0 +1,108 @@
+"""Rows of all processes, read by each: what is needed once the fits are made.
+
+Fits sum over rows, so each process works on its own rows. What judges them (mixtures, intervals,
+checks) looks at single rows of all processes. They are sent block by block, and every process does
+the same with them, so that all arrive at the same results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.sources import Part, Source
+
+
+class Gathered(Source):
+    """The rows of all processes, which all of them must read at the same time.
+
+    Args:
+        rows: Rows that are divided among processes.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.values, self.d, self.dtype = rows, rows.d, rows.like.dtype
+
+    def parts(self, size: int | None) -> Iterator[Part]:
+        """Send block by block."""
+        n = self.values.n
+        for start in range(0, n, size or n):
+            span = slice(start, min(start + (size or n), n))
+            yield Part(span, self.take(torch.arange(span.start, span.stop)), None)
+
+    def take(self, index: Tensor) -> Tensor:
+        """Send some rows."""
+        found: Tensor = self.values.gather(index.cpu()).to(self.dtype)
+        return found
+
+
+def is_divided(X: Any) -> bool:
+    """Whether these are rows that are divided among processes."""
+    return isinstance(X, Rows) and X.processes is not None
+
+
+def whole(rows: Rows, y: Tensor) -> Rows:
+    """Rows of all processes with all labels, as if there were one process."""
+    return Rows(Gathered(rows), y) if rows.processes is not None else rows
+
+
+def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:
+    """Features with labels, divided among processes as X is, if it is.
+
+    Args:
+        phi: What features are read from: a matrix of all rows, or a source of this process's.
+        y: Labels of all rows.
+        X: The rows from which the features were made.
+        common: Weights and groups, for rows in one process.
+    """
+    if not is_divided(X):
+        return Rows(phi, y, **common)
+    span = slice(X.first, X.first + X.here)
+    own = phi[span] if isinstance(phi, Tensor) else phi
+    processes = X.processes
+    return Rows(own, y[span], group=processes.group, timeout=processes.timeout, **common)
+
+
+def everyone(rows: Rows, values: Tensor) -> Tensor:
+    """What each process has for its rows, for the rows of all, shape (n, …)."""
+    if rows.processes is None:
+        return values
+    padded = values.new_zeros(rows.n, *values.shape[1:])
+    padded[rows.first : rows.first + rows.here] = values
+    return rows.total(padded)[0]
+
+
+def all_labels(rows: Rows, labels: NDArray[Any]) -> NDArray[Any]:
+    """The labels of all rows from those of each process: numbers, truth values, or texts."""
+    kinds = "biuf"
+    kind = kinds.find(labels.dtype.kind) if labels.dtype.kind in kinds else len(kinds)
+    assert rows.processes is not None
+    code = -rows.processes.smallest(-kind)
+    if code == len(kinds):
+        return _all_texts(rows, [str(one) for one in labels.tolist()])
+    dtype = np.float64 if kinds[code] == "f" else np.int64
+    found: NDArray[Any] = everyone(rows, torch.from_numpy(labels.astype(dtype))).numpy()
+    return found.astype(bool) if kinds[code] == "b" else found
+
+
+def _all_texts(rows: Rows, texts: list[str]) -> NDArray[Any]:
+    """Send texts as bytes."""
+    assert rows.processes is not None
+    own = np.frombuffer(json.dumps(texts).encode(), dtype=np.uint8)
+    sizes = torch.zeros(rows.processes.size, dtype=torch.int64)
+    sizes[rows.processes.rank] = len(own)
+    ends = rows.total(sizes)[0].cumsum(0).tolist()
+    buffer = torch.zeros(ends[-1], dtype=torch.uint8)
+    stop = ends[rows.processes.rank]
+    buffer[stop - len(own) : stop] = torch.from_numpy(own.copy())
+    content = rows.total(buffer)[0].numpy().tobytes()
+    parts = [content[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    found = [text for part in parts for text in json.loads(part)]
+    return np.array(found, dtype=object)
