@@ -18,7 +18,7 @@ from decoupled_descent.tables import pieces
 from tests.cli.conftest import spoilt, table
 
 #: Megabytes that preparing a table may take, and how often 20,000 rows are repeated for it.
-BOUND, TIMES = 300, 100
+BOUND, TIMES = 400, 100
 LINEAR = ("--features", "linear")
 
 

@@ -71,7 +71,7 @@ def _linear(prepared: Prepared, log: bool) -> Any:
     groups = {} if prepared.groups is None else {"groups": prepared.groups}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimator.fit(prepared.X, prepared.y, **groups)
+        return estimator.fit(*prepared.given, **groups)
 
 
 def said_of(estimator: Any) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from decoupled_descent.cli.distributed import all_fingerprints
 from decoupled_descent.cli.predictions import without_formulas
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.rows.sources import released
@@ -41,7 +42,10 @@ def fingerprints(X: NDArray[np.float64]) -> list[str]:
 def as_csv(prepared: Prepared, estimator: Any, target: str) -> str:
     """Return a table of the training rows: fingerprint, row, target, prediction, probabilities."""
     assert prepared.frame is not None
-    table = pd.DataFrame({"fingerprint": fingerprints(prepared.X)})
+    found = fingerprints(prepared.X)
+    if prepared.rows is not None:
+        found = all_fingerprints(prepared.rows, found)
+    table = pd.DataFrame({"fingerprint": found})
     table["row"] = prepared.frame.index.to_numpy()
     table[f"true {target}"] = prepared.y
     if prepared.task == "classification":

@@ -167,7 +167,7 @@ def report_data(
     """Gather what the report, the terminal and JSON show; ``seconds`` is the time of the fit."""
     classes = prepared.task == "classification"
     score = SCORES[prepared.task]
-    n, d = prepared.X.shape
+    n, d = len(prepared.y), prepared.X.shape[1]
     report = ReportData(
         title=f"{data.name}: {target}",
         task=prepared.task,

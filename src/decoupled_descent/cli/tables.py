@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from decoupled_descent.cli.distributed import Share
 from decoupled_descent.tables.columns import MOST_DECIMALS, Columns
 from decoupled_descent.tables.encoding import Tally, encode
 from decoupled_descent.tables.pieces import Pieces, Scan, pieces_of
@@ -46,6 +47,7 @@ class Prepared(NamedTuple):
         frame: The features as they were read; for a table that is read in pieces, the numbers of
             the rows, and the identifier.
         sample: Some rows and their labels in memory, where X is a memory map.
+        rows: Rows of all processes, where X has those of one.
     """
 
     X: Floats
@@ -57,6 +59,14 @@ class Prepared(NamedTuple):
     repeated: tuple[tuple[str, NDArray[Any]], ...] = ()
     frame: pd.DataFrame | None = None
     sample: tuple[Floats, NDArray[Any]] | None = None
+    rows: Any = None
+
+    @property
+    def given(self) -> tuple[Any, NDArray[Any]]:
+        """What estimators take: X and y, or the rows of all processes and the labels of one."""
+        if self.rows is None:
+            return self.X, self.y
+        return self.rows, self.y[self.rows.first : self.rows.first + self.rows.here]
 
     @property
     def in_memory(self) -> tuple[Floats, NDArray[Any]]:
@@ -74,19 +84,25 @@ class Wishes(NamedTuple):
     log_target: bool = False  # fit the logarithm of the target
 
 
-def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = None) -> Prepared:
+def prepare(
+    path: Path, target: str, task: str | None, wishes: Wishes | None = None,
+    share: Share | None = None,
+) -> Prepared:  # fmt: skip
     """Read a table, take the target out, recognise the task and turn the rest into a matrix.
 
     A large table is read in pieces (:mod:`decoupled_descent.tables.pieces`): its matrix is a memory
-    map, and how columns are treated is decided on a sample of the rows.
+    map, and how columns are treated is decided on a sample of the rows. With a share, X has the
+    rows of one of several processes; all decide alike.
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    wishes, pieces = wishes or Wishes(), pieces_of(path)
+    wishes, pieces = wishes or Wishes(), pieces_of(path, None if share is None else 0)
+    if pieces is None and share is not None:
+        raise ValueError(f"{path}: --distributed needs a csv or parquet file of several columns")
     frame = mark_missing(read_table(path), wishes.words) if pieces is None else None
     try:
         if pieces is not None:
-            return _in_pieces(pieces, target, task, wishes)
+            return _in_pieces(pieces, target, task, wishes, share)
         assert frame is not None
         features, labels = split_target(frame, target, quantity=task == "regression")
         texts = partial(as_written, path, target)
@@ -101,7 +117,9 @@ def prepare(path: Path, target: str, task: str | None, wishes: Wishes | None = N
         raise ValueError(f"{path}: {message}") from error
 
 
-def _in_pieces(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
+def _in_pieces(
+    pieces: Pieces, target: str, task: str | None, wishes: Wishes, share: Share | None
+) -> Prepared:
     """Prepare a table that is read in pieces; labels, groups and identifiers are in memory."""
     named = [name for name in (wishes.group, wishes.identifier) if name is not None]
     scan = pieces.scan([target, *named])
@@ -114,7 +132,11 @@ def _in_pieces(pieces: Pieces, target: str, task: str | None, wishes: Wishes) ->
     groups = kept[known].get(wishes.group)
     texts = None if written is None else written.str.strip().tolist
     decided = _decide(sample, labels, groups, texts or (lambda: None), task, wishes)
-    encoded = encode(pieces, scan, decided.columns, known, decided.columns.repeated)
+    mine, repeated = known, decided.columns.repeated
+    if share is not None:
+        mine, repeated = np.zeros_like(known), ()
+        mine[np.flatnonzero(known)[share.span(len(labels))]] = True
+    encoded = encode(pieces, scan, decided.columns, mine, repeated)
     said = [_read(pieces, scan), *scan.notes, *notes, *encoded.notes, *decided.notes]
     said += _belong(encoded.codes)
     rows = pd.DataFrame(index=labels.index)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 import decoupled_descent as dd
+from decoupled_descent.cli.distributed import joined, rows_of, this_share
 from decoupled_descent.cli.options import (
     Data,
     Drop,
@@ -25,6 +27,7 @@ from decoupled_descent.cli.options import (
 from decoupled_descent.cli.training_options import (
     Activation,
     Damping,
+    Distributed,
     Features,
     Group,
     Hidden,
@@ -36,6 +39,7 @@ from decoupled_descent.cli.training_options import (
     Resume,
     Ridge,
     Seed,
+    check_distributed,
     check_newton_only,
     check_options,
     resolve_method,
@@ -74,6 +78,7 @@ def train(
     max_iter: MaxIter = 500,
     seed: Seed = 0,
     resume: Resume = False,
+    distributed: Distributed = False,
     as_json: Json = False,
 ) -> None:
     """Train on all rows of a table, and estimate the error on new rows without a test set.
@@ -92,22 +97,35 @@ def train(
     from decoupled_descent.cli.tables import Wishes, prepare
 
     wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
+    if distributed:
+        check_distributed(method, {"--group": group is not None, "--resume": resume})
+        share = this_share()
+        prepared = prepare(data, target, task, wishes, share)
+        with joined():
+            prepared = prepared._replace(rows=rows_of(prepared))
+            options |= {"verbose": False} if share.rank else {}
+            train_and_report(data, target, out, prepared, options, resume, as_json, share.rank == 0)
+        return
     prepared = prepare(data, target, task, wishes)  # before PyTorch, which takes seconds to import
     train_and_report(data, target, out, prepared, options, resume, as_json)
 
 
 def train_and_report(
     data: Path, target: str, out: Path, prepared: Prepared, options: dict[str, Any],
-    resume: bool, as_json: bool,
+    resume: bool, as_json: bool, first: bool = True,
 ) -> None:  # fmt: skip
-    """Train on a table that is prepared, write the results to a folder, and print them."""
+    """Train on a table that is prepared, write the results to a folder, and print them.
+
+    Of several processes only the first one writes and prints.
+    """
     from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.cli.resume import clear, kept
 
     replaced, folder = results.check_folder(out, data), out
-    announce(prepared, options["method"], options["features"])
-    with stages(STAGES) as enter:
+    if first:
+        announce(prepared, options["method"], options["features"])
+    with stages(STAGES) if first else nullcontext(lambda _: None) as enter:
         enter(SEARCHING)
         start = time.monotonic()
         with kept(out, resume):
@@ -120,6 +138,8 @@ def train_and_report(
             replaced = results.check_folder(folder, data)
         enter(JUDGING)
         report = results.report_data(data, target, folder, prepared, estimator, warned, seconds)
+        if not first:
+            return
         enter(WRITING)
     folder, files = results.write_somewhere(folder, estimator, prepared.columns, target, report)
     if resume and not interrupted:
@@ -136,11 +156,11 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """Train an estimator; return it with the warnings that concern the user."""
     classes = prepared.task == "classification"
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
-    estimator = kind(**options, verbose=sys.stderr.isatty())
+    estimator = kind(**{"verbose": sys.stderr.isatty()} | options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         groups = {} if prepared.groups is None else {"groups": prepared.groups}
-        estimator.fit(prepared.X, prepared.y, **groups)
+        estimator.fit(*prepared.given, **groups)
     lines = [" ".join(str(one.message).split()) for one in caught if _for_users(one.category)]
     return estimator, list(dict.fromkeys(lines))
 
@@ -151,7 +171,7 @@ def announce(prepared: Prepared, method: str, features: str = "auto") -> None:
         return
     from decoupled_descent.validation.cost import expected_bytes, expected_seconds, in_words
 
-    (n, d), classes = prepared.X.shape, prepared.task == "classification"
+    n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task == "classification"
     outputs = len(set(prepared.y.tolist())) if classes else 1
     kernels = 0 if features == "linear" else KERNELS
     widths, outputs = [d, *[min(n, LANDMARKS)] * kernels], 1 if outputs == 2 else outputs

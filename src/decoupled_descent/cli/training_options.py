@@ -86,6 +86,23 @@ Resume = Annotated[
         "interrupted, continue from there.",
     ),
 ]
+Distributed = Annotated[
+    bool,
+    typer.Option(
+        "--distributed",
+        help="Train in all processes that torchrun starts, each on its share of the rows: torchrun "
+        "--nproc-per-node 2 --no-python decoupled train …",
+    ),
+]
+
+
+def check_distributed(method: str, given: dict[str, bool]) -> None:
+    """Raise ``ValueError`` for what several processes cannot do together."""
+    if method != "newton":
+        raise ValueError(f"--distributed needs --method newton, not {method}")
+    for name, is_given in given.items():
+        if is_given:
+            raise ValueError(f"{name} is for one process; leave it out, or leave out --distributed")
 
 
 def resolve_method(method: str, network: bool) -> str:

@@ -185,7 +185,7 @@ def encode(
         pieces: The table.
         scan: What was found when it was gone through for the first time.
         columns: How columns are treated.
-        kept: Which rows are used, of all.
+        kept: Which rows are turned into numbers, of all.
         numbered: Columns whose values are numbered.
 
     Returns:

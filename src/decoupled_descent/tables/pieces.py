@@ -265,7 +265,9 @@ class ParquetPieces(Pieces):
         metadata = self._file.metadata
         rows = max(1, round(metadata.num_rows * PIECE / self.size))
         try:
-            yield from self._file.iter_batches(batch_size=rows, use_threads=False)
+            for group in range(metadata.num_row_groups):  # one at a time is in memory
+                options = {"row_groups": [group], "use_threads": False}
+                yield from self._file.iter_batches(batch_size=rows, **options)
         except Exception as error:  # of many kinds, depending on where the damage is
             raise ValueError(NO_PARQUET.format(error)) from error
 
@@ -307,27 +309,28 @@ def _uncategorised(column: pd.Series) -> pd.Series:
     )
 
 
-def _is_large(path: Path, packed: bool) -> bool:
-    """Whether a text file has more than ``LARGE`` bytes, unpacked; False for damaged ones."""
+def _is_large(path: Path, packed: bool, most: int) -> bool:
+    """Whether a text file has more than so many bytes, unpacked; False for damaged ones."""
     size = path.stat().st_size
-    if not packed or size * DENSEST <= LARGE:
-        return not packed and size > LARGE
+    if not packed or size * DENSEST <= most:
+        return not packed and size > most
     count = 0
     try:
         with gzip.open(path) as stream:
-            while (block := stream.read(PIECE)) and count <= LARGE:
+            while (block := stream.read(PIECE)) and count <= most:
                 count += len(block)
     except DAMAGED:  # which is said when the file is read
         return False
-    return count > LARGE
+    return count > most
 
 
-def pieces_of(path: str | Path) -> Pieces | None:
+def pieces_of(path: str | Path, large: int | None = None) -> Pieces | None:
     """The table in a file, to be read in pieces; None if it is small, or of a kind read as a whole.
 
-    Raises ``ValueError`` or ``OSError`` that name the file.
+    It is small up to ``large`` bytes, by default ``LARGE``. Raises ``ValueError`` or ``OSError``
+    that name the file.
     """
-    path = Path(path)
+    path, most = Path(path), LARGE if large is None else large
     suffix, packed = kind_of_file(path)
     kind = READERS.get(suffix)
     text = kind is read_text
@@ -336,8 +339,8 @@ def pieces_of(path: str | Path) -> Pieces | None:
     try:
         if not text:
             file = parquet_file(path)
-            return ParquetPieces(path, file) if parquet_size(file.metadata) > LARGE else None
-        if not _is_large(path, packed):
+            return ParquetPieces(path, file) if parquet_size(file.metadata) > most else None
+        if not _is_large(path, packed, most):
             return None
         found = TextPieces(path, packed)
         return None if found.single else found

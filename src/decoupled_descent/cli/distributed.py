@@ -1,0 +1,111 @@
+"""``decoupled train --distributed``: one of several processes that torchrun starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from decoupled_descent.cli.tables import Prepared
+    from decoupled_descent.rows.blocks import Rows
+
+#: Seconds to wait for the other processes: they read the same file, some from a slower disk.
+TIMEOUT = 600.0
+
+
+class Share(NamedTuple):
+    """Which of several processes this is."""
+
+    rank: int
+    size: int
+
+    def span(self, n: int) -> slice:
+        """The rows of this process among n: consecutive, and as many as in any other, or one less.
+
+        Example:
+            >>> [Share(rank, 3).span(8) for rank in range(3)]
+            [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
+        """
+        few, more = divmod(n, self.size)
+        start = self.rank * few + min(self.rank, more)
+        return slice(start, start + few + (self.rank < more))
+
+
+def this_share() -> Share:
+    """Read from the variables of torchrun which process this is, or raise ``ValueError``."""
+    try:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            "--distributed is for processes that torchrun starts: torchrun --nproc-per-node 2 "
+            "--no-python decoupled train …"
+        ) from error
+    return Share(rank, size)
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Join the other processes; a lost one is an ``OSError`` that names it."""
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    from decoupled_descent.rows.processes import ProcessLostError
+
+    try:
+        dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT))
+    except (RuntimeError, ValueError) as error:
+        raise OSError(f"--distributed: the processes do not find each other ({error})") from error
+    try:
+        yield
+    except ProcessLostError as error:
+        lost = str(error).split("; start all")[0]
+        raise OSError(f"--distributed: {lost}; start all processes again") from error
+    dist.destroy_process_group()
+
+
+def rows_of(prepared: Prepared) -> Rows:
+    """The rows of this process, as a part of those of all; all must have read the same table."""
+    import torch
+    import torch.distributed as dist
+
+    from decoupled_descent.rows.blocks import Rows
+
+    rows = Rows(prepared.X, torch.zeros(len(prepared.X)), group=dist.group.WORLD, timeout=TIMEOUT)
+    own = torch.tensor(_checksum(prepared), dtype=torch.int64)
+    assert rows.processes is not None
+    sums = torch.zeros(rows.processes.size, dtype=torch.int64)
+    sums[rows.processes.rank] = own
+    (sums,) = rows.total(sums)
+    other = (sums != sums[0]).nonzero().flatten().tolist()
+    if other or rows.n != len(prepared.y):
+        raise ValueError(
+            f"--distributed: rank {', '.join(map(str, other)) or 0} has read another table than "
+            "rank 0; all processes must read the same file, with the same options"
+        )
+    return rows
+
+
+def _checksum(prepared: Prepared) -> int:
+    """A number that depends on labels and on how columns are treated."""
+    text = json.dumps([prepared.columns.to_dict(), prepared.task])
+    labels = "\n".join(map(str, prepared.y.tolist()))
+    digest = hashlib.sha256(f"{text}\n{labels}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+def all_fingerprints(rows: Rows, own: list[str]) -> list[str]:
+    """Sixteen hexadecimal digits for each row of all processes, from those of its own."""
+    import torch
+
+    from decoupled_descent.rows.gathered import everyone
+
+    numbers = np.array([int(one, 16) for one in own], dtype=np.uint64).view(np.int64)
+    found: Any = everyone(rows, torch.from_numpy(numbers)).numpy().view(np.uint64)
+    return [f"{int(one):016x}" for one in found]
