@@ -27,7 +27,7 @@ MOST_TOGETHER = 5000
 #: With more rows than this, not all pairs are compared.
 MOST_COMPARED = 2000
 #: Rises below so many standard errors of their own count as chance, for rows in their order and
-#: for similar rows: of 20 real tables one passes the second, and it has groups.
+#: for similar rows: 1 of 49 draws of real tables without groups passes the second.
 CHANCE, CHANCE_SIMILAR = 2, 3
 #: How the effect of duplicates was computed: expected, or measured.
 EXPECTED = "share of duplicates × ½√min(n, d): the expected bias, in standard errors"
