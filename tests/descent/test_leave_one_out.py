@@ -11,8 +11,9 @@ from decoupled_descent.descent.leave_one_out import (
     leave_out,
     reacted,
     refined,
+    shifted,
 )
-from decoupled_descent.descent.newton import paired_losses
+from decoupled_descent.descent.newton import paired_losses, shifts_without
 from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.descent.spread import spread
 from tests.descent.test_newton import LOSSES, problem
@@ -180,3 +181,42 @@ def test_a_shift_at_the_minimum_moves_left_out_outputs():
         ends.append(leave_out(at.outputs + sign * eps * shift, moved, at.around.blocks, at.removed))
     response = (ends[0].outputs - ends[1].outputs) / (2 * eps)
     torch.testing.assert_close((found * shift).sum(1), (values * response).sum(1))
+
+
+@pytest.mark.parametrize("groups", [None, torch.arange(40) % 13])
+def test_shifts_are_the_transpose_of_reactions(groups):
+    at = Minimum("cross_entropy", 1.0, 3)
+    values, shift = torch.randn(2, 40, 3, generator=torch.Generator().manual_seed(0)).double()
+    found = shifted(shift.T.unsqueeze(2), at.bends, at.around, at.removed, groups)
+    back = reacted(values, at.bends, at.around, at.removed, groups)
+    torch.testing.assert_close((found.squeeze(2).T * values).sum(), (shift * back).sum())
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "groups"),
+    [
+        ("squared", 1, None),
+        ("squared", 1, np.arange(40) % 13),
+        ("logistic", 1, None),
+        ("cross_entropy", 3, None),
+        ("cross_entropy", 3, np.arange(40) % 13),
+    ],
+)
+def test_folds_that_are_left_out_too_against_refits(loss, outputs, groups):
+    """One Newton step towards the minimum without the fold; exact for squared loss."""
+    at = Minimum(loss, 10.0, outputs, groups=groups)
+    codes = np.arange(40) if groups is None else groups
+    folds = torch.tensor(codes % 10)
+    found = shifts_without(at.problem, at.outputs, folds)
+    assert found.shape == (10, 40, outputs)
+    labels = None if groups is None else torch.tensor(groups)
+    for fold in (0, 7):
+        kept = folds != fold
+        beta = oracle.fit(at.X, at.y, at.loss, at.ridge, kept.double().numpy(), outputs)
+        moved = (torch.tensor(oracle.predict(at.X, beta)) - at.outputs).T.unsqueeze(2)
+        expected = shifted(moved, at.bends, at.around, at.weights, labels).squeeze(2).T[kept]
+        difference = found[fold][kept] - expected
+        if outputs > 1:  # softmax ignores a common shift of all outputs
+            difference -= difference.mean(1, keepdim=True)
+        missed = difference.norm() / expected.norm()
+        assert missed < (1e-6 if loss == "squared" else 0.15)

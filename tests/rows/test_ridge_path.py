@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoupled_descent.rows import Kernel, ridge_path
+from decoupled_descent.rows.ridge_path import losses_without
 
 RIDGES = [30.0, 1.0, 1e-3]
 
@@ -136,3 +137,40 @@ def test_groups_leave_together():
             np.testing.assert_allclose(path.outputs[place, out], expected, atol=1e-9)
     alone = ridge_path(phi, y, RIDGES, groups=torch.arange(24))
     torch.testing.assert_close(alone.losses, ridge_path(phi, y, RIDGES).losses)
+
+
+@pytest.mark.parametrize("case", ["rows", "weights", "groups"])
+def test_folds_that_are_left_out_too(case):
+    """Refits without the fold; then every row is left out by V as a matrix."""
+    X, y = problem(targets=2)
+    n, ridge = len(X), 5.0
+    rng = np.random.default_rng(2)
+    weights = rng.uniform(0.5, 3, n) if case == "weights" else np.ones(n)
+    removed = np.minimum(weights, 1)
+    codes = np.arange(n) // 2 if case == "groups" else np.arange(n)
+    folds = codes % 8
+    phi = Kernel("rbf").fit_transform(X, sample_weight=weights)
+    held = torch.tensor(folds == np.arange(8)[:, None])
+    groups = torch.tensor(codes) if case == "groups" else None
+    found = losses_without(phi, torch.tensor(y), [ridge], held, weights, removed, groups)[0]
+    P = phi.numpy()
+    Z = np.column_stack([P, np.ones(n)])
+    penalty = np.diag(np.append(np.full(P.shape[1], ridge), 0.0))
+    V = Z @ np.linalg.solve(Z.T @ (weights[:, None] * Z) + penalty, Z.T)
+    residuals = y - V @ (weights[:, None] * y)
+
+    def left_out(own, values, off):
+        own = np.flatnonzero(own)
+        system = np.eye(len(own)) - V[np.ix_(own, own)] * off[own]
+        return np.linalg.solve(system, values[own])
+
+    for fold in range(8):
+        inside = folds == fold
+        errors = left_out(inside, residuals, weights)
+        moved = residuals + V[:, inside] @ (weights[inside, None] * errors)
+        without = y - Z @ refit(P, y, ridge, np.where(inside, 0, weights))
+        np.testing.assert_allclose(moved[~inside], without[~inside], atol=1e-9)
+        for code in np.unique(codes[~inside]):
+            own = codes == code
+            naive = left_out(own, moved, removed if groups is None else weights)
+            np.testing.assert_allclose(found[fold][own], (naive**2).sum(1), rtol=1e-9)

@@ -182,3 +182,17 @@ def test_a_fold_is_judged_by_the_candidates_that_it_may_know():
     alone = mixed_losses("cross_entropy", torch.ones(1).double(), said[:1], y)
     torch.testing.assert_close(judged[folds == 0], alone[folds == 0])
     torch.testing.assert_close(judged[folds > 0], free[folds > 0])  # with none known, all are used
+
+
+def test_predictions_without_the_fold_choose_the_mixture_that_judges_it():
+    said, y = classes()
+    folds = folds_of(N, None, 0)
+    without = said.unsqueeze(1).repeat(1, stacking.FOLDS, 1, 1)
+    without[:, 3] = said.flip(0)
+    judged = cross_fitted("cross_entropy", said, y, shares(False), folds, without=without)
+    plain = cross_fitted("cross_entropy", said, y, shares(False), folds)
+    held = folds == 3
+    torch.testing.assert_close(judged[~held], plain[~held])
+    weights = stack_weights("cross_entropy", said[:, ~held], y[~held], shares(False)[~held])
+    expected = mixed_losses("cross_entropy", weights.flip(0), said[:, held], y[held])
+    torch.testing.assert_close(judged[held], expected, atol=1e-4, rtol=0)

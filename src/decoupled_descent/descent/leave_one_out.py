@@ -191,6 +191,29 @@ def reacted(
     return found
 
 
+def shifted(
+    shifts: Tensor,
+    bends: Curvature,
+    spread: Spread,
+    removed: Tensor,
+    groups: Tensor | None = None,
+) -> Tensor:
+    """How left-out outputs move with shifts of all outputs, both of shape (K, n, s).
+
+    They move by (I − V_i W_i)⁻¹ times the shift of row i; with groups, the blocks are those of
+    groups.
+    """
+    if groups is None:
+        reaction = _reaction(bends, spread.blocks, removed).transpose(1, 2)
+        return torch.linalg.solve(reaction, shifts.transpose(0, 1)).transpose(0, 1)
+    found = torch.empty_like(shifts)
+    for rows, _, system in _group_reactions(bends, spread, removed, groups):
+        part = shifts[:, rows].transpose(0, 1)
+        solved = torch.linalg.solve(system.T, part.reshape(-1, part.shape[2]))
+        found[:, rows] = solved.reshape(part.shape).transpose(0, 1)
+    return found
+
+
 def pair_covariance(
     left: Tensor, moves: Tensor, spread: Spread, rows: Tensor, groups: Tensor | None = None
 ) -> float:

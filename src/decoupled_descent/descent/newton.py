@@ -27,6 +27,7 @@ from decoupled_descent.descent.leave_one_out import (
     pair_covariance,
     reacted,
     refined,
+    shifted,
 )
 from decoupled_descent.descent.newton_step import Problem, newton_step
 from decoupled_descent.descent.spread import spread
@@ -257,6 +258,34 @@ def paired_losses(problem: Problem, outputs: Tensor, some: Tensor) -> float:
     slopes = shares.unsqueeze(1) * problem.expand(found.outputs).slope
     left = reacted(slopes, bends, around, removed, groups)
     return pair_covariance(left, found.moves, around, some, groups)
+
+
+def shifts_without(problem: Problem, outputs: Tensor, folds: Tensor) -> Tensor:
+    r"""How left-out outputs at a minimum move if a fold of rows is left out too, (folds, n, K).
+
+    Leaving out fold S moves the outputs of row i by V_iS d_S, and its left-out outputs by
+
+    .. math:: (I - V_i W_i)^{-1} V_{iS}\, d_S, \qquad d_S = (I - W_S V_{SS})^{-1} g_S .
+
+    V_i is that of all rows: what the labels of the fold have told the model is taken back, and the
+    model is otherwise that of all rows but i.
+
+    Args:
+        problem: The problem at its minimum.
+        outputs: The outputs there, shape (n, K).
+        folds: The fold of each row, from 0 on, shape (n,); groups are in one fold.
+
+    Returns:
+        The moves, for rows outside the fold.
+    """
+    rows, weights, groups = problem.rows, problem.weights, problem.rows.groups
+    bends = problem.expand(outputs)
+    around = spread(rows, bends, problem.ridge, weights, problem.intercept)
+    moves = leave_groups_out(outputs, bends, around, weights, folds).moves
+    placed = moves.new_zeros(*moves.T.shape, int(folds.max()) + 1)
+    placed[:, torch.arange(len(moves)), folds] = moves.T
+    removed = problem.removed if groups is None else weights
+    return shifted(around.times(placed), bends, around, removed, groups).permute(2, 1, 0)
 
 
 def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:

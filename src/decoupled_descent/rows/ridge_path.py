@@ -32,6 +32,7 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Features count as uncorrelated up to this share of the largest second moment.
 UNCORRELATED = 1e-6
+TINY = torch.finfo(torch.float64).tiny
 
 
 class RidgePath(NamedTuple):
@@ -99,19 +100,76 @@ def ridge_path(
     fitted = (features @ coefficients.transpose(0, 1).reshape(r, L * K)).reshape(n, L, K)
     residuals = centred - fitted.transpose(0, 1)
     leverages = _leverages(features, weights, values, ridge)
+    inverse = 1 / (values + ridge[:, None])
     if groups is None:
-        rest = (1 - share * leverages).clamp_min(torch.finfo(torch.float64).tiny)
+        rest = (1 - share * leverages).clamp_min(TINY)
         errors = residuals / rest[:, :, None]
     else:
-        inverse = 1 / (values + ridge[:, None])
-        errors = torch.empty_like(residuals)
-        for group in torch.unique(groups):
-            rows = (groups == group).nonzero().squeeze(1)
-            own = features[rows]
-            V = torch.einsum("ir,lr,jr->lij", own, inverse, own) + 1 / weights.sum()
-            system = torch.eye(len(rows), dtype=torch.float64) - V * weights[rows]
-            errors[:, rows] = torch.linalg.solve(system, residuals[:, rows])
+        errors = _groups_left_out(residuals, features, weights, inverse, groups)
     return RidgePath(y - errors, errors.square().sum(2), leverages, coefficients, mean)
+
+
+def losses_without(
+    features: Tensor,
+    y: Tensor,
+    ridges: Any,
+    held: Tensor,
+    sample_weight: Any = None,
+    removed: Any = None,
+    groups: Tensor | None = None,
+) -> Tensor:
+    r"""Squared errors of left-out rows if a fold of rows is left out as well, (L, folds, n).
+
+    Leaving out fold S changes the residuals r = y − o of the other rows to
+
+    .. math:: r_i + V_{iS} W_S\, e_S, \qquad e_S = (I - V_{SS} W_S)^{-1} r_S,
+
+    exactly. Each row, or group, is then left out as in :func:`ridge_path`, with the V of all rows:
+    what the labels of the fold have told the model is taken back, and the model is otherwise that
+    of all rows but one. Arguments are as there; ``held`` has the rows of each fold, booleans of
+    shape (folds, n), whole groups.
+    """
+    weights = row_weights(sample_weight, len(features))
+    path = ridge_path(features, y, ridges, weights)
+    rest = (1 - _share_removed(removed, weights) * path.leverages).clamp_min(TINY)
+    residuals = (y.reshape(len(features), -1) - path.outputs) * (1 - path.leverages)[:, :, None]
+    inverse = 1 / (weights @ features.square() + _checked_ridges(ridges)[:, None])
+    losses = []
+    for fold in held:
+        rows = fold.nonzero().squeeze(1)
+        pulled = weights[rows, None] * _left_out_together(
+            residuals, features, weights, inverse, rows
+        )
+        moved = features @ (inverse[:, :, None] * (features[rows].T @ pulled))
+        found = residuals + moved + pulled.sum(1, keepdim=True) / weights.sum()
+        if groups is None:
+            found /= rest[:, :, None]
+        else:
+            found = _groups_left_out(found, features, weights, inverse, groups)
+        losses.append(found.square().sum(2))
+    return torch.stack(losses, 1)
+
+
+def _groups_left_out(
+    residuals: Tensor, features: Tensor, weights: Tensor, inverse: Tensor, groups: Tensor
+) -> Tensor:
+    """Errors of every group when it is left out, shape (L, n, K)."""
+    errors = torch.empty_like(residuals)
+    for group in torch.unique(groups):
+        rows = (groups == group).nonzero().squeeze(1)
+        errors[:, rows] = _left_out_together(residuals, features, weights, inverse, rows)
+    return errors
+
+
+def _left_out_together(
+    residuals: Tensor, features: Tensor, weights: Tensor, inverse: Tensor, rows: Tensor
+) -> Tensor:
+    """(I − V_GG W_G)⁻¹ r_G for some rows G, shape (L, s, K)."""
+    own = features[rows]
+    V = torch.einsum("ir,lr,jr->lij", own, inverse, own) + 1 / weights.sum()
+    system = torch.eye(len(rows), dtype=torch.float64) - V * weights[rows]
+    found: Tensor = torch.linalg.solve(system, residuals[:, rows])
+    return found
 
 
 def _leverages(features: Tensor, weights: Tensor, values: Tensor, ridges: Tensor) -> Tensor:
@@ -144,7 +202,7 @@ def _share_removed(removed: Any, weights: Tensor) -> Tensor:
             f"removed[{i}] is {rho[i].item():g}; it must be between 0 and the row's weight, "
             f"{weights[i].item():g}"
         )
-    return rho / weights.clamp_min(torch.finfo(torch.float64).tiny)
+    return rho / weights.clamp_min(TINY)
 
 
 def _check_uncorrelated(features: Tensor, weights: Tensor, values: Tensor) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.ridge_path import ridge_path
+from decoupled_descent.rows.ridge_path import losses_without, ridge_path
 
 #: The largest number of rows for the ranking of feature maps; with more the order hardly changes.
 RANKED = 400
@@ -80,47 +80,41 @@ def rank(
     seed: int,
     folds: Tensor,
 ) -> list[Ranked]:
-    """Exact leave-one-out of kernel ridge regression for every feature map, best first."""
-    n, targets = len(y), _targets(y, loss, outputs)
+    """Exact leave-one-out of kernel ridge regression for every feature map, best first.
+
+    Every fold of rows is also left out as a whole, for ridges near the best one: which maps would
+    be kept without these rows?
+    """
+    n = len(y)
     rows = some_rows(n, RANKED, common["groups"], seed)
-    part = {name: None if each is None else each[rows] for name, each in common.items()}
-    weights = part["weights"]
+    targets = _targets(y, loss, outputs)[rows]
+    weights, removed, groups = (
+        None if common[name] is None else common[name][rows]
+        for name in ("weights", "removed", "groups")
+    )
     share = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
     ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
-    whole, ranked, losses = n <= RANKED, [], []
-    maps = tried if whole else as_features(list(tried))  # others, which are gone afterwards
+    held = torch.arange(int(folds.max()) + 1).unsqueeze(1) == folds[rows]
+    maps = tried if n <= RANKED else as_features(list(tried))  # others, which are gone afterwards
     fitted = fit_all(maps, part_of(X, rows), weights)
+    found, errors = [], []
     for features, (_, phi) in zip(tried, fitted, strict=True):
-        path = ridge_path(
-            phi, targets[rows], ridges, weights, part["removed"], groups=part["groups"]
-        )
-        errors = path.losses @ share / share.sum()
-        best = int(errors.argmin())
+        path = ridge_path(phi, targets, ridges, weights, removed, groups)
+        own = path.losses @ share / share.sum()
+        best = int(own.argmin())
         start = float(ridges[best]) * (1.0 if loss == "squared" else SHARE)
-        losses.append(path.losses * share)
-        ranked.append((features, float(errors[best]), start, phi if whole else None))
-    names = [features.name for features in tried]
-    held = folds[rows].unsqueeze(1) == torch.arange(int(folds.max()) + 2)  # the last has no row
-    known = _known(torch.stack(losses), names, held if n <= NESTED else torch.zeros_like(held))
-    found = [Ranked(*one, known=own) for one, own in zip(ranked, known, strict=True)]
-    return sorted(found, key=lambda one: one.error)
-
-
-def _known(losses: Tensor, names: Sequence[str], held: Tensor) -> Tensor:
-    """Which maps are kept if the ranking leaves out a fold: booleans, shape (maps, folds).
-
-    Args:
-        losses: Of the ranked rows, for every map and ridge, shape (maps, ridges, m).
-        names: Of the maps.
-        held: Whether a fold has a row: the rows to leave out for each fold, shape (m, folds).
-
-    Returns:
-        True for the best few, each with its best ridge, and for the linear model.
-    """
-    without = (losses.sum(2, keepdim=True) - losses @ held.to(losses)).amin(1)
-    places = without.argsort(dim=0, stable=True).argsort(dim=0)
-    linear = torch.tensor([name == "linear" for name in names]).unsqueeze(1)
-    return (places < KEPT) | linear
+        found.append((features, float(own[best]), start, phi if n <= RANKED else None))
+        errors.append(own[best].repeat(len(held) + 1))
+        if n <= NESTED:
+            near = ridges[max(best - 1, 0) : best + 2]
+            losses = losses_without(phi, targets, near, held, weights, removed, groups)
+            others = share * ~held
+            errors[-1][:-1] = ((losses * others).sum(2) / others.sum(1)).amin(0)
+    places = torch.stack(errors).argsort(dim=0, stable=True).argsort(dim=0)
+    linear = torch.tensor([features.name == "linear" for features in tried]).unsqueeze(1)
+    known = (places < KEPT) | linear
+    ranked = [Ranked(*one, known=own) for one, own in zip(found, known, strict=True)]
+    return sorted(ranked, key=lambda one: one.error)
 
 
 def keep(ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.newton import DecoupledNewton, paired_losses
+from decoupled_descent.descent.newton import DecoupledNewton, paired_losses, shifts_without
 from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
@@ -51,6 +51,7 @@ from decoupled_descent.validation.ranking import (
     HIGHEST,
     KEPT,
     LOWEST,
+    NESTED,
     STEP,
     Ranked,
     keep,
@@ -329,7 +330,9 @@ def _combined(
     extra = float(shares.sum()) / row_count(rows)
     weights = stack_weights(loss, said, y, shares, extra)
     known = torch.stack([one.known for one in found], 1)
-    judged = cross_fitted(loss, every, y, shares, folds_of(rows.n, rows.groups, seed), extra, known)
+    folds = folds_of(rows.n, rows.groups, seed)
+    without = torch.stack([_without(one, folds) for one in found]) if rows.n <= NESTED else None
+    judged = cross_fitted(loss, every, y, shares, folds, extra, known, without)
     if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
         chosen = min(range(len(main)), key=lambda k: main[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
@@ -345,6 +348,17 @@ def _combined(
     error = float(values.mean())
     estimate = CorrectedError(error, stderr, error - raw)
     return Search(objective, tuple(main), weights, estimate, judged, ranking, interrupted)
+
+
+def _without(candidate: Candidate, folds: Tensor) -> Tensor:
+    """Predictions of a candidate with the row and each fold left out, shape (folds, n, K)."""
+    rows, run = candidate.rows, candidate.run
+    problem = Problem(rows, run.bound, candidate.ridge)
+    moves = shifts_without(problem, fitted_outputs(candidate), folds)
+    loss = run.objective.loss.name
+    return torch.stack(
+        [predictions(loss, candidate.outputs + move, row_count(rows)) for move in moves]
+    )
 
 
 def _main(found: Sequence[Candidate]) -> list[Candidate]:

@@ -110,6 +110,7 @@ def cross_fitted(
     folds: Tensor,
     extra: float = 1.0,
     known: Tensor | None = None,
+    without: Tensor | None = None,
 ) -> Tensor:
     """Losses of each row under a mixture that was chosen without the row's fold, shape (n,).
 
@@ -122,6 +123,8 @@ def cross_fitted(
         extra: How much one row counts on average.
         known: Which candidates the mixture of each fold may use, shape (folds, F): those that
             would have been found without the fold. All of them by default, and if there is none.
+        without: Like ``said``, with a whole fold left out as well, shape (F, folds, n, K): these
+            predictions choose the mixture that judges the fold. ``said`` by default.
 
     Returns:
         The losses, shape (n,).
@@ -130,7 +133,7 @@ def cross_fitted(
     for fold in range(int(folds.max()) + 1):
         held = folds == fold
         usable = slice(None) if known is None or not known[fold].any() else known[fold]
-        allowed = said[usable]
-        weights = stack_weights(loss, allowed[:, ~held], y[~held], shares[~held], extra)
-        losses[held] = mixed_losses(loss, weights, allowed[:, held], y[held])
+        others = said if without is None else without[:, fold]
+        weights = stack_weights(loss, others[usable][:, ~held], y[~held], shares[~held], extra)
+        losses[held] = mixed_losses(loss, weights, said[usable][:, held], y[held])
     return losses
