@@ -205,7 +205,8 @@ def shifted(
     """
     if groups is None:
         reaction = _reaction(bends, spread.blocks, removed).transpose(1, 2)
-        return torch.linalg.solve(reaction, shifts.transpose(0, 1)).transpose(0, 1)
+        alone: Tensor = torch.linalg.solve(reaction, shifts.transpose(0, 1))
+        return alone.transpose(0, 1)
     found = torch.empty_like(shifts)
     for rows, _, system in _group_reactions(bends, spread, removed, groups):
         part = shifts[:, rows].transpose(0, 1)
