@@ -234,20 +234,26 @@ class Wide(nn.Module):
         return torch.tanh(torch.tanh(h) @ self.value) * torch.sigmoid(h @ self.gate)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_wide_heads_take_part_of_the_rows_for_each_component(weighted):
-    n, width = 600, 40
-    h, count = normal(n, width).requires_grad_(), autodiff.components(n, width)
-    assert autodiff.COMPONENTS < count < width
-    head = Wide(width)
+def slope_of(head, h):
     (g,) = torch.autograd.grad(head(h).square().sum(), h, create_graph=True)
+    return g
+
+
+@pytest.mark.parametrize("turn", [0, 7])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "width"), [(600, 40), (800, 27)])
+def test_wide_heads_take_part_of_the_rows_for_each_component(weighted, turn, n, width):
+    h, count = normal(n, width).requires_grad_(), autodiff.components(n, width)
+    assert 1 < count < width
+    g = slope_of(Wide(width), h)
     weights = normal(n, seed=5).square() if weighted else None
     w = torch.ones(n, dtype=h.dtype) if weights is None else weights
-    found, rows = autodiff.mean_jacobian(g, h, weights), autodiff.row_jacobians(g, h)
-    picks = autodiff._some(n, width, count, h.dtype, h.device)
-    assert torch.equal(picks.sum((0, 2)), torch.full((n,), float(count), dtype=h.dtype))
+    found, rows = autodiff.mean_jacobian(g, h, weights, turn), autodiff.row_jacobians(g, h)
+    which = autodiff.dealt(n, width, turn, h.device)
+    assert which.shape == (count, n)
+    assert all(len(set(each.tolist())) == count for each in which.T)
     for k in range(width):  # each row of J̄ is a mean over the rows that were dealt to it
-        own = picks[:, :, k].sum(0) > 0
+        own = (which == k).any(0)
         assert abs(int(own.sum()) - n * count / width) < 1
         mean = (w[own].unsqueeze(1) * rows[k, own]).mean(0)
         torch.testing.assert_close(found[k], mean, rtol=1e-10, atol=1e-12)
@@ -258,12 +264,38 @@ def test_the_noise_of_a_part_is_that_of_sampling():
     count, head = autodiff.components(n, width), Wide(width)
     for seed in range(10):  # entries of one matrix share their rows, those of two do not
         h = normal(n, width, seed=seed).requires_grad_()
-        (g,) = torch.autograd.grad(head(h).square().sum(), h, create_graph=True)
+        g = slope_of(head, h)
         rows = autodiff.row_jacobians(g, h)
         error = autodiff.mean_jacobian(g, h) - rows.mean(1)
         squares.append((error.square() / (rows.var(1) * (width / count - 1) / n)).mean())
     squares = torch.stack(squares)
     assert abs(float(squares.mean()) - 1) < 3 * float(squares.std()) / len(squares) ** 0.5
+
+
+def test_all_turns_together_take_every_component_of_every_row():
+    n, width = 540, 27
+    h = normal(n, width).requires_grad_()
+    g = slope_of(Wide(width), h)
+    assert autodiff.components(n, width) < width
+    turns = torch.stack([autodiff.mean_jacobian(g, h, turn=t) for t in range(width)])
+    exact = autodiff.row_jacobians(g, h).mean(1)
+    torch.testing.assert_close(turns.mean(0), exact, rtol=1e-10, atol=1e-12)
+    assert not torch.allclose(turns[0], exact, rtol=1e-3)
+
+
+def test_every_step_has_its_own_turn():
+    n, width = 540, 27
+    objective = dd.Objective(Wide(width), "squared", width=width, curvature="autodiff")
+    X, y = normal(n, 40, seed=3) / 40**0.5, normal(n, seed=4)
+    rows, algorithm = dd.Rows(X, y), dd.DecoupledDescent(0.0)
+    bound = algorithm.bind(rows, objective, normal(width, 40))
+    state, turns = algorithm.init(rows, bound, normal(width, 40)), []
+    for _ in range(width):  # at rate zero nothing moves but the turn
+        state, info = algorithm.step(state, rows, bound)
+        turns.append(info.jacobian)
+    exact = bound.row_jacobians(info.preactivations, y).mean(0)
+    torch.testing.assert_close(torch.stack(turns).mean(0), exact, rtol=1e-10, atol=1e-12)
+    assert not torch.equal(turns[0], turns[1])
 
 
 def test_equal_jacobians_need_no_more_than_a_part():
@@ -272,6 +304,8 @@ def test_equal_jacobians_need_no_more_than_a_part():
     torch.testing.assert_close(autodiff.mean_jacobian(h @ A.T, h), A)
 
 
-@pytest.mark.parametrize(("n", "width", "count"), [(10, 40, 40), (2000, 6, 6), (800, 27, 6)])
+@pytest.mark.parametrize(
+    ("n", "width", "count"), [(10, 40, 40), (2000, 6, 6), (800, 9, 4), (800, 27, 2)]
+)
 def test_few_rows_and_narrow_heads_are_exact(n, width, count):
     assert autodiff.components(n, width) == count

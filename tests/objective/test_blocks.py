@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import decoupled_descent as dd
-from decoupled_descent.objective.autodiff import COMPONENTS
+from decoupled_descent.objective.autodiff import components
 from decoupled_descent.rows import blocks as rows_module
 from decoupled_descent.rows.blocks import automatic_block_size
 from tests.objective.references import assert_agree
@@ -103,7 +103,7 @@ def test_a_step_needs_no_matrix_per_row(activation, n, d, width):
 
 def test_the_measure_sees_matrices_per_row():
     n, d, width = SIZES[0]
-    assert max(allocations("autodiff", n, d, width)) >= n * width * COMPONENTS
+    assert max(allocations("autodiff", n, d, width)) >= n * width * components(n, width)
 
 
 @pytest.mark.parametrize(("first", "second"), [(500, 1000), (1000, 2000)])

@@ -4,15 +4,17 @@ Rows are independent, so differentiating the *sum* over rows of the k-th compone
 ∂g_k/∂h row by row, and J̄ needs L reverse passes, batched into one call.
 
 J̄ is a mean over rows, and its own noise is of order 1/√n in any case. So wide heads need not be
-differentiated in every component of every row. Each row gets :data:`COMPONENTS` components, evenly
-distributed, so that each row of J̄ is a mean over many rows. This is unbiased, and exact if L is
-not larger than that.
+differentiated in every component of every row. Each row gets a few components, evenly distributed,
+so that each row of J̄ is a mean over many rows; in the next step it gets the following ones. If the
+components stayed, so would the error of J̄, and the train error would become too low. Narrow heads
+are differentiated exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, partial
 
 import torch
@@ -21,11 +23,13 @@ from torch import Tensor
 from decoupled_descent.checks import ignoring
 from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives
 
-#: Up to this many entries, the unit vectors are kept from step to step.
-KEPT = 2**20
-#: The smallest number of components in which a row is differentiated, and the smallest number of
-#: rows in the mean of a component. docs/family.md has the noise that this adds to train errors.
-COMPONENTS, ROWS = 6, 150
+#: Up to this many entries, the unit vectors of all turns are kept from step to step.
+KEPT = 2**21
+#: The largest number of turns that are kept.
+TURNS = 64
+#: About how many entries of its Jacobian are computed for a row, and the smallest number of rows in
+#: the mean of a component. docs/studies/family.md has the noise that this adds to train errors.
+ENTRIES, ROWS = 36, 50
 
 
 @lru_cache(maxsize=2)
@@ -36,21 +40,36 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
 
 
 @lru_cache(maxsize=2)
-def _some(n: int, width: int, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return e_k for ``count`` of the components k of every row, shape (count, n, L).
-
-    Rows are in a fixed random order, and take the components in turn.
-    """
+def _order(n: int, device: torch.device) -> Tensor:
+    """Return the places of n rows in a fixed random order."""
     generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(n, generator=generator, device=generator.device)
-    turns = torch.arange(count, device=generator.device).unsqueeze(1)
-    which = (order * count + turns) % width
-    return torch.nn.functional.one_hot(which, width).to(device, dtype)
+    return torch.randperm(n, generator=generator, device=generator.device).to(device)
+
+
+def dealt(n: int, width: int, turn: int, device: torch.device) -> Tensor:
+    """The components that each of n rows is differentiated in, shape (count, n).
+
+    Rows are in a fixed random order and take the components in turn; in the next turn each of them
+    takes the following ones.
+    """
+    count = components(n, width)
+    which = torch.arange(count, device=device).unsqueeze(1) + turn % width * count
+    return (which + _order(n, device) * count) % width
+
+
+@lru_cache(maxsize=TURNS)
+def _some(
+    n: int, width: int, turn: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return e_k for the components of every row, (count, n, L), and how often each k occurs."""
+    which = dealt(n, width, turn, device)
+    counts = torch.bincount(which.flatten(), minlength=width).unsqueeze(1)
+    return torch.eye(width, dtype=dtype, device=device)[which], counts
 
 
 def components(n: int, width: int) -> int:
     """The number of components, at most L, in which each of n rows is differentiated."""
-    return min(width, max(COMPONENTS, math.ceil(width * ROWS / n)))
+    return min(width, max(math.ceil(ENTRIES / width), math.ceil(width * ROWS / n)))
 
 
 def row_jacobians(direction: Tensor, h: Tensor) -> Tensor:
@@ -73,29 +92,30 @@ def _pulled_back(direction: Tensor, h: Tensor, picks: Tensor) -> Tensor:
         return rows
 
     # operations that cannot be batched are looped over; the result is correct
-    with ignoring(UserWarning, "There is a performance drop"):
-        try:  # autograd's own is_grads_batched would loop over more of them, tanh among them
-            rows: Tensor = torch.func.vmap(pull_back)(picks)
-        except RuntimeError:  # an autograd.Function that cannot be batched
-            try:
-                rows = torch.stack([pull_back(picked) for picked in picks])
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                raise ValueError(
-                    "the head or the loss cannot be differentiated twice, as the correction needs "
-                    f"it ({error}). Use Objective(…, curvature='smoothed'), which takes first "
-                    "derivatives only. Pass compiled modules as they were before torch.compile"
-                ) from error
-    return rows.detach()
+    with ignoring(UserWarning, "There is a performance drop"), suppress(RuntimeError):
+        # autograd's own is_grads_batched would loop over more of them, tanh among them
+        batched: Tensor = torch.func.vmap(pull_back)(picks)
+        return batched.detach()
+    try:  # an autograd.Function that cannot be batched
+        return torch.stack([pull_back(picked).detach() for picked in picks])
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise ValueError(
+            "the head or the loss cannot be differentiated twice, as the correction needs "
+            f"it ({error}). Use Objective(…, curvature='smoothed'), which takes first "
+            "derivatives only. Pass compiled modules as they were before torch.compile"
+        ) from error
 
 
-def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -> Tensor:
+def mean_jacobian(
+    direction: Tensor, h: Tensor, weights: Tensor | None = None, turn: int = 0
+) -> Tensor:
     r"""Mean Jacobian of a row-wise g that autograd has recorded; symmetric only if g is a gradient.
 
     .. math:: \bar J_{ij} = \frac1n \sum_{r=1}^n w_r \partial g_i(h_r, y_r, a) / \partial h_{r,j}
 
-    For L above :data:`COMPONENTS` row i of J̄ is the mean over a part of the rows.
+    For wide heads row i of J̄ is the mean over a part of the rows, another one in every ``turn``.
 
     Example:
         >>> h = torch.ones(3, 2, requires_grad=True)
@@ -108,14 +128,13 @@ def mean_jacobian(direction: Tensor, h: Tensor, weights: Tensor | None = None) -
     if count == width or not direction.requires_grad:
         rows = row_jacobians(direction, h)
         return rows.mean(1) if weights is None else weights @ rows / n
-    picks = (_some if n * width * count <= KEPT else _some.__wrapped__)(
-        n, width, count, h.dtype, h.device
-    )
+    kept = _some if n * width**2 * count <= KEPT else _some.__wrapped__
+    picks, counts = kept(n, width, turn % width, h.dtype, h.device)
     rows = _pulled_back(direction, h, picks)
     if weights is not None:
         rows = rows * weights.unsqueeze(1)
     total: Tensor = picks.flatten(0, 1).T @ rows.flatten(0, 1)
-    return total / picks.sum((0, 1)).unsqueeze(1)
+    return total / counts
 
 
 def differentiate(
@@ -149,7 +168,7 @@ def differentiate(
             found = list(slopes(list(leaves.values()), ask.head_weights))
         bend = None
         if ask.jacobian:
-            bend = mean_jacobian(direction, h, ask.jacobian_weights)
+            bend = mean_jacobian(direction, h, ask.jacobian_weights, ask.turn)
             bend = (bend + bend.T) / 2  # a Hessian; with parts of the rows its halves differ
     means = {k: slope.detach() / len(h) for k, slope in zip(leaves, found, strict=False)}
     return RowDerivatives(loss.detach(), direction.detach(), bend, means)

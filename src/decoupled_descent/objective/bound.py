@@ -31,12 +31,13 @@ class BoundObjective:
     curvature: str  #: how J̄ is found: "structured", "autodiff" or "smoothed"
     g: Direction | None = None  #: replaces ∇_hΨ
     f: HeadDirection | None = None  #: replaces ∇_aΨ
+    turn: int = 0  #: the step, by which autodiff chooses the components of wide heads
 
     def at(self, step: int) -> BoundObjective:
-        """Return the objective with the g of one step, if g depends on the step."""
-        if not isinstance(self.g, Timed):
-            return self
-        return replace(self, g=Timed(self.g.g, step))
+        """Return the objective of one step: with its g, if g depends on the step, and its turn."""
+        if isinstance(self.g, Timed):
+            return replace(self, g=Timed(self.g.g, step), turn=step)
+        return replace(self, turn=step) if self.curvature == "autodiff" else self
 
     @property
     def kinked(self) -> bool:
@@ -90,7 +91,8 @@ class BoundObjective:
             parameters = self.parameters(h)
         shares = weights if jacobian_weights is None else jacobian_weights
         own = self.f is None and head and bool(parameters)
-        ask = Ask(jacobian and self.g is None and not self.kinked, own, shares, weights)
+        bend = jacobian and self.g is None and not self.kinked
+        ask = Ask(bend, own, shares, weights, self.turn)
         rows = self.objective.engine(h, y, parameters, ask)
         if self.g is not None:
             bend = jacobian and not self.kinked
@@ -157,7 +159,7 @@ class BoundObjective:
                     "torch.autograd.grad(…, create_graph=True), or choose "
                     "Objective(…, curvature='smoothed'), which needs values only"
                 )
-            return direction.detach(), autodiff.mean_jacobian(direction, h, shares)
+            return direction.detach(), autodiff.mean_jacobian(direction, h, shares, self.turn)
 
     def _smoothed(
         self,

@@ -50,12 +50,16 @@ class RowDerivatives(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What is requested beside loss and direction; weights have shape (n,) and enter as w_i/n."""
+    """What is requested beside loss and direction; weights have shape (n,) and enter as w_i/n.
+
+    ``turn`` is the number of the step; see :func:`decoupled_descent.objective.autodiff.dealt`.
+    """
 
     jacobian: bool = True
     head: bool = True
     jacobian_weights: Tensor | None = None
     head_weights: Tensor | None = None
+    turn: int = 0
 
 
 #: ``engine(h, y, parameters, ask)``: derivatives of Ψ itself, for labels as the user gave them.

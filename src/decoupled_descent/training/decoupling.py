@@ -259,7 +259,7 @@ class _Seen:
         h, weight = owner._h, owner.weight
         assert h is not None
         (slope,) = torch.autograd.grad(loss, h, create_graph=True)
-        bend = len(h) * autodiff.mean_jacobian(slope, h).detach()
+        bend = len(h) * autodiff.mean_jacobian(slope, h, turn=owner.steps).detach()
         self.rows, self.slope = rows, slope.detach()
         self.correction = owner.variance * bend @ weight.detach()
         self.factor = math.nan  # not known before backward()
