@@ -99,12 +99,18 @@ WHOLE = {
 }
 
 
+REFUSAL = (
+    r"takes the d = 16 columns of X: this looks like a whole model.*"
+    r"Objective\.of_model\(model, loss\).*theta=model\[0\]\.weight.*width=16"
+)
+
+
 @every_algorithm
 @pytest.mark.parametrize("make", WHOLE.values(), ids=WHOLE)
 def test_a_whole_model_is_no_head(algorithm, make):
     (X, y), model = binary(), make(16).double()
     objective = dd.Objective(model, "logistic")
-    with pytest.raises(ValueError, match=r"whole model.*theta=model\[0\]\.weight.*width=16"):
+    with pytest.raises(ValueError, match=REFUSAL):
         dd.fit(X, y, objective, algorithm, 2)
     meant = dd.Objective(model, "logistic", width=16)
     by_width = dd.fit(X, y, meant, algorithm, 2, seed=0)
@@ -121,3 +127,19 @@ def test_heads_that_are_no_whole_model():
         dd.fit(X, y, dd.Objective(head.double(), "logistic"), dd.DecoupledDescent(0.1), 2)
     single = dd.Objective(nn.Linear(1, 1).double(), "logistic")
     dd.fit(X[:, :1] * 3**0.5, y, single, dd.GradientDescent(0.1), 2)
+
+
+@pytest.mark.parametrize("width", [2, 15, 17])
+def test_a_first_layer_of_another_width_than_the_rows_belongs_to_the_head(width):
+    (X, y), head = binary(), WHOLE["sequential"](width).double()
+    run = dd.fit(X, y, dd.Objective(head, "logistic"), dd.DecoupledDescent(0.1), 2)
+    assert run.theta.shape == (width, 16)
+
+
+def test_the_remedies_of_the_refusal_start_from_the_weights_of_the_model():
+    (X, y), model = binary(), WHOLE["sequential"](16).double()
+    whole = dd.Objective.of_model(model, "logistic")
+    rest = dd.Objective(model[1:], "logistic", width=4)
+    for objective, theta in ((whole, None), (rest, model[0].weight)):
+        state = dd.DecoupledDescent(0.1).init(dd.Rows(X, y), objective, theta=theta)
+        assert torch.equal(state.theta, model[0].weight.detach())
