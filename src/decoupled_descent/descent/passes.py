@@ -40,18 +40,7 @@ def passing(
     """
     batches = algorithm.batches(rows, number)
     h: Tensor = (yield Product(at.theta, rows, transposed=True)).clone()
-    pairs: Tensor | float = 0.0
-    if at.memory is None:
-        with torch.no_grad():
-            losses = bound.losses(h.T, rows.y, at.head).detach()
-    else:
-        memory = at.memory.settled()[0]
-        h += memory
-        start = bound.at(number * len(batches))
-        now = start.derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
-        whole = algorithm.judged(at.folds, bound, h.T, rows.y, now.loss, rows.n)
-        losses = whole.losses
-        pairs = algorithm.pair_variance(memory @ now.direction, rows, bound) + whole.variance
+    losses, pairs = _evaluate(algorithm, at, h, rows, bound, number * len(batches))
     factors = algorithm.memory_factors(rows)
     seen: list[Tensor] = []
     for k in range(len(batches)):
@@ -81,6 +70,21 @@ def passing(
     during = Info(torch.cat(seen), h.T, None)
     notes = {"pass_error": during.train_error, "pass_error_stderr": during.train_error_stderr}
     return at, Info(losses, h.T, None, notes=notes, pairs=pairs)
+
+
+def _evaluate(
+    algorithm: Batched, at: Moving, h: Tensor, rows: Rows, bound: BoundObjective, step: int
+) -> tuple[Tensor, Tensor | float]:
+    """Losses of all rows and the variance from pairs of rows; the memory is added to h in place."""
+    if at.memory is None:
+        with torch.no_grad():
+            return bound.losses(h.T, rows.y, at.head).detach(), 0.0
+    memory = at.memory.settled()[0]
+    h += memory
+    now = bound.at(step).derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
+    whole = algorithm.judged(at.folds, bound, h.T, rows.y, now.loss, rows.n)
+    pairs = algorithm.pair_variance(memory @ now.direction, rows, bound) + whole.variance
+    return whole.losses, pairs
 
 
 def _look(

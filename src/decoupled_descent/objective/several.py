@@ -30,18 +30,7 @@ def chains(
     count, n = weights.shape
     fixed = {name: value.to(h).expand(count, *value.shape) for name, value in constants.items()}
     stacked = fixed | heads
-    z, inputs = h.T.contiguous().unsqueeze(0), []
-    active: dict[int, Activation] = {}
-    for index, step in enumerate(steps):
-        inputs.append(z)
-        if not isinstance(step, Affine):
-            active[index] = step(z)
-            z = active[index][0]
-            continue
-        if step.weight is not None:
-            z = stacked[step.weight] @ z
-        if step.bias is not None:
-            z = z + stacked[step.bias].unsqueeze(2)
+    z, inputs, active = _outputs(steps, stacked, h.T.contiguous().unsqueeze(0))
     outputs = z.expand(count, *z.shape[1:]).transpose(0, 1).reshape(z.shape[1], count * n)
     expansion = loss.expansion(outputs, torch.cat([y] * count))
     delta = expansion.slope.view(-1, count, n).transpose(0, 1) * (weights / n).unsqueeze(1)
@@ -59,3 +48,22 @@ def chains(
         if step.weight is not None and index > min(trained):
             delta = stacked[step.weight].transpose(1, 2) @ delta
     return expansion.value.view(count, n), means
+
+
+def _outputs(
+    steps: Sequence[Step], stacked: Parameters, z: Tensor
+) -> tuple[Tensor, list[Tensor], dict[int, Activation]]:
+    """Outputs of the chains, the input of every step, and the activations by step."""
+    inputs: list[Tensor] = []
+    active: dict[int, Activation] = {}
+    for index, step in enumerate(steps):
+        inputs.append(z)
+        if not isinstance(step, Affine):
+            active[index] = step(z)
+            z = active[index][0]
+            continue
+        if step.weight is not None:
+            z = stacked[step.weight] @ z
+        if step.bias is not None:
+            z = z + stacked[step.bias].unsqueeze(2)
+    return z, inputs, active

@@ -88,16 +88,7 @@ class Rows:
             self.here, self.d = self._X.shape
             self.block_size = block_size or automatic_block_size(self._X)
             self.like = self._X.new_empty(0, self.d)
-        labels = as_tensor("y", y)
-        if labels.is_floating_point() or labels.dtype == torch.bool:
-            labels = labels.to(self.like.dtype)
-        self.y = labels.to(self.like.device)
-        if self.y.ndim not in (1, 2) or len(self.y) != self.here:
-            raise ValueError(
-                f"y has shape {tuple(self.y.shape)} but X has {self.here} rows; y must have one "
-                "entry (or one row) per row of X"
-            )
-        check_finite("y", self.y)
+        self.y = self._labels(y)
         self.processes = None if group is None else Processes(group, timeout)
         self.n, self.first = self.here, 0
         if self.processes is not None:
@@ -133,6 +124,20 @@ class Rows:
         if labels:
             raise ValueError("y must be None when X yields rows with labels of their own")
         return y
+
+    def _labels(self, y: Any) -> Tensor:
+        """Check the labels, and bring them to the device of X, and to its dtype unless whole."""
+        labels = as_tensor("y", y)
+        if labels.is_floating_point() or labels.dtype == torch.bool:
+            labels = labels.to(self.like.dtype)
+        labels = labels.to(self.like.device)
+        if labels.ndim not in (1, 2) or len(labels) != self.here:
+            raise ValueError(
+                f"y has shape {tuple(labels.shape)} but X has {self.here} rows; y must have one "
+                "entry (or one row) per row of X"
+            )
+        check_finite("y", labels)
+        return labels
 
     def _counted(self, weights: Any, groups: Any) -> tuple[int, int]:
         """Count the rows of all processes, which must have the same columns, and those before."""

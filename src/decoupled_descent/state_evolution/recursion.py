@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Descent, check_algorithm
 from decoupled_descent.descent.info import LimitStep
-from decoupled_descent.objective import Objective
+from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.batches import batch_masks, batch_sizes
 from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
@@ -165,7 +165,6 @@ class StateEvolution:
         """
         steps = whole_number("steps", steps)
         start = self.start(theta, alignment, overlap)
-        width = len(start.overlap)
         parameters = head_parameters(self.objective, head)
         scale = self.algorithm.scale(self.sample_size())
         sizes = self.batch_sizes()
@@ -178,12 +177,7 @@ class StateEvolution:
                 "only; leave rows out, or see theory.finite_size"
             )
         if self.step.corrected:
-            coefficients = rule_coefficients(self.algorithm.update, updates, width, scale)
-            common = (self.ridge_step, self.algorithm, coefficients, start, parameters)
-            engines, masks = self.engines(updates, self.model(width)), None
-            if len(sizes) > 1:
-                masks = batch_masks(sizes, self.rows(), updates, self.step.replacement)
-            makers = [partial(Trajectory, *common, make, masks) for make in engines]
+            makers = self._corrected(updates, start, parameters, scale, sizes)
         else:
             size = None if rows is None else whole_number("rows", rows)
             first = coordinates(self.geometry, start, theta)
@@ -194,6 +188,18 @@ class StateEvolution:
         trajectories = (make() for make in makers)
         found = follow(trajectories, len(makers), updates, progress, every=len(sizes))
         return Evolution(theory=self, makers=reused, **found)
+
+    def _corrected(
+        self, updates: int, start: Start, head: Parameters, scale: float, sizes: list[int]
+    ) -> list[Callable[[], Trajectory]]:
+        """Return makers of trajectories with corrections, one per randomisation."""
+        width = len(start.overlap)
+        coefficients = rule_coefficients(self.algorithm.update, updates, width, scale)
+        common = (self.ridge_step, self.algorithm, coefficients, start, head)
+        engines, masks = self.engines(updates, self.model(width)), None
+        if len(sizes) > 1:
+            masks = batch_masks(sizes, self.rows(), updates, self.step.replacement)
+        return [partial(Trajectory, *common, make, masks) for make in engines]
 
     def batch_sizes(self) -> list[int]:
         """Rows of the batches of a pass; a single one without mini-batches."""

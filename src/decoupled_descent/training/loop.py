@@ -164,21 +164,17 @@ def train_together(
     ``advance`` is told how many steps are done. ``after_step`` is called after each step with its
     index and the runs that go on; ``saver`` then may save them all, and does so at the end.
     """
-    going = [trainee for trainee in trainees if trainee.reason is None]
+    going = _unfinished(trainees)
     try:
         if not going:  # all were done in an earlier call
             return
         for trainee in going:
             trainee.metadata = continued(trainee.metadata, made_with(rows))
         for index in range(len(going[0].history.train_error), steps):
-            errors = _test_errors(going, test)
-            moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)
-            for trainee, (following, info), error in zip(going, moves, errors, strict=True):
-                trainee.record(following, info, error)
-            going = [trainee for trainee in going if trainee.reason is None]
+            going = _step_together(going, rows, test)
             if after_step is not None:
                 after_step(index, going)
-                going = [trainee for trainee in going if trainee.reason is None]
+                going = _unfinished(going)
             if not going:
                 break
             if saver is not None:
@@ -193,12 +189,26 @@ def train_together(
         recorded = [trainee.settle() for trainee in trainees]
         if not all(recorded):
             raise
-        for trainee in (each for each in going if each.reason is None):
+        for trainee in _unfinished(going):
             last = len(trainee.history.train_error) - 1
             trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {last}")
     finally:
         if saver is not None:
             saver.close()
+
+
+def _unfinished(trainees: Sequence[Trainee]) -> list[Trainee]:
+    """The runs that have not ended."""
+    return [trainee for trainee in trainees if trainee.reason is None]
+
+
+def _step_together(going: Sequence[Trainee], rows: Rows, test: Rows | None) -> list[Trainee]:
+    """Record the iterates of all runs and make their next steps; return the runs that go on."""
+    errors = _test_errors(going, test)
+    moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)
+    for trainee, (following, info), error in zip(going, moves, errors, strict=True):
+        trainee.record(following, info, error)
+    return _unfinished(going)
 
 
 def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | None]:
