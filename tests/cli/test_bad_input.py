@@ -52,24 +52,24 @@ LATE = ["1.5"] * 59 + ["oops"]
 DATA = {
     "empty file": ("a.csv", "", "the file is empty"),
     "blank lines only": ("a.csv", "\n\n\n", "the file is empty"),
-    "header only": ("a.csv", "a,b,answer\n", "columns but no rows"),
-    "no header": ("a.csv", "1.5,2,3\n4,5,6\n", "first line holds numbers"),
+    "header only": ("a.csv", "a,b,answer\n", "names but no rows"),
+    "no header": ("a.csv", "1.5,2,3\n4,5,6\n", "first line has numbers"),
     "duplicate headers": ("a.csv", TEXT.replace("a,b,town", "a,a,town", 1), "called 'a'"),
-    "ragged rows": ("a.csv", TEXT + "1,2\n", "line 62 has 2 fields, but there are 4 names"),
+    "ragged rows": ("a.csv", TEXT + "1,2\n", "line 62 has 2 fields, but the first row has 4 names"),
     "open quotation mark": ("a.csv", TEXT + '1,2,"x,yes\n', "line|quotation"),
     "columns separated by spaces": ("a.csv", "a b answer\n1 2 x\n3 4 y\n", "separated by spaces"),
     "UTF-16": ("a.csv", TEXT.encode("utf-16"), "UTF-16; save it as UTF-8"),
     "no encoding": ("a.csv", b"a,answer\n\x81\x8d,1\n", "neither UTF-8 nor Windows-1252"),
-    "binary": ("a.csv", bytes(range(256)), "no text contains"),
-    "parquet called csv": ("a.csv", PARQUET, "no text contains"),
-    "truncated parquet": ("a.parquet", PARQUET[:-30], "damaged, or not a parquet file"),
-    "text called parquet": ("a.parquet", TEXT, "damaged, or not a parquet file"),
+    "binary": ("a.csv", bytes(range(256)), "does not occur in text files"),
+    "parquet called csv": ("a.csv", PARQUET, "does not occur in text files"),
+    "truncated parquet": ("a.parquet", PARQUET[:-30], "damaged or not a parquet file"),
+    "text called parquet": ("a.parquet", TEXT, "damaged or not a parquet file"),
     "corrupt npz": ("a.npz", NPZ[:-40], "damaged"),
     "pickled npz": ("a.npz", as_bytes(np.savez, X=OBJECTS), "with Python objects"),
     "pickled npy": ("a.npy", as_bytes(np.save, OBJECTS, allow_pickle=True), "with Python objects"),
     "npz of other arrays": ("a.npz", as_bytes(np.savez, u=np.ones(3), v=np.ones(3)), "keep one"),
     "npy of one dimension": ("a.npy", as_bytes(np.save, np.ones(30)), "must be a matrix"),
-    "damaged gz": ("a.csv.gz", b"\x1f\x8b" + bytes(30), "damaged, or not a .gz file"),
+    "damaged gz": ("a.csv.gz", b"\x1f\x8b" + bytes(30), "damaged or not a .gz file"),
     "a bomb of gz": ("a.csv.gz", gzip.compress(b"1,2\n" * 26_000_000), "more than 100 MB"),
     "a bomb of npz": (
         "a.npz",
@@ -80,24 +80,24 @@ DATA = {
     "an npy that claims columns": (
         "a.npy",
         as_bytes(np.save, np.zeros((0, 3))).replace(b"(0, 3)", b"(0, 1000000000)"),
-        "1,000,000,000 columns, and at most 100,000",
+        "1,000,000,000 columns; the limit is 100,000",
     ),
     "an npy that claims rows": (
         "a.npy",
         as_bytes(np.save, np.zeros((5, 3))).replace(b"(5, 3)", b"(50000000000, 3)"),
-        "needs more bytes than there are",
+        "needs more bytes than the file has",
     ),
     "an npy of many texts without length": (
         "a.npy",
         as_bytes(np.save, np.zeros((5, 3), "U0"))
         .replace(b"(5, 3)", b"(500000000, 3)")
         .replace(b"<U1", b"<U0"),
-        "needs more bytes than there are",
+        "needs more bytes than the file has",
     ),
     "an npy of no characters": (
         "a.npy",
         as_bytes(np.save, np.array([["a"], ["b"]]))[:-4] + b"\xff\xff\xff\x7f",
-        "characters that do not exist",
+        "invalid characters",
     ),
     "unknown extension": ("a.xlsx", TEXT, "'.xlsx' is not known; use one of .csv"),
     "no extension": ("data", TEXT, "'' is not known"),
@@ -330,7 +330,7 @@ PREDICT = {
     "text where numbers were": (GOOD.assign(b="high"), "column 'b', row 1: 'high' is not a number"),
     "text among numbers": (GOOD.assign(b=LATE), "row 60: 'oops' is not a number"),
     "1e300": (GOOD.assign(b=1e300), r"1e\+300 is beyond"),
-    "no rows": (GOOD[:0], "columns but no rows"),
+    "no rows": (GOOD[:0], "names but no rows"),
 }
 
 

@@ -22,10 +22,14 @@ DATA = {
         "git lfs pull",
     ),
     "xls called csv": ("a.csv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "another kind"),
-    "xlsx called csv": ("a.csv", zipped("xl/workbook.xml", "<a/>"), "no text contains"),
+    "xlsx called csv": ("a.csv", zipped("xl/workbook.xml", "<a/>"), "does not occur in text files"),
     "a merge conflict": ("a.csv", TEXT.replace("\n", "\n<<<<<<< HEAD\n", 1), "line 2 has 1 fields"),
-    "packed twice": ("a.csv.gz", gzip.compress(gzip.compress(TEXT.encode())), "no text contains"),
-    "text called gz": ("a.csv.gz", TEXT, "damaged, or not a .gz file"),
+    "packed twice": (
+        "a.csv.gz",
+        gzip.compress(gzip.compress(TEXT.encode())),
+        "does not occur in text files",
+    ),
+    "text called gz": ("a.csv.gz", TEXT, "damaged or not a .gz file"),
     "columns of fixed width": (
         "a.txt",
         "a    b    answer\n" + "1    2    yes\n" * 20,
@@ -34,7 +38,11 @@ DATA = {
     "vertical bars": ("a.csv", TEXT.replace(",", "|"), "separated by vertical bars"),
     "a title above": ("a.csv", "Report of 2024\n" + TEXT, "line 2 has 4 fields"),
     "names twice": ("a.csv", TEXT.splitlines()[0] + "\n" + TEXT, "class 'answer'"),
-    "a zero byte": ("a.csv", TEXT.replace("Ulm", "U\x00lm", 1), "0x00, which no text contains"),
+    "a zero byte": (
+        "a.csv",
+        TEXT.replace("Ulm", "U\x00lm", 1),
+        "0x00, which does not occur in text",
+    ),
     "rows as columns": ("a.csv", "a,1,2,3\nanswer,x,y,x\n", "there is no column 'answer'"),
     "rows in quotation marks": (
         "a.csv",
@@ -59,7 +67,7 @@ DATA = {
     "parquet without rows": (
         "a.parquet",
         as_bytes(lambda s: GOOD[:0].to_parquet(s)),
-        "columns but no rows",
+        "names but no rows",
     ),
     "more labels than rows": (
         "a.npz",

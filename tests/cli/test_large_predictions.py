@@ -58,7 +58,7 @@ def test_a_model_is_that_of_a_table_in_memory(suffix, target, run, in_pieces, tm
     assert status == 0
     whole, found = json.loads(whole), json.loads(found)
     assert found["notes"][1:] == whole["notes"]
-    assert "was read in pieces: how columns are treated was decided on all 300 rows" in str(
+    assert "was read in pieces: the rules for the columns were learnt from all 300 rows" in str(
         found["notes"][0]
     )
     assert found["verdict"] == whole["verdict"]
@@ -86,7 +86,7 @@ def test_predictions_say_what_they_met(run, trained, in_pieces, tmp_path):
     assert found["actual"]["rows"] == 90
     assert len(pd.read_csv(tmp_path / "found.csv")) == 90
     notes = "\n".join(found["notes"])
-    assert "1 value is no number and counts as missing; the first is 'many' in row 71" in notes
+    assert "1 value is not a number and counts as missing; the first is 'many' in row 71" in notes
     assert "1 value that training did not have counts as" in notes
     assert "the first is 'Trier' in row 72" in notes
     assert "columns that the model does not know are ignored: 'colour'" in notes
@@ -119,11 +119,12 @@ def test_groups_identifiers_and_values_that_the_sample_lacks(in_pieces, monkeypa
     prepared = prepare(
         written(frame, tmp_path, "csv"), "answer", None, Wishes(group="patient", identifier="id")
     )
-    assert f"'b': 1 value is no number and counts as missing; the first is 'lots' in row {row}" in (
-        prepared.notes
+    assert (
+        f"'b': 1 value is not a number and counts as missing; the first is 'lots' in row {row}"
+        in (prepared.notes)
     )
     assert (
-        "decided on 100 of the 400 rows, drawn at random; counts below are theirs"
+        "learnt from 100 of the 400 rows, drawn at random; the counts below are for these rows"
         in (prepared.notes[0])
     )
     known = frame["answer"].notna()

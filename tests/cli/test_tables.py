@@ -17,7 +17,7 @@ def test_counts_with_a_rare_one_are_quantities(run, tmp_path):
     arguments = ("train", tmp_path / "data.csv", "--target", "visits", "--out", tmp_path / "o")
     status, text, _ = run(*arguments, *FAST)
     assert status == 0
-    assert "• 'visits' has 4 different numbers: taken as a quantity\n" in text
+    assert "• 'visits' has 4 different numbers, so this is a regression\n" in text
     status, _, err = run(*arguments, "--task", "classification")
     assert status == 2
     assert err.endswith("join or delete the class, or use --task regression\n")

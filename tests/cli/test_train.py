@@ -39,7 +39,7 @@ def test_words_and_files(run, tmp_path, shop):
     assert lines[0] == "shop [x].csv: answer: classification, 59 rows, 7 features"
     for words in (
         "• 1 row without a value of 'answer' was left out: 8",
-        "• 'answer' has 2 different values: taken as classes",
+        "• 'answer' has 2 different values, so this is a classification",
         "'a': 6 missing values replaced by the median",
         "• dropped, row numbers: 'id'",
         together([estimator.estimated_test_error_], estimator.estimated_test_error_stderr_)[0],
@@ -275,7 +275,7 @@ def test_the_logarithm_of_the_target(run, tmp_path):
     (more,) = [one for one in found[True]["findings"] if one["name"] == "rows behind the error"]
     assert more["value"] > 2 * few["value"]
     assert "--log-target" not in more["advice"]
-    assert any("the logarithm of 'price' is fitted" in note for note in found[True]["notes"])
+    assert any("the model fits log('price')" in note for note in found[True]["notes"])
     model = load_model(tmp_path / "o")
     fresh = prices(2000, 1)
     actual = np.square(model.predict(fresh) - fresh["price"])
@@ -291,7 +291,7 @@ def test_the_logarithm_of_the_target(run, tmp_path):
     ("change", "options", "words"),
     [
         ({}, ("--method", "orthogonal"), "--log-target has no effect with --method orthogonal"),
-        ({"price": "dear"}, (), "--log-target needs numbers to predict, and 'price' has classes"),
+        ({"price": "dear"}, (), "--log-target is for regression, but 'price' has classes"),
         ({"price": 0.0}, (), "--log-target: 'price' is 0 in row 4, which has no logarithm"),
     ],
 )

@@ -50,9 +50,9 @@ def test_what_cannot_be_read_is_missing_and_said(columns):
     found = np.vstack([tally.apply(frame[:40]), tally.apply(frame[40:])])
     np.testing.assert_array_equal(found, expected)
     said = [
-        "'age': 2 values are no number and count as missing; the first is 'old' in row 1,003",
-        "'when': 1 value is no date and counts as missing; the first is 'May' in row 1,009",
-        "'price': 1 value is no number and counts as missing; the first is 'dear' in row 1,010",
+        "'age': 2 values are not numbers and count as missing; the first is 'old' in row 1,003",
+        "'when': 1 value is not a date and counts as missing; the first is 'May' in row 1,009",
+        "'price': 1 value is not a number and counts as missing; the first is 'dear' in row 1,010",
     ]
     assert tally.notes("the sample") == said
     more = tally.notes("training", everything=True)
@@ -69,7 +69,7 @@ def test_unknown_categories_are_other_ones():
     (note,) = tally.notes("the sample")
     assert note == (
         "'pet': 2 values that the sample did not have count as \"other\"; the first is 'emu' in "
-        "row 5; 1 missing value, of which the sample had none"
+        "row 5; 1 missing value; the sample had none"
     )
 
 

@@ -158,11 +158,11 @@ def test_what_is_wrong_is_named(content, message, small_pieces, tmp_path):
 
 def test_damaged_files_are_named(small_pieces, monkeypatch, tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing else")
-    with pytest.raises(ValueError, match=r"a\.parquet: damaged"):
+    with pytest.raises(ValueError, match=r"a\.parquet: the file is damaged"):
         pieces_of(tmp_path / "a.parquet")
     packed = gzip.compress(table(2000).to_csv(index=False).encode())
     (tmp_path / "a.csv.gz").write_bytes(packed[:-2000])
-    with pytest.raises(ValueError, match=r"a\.csv\.gz: damaged"):
+    with pytest.raises(ValueError, match=r"a\.csv\.gz: the file is damaged"):
         pieces_of(tmp_path / "a.csv.gz")
     monkeypatch.setattr(pieces, "LARGE", 10**6)
     assert pieces_of(tmp_path / "a.csv.gz") is None  # the one that reads it as a whole says it
@@ -174,7 +174,7 @@ def test_a_file_that_changed_is_refused(small_pieces, tmp_path):
     found = pieces_of(path)
     scan = found.scan()
     table(90).to_csv(path, index=False)
-    with pytest.raises(ValueError, match="97 rows at first and 90 when"):
+    with pytest.raises(ValueError, match="97 rows in the first pass and 90 in"):
         list(found.frames(scan))
 
 

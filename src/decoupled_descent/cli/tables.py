@@ -1,4 +1,4 @@
-"""From a file to a matrix and labels, for the commands."""
+"""Turn a file into a matrix and labels, for the commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from decoupled_descent.tables.targets import (
 )
 from decoupled_descent.tables.values import Floats, is_number, listed, mark_missing
 
-#: Fewer rows are too few to estimate an error from.
+#: The fewest rows from which an error is estimated.
 FEWEST = 10
 
 
@@ -39,15 +39,15 @@ class Prepared(NamedTuple):
     Attributes:
         X: Features, shape (n, d).
         y: Labels, shape (n,): classes, or float64 for regression.
-        columns: How the features were made.
+        columns: The rules for the columns.
         task: ``"classification"`` or ``"regression"``.
-        notes: What was done, in sentences.
+        notes: Sentences for the user about the table.
         groups: The group of each row, or None.
-        repeated: Columns whose values name groups of rows and that were not used, with their names.
-        frame: The features as they were read; for a table that is read in pieces, the numbers of
-            the rows, and the identifier.
-        sample: Some rows and their labels in memory, where X is a memory map.
-        rows: Rows of all processes, where X has those of one.
+        repeated: Unused columns that may name groups of rows: pairs of name and values.
+        frame: The features as they were read. For a table that is read in pieces: only the row
+            numbers, and the identifier if there is one.
+        sample: Some rows and their labels in memory, if X is a memory map.
+        rows: The rows of all processes, if X has only those of one process.
     """
 
     X: Floats
@@ -63,24 +63,24 @@ class Prepared(NamedTuple):
 
     @property
     def given(self) -> tuple[Any, NDArray[Any]]:
-        """What estimators take: X and y, or the rows of all processes and the labels of one."""
+        """The arguments of ``fit``: X and y, or distributed rows and the labels of this process."""
         if self.rows is None:
             return self.X, self.y
         return self.rows, self.y[self.rows.first : self.rows.first + self.rows.here]
 
     @property
     def in_memory(self) -> tuple[Floats, NDArray[Any]]:
-        """Rows and labels in memory: all, or the sample."""
+        """Features and labels in memory: those of all rows, or of the sample."""
         return (self.X, self.y) if self.sample is None else self.sample
 
 
 class Wishes(NamedTuple):
-    """What to do with columns, as told by options."""
+    """Options about columns."""
 
     group: str | None = None  # rows with the same value here are left out together
-    identifier: str | None = None  # carried to predictions
-    drop: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()  # that stand for missing values
+    identifier: str | None = None  # copied to the predictions
+    drop: tuple[str, ...] = ()  # columns that are not used
+    words: tuple[str, ...] = ()  # texts that stand for missing values
     log_target: bool = False  # fit the logarithm of the target
 
 
@@ -88,17 +88,17 @@ def prepare(
     path: Path, target: str, task: str | None, wishes: Wishes | None = None,
     share: Share | None = None,
 ) -> Prepared:  # fmt: skip
-    """Read a table, take the target out, recognise the task and turn the rest into a matrix.
+    """Read a table, separate the target, recognise the task and turn the features into a matrix.
 
-    A large table is read in pieces (:mod:`decoupled_descent.tables.pieces`): its matrix is a memory
-    map, and how columns are treated is decided on a sample of the rows. With a share, X has the
-    rows of one of several processes; all decide alike.
+    A large table is read in pieces (:mod:`decoupled_descent.tables.pieces`). Its matrix is then a
+    memory map, and the rules for the columns are learnt from a sample of the rows. With ``share``,
+    X has the rows of one of several processes. All processes learn the same rules.
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
     wishes, pieces = wishes or Wishes(), pieces_of(path, None if share is None else 0)
     if pieces is None and share is not None:
-        raise ValueError(f"{path}: --distributed needs a csv or parquet file of several columns")
+        raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     frame = mark_missing(read_table(path), wishes.words) if pieces is None else None
     try:
         if pieces is not None:
@@ -120,7 +120,7 @@ def prepare(
 def _in_pieces(
     pieces: Pieces, target: str, task: str | None, wishes: Wishes, share: Share | None
 ) -> Prepared:
-    """Prepare a table that is read in pieces; labels, groups and identifiers are in memory."""
+    """Prepare a table in pieces. Only labels, groups, identifiers and a sample are in memory."""
     named = [name for name in (wishes.group, wishes.identifier) if name is not None]
     scan = pieces.scan([target, *named])
     check_target([str(name) for name in scan.sample.columns], target)
@@ -149,18 +149,18 @@ def _in_pieces(
 
 
 def _read(pieces: Pieces, scan: Scan) -> str:
-    """Say that a table was read in pieces, and which rows decided."""
+    """Return the sentence that a table was read in pieces, with the size of the sample."""
     whole = len(scan.sample) == scan.rows
     sample = f"{len(scan.sample):,} of the {scan.rows:,} rows, drawn at random"
-    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; counts below are theirs"
+    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; the counts below are for these rows"
     return (
-        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: how columns are "
-        f"treated was decided on {rows}"
+        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: the rules for the "
+        f"columns were learnt from {rows}"
     )
 
 
 class Decided(NamedTuple):
-    """What becomes of columns and labels."""
+    """The task, the rules for the columns, and the labels."""
 
     columns: Columns
     task: str
@@ -173,10 +173,10 @@ def _decide(
     features: pd.DataFrame, labels: pd.Series, group: pd.Series | None,
     texts: Callable[[], list[str] | None], task: str | None, wishes: Wishes,
 ) -> Decided:  # fmt: skip
-    """Recognise the task, and learn from rows of features how to treat the columns.
+    """Recognise the task, and learn the rules for the columns from rows of features.
 
-    ``group`` is the column of groups, if one is wanted, and ``texts`` gives the target as it is
-    written, row by row.
+    ``group`` is the column of ``--group``, or None. ``texts()`` returns the target as it is written
+    in the file, row by row, or None.
     """
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
@@ -192,20 +192,20 @@ def _decide(
     notes = [] if task else [_recognised(labels, found)]
     y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
     if wishes.log_target:
-        notes.append(f"the logarithm of {target!r} is fitted; all results are in its own units")
+        notes.append(f"the model fits log({target!r}); all results are in the units of {target!r}")
     if groups is not None:
         different = len(set(groups.tolist()))
         notes.append(
-            f"rows of the same {wishes.group!r} ({different} values) are left out together"
+            f"rows with the same {wishes.group!r} ({different} values) are left out together"
         )
     return Decided(_like_the_target(columns, texts, labels, y, found), found, y, groups, notes)
 
 
 def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Say which columns name things that occur in several rows."""
+    """Return a sentence for each unused column whose values may name groups of rows."""
     return [
         f"{name!r}: {len(set(values.tolist()))} values in {len(values):,} rows, so rows with the "
-        f"same one may belong together; --group {name} leaves them out together"
+        f"same value may belong together; --group {name} leaves them out together"
         for name, values in repeated.items()
     ]
 
@@ -222,7 +222,7 @@ def _prepared(
 
 
 def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
-    """Raise ``ValueError`` for options that name no column."""
+    """Raise ``ValueError`` if an option names a column that does not exist."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
     for option, names in named.items():
         for name in names:
@@ -235,7 +235,7 @@ def _like_the_target(
     columns: Columns, texts: Callable[[], list[str] | None], labels: pd.Series, y: NDArray[Any],
     task: str,
 ) -> Columns:  # fmt: skip
-    """Note how the target is written, so that predictions can be written alike."""
+    """Store how the target is written, so that predictions are written in the same way."""
     if task == "regression":
         return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
     written = texts() if is_number(labels.dtype) else None
@@ -245,14 +245,14 @@ def _like_the_target(
 
 
 def _check_positive(labels: pd.Series, task: str) -> None:
-    """Raise ``ValueError`` where the target has no logarithm."""
+    """Raise ``ValueError`` if a value of the target has no logarithm."""
     if task != "regression":
-        raise ValueError(f"--log-target needs numbers to predict, and {labels.name!r} has classes")
+        raise ValueError(f"--log-target is for regression, but {labels.name!r} has classes")
     low = labels[labels <= 0]
     if len(low):
         raise ValueError(
             f"--log-target: {labels.name!r} is {low.iloc[0]:g} in row {low.index[0]}, which has no "
-            "logarithm; leave out --log-target, or delete the rows that are not above 0"
+            "logarithm; leave out --log-target, or delete the rows that are not positive"
         )
 
 
@@ -267,20 +267,20 @@ def _groups(column: pd.Series) -> NDArray[Any]:
 
 
 def _classes(labels: pd.Series) -> NDArray[Any]:
-    """Return the labels; fractions become text, because scikit-learn would take them as numbers."""
+    """Return the labels. Floats become text: scikit-learn would take them for regression."""
     if labels.dtype.kind != "f":
         return np.asarray(labels)
     return np.array([str(label).removesuffix(".0") for label in labels.tolist()], dtype=object)
 
 
 def _recognised(labels: pd.Series, task: str) -> str:
-    """Say which task was recognised, and how to choose the other one where that is possible."""
+    """Return the sentence about the task, with the option for the other task if it is possible."""
     different = labels.nunique()
     if task == "regression":
         counts = labels.value_counts()
         possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
-        remedy = " (--task classification to take them as classes)" * possible
-        return f"{labels.name!r} has {different} different numbers: taken as a quantity{remedy}"
+        remedy = " (choose classes with --task classification)" * possible
+        return f"{labels.name!r} has {different} different numbers, so this is a regression{remedy}"
     numeric = labels.dtype.kind in "iuf"
-    remedy = " (--task regression to take them as quantities)" if numeric else ""
-    return f"{labels.name!r} has {different} different values: taken as classes{remedy}"
+    remedy = " (choose numbers with --task regression)" if numeric else ""
+    return f"{labels.name!r} has {different} different values, so this is a classification{remedy}"

@@ -1,6 +1,6 @@
-"""Encode a table that is read in pieces, and count the values that nobody expected.
+"""Turn a table into numbers piece by piece, and count unexpected values.
 
-How columns are treated was decided on other rows: a sample of the table, or the rows of a training.
+The rules for the columns were learnt from other rows: a sample of the table, or the training rows.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from decoupled_descent.tables.values import (
 
 @dataclass
 class Count:
-    """How many values of a kind there were, and the first of them."""
+    """The number of values of some kind, and the first one."""
 
     rows: int = 0
-    first: int = 0  # the number of its row
-    text: str = ""
+    first: int = 0  # row number of the first value
+    text: str = ""  # the first value as it is written
 
     def add(self, column: pd.Series, found: NDArray[np.bool_]) -> None:
-        """Count the values of some rows."""
+        """Count the values where ``found`` is true."""
         if not self.rows and found.any():
             place = int(found.argmax())
             self.first, self.text = int(column.index[place]), str(column.iloc[place]).strip()
         self.rows += int(found.sum())
 
     def said(self, words: str) -> str:
-        """Say how many there are and what becomes of them; ``words`` has places for verbs."""
+        """Return a sentence with the count and the first value; ``words`` has places for verbs."""
         several = self.rows > 1
         count = f"{self.rows:,} values" if several else "1 value"
         verbs = ("are", "count") if several else ("is", "counts")
@@ -57,22 +57,22 @@ class Count:
 
 @dataclass
 class Counts:
-    """What one column has that was not expected."""
+    """The unexpected values of one column."""
 
-    unreadable: Count = field(default_factory=Count)  # no numbers, or no dates
-    unknown: Count = field(default_factory=Count)  # categories without a column
+    unreadable: Count = field(default_factory=Count)  # not a number, or not a date
+    unknown: Count = field(default_factory=Count)  # categories that have no column
     absent: Count = field(default_factory=Count)  # missing values
 
 
 class Tally:
-    """Turns pieces of a table into numbers, and counts what was not expected.
+    """Turns pieces of a table into numbers and counts unexpected values.
 
-    Text in a column of numbers or dates, and numbers beyond ±1e100, count as missing. Categories
-    that are not known count as "other" where the column has such a value, and as none of the known
-    ones elsewhere.
+    Text in a column of numbers or dates counts as missing. Numbers beyond ±1e100 do, too. Unknown
+    categories become "other" if the column has such a value. Otherwise they are 0 in the columns of
+    all known categories.
 
     Args:
-        columns: How columns are treated.
+        columns: The rules for the columns.
 
     Example:
         >>> table = pd.DataFrame({"age": [31, 40, 40, 52], "pet": ["cat", "dog", "dog", "cat"]})
@@ -81,7 +81,7 @@ class Tally:
         array([[44.,  1.,  0.],
                [40.,  0.,  0.]])
         >>> print(*tally.notes("the sample"), sep=chr(10))
-        'age': 1 value is no number and counts as missing; the first is 'forty' in row 9
+        'age': 1 value is not a number and counts as missing; the first is 'forty' in row 9
         'pet': 1 value that the sample did not have counts as "other"; the first is 'emu' in row 9
     """
 
@@ -90,7 +90,7 @@ class Tally:
         self.found = {column.name: Counts() for column in columns.columns}
 
     def apply(self, frame: pd.DataFrame) -> Floats:
-        """Turn rows into a matrix of finite numbers."""
+        """Turn rows into a matrix of finite numbers, and count."""
         table = self.columns.table(frame)
         return np.hstack([self._column(one, table[one.name]) for one in self.columns.columns])
 
@@ -110,10 +110,12 @@ class Tally:
         return column.apply(values)
 
     def notes(self, known: str, everything: bool = False) -> list[str]:
-        """Say what was not expected by the rows that ``known`` names, or also what usually occurs.
+        """Return a sentence for each column with unexpected values.
 
-        What usually occurs are missing numbers, and rare values of columns that have a place for
-        them.
+        Args:
+            known: What the rows are called from which the rules were learnt.
+            everything: Whether to report also what is usual: missing numbers and dates, and rare
+                values of columns that have a category "other".
         """
         said = {one.name: self._notes(one, known, everything) for one in self.columns.columns}
         return [f"{name!r}: {'; '.join(parts)}" for name, parts in said.items() if parts]
@@ -121,28 +123,28 @@ class Tally:
     def _notes(self, column: Column, known: str, everything: bool) -> list[str]:
         counts, said = self.found[column.name], list[str]()
         if counts.unreadable.rows:
-            what = "no number" if column.kind == "number" else "no date"
-            said.append(counts.unreadable.said(f"{{0}} {what} and {{1}} as missing"))
+            what = f"{column.kind}s" if counts.unreadable.rows > 1 else f"a {column.kind}"
+            said.append(counts.unreadable.said(f"{{0}} not {what} and {{1}} as missing"))
         if counts.unknown.rows and (everything or not column.other):
             lacked = f"that {known} did not have" + ", or only rarely," * column.other
             said.append(counts.unknown.said(f'{lacked} {{1}} as "other"'))
         absent = counts.absent.rows
         if absent and column.kind == "category" and not column.missing:
-            said.append(f"{absent:,} missing value{'s' * (absent > 1)}, of which {known} had none")
+            said.append(f"{absent:,} missing value{'s' * (absent > 1)}; {known} had none")
         if absent and column.kind != "category" and everything:
             said.append(column.filled(absent))
         return said
 
 
 def _absent(values: pd.Series) -> NDArray[np.bool_]:
-    """Which values are missing, also those that are words for it."""
+    """Return which values are missing, including texts that stand for missing values."""
     if is_number(values.dtype) or types.is_datetime64_any_dtype(values.dtype):
         return np.asarray(values.isna(), dtype=bool)
     return texts_of(values)[0] < 0
 
 
 def _unreadable(column: Column, values: pd.Series) -> NDArray[np.bool_]:
-    """Which values are there and cannot be read as numbers or dates of the column's style."""
+    """Return which values are present but cannot be read as numbers or dates of this column."""
     if column.kind == "date":
         if types.is_datetime64_any_dtype(values.dtype):
             return np.zeros(len(values), dtype=bool)
@@ -162,9 +164,9 @@ class Encoded(NamedTuple):
     """A table as numbers on disk.
 
     Attributes:
-        X: A memory map, shape (n, d), in a file without a name.
-        codes: For each column that was asked for, a number for each of its values, shape (n,).
-        notes: What the sample did not have, in sentences.
+        X: A memory map, shape (n, d), of a temporary file without a name.
+        codes: For each column in ``numbered``, the numbers of its values, shape (n,).
+        notes: Sentences about values that the sample did not have.
     """
 
     X: NDArray[np.float64]
@@ -179,17 +181,17 @@ def encode(
     kept: NDArray[np.bool_],
     numbered: Sequence[str] = (),
 ) -> Encoded:
-    """Turn the rows of a table that are to be kept into numbers on disk, piece by piece.
+    """Turn rows of a table into numbers on disk, piece by piece.
 
     Args:
         pieces: The table.
-        scan: What was found when it was gone through for the first time.
-        columns: How columns are treated.
-        kept: Which rows are turned into numbers, of all.
-        numbered: Columns whose values are numbered.
+        scan: The result of the first pass over the table.
+        columns: The rules for the columns.
+        kept: Which of all rows to use.
+        numbered: Names of columns whose different values are numbered 0, 1, 2, …
 
     Returns:
-        The matrix, the numbers, and what was noticed.
+        The matrix, the numbers, and sentences about unexpected values.
     """
     shape = int(kept.sum()), len(columns.names)
     tally = Tally(columns)
@@ -209,7 +211,7 @@ def encode(
 
 
 def numbers_of_texts(column: pd.Series, places: dict[str, int]) -> NDArray[np.int64]:
-    """Number the values of a column as texts; ``places`` holds the numbers given so far."""
+    """Number the different values of a column; ``places`` has the numbers given so far."""
     found, texts = pd.factorize(column.astype(str))
     mine = [places.setdefault(str(text), len(places)) for text in texts]
     numbers: NDArray[np.int64] = np.array([*mine, -1], dtype=np.int64)[found]

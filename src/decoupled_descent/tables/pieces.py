@@ -1,8 +1,8 @@
-"""Tables that are read in pieces, because they are too large to be read as a whole.
+"""Read large tables in pieces.
 
-A table is gone through twice. The first time its rows are counted and checked, some are drawn at
-random, and single columns are kept. The second time all columns come in pieces, as data frames
-whose types are those of the rows that were drawn.
+There are two passes over the file. The first pass counts and checks the rows, draws a random sample
+of them, and keeps some columns in memory. The second pass yields all rows in pieces, as data frames
+with the types of the sample.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from decoupled_descent.tables.reading import (
 from decoupled_descent.tables.text import MISSING, Notes, check_width, read_text, recognise, records
 from decoupled_descent.tables.values import is_number, plain
 
-#: Tables of more bytes than this, unpacked, are read in pieces. Read as a whole, a table takes up
-#: to fifteen times its size in memory until a model is trained.
+#: Tables with more bytes than this, unpacked, are read in pieces. Training on a table that is read
+#: as a whole takes up to fifteen times its size in memory.
 LARGE = 250_000_000
-#: How columns are treated is decided on so many rows, drawn at random from all …
+#: The rules for the columns are learnt from a random sample with at most so many rows.
 MOST_SAMPLED = 100_000
-#: … or fewer, so that they have about so many fields, but no fewer than these.
+#: The sample of a wide table is smaller: about FIELDS fields, but at least FEWEST_SAMPLED rows.
 FIELDS, FEWEST_SAMPLED = 1_000_000, 1_000
-#: Bytes of a piece, unpacked.
+#: The bytes of a piece, unpacked.
 PIECE = 16 * 2**20
-#: Rows of text that are looked at together, and the bytes from which a file is recognised.
+#: The number of text rows that are checked at once, and the bytes that decide the format of a file.
 TOGETHER, HEAD = 10_000, 16 * 2**20
-#: No .gz file unpacks to more than this many times its size.
+#: A .gz file unpacks to at most so many times its size.
 DENSEST = 1032
-#: What damaged .gz files raise, depending on where the damage is.
+#: Damaged .gz files raise one of these. Which one depends on where the damage is.
 DAMAGED = (OSError, EOFError, ValueError, zlib.error)
 
 
 class Scan(NamedTuple):
-    """What a table says when it is gone through for the first time.
+    """The result of the first pass over a table. Rows are numbered from 1.
 
     Attributes:
-        rows: How many there are.
-        sample: Rows drawn at random, in their order, by their numbers from 1.
-        kept: Whole columns by name, by the numbers of the rows.
-        texts: The same as they are written, for text files.
-        notes: What was done to the file, in sentences.
+        rows: The number of rows.
+        sample: Rows drawn at random, in the order of the file; the index has their numbers.
+        kept: Whole columns by name; the index has the numbers of the rows.
+        texts: The same columns as they are written, for text files.
+        notes: Sentences for the user about the file.
     """
 
     rows: int
@@ -76,7 +76,7 @@ class Pieces(ABC):
 
     Attributes:
         path: The file.
-        size: Its bytes, unpacked.
+        size: The number of its bytes, unpacked.
     """
 
     path: Path
@@ -84,14 +84,14 @@ class Pieces(ABC):
 
     @abstractmethod
     def scan(self, kept: Sequence[str] = ()) -> Scan:
-        """Count and check all rows, draw some, and keep columns of these names, if there."""
+        """Make the first pass. Keep the columns with these names, as far as they exist."""
 
     @abstractmethod
     def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
-        """Yield all rows in order, in pieces, by their numbers from 1."""
+        """Make the second pass: yield all rows in order, in pieces, numbered from 1."""
 
     def checked(self, frames: Iterator[pd.DataFrame], scan: Scan) -> Iterator[pd.DataFrame]:
-        """Number the rows of pieces, keep the columns of the sample, and count."""
+        """Number the rows and drop columns that the sample does not have; check the row count."""
         start = 0
         for frame in frames:
             stop = start + len(frame)
@@ -101,13 +101,13 @@ class Pieces(ABC):
             start = stop
         if start != scan.rows:
             raise ValueError(
-                f"it had {scan.rows:,} rows at first and {start:,} when it was read again; is a "
+                f"it had {scan.rows:,} rows in the first pass and {start:,} in the second; is a "
                 "quotation mark left open, or did the file change?"
             )
 
 
 class Drawn:
-    """At most so many items of a stream, each with equal probability, by their numbers from 1.
+    """A random sample of at most ``most`` items of a stream. All items are equally likely.
 
     Example:
         >>> drawn = Drawn(2)
@@ -123,8 +123,8 @@ class Drawn:
         self._found: list[tuple[float, int, Any]] = []
 
     def offer(self, items: Sequence[Any], kept: Callable[[Any], Any] = lambda one: one) -> None:
-        """Show the next items; ``kept`` turns one that is drawn into what is kept of it."""
-        keys = self._rng.random(len(items))  # those of the lowest keys are drawn
+        """Add the next items of the stream; ``kept(item)`` is what the sample stores of an item."""
+        keys = self._rng.random(len(items))  # the sample has the items with the lowest keys
         self._found += [
             (float(keys[k]), self.count + k + 1, kept(items[k]))
             for k in np.flatnonzero(keys < self._bound).tolist()
@@ -139,18 +139,18 @@ class Drawn:
             self._bound = self._found[-1][0]
 
     def items(self) -> list[tuple[int, Any]]:
-        """What was drawn, in order, with numbers."""
+        """Return the sample in order, as pairs of an item's number, from 1, and the item."""
         self._cut()
         return sorted(((number, item) for _, number, item in self._found), key=lambda one: one[0])
 
 
 def sampled_rows(width: int) -> int:
-    """On how many rows a table of so many columns is decided, at most."""
+    """Return the size of the sample for a table with ``width`` columns."""
     return min(MOST_SAMPLED, max(FEWEST_SAMPLED, FIELDS // max(1, width)))
 
 
 class TextPieces(Pieces):
-    """A text file, perhaps packed with gzip."""
+    """A text file, with or without gzip."""
 
     def __init__(self, path: Path, packed: bool) -> None:
         self.path, self._packed, self.size = path, packed, 0
@@ -175,14 +175,16 @@ class TextPieces(Pieces):
                 while block := stream.read(PIECE):
                     yield block
             except DAMAGED as error:
-                raise ValueError(f"damaged, or cannot be read ({error}); write it again") from error
+                raise ValueError(
+                    f"the file is damaged or unreadable ({error}); save it again"
+                ) from error
 
     def scan(self, kept: Sequence[str] = ()) -> Scan:
-        """Go through the records of the file."""
+        """Read all rows once."""
         written = self._written
         names = [name.strip() for name in written.names]
         places = {name: names.index(name) for name in kept if name in names}
-        drawn = Drawn(sampled_rows(len(names)))  # texts have no zeros, as was checked
+        drawn = Drawn(sampled_rows(len(names)))  # fields have no zero bytes: recognise() checks it
         texts: dict[str, list[pd.Series]] = {name: [] for name in places}
         with self._open() as stream:
             stream.read(written.skipped)
@@ -206,7 +208,7 @@ class TextPieces(Pieces):
         return Scan(drawn.count, frame, whole, raw, notes)
 
     def _typed(self, rows: Iterable[list[str]], names: list[str]) -> pd.DataFrame:
-        """Turn texts into the types that they would have if they were a file."""
+        """Make a table from rows of strings, with the types that pandas finds in a file."""
         content = io.StringIO()
         options: dict[str, Any] = {"delimiter": self._written.separator, "lineterminator": "\n"}
         csv.writer(content, quoting=csv.QUOTE_ALL, **options).writerows(
@@ -219,7 +221,7 @@ class TextPieces(Pieces):
         return cast(pd.DataFrame, frame)
 
     def _column(self, texts: pd.Series) -> pd.Series:
-        """One column of texts with the type that it would have if it were read as a whole."""
+        """Convert a column of strings to the type that it has when it is read as a whole."""
         size = 10 * TOGETHER
         parts = [
             self._typed(([one] for one in texts.iloc[start : start + size]), ["one"])["one"]
@@ -231,7 +233,7 @@ class TextPieces(Pieces):
         return texts.mask(texts.isin(MISSING))
 
     def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
-        """Read with pandas; text stays text where the sample has text."""
+        """Read pieces with pandas. Columns that are text in the sample stay text."""
         written = self._written
         names = [name.strip() for name in written.names]
         places = [names.index(name) for name in scan.sample.columns]
@@ -265,14 +267,14 @@ class ParquetPieces(Pieces):
         metadata = self._file.metadata
         rows = max(1, round(metadata.num_rows * PIECE / self.size))
         try:
-            for group in range(metadata.num_row_groups):  # one at a time is in memory
+            for group in range(metadata.num_row_groups):  # only one group is in memory at a time
                 options = {"row_groups": [group], "use_threads": False}
                 yield from self._file.iter_batches(batch_size=rows, **options)
-        except Exception as error:  # of many kinds, depending on where the damage is
+        except Exception as error:  # the type depends on where the damage is
             raise ValueError(NO_PARQUET.format(error)) from error
 
     def scan(self, kept: Sequence[str] = ()) -> Scan:
-        """Go through the batches of rows."""
+        """Read all batches of rows once."""
         import pyarrow
 
         width, rows = len(self._file.schema_arrow.names), self._file.metadata.num_rows
@@ -296,13 +298,13 @@ class ParquetPieces(Pieces):
         return Scan(rows, frame, whole, {}, notes)
 
     def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
-        """Turn batches into data frames."""
+        """Yield batches of rows as data frames."""
         found = (plain_frame(batch.to_pandas()) for batch in self._batches())
         return self.checked((one.rename(columns=lambda k: str(k).strip()) for one in found), scan)
 
 
 def _uncategorised(column: pd.Series) -> pd.Series:
-    """Categories as plain values: pieces may have different ones."""
+    """Turn categories into plain values, since pieces may have different categories."""
     dtype = column.dtype
     return (
         column.astype(dtype.categories.dtype) if isinstance(dtype, pd.CategoricalDtype) else column
@@ -310,7 +312,7 @@ def _uncategorised(column: pd.Series) -> pd.Series:
 
 
 def _is_large(path: Path, packed: bool, most: int) -> bool:
-    """Whether a text file has more than so many bytes, unpacked; False for damaged ones."""
+    """Whether a text file has more than ``most`` bytes, unpacked; False if it is damaged."""
     size = path.stat().st_size
     if not packed or size * DENSEST <= most:
         return not packed and size > most
@@ -319,16 +321,16 @@ def _is_large(path: Path, packed: bool, most: int) -> bool:
         with gzip.open(path) as stream:
             while (block := stream.read(PIECE)) and count <= most:
                 count += len(block)
-    except DAMAGED:  # which is said when the file is read
+    except DAMAGED:  # reported when the file is read
         return False
     return count > most
 
 
 def pieces_of(path: str | Path, large: int | None = None) -> Pieces | None:
-    """The table in a file, to be read in pieces; None if it is small, or of a kind read as a whole.
+    """Open a table that has to be read in pieces; return None if it is read as a whole.
 
-    It is small up to ``large`` bytes, by default ``LARGE``. Raises ``ValueError`` or ``OSError``
-    that name the file.
+    Tables of at most ``large`` bytes (default ``LARGE``), text files with one column, and other
+    kinds of files are read as a whole. Raises ``ValueError`` or ``OSError`` that names the file.
     """
     path, most = Path(path), LARGE if large is None else large
     suffix, packed = kind_of_file(path)

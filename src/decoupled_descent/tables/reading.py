@@ -1,6 +1,7 @@
 """Read a table from a file.
 
-``frame.attrs["notes"]`` says in sentences what was done: an index column left out, a decimal comma.
+``frame.attrs["notes"]`` has sentences for the user, for example about a decimal comma or an index
+column that was left out.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from decoupled_descent.tables.text import Notes, check_width, read_text
 from decoupled_descent.tables.values import listed, plain
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
-KINDS = "biufU"  # of NumPy's types: truth values, numbers, text
-MOST_BYTES = 2_000_000_000  # of a file, unpacked
-DENSE = 100  # how many times smaller than its content a large packed file may be …
-SMALL = 100_000_000  # … and how large it is then, in bytes
+KINDS = "biufU"  # NumPy's codes of types that are read: booleans, numbers, text
+MOST_BYTES = 2_000_000_000  # the most bytes of a file, unpacked
+# Packed files may be malicious: the content may have SMALL bytes, or DENSE times those of the file.
+DENSE, SMALL = 100, 100_000_000
 
 
 def kind_of_file(path: Path) -> tuple[str, bool]:
-    """The suffix that tells the kind of a file, and whether ``.gz`` follows it."""
+    """Return the suffix of a file without ``.gz``, and whether it had ``.gz``."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = len(suffixes) > 1 and suffixes[-1] == ".gz"
     return suffixes[-2] if packed else "".join(suffixes[-1:]), packed
@@ -42,24 +43,24 @@ def kind_of_file(path: Path) -> tuple[str, bool]:
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Read a table with named columns.
 
-    - ``.csv``, ``.tsv``, ``.txt``, also followed by ``.gz``: a line of names, then a line per row,
-      separated by commas, semicolons or tabs (whatever the suffix). With semicolons or tabs, 1,5
-      may stand for 1.5. The text is UTF-8, or else Windows-1252. Empty lines are skipped; in a
-      table of one column they are missing values.
+    - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``: a line of names, then one line per row.
+      Fields are separated by commas, semicolons or tabs, with any of these suffixes. With
+      semicolons or tabs, the decimal mark may be a comma. The encoding is UTF-8 or Windows-1252.
+      Empty lines are skipped. In a table of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
       called x0, x1, … and y. Pickled objects are refused.
 
-    A first column without a name that differs in every row is an index and is left out.
+    A first column that has no name and a different value in every row is an index. It is left out.
 
     Args:
         path: The file.
 
     Returns:
-        The table, with rows numbered from 1. ``attrs["notes"]`` says in sentences what was done.
+        The table, with rows numbered from 1. ``attrs["notes"]`` has sentences for the user.
 
     Raises:
-        OSError: If the file cannot be read, or pyarrow is needed and not installed.
+        OSError: If the file cannot be read, or pyarrow is needed but not installed.
         ValueError: If its content is not a table.
 
     Example:
@@ -84,7 +85,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
         )
     try:
         if not content:
-            raise ValueError("the file is empty; write the table again")
+            raise ValueError("the file is empty; save the table again")
         frame, notes = READERS[suffix](_unpacked(content) if packed else content)
         return named(frame, notes)
     except (ValueError, OSError) as error:
@@ -93,7 +94,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def as_written(path: Path, name: str) -> list[str] | None:
-    """The texts of one column of a text file, row by row; None for files that keep their types."""
+    """Return one column of a text file as it is written; None for other kinds of files."""
     suffix, packed = kind_of_file(path)
     if READERS.get(suffix) is not read_text:
         return None
@@ -114,77 +115,80 @@ def _content(path: Path) -> bytes:
 
 
 def _unpacked(content: bytes) -> bytes:
+    """Unpack the content of a ``.gz`` file; raise ``ValueError`` if it is too large."""
     most = _most(content)
     try:
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
-    except Exception as error:  # of several kinds, depending on where the damage is
-        raise ValueError(f"damaged, or not a .gz file ({error}); write it again") from error
+    except Exception as error:  # the type depends on where the damage is
+        raise ValueError(
+            f"the file is damaged or not a .gz file ({error}); save it again"
+        ) from error
     check_size(len(unpacked), most)
     return unpacked
 
 
 def _most(packed: bytes) -> int:
-    """How large the content of a packed file may be, in bytes."""
+    """Return how many bytes a packed file may unpack to."""
     return min(MOST_BYTES, max(SMALL, DENSE * len(packed)))
 
 
 def check_size(size: int, most: int = MOST_BYTES) -> None:
-    """Raise ``ValueError`` for a content of too many bytes."""
+    """Raise ``ValueError`` if a file unpacks to too many bytes."""
     if size > most:
         raise ValueError(
-            f"it unpacks to more than {most / 1e6:,.0f} MB, which is the most for a file of this "
-            "size; train on a part of the rows, or save it unpacked"
+            f"it unpacks to more than {most / 1e6:,.0f} MB, the limit for a file of this size; "
+            "train on a part of the rows, or save it unpacked"
         )
 
 
 def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Check names and size, and leave out an index column and empty columns without a name."""
+    """Check the names and the size; drop an index column and empty columns without a name."""
     check_width(frame.shape[1])
     names = [str(name).strip() for name in frame.columns]
     unnamed = {k: None for k, name in enumerate(names) if UNNAMED.fullmatch(name)}
     twice = [n for n, count in Counter(names).items() if count > 1 and not UNNAMED.fullmatch(n)]
     plain = pd.to_numeric(pd.Series(names, dtype=object), errors="coerce")
     if plain.notna().all() and ((plain % 1 != 0).any() or twice):
-        raise ValueError("the first line holds numbers; put a line with the columns' names above")
+        raise ValueError("the first line has numbers; add a line with the names of the columns")
     if twice:
         raise ValueError(f"more than one column is called {listed(twice)}; rename all but one")
     if not len(frame):
-        raise ValueError("the table has columns but no rows; add rows below the names")
+        raise ValueError("the table has names but no rows; add rows below the names")
     frame.columns = range(len(names))
     empty = frame.isna().to_numpy().all(0)
     for k in (k for k in unnamed if not empty[k]):
         column = frame[k]
         if k > 0 or types.is_float_dtype(column.dtype) or not column.is_unique:
             raise ValueError(f"column {k + 1} has no name; name it, or delete it")
-        notes.append("the first column has no name and differs in every row: left out as an index")
+        notes.append(INDEX)
     frame = frame.drop(columns=list(unnamed)).set_axis(pd.RangeIndex(1, len(frame) + 1), axis=0)
     if not frame.shape[1]:
-        raise ValueError("no column has a name; put a line with the columns' names above")
+        raise ValueError("no column has a name; add a line with the names of the columns")
     frame.columns = [name for k, name in enumerate(names) if k not in unnamed]
     frame.attrs = {"notes": notes}
     return frame
 
 
 def parquet_file(source: Any) -> Any:
-    """Open a parquet file; raise ``OSError`` without pyarrow, ``ValueError`` if it is damaged."""
+    """Open a parquet file. Raise ``OSError`` without pyarrow, ``ValueError`` if it is damaged."""
     try:
         import pyarrow.parquet
     except ImportError as error:
         raise OSError("parquet needs pyarrow: pip install 'decoupled-descent[tables]'") from error
     try:
         return pyarrow.parquet.ParquetFile(source)
-    except Exception as error:  # of many kinds, depending on where the damage is
+    except Exception as error:  # the type depends on where the damage is
         raise ValueError(NO_PARQUET.format(error)) from error
 
 
 def parquet_size(metadata: Any) -> int:
-    """Bytes of a parquet file, unpacked: what it says, and no less than eight for each value."""
+    """Return the unpacked bytes: what the file states, but at least eight for each value."""
     groups = (metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
     return int(max(sum(groups), 8 * metadata.num_rows * metadata.num_columns))
 
 
 def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Turn named levels of the index into columns, and types of Arrow into those of pandas."""
+    """Turn named levels of the index into columns, and Arrow types into pandas types."""
     index = frame.index.names
     new = [k for k, name in enumerate(index) if name is not None and name not in frame.columns]
     frame = frame.reset_index(level=new) if new else frame
@@ -197,7 +201,7 @@ def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
     check_size(parquet_size(parquet_file(io.BytesIO(content)).metadata))
     try:
         frame = pd.read_parquet(io.BytesIO(content), engine="pyarrow")
-    except Exception as error:  # of many kinds, depending on where the damage is
+    except Exception as error:  # the type depends on where the damage is
         raise ValueError(NO_PARQUET.format(error)) from error
     return plain_frame(frame), []
 
@@ -206,7 +210,7 @@ def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
     arrays = _arrays(content)
     y = arrays.pop("y") if set(arrays) == {"X", "y"} else None
     if len(arrays) != 1:
-        raise ValueError(f"it holds {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
+        raise ValueError(f"it contains {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
     ((name, X),) = arrays.items()
     if X.ndim != 2 or not X.shape[1] or X.dtype.kind not in KINDS:
         raise ValueError(
@@ -230,16 +234,16 @@ def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
         _check_header(member)
         try:
             arrays[name] = np.load(io.BytesIO(member), allow_pickle=False)
-        except Exception as error:  # of many kinds, depending on where the damage is
+        except Exception as error:  # the type depends on where the damage is
             raise ValueError(UNREADABLE.format(error)) from error
     return arrays
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` or ``.npy`` file, or the columns of a table, by name.
+    """Read the arrays of an ``.npz`` or ``.npy`` file, or the columns of a table.
 
-    The numbers of a table make one matrix, ``X``, if there are at least two; other columns have
-    their own names.
+    If a table has at least two columns of type float, they become one matrix called ``X``. Other
+    columns keep their names.
     """
     if path.suffix.lower() in (".npz", ".npy"):
         content = _content(path)
@@ -256,7 +260,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _members(content: bytes) -> dict[str, bytes]:
-    """The arrays of an .npz or .npy file, each as the bytes of an .npy file, up to the limit."""
+    """Return the arrays of an .npz or .npy file by name, each as the bytes of an .npy file."""
     if not content.startswith(b"PK"):
         return {"the array": content}
     most, found = _most(content), {}
@@ -269,14 +273,14 @@ def _members(content: bytes) -> dict[str, bytes]:
                 size += len(found[name.removesuffix(".npy")])
                 if size > most:
                     break
-    except Exception as error:  # of many kinds, depending on where the damage is
+    except Exception as error:  # the type depends on where the damage is
         raise ValueError(UNREADABLE.format(error)) from error
     check_size(size, most)
     return found
 
 
 def _check_header(member: bytes) -> None:
-    """Compare the shape that an array claims to have with the bytes that are there."""
+    """Raise ``ValueError`` if an array has fewer bytes than its shape needs."""
     stream = io.BytesIO(member)
     try:
         version = np.lib.format.read_magic(stream)
@@ -285,23 +289,27 @@ def _check_header(member: bytes) -> None:
     except Exception as error:
         raise ValueError(UNREADABLE.format(error)) from error
     check_width(shape[1] if len(shape) > 1 else 1)
-    size = max(1, dtype.itemsize)  # texts of no length take no bytes, however many there are
+    size = max(1, dtype.itemsize)  # strings of length 0 take no bytes
     if not dtype.hasobject and math.prod(shape) * size > len(member):
-        raise ValueError(UNREADABLE.format(f"shape {shape} needs more bytes than there are"))
+        raise ValueError(UNREADABLE.format(f"shape {shape} needs more bytes than the file has"))
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in this machine's byte order, as pandas needs it, and text as objects."""
+    """Return the array in the byte order of this machine, which pandas needs; text as objects."""
     if array.dtype.kind == "U" and array.size:
         codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
         if codes.max(initial=0) > sys.maxunicode:
-            raise ValueError(UNREADABLE.format("characters that do not exist"))
+            raise ValueError(UNREADABLE.format("invalid characters"))
     return array.astype(object if array.dtype.kind == "U" else array.dtype.newbyteorder("="))
 
 
-NO_PARQUET = "damaged, or not a parquet file ({}); write it again"
+INDEX = (
+    "the first column has no name and a different value in every row; it was left out as an index"
+)
+NO_PARQUET = "the file is damaged or not a parquet file ({}); save it again"
 UNREADABLE = (
-    "damaged, not a NumPy file, or one with Python objects ({}); save arrays of numbers or text"
+    "the file is damaged, is not a NumPy file, or contains Python objects ({}); save arrays of "
+    "numbers or text"
 )
 READERS: dict[str, Callable[[bytes], tuple[pd.DataFrame, Notes]]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),

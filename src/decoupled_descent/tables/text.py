@@ -1,4 +1,4 @@
-"""Delimited text: recognise encoding, separator and decimal mark; name the line that is wrong."""
+"""Read delimited text: recognise its encoding, separator and decimal mark; report wrong lines."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ import pandas as pd
 
 Notes = list[str]
 
-SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}  # the comma last: it may be decimal
-#: Missing values in any column; MARKERS has more, some of which may be the name of a class.
+# The comma is last because it may be a decimal mark.
+SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}
+#: Texts that are missing values in every column. MARKERS has more; some of them may be classes.
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
-SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")  # Excel's first line
+# Excel may write this first line.
+SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 COMMA, POINT = re.compile(r"[+-]?\d*,\d+"), re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
-#: How files of other kinds begin, in small letters, and what to do with them.
+#: The first bytes of other kinds of files, in lower case, and what the user should do.
 OTHERS = {
     b"<!doctype": "a web page; download the table itself",
     b"<html": "a web page; download the table itself",
@@ -28,23 +30,23 @@ OTHERS = {
     b"[{": "JSON; save it as CSV",
     b'{"': "JSON; save it as CSV",
     b"%pdf": "a PDF; save its table as CSV",
-    b"version https://git-lfs": "a pointer of Git LFS; fetch the file with git lfs pull",
+    b"version https://git-lfs": "a pointer of Git LFS; download the file with git lfs pull",
 }
-MOST_COLUMNS = 100_000  # of a table
-LOOK = 1000  # rows used to recognise how a file is written
+MOST_COLUMNS = 100_000  # tables with more columns are refused
+LOOK = 1000  # the separator and the decimal mark are recognised from so many rows
 
 
 class Written(NamedTuple):
-    """How a text file is written, recognised from its first rows.
+    """The format of a text file, as recognised from its first rows.
 
     Attributes:
-        encoding: Of the text.
-        separator: Between fields.
+        encoding: The encoding of the text.
+        separator: The character between fields.
         decimal: The decimal mark.
-        names: Of the columns, as they are written.
-        first: The first rows, as texts.
-        skipped: Bytes before the names.
-        notes: What was recognised, in sentences.
+        names: The names of the columns, with any spaces around them.
+        first: The first rows, as strings.
+        skipped: The number of bytes before the names.
+        notes: Sentences for the user about the format.
     """
 
     encoding: str
@@ -56,7 +58,7 @@ class Written(NamedTuple):
     notes: Notes
 
     def read(self, stream: Any, **options: Any) -> Any:
-        """Read a table with pandas, as a whole or in pieces, the columns numbered from 0."""
+        """Read the table with pandas. The columns of the result are numbered from 0."""
         return pd.read_csv(
             stream,
             **{
@@ -76,16 +78,16 @@ class Written(NamedTuple):
         )
 
     def wrong_width(self, line: int, width: int) -> ValueError:
-        """The error for a row that has not as many fields as there are names."""
+        """Return the error for a row with too few or too many fields."""
         return ValueError(
-            f"line {line} has {width} fields, but there are {len(self.names)} names in the first "
-            f"row (separated by a {SEPARATORS[self.separator]}); correct the line, or put "
+            f"line {line} has {width} fields, but the first row has {len(self.names)} names "
+            f"(the separator is a {SEPARATORS[self.separator]}); correct the line, or put "
             "quotation marks around fields that contain the separator"
         )
 
 
 def records(stream: BinaryIO, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield each row's first line and its fields; skip blank lines. The stream is closed."""
+    """Yield the line number and the fields of each row. Skip blank lines; close the stream."""
     with io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
         reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
         line = 1
@@ -99,7 +101,7 @@ def records(stream: BinaryIO, encoding: str, separator: str) -> Iterator[tuple[i
 
 
 def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
-    """Yield each row's first line and its number of fields; fast if nothing is quoted."""
+    """Yield the line number and the number of fields of each row. Fast without quotation marks."""
     if b'"' in content:
         found = records(io.BytesIO(content), encoding, separator)
         return ((line, len(record)) for line, record in found)
@@ -108,7 +110,10 @@ def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int
 
 
 def _encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, Notes]:
-    """Return UTF-8, or else Windows-1252 with a note; refuse what is not text."""
+    """Return UTF-8 if the text can be decoded so, else Windows-1252 and a note.
+
+    Raise ``ValueError`` if the content is not text.
+    """
     place = 0
     for block in blocks():
         if not place and block.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -117,11 +122,11 @@ def _encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, Notes]:
         found = control.start() if control else block.find(b"\0")
         if found >= 0:
             raise ValueError(
-                f"byte {place + found} is 0x{block[found]:02x}, which no text contains; is the "
-                "file of another kind than its extension says?"
+                f"byte {place + found} is 0x{block[found]:02x}, which does not occur in text "
+                "files; check that the extension matches the content"
             )
         place += len(block)
-    other = "the text is not UTF-8: read as Windows-1252 (Latin-1)"
+    other = "the text is not UTF-8; it was read as Windows-1252 (Latin-1)"
     for encoding, notes in (("utf-8-sig", []), ("cp1252", [other])):
         if _decodes(blocks(), encoding):
             return encoding, notes
@@ -129,6 +134,7 @@ def _encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, Notes]:
 
 
 def _decodes(blocks: Iterable[bytes], encoding: str) -> bool:
+    """Whether all blocks together can be decoded."""
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         for block in blocks:
@@ -140,12 +146,12 @@ def _decodes(blocks: Iterable[bytes], encoding: str) -> bool:
 
 
 def _separator(content: bytes, encoding: str) -> str:
-    """Choose the separator by which most of the first rows have as many fields as the names."""
+    """Choose the separator for which most rows have as many fields as the first row."""
     scores = {}
     for separator in SEPARATORS:
         try:
             found = list(itertools.islice(records(io.BytesIO(content), encoding, separator), LOOK))
-        except ValueError:  # the wrong separator can make fields too long
+        except ValueError:  # a wrong separator can make fields too long for the reader
             continue
         widths = [len(record) for _, record in found]
         if widths and widths[0] > 1:
@@ -154,7 +160,7 @@ def _separator(content: bytes, encoding: str) -> str:
 
 
 def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
-    """Return the decimal mark: a comma if some number has one, and none has a point."""
+    """Return the decimal mark: a comma if a number contains one and no number contains a point."""
     values = [value.strip() for row in rows for value in row]
     commas = [value for value in values if COMMA.fullmatch(value)]
     if separator == "," or not commas or any(POINT.fullmatch(value) for value in values):
@@ -165,9 +171,11 @@ def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
 
 
 def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
-    """Recognise how a text file is written, from its beginning and, for the encoding, all of it.
+    """Recognise the format of a text file.
 
-    ``blocks`` yields the whole content, anew at every call.
+    Args:
+        head: The first bytes of the file. Separator, names and decimal mark are found here.
+        blocks: Each call yields all bytes of the file, in blocks. They decide the encoding.
     """
     start = head[:100].removeprefix(codecs.BOM_UTF8).lstrip().lower()
     for beginning, kind in OTHERS.items():
@@ -180,7 +188,7 @@ def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
     found = records(io.BytesIO(head), encoding, separator)
     names = next(found, (0, [""]))[1]
     if not any(name.strip() for name in names):
-        raise ValueError("the file is empty, or begins with an empty row; write the table again")
+        raise ValueError("the file is empty or begins with an empty row; save the table again")
     check_width(len(names))
     first = [record for _, record in itertools.islice(found, LOOK)]
     decimal, more = _decimal(first, separator)
@@ -189,9 +197,14 @@ def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
 
 
 def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, Notes]:
-    """Read a table from the bytes of a text file; return it with notes on what was recognised.
+    """Read a table from the bytes of a text file.
 
-    ``only`` names one column, which is then read alone and as it is written.
+    Args:
+        content: The bytes.
+        only: The name of a column. If given, only this column is read, and its values stay text.
+
+    Returns:
+        The table, and sentences for the user about its format.
     """
     written = recognise(content, lambda: [content])
     content, names = content[written.skipped :], written.names
@@ -200,7 +213,7 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
             raise written.wrong_width(line, width)
     if len(names) == 1:
         _check_single([names, *written.first])
-        content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines in between are rows
+        content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines inside are rows
     options: dict[str, Any] = {}
     if only is not None:
         place = [name.strip() for name in names].index(only)
@@ -214,18 +227,18 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
 
 
 def check_width(width: int) -> None:
-    """Raise ``ValueError`` if a table has more columns than are read."""
+    """Raise ``ValueError`` if a table has too many columns."""
     if width > MOST_COLUMNS:
         raise ValueError(
-            f"it has {width:,} columns, and at most {MOST_COLUMNS:,} are read; keep those that you "
-            "need, or save its transpose if rows and columns were exchanged"
+            f"it has {width:,} columns; the limit is {MOST_COLUMNS:,}; keep the columns that you "
+            "need, or transpose the table if rows and columns were exchanged"
         )
 
 
 def _check_single(rows: list[list[str]]) -> None:
-    """Refuse what looks like one column but is separated by spaces or vertical bars.
+    """Raise ``ValueError`` if one column looks like several, separated by spaces or bars.
 
-    Several words in every row may be one value, unless there are numbers among them.
+    Several words without any digit are accepted as one value.
     """
     for pattern, name in ((r"\s+", "spaces"), (r"\|", "vertical bars")):
         parts = [re.split(pattern, row[0].strip()) for row in rows]
