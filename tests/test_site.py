@@ -53,6 +53,23 @@ def reference():
     return extension("reference").pages()
 
 
+@pytest.mark.parametrize(
+    ("found", "right"),
+    [
+        ("module-mixtures.html#decoupled_descent.xor", "mixtures.xor"),
+        ("module-mixtures.html#decoupled_descent.mixtures.xor", "mixtures.xor"),
+        ("class-GaussianMixture.html#decoupled_descent.GaussianMixture", "GaussianMixture"),
+        ("class-Rows.html#decoupled_descent.mixtures.Rows.split", "Rows.split"),
+    ],
+)
+def test_links_from_source_code_have_the_anchors_of_the_reference(found, right):
+    start = '<a class="viewcode-back" href="../../reference/'
+    context = {"body": f'{start}{found}">[docs]</a>'}
+    extension("reference").right_anchors(None, "_modules/a", None, context, None)
+    page = found.split("#")[0]
+    assert context["body"] == f'{start}{page}#decoupled_descent.{right}">[docs]</a>'
+
+
 def defined(module):
     """The public classes and functions that the source of a module defines."""
     kinds = (ast.ClassDef, ast.FunctionDef)

@@ -15,6 +15,10 @@ from types import ModuleType
 import decoupled_descent as dd
 
 PACKAGE = "decoupled_descent"
+#: A link from source code to the reference: what comes before, the page, the name.
+BACK = re.compile(
+    rf'(class="viewcode-back" href="[^"]*/reference/)([^"/]+)\.html#{PACKAGE}\.([\w.]+)'
+)
 
 
 def groups(table: str) -> dict[str, list[str]]:
@@ -185,6 +189,24 @@ def resolve(app, env, node, contnode):
     return None
 
 
+def right_anchor(match: re.Match[str]) -> str:
+    """The link from source code to the reference, with the anchor that its page has."""
+    page, parts = match[2], match[3].split(".")
+    name = parts[1:] if parts[0] in dd._MODULES and len(parts) > 1 else parts
+    module = [page.removeprefix("module-")] if page.startswith("module-") else []
+    return f"{match[1]}{page}.html#{'.'.join([PACKAGE, *module, *name])}"
+
+
+def right_anchors(_app, page, _template, context, _doctree) -> None:
+    """Correct links on pages of source code.
+
+    Sphinx gives all links of a file the module that it saw first. ``dd.GaussianMixture`` and
+    ``dd.mixtures.xor`` are defined in one file, but their anchors differ.
+    """
+    if page.startswith("_modules/"):
+        context["body"] = BACK.sub(right_anchor, context["body"])
+
+
 def skip_foreign(_app, _what, _name, member, skip, _options):
     """Leave out what classes inherit from torch, scikit-learn and Python itself."""
     function = getattr(member, "fget", getattr(member, "__func__", member))
@@ -207,6 +229,7 @@ def check_complete(_app, env) -> None:
 def setup(app):
     app.connect("builder-inited", write_pages)
     app.connect("missing-reference", resolve)
+    app.connect("html-page-context", right_anchors)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("env-check-consistency", check_complete)
     return {"parallel_read_safe": True}
