@@ -21,7 +21,11 @@ DATA = {
         "version https://git-lfs.github.com/spec/v1\nsize 12345\n",
         "git lfs pull",
     ),
-    "xls called csv": ("a.csv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "another kind"),
+    "xls called csv": (
+        "a.csv",
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99),
+        "check that the extension matches",
+    ),
     "xlsx called csv": ("a.csv", zipped("xl/workbook.xml", "<a/>"), "does not occur in text files"),
     "a merge conflict": ("a.csv", TEXT.replace("\n", "\n<<<<<<< HEAD\n", 1), "line 2 has 1 fields"),
     "packed twice": (

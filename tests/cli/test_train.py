@@ -110,7 +110,7 @@ def test_json(run, tmp_path, target, options, task, loss):
     assert found["classes"] == (
         None if task == "regression" else [str(one) for one in estimator.classes_.tolist()]
     )
-    recognised = [note for note in found["notes"] if "taken as" in note]
+    recognised = [note for note in found["notes"] if "so this is a" in note]
     assert bool(recognised) == (not options)
     if target == "grade" and not options:
         assert "--task regression" in recognised[0]
