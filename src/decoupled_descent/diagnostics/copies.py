@@ -26,6 +26,8 @@ UNUSUAL = 0.1
 CHANCE = 0.01
 #: At most COMPARED rows are compared with all others, AT_A_TIME of them at a time.
 COMPARED, AT_A_TIME = 2000, 256
+#: The others are taken in pieces of at most this many numbers, and of as many distances.
+NUMBERS = 2**20
 #: A lower bound of denominators.
 TINIEST = torch.finfo(torch.float64).tiny
 
@@ -108,10 +110,11 @@ def _joined(groups: Tensor, found: Copies) -> Tensor:
 
 def _some(rows: Rows, among: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Go through some rows in float64, a few at a time: their indices, and the rows."""
+    size = max(1, NUMBERS // max(rows.d, AT_A_TIME))
     for span, part in rows.doubles():
         inside = among[(among >= span.start) & (among < span.stop)]
         whole = len(inside) == len(part)
-        for numbers in torch.split(inside, AT_A_TIME):
+        for numbers in torch.split(inside, size):
             places = numbers - span.start
             yield numbers, part[places[0] : places[-1] + 1] if whole else part[places]
 
