@@ -61,3 +61,10 @@ def test_the_page_has_cards_and_a_table():
     assert "median absolute error" in numbers
     assert "0.6325" in numbers  # √0.4
     assert comparison([], "log loss") == ""
+
+
+def test_the_table_says_why_its_error_differs_from_the_headline():
+    """The headline allows for the choice of the model; the table has the plain mean of the rows."""
+    said = Page(comparison(three(), "log loss")).text
+    assert "can be larger than the one in this table" in said
+    assert "allows for the choice among several models" in said

@@ -74,6 +74,16 @@ def test_calibration_in_words():
     assert "use them only to rank rows" in text
 
 
+def test_calibration_has_a_dot_per_bin_that_stands_out_from_the_line():
+    """Dots of a cloud are faint and hardly wider than the line; these are opaque and wider."""
+    stated = [0.1, 0.5, 0.8]
+    content = {"stated": stated, "seen": stated, "error": 0.01, "stderr": 0.01, "chance": 0.02}
+    drawn = judged.calibration(content, ["a", "b"])
+    marks = drawn.split('<g class="dots bins">')[1].split("</g>")[0]
+    assert marks.count("<path") == len(stated)
+    assert ".dots.bins { stroke-width: 8; stroke-opacity: 1; }" in render_report(classification())
+
+
 def test_widths_in_words():
     found = judged.Width(0.9, 1.65, 0.91, (1.0, 1.5, 2.5), (0.95, 0.9, 0.8))
     text = Page(judged.widths([found])).text

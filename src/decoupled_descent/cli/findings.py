@@ -87,7 +87,7 @@ def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
         return ""
     names = ", ".join(str(prepared.frame.index[k]) for k in first)
     rows = f"row{'s' * (len(first) > 1)} {names}"
-    return f"check {rows}, with {share:.0%} of the error (a mistake? a total?); "
+    return f"check {rows}, with {100 * share:.0f} % of the error (a mistake? a total?); "
 
 
 def fewest(prepared: Prepared) -> str:

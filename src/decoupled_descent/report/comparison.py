@@ -89,5 +89,6 @@ def comparison(contenders: Sequence[Contender], loss: str) -> str:
     return table(header, rows, "The model and simpler ones", "compare", list(right)) + read(
         "How to read it: all three have out-of-sample errors on the same rows. A model that is not "
         "better than the last line has learnt nothing useful. A model that is not better than the "
-        "linear model can be replaced by it."
+        "linear model can be replaced by it. The error at the top of the page can be larger than "
+        "the one in this table, because it allows for the choice among several models."
     )

@@ -164,7 +164,7 @@ def chart(
     ]
     if dots:
         marks = "".join(f'<path d="M{point}h0"/>' for point in _points(across(x), down(y)))
-        parts.append(f'<g class="dots">{marks}</g>')
+        parts.append(f'<g class="dots bins">{marks}</g>')
     return _svg(id, "square", (440, 376), title, parts)
 
 
