@@ -8,7 +8,9 @@ small table) are for training, the rest judges. All settings are defaults, witho
            [--models ours,orthogonal] [--tables wine,spam] [--sizes 100] [--splits 0-3]
     python docs/studies/tables.py table results.jsonl [more.jsonl ...]
 
-``run`` leaves out what the file has already. Times are CPU seconds on one thread.
+``run`` leaves out what the file has already. Times are CPU seconds on one thread. Where the model
+is the same and only its estimate has changed since, a record has no ``estimate`` until it is
+measured again.
 """
 
 from __future__ import annotations
@@ -314,16 +316,18 @@ def summarise(records):
         values = " | ".join(
             f"{means[setting, m]:.4g}" if setting in by_setting else "" for m in models
         )
-        said, true = (np.mean([r[name] for r in own]) for name in ("estimate", "test"))
+        known = [r for r in own if r["estimate"] is not None]
+        said, true = (np.mean([r[name] for r in known]) for name in ("estimate", "test"))
         print(
-            f"| {setting[0]} | {setting[1]} | {len(own)} | {said:.4g} | {true:.4g} "
+            f"| {setting[0]} | {setting[1]} | {len(known)} | {said:.4g} | {true:.4g} "
             f"| {_z(own).mean():+.2f} | {values} |"
         )
 
 
 def _z(records):
+    known = [r for r in records if r["estimate"] is not None]
     return np.array(
-        [(r["test"] - r["estimate"]) / np.hypot(r["test_se"], r["estimate_se"]) for r in records]
+        [(r["test"] - r["estimate"]) / np.hypot(r["test_se"], r["estimate_se"]) for r in known]
     )
 
 
