@@ -93,3 +93,13 @@ def test_scattered_patients_are_a_caution_if_they_have_an_effect(kind, effect):
         assert "--group" in find(model.diagnostics_, "unusually similar rows").advice
         model.fit(X, y, groups=who)
         assert "unusually similar rows" not in names(model.diagnostics_)
+
+
+def test_many_equal_rows_are_joined_without_a_warning():
+    """Half of the rows are equal: distances of 0 have no logarithm, and no ratio."""
+    points = np.vstack([np.zeros((30, 3)), np.random.default_rng(0).normal(size=(30, 3))])
+    distances = np.square(points[:, None] - points).sum(2)
+    np.fill_diagonal(distances, np.inf)
+    groups = companions(distances)
+    assert np.bincount(groups[:30]).max() > 1
+    assert not set(groups[:30]) & set(groups[30:])

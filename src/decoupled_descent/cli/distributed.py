@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
     from decoupled_descent.rows.blocks import Rows
@@ -102,6 +100,7 @@ def _checksum(prepared: Prepared) -> int:
 
 def all_fingerprints(rows: Rows, own: list[str]) -> list[str]:
     """Sixteen hexadecimal digits for each row of all processes, from those of its own."""
+    import numpy as np
     import torch
 
     from decoupled_descent.rows.gathered import everyone

@@ -74,9 +74,11 @@ def companions(distances: Floats) -> Places:
     k = min(n - 1, max(4, math.isqrt(n)))
     sorted_ = np.sort(distances, 1)[:, :k]
     far, half = sorted_[:, -1], sorted_[:, k // 2]
-    growth = np.log(far / np.maximum(half, np.finfo(float).tiny))[(half > 0) & (far > half)]
+    grows = (half > 0) & (far > half)
+    growth = np.log(far[grows]) - np.log(half[grows])
     m = max(1.0, 2 * math.log(k / (k // 2 + 1)) / float(np.median(growth))) if len(growth) else 1.0
-    expected = k * (distances / np.maximum(far, np.finfo(float).tiny)[:, None]) ** (m / 2)
+    with np.errstate(over="ignore"):  # infinite: beyond all neighbours
+        expected = k * (distances / np.maximum(far, np.finfo(float).tiny)[:, None]) ** (m / 2)
     left, right = np.nonzero(np.triu(np.minimum(expected, expected.T) < NEARER, 1))
     groups, sizes = np.arange(n), np.ones(n, dtype=int)
     order = np.argsort(distances[left, right], kind="stable")
