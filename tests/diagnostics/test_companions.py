@@ -100,6 +100,6 @@ def test_many_equal_rows_are_joined_without_a_warning():
     points = np.vstack([np.zeros((30, 3)), np.random.default_rng(0).normal(size=(30, 3))])
     distances = np.square(points[:, None] - points).sum(2)
     np.fill_diagonal(distances, np.inf)
-    groups = companions(distances)
+    groups = companions.companions(distances)
     assert np.bincount(groups[:30]).max() > 1
     assert not set(groups[:30]) & set(groups[30:])
