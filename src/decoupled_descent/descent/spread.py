@@ -179,12 +179,11 @@ class Coupled(Spread):
         return torch.stack(found, 1)
 
     def between(self, rows: Tensor) -> Tensor:
-        count = len(self.own)
-        found = self.blocks.new_zeros(len(rows), count, len(rows), count)
+        size, count = len(rows), len(self.own)
+        joint = torch.stack([q[:, rows] for q in self.joint], 2).reshape(-1, size * count)
+        found = (joint.T @ joint).reshape(size, count, size, count)
         for k, part in enumerate(self.own):
-            found[:, k, :, k] = part[rows][:, rows]
-            for m, other in enumerate(self.joint):
-                found[:, k, :, m] += self.joint[k][:, rows].T @ other[:, rows]
+            found[:, k, :, k] += part[rows][:, rows]
         return found
 
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
