@@ -1,7 +1,7 @@
 """Compare ways to learn a test error.
 
     python -m benchmarks.versus run [--quick] [--family NAME] [--rows 1000] [--out FILE]
-    python -m benchmarks.versus table [--full] [FILE]
+    python -m benchmarks.versus table [--short | --full] [FILE]
     python -m benchmarks.versus plot [FILE] [--out PNG]
 
 ``run`` measures what the file of results lacks, small samples first, and can be stopped at any
@@ -32,7 +32,9 @@ def arguments() -> argparse.Namespace:
     for name in ("table", "plot"):
         command = commands.add_parser(name)
         command.add_argument("file", nargs="?", type=Path, default=RESULTS)
-    commands.choices["table"].add_argument("--full", action="store_true", help="every problem")
+    lengths = commands.choices["table"].add_mutually_exclusive_group()
+    lengths.add_argument("--short", action="store_true", help="the main methods at two sizes")
+    lengths.add_argument("--full", action="store_true", help="every problem")
     commands.choices["plot"].add_argument(
         "--out", type=Path, default=Path("docs/figures/versus.png")
     )
@@ -61,9 +63,10 @@ def main() -> None:
     if not records:
         sys.exit(f"{options.file} has no results; python -m benchmarks.versus run makes them")
     if options.command == "table":
-        from benchmarks.versus.summary import cell_tables, family_tables
+        from benchmarks.versus.summary import cell_tables, family_tables, short_table
 
-        print((cell_tables if options.full else family_tables)(records))
+        table = short_table if options.short else cell_tables if options.full else family_tables
+        print(table(records))
     else:
         from benchmarks.versus.plot import draw
 

@@ -24,7 +24,7 @@ from scipy.special import expit, logsumexp
 from benchmarks.versus.scaling import scaler
 from benchmarks.versus.ways import Answer, Array, RowLosses, Way, lowest, mean_and_stderr
 
-#: Draws are made for samples up to this size.
+#: Draws are made for samples up to this size, for the first few data sets: they take long.
 MOST_ROWS = 400
 #: The largest shape k with which a row counts as known.
 RELIABLE = 0.7

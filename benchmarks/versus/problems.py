@@ -14,7 +14,7 @@ from benchmarks.versus.studies import study
 from benchmarks.versus.ways import Array, Draw, Way
 from decoupled_descent.datasets.mnist import add_noise
 
-#: Rows that tell the truth: drawn ones cost nothing, real ones end.
+#: Test rows: drawn ones cost nothing, the number of real ones is limited.
 DRAWN, REAL = 6_000, 6_000
 #: Data sets per size, fewer where they take longer.
 REPLICATIONS = {100: 12, 400: 12, 1000: 8, 5000: 4}
@@ -124,7 +124,7 @@ PATHS = {
     "t₅ rows": (100, 400, 1000),
     "embeddings": (100, 400, 1000),
 }
-#: The larger tables leave enough rows to tell the truth after 400.
+#: Only the larger tables leave enough test rows beside 400 training rows.
 TABLES = dict.fromkeys(("breast_cancer", "saheart", "diabetes"), (100,)) | dict.fromkeys(
     ("spam", "concrete"), (100, 400)
 )

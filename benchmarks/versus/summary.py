@@ -37,7 +37,7 @@ class Mean(NamedTuple):
     stderr: float
 
     def __format__(self, spec: str) -> str:
-        shown = format(self.value, spec)
+        shown = format(self.value, spec).replace("-", "−")
         if math.isnan(self.stderr):
             return shown
         return f"{shown} ± {format(self.stderr, spec.lstrip('+'))}"
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     way: str
     count: int
     test: Mean
-    bias: Mean  # estimate − truth
+    bias: Mean  # estimate − test error
     miss: Mean  # root mean square of it
     relative: Mean  # the same in units of sd/√n
     z: float  # root mean square of the miss over its standard error
@@ -128,6 +128,7 @@ class Group(NamedTuple):
 
     way: str
     problems: int
+    sets: tuple[int, int]  # data sets of a problem: fewest and most
     miss: Mean  # root mean square over problems, in units of sd/√n
     bias: Mean  # mean over problems, in the same unit
     ratio: Mean  # geometric mean of the ratios of test errors
@@ -160,7 +161,8 @@ def _group(way: str, rows: list[Row]) -> Group:
     logs = [Mean(math.log(row.ratio.value), row.ratio.stderr / row.ratio.value) for row in rows]
     log = _average(logs)
     return Group(
-        way, len(rows), root(_average(squares)), _average(biases),
+        way, len(rows), (min(row.count for row in rows), max(row.count for row in rows)),
+        root(_average(squares)), _average(biases),
         Mean(math.exp(log.value), math.exp(log.value) * log.stderr),
         float(np.sqrt(np.mean([row.z**2 for row in rows]))),
         math.exp(float(np.mean(np.log([row.cost for row in rows])))),
@@ -188,8 +190,8 @@ def number(value: float, spec: str = ".2f") -> str:
 def cell_tables(records: Iterable[Record]) -> str:
     """Every problem and size."""
     lines = [
-        "| model | problem | n | way | data sets | test error | estimate − truth | rms of it "
-        "| in sd/√n | rms z | cost |",
+        "| model | problem | n | method | data sets | test error | estimate − test error "
+        "| RMS of it | in sd/√n | RMS z | cost |",
         "|---" * 11 + "|",
     ]
     for (family, problem, n), rows in sorted(cells(records).items()):
@@ -209,16 +211,51 @@ def family_tables(records: Iterable[Record]) -> str:
     for family in dict.fromkeys(place[0] for place in found):
         lines += [
             f"**{family}**\n",
-            "| n | way | problems | rms miss | mean miss | rms z | test error / 10-fold's | cost |",
-            "|---" * 8 + "|",
+            "| n | method | problems | data sets each | RMS error | bias | RMS z "
+            "| test error / 10-fold's | cost |",
+            "|---" * 9 + "|",
         ]
         for n in SIZES:
             lines += [
-                f"| {n} | {group.way} | {group.problems} | {group.miss:.2f} "
-                f"| {group.bias:+.2f} | {number(group.z)} | {group.ratio:.3f} "
-                f"| {number(group.cost, '.0f' if group.cost >= 9.5 else '.1f')} |"
+                f"| {n} | {group.way} | {group.problems} | {span(*group.sets)} | {group.miss:.2f} "
+                f"| {group.bias:+.2f} | {number(group.z)} | {group.ratio:.3f} | {fits(group)} |"
                 for group in groups(found, family, n)
                 if group.way != "one fit"
             ]
         lines.append("")
+    return "\n".join(lines)
+
+
+def span(fewest: int, most: int) -> str:
+    return str(most) if fewest == most else f"{fewest}–{most}"
+
+
+def fits(group: Group) -> str:
+    """The cost, in single fits."""
+    return number(group.cost, ".0f" if group.cost >= 9.5 else ".1f")
+
+
+#: The methods of the short table: the usual ones, the best formula, and ours.
+SHORT = ("hold-out 20 %", "10-fold", "ALO", "RidgeCV", "Bellec–Tan", "DD", "ODD", "Newton", "own")
+
+
+def short_table(records: Iterable[Record], sizes: tuple[int, ...] = (100, 1000)) -> str:
+    """The error of the estimate and the cost, for all model classes in one table."""
+    found = cells(records)
+    lines = [
+        "| model | method |" + "".join(f" n = {n}: RMS error | cost |" for n in sizes),
+        "|---" * (2 + 2 * len(sizes)) + "|",
+    ]
+    for family in dict.fromkeys(place[0] for place in found):
+        by_size = [{each.way: each for each in groups(found, family, n)} for n in sizes]
+        name = family
+        for way in SHORT:
+            if not any(way in ways for ways in by_size):
+                continue
+            cell = "".join(
+                f" {ways[way].miss:.2f} | {fits(ways[way])} |" if way in ways else " – | – |"
+                for ways in by_size
+            )
+            lines.append(f"| {name} | {way} |{cell}")
+            name = ""
     return "\n".join(lines)

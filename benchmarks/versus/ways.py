@@ -44,7 +44,7 @@ Way = Callable[[Array, Array], Answer]
 
 
 class Draw(NamedTuple):
-    """Training rows, and others that tell the truth."""
+    """Training rows and test rows."""
 
     X: Array
     y: Array
@@ -111,7 +111,7 @@ def literal(rows: int, seed: int) -> bool:
 
 
 def measure(way: Way, draw: Draw) -> dict[str, float | None]:
-    """Estimate, truth and processor time of one way on one data set."""
+    """Estimate, test error and processor time of one way on one data set."""
     start = time.process_time()
     answer = way(draw.X, draw.y)
     seconds = time.process_time() - start

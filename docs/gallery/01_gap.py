@@ -3,7 +3,7 @@ The gap: gradient descent and decoupled descent
 ===============================================
 
 XOR data as in the paper: four clusters in 400 dimensions, and a label that no linear model finds.
-Both methods train on the same rows, from the same start. Fresh rows tell what is true.
+Both methods train on the same rows, from the same start. The test error is that of fresh rows.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ runs = {
 }
 
 # %%
-# The orange curve needs fresh rows; nobody has it in practice. The blue one is always there. With
-# decoupled descent it says the same as the orange one, up to its standard error (the band: 95 %).
+# The orange curve needs fresh rows, which you do not have in practice. The blue one needs only the
+# training rows. With decoupled descent the two agree, up to the standard error (the band: 95 %).
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True)
 for axis, (name, run) in zip(axes, runs.items(), strict=True):

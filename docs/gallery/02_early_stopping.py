@@ -2,8 +2,8 @@
 Early stopping without a validation set
 =======================================
 
-A small network on 800 noisy rows. Its training error falls, turns and rises, as the error on new
-rows does. So training can stop by looking at it.
+A small network on 800 noisy rows. Its training error falls and then rises, like the error on new
+rows. So it can decide when to stop.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ stopped = dd.fit(
 )
 
 # %%
-# The dotted line is where early stopping gave up waiting, the dot the step that it kept. The band
-# is the 95 % interval. The fresh rows are only there to compare with.
+# The dotted line is where early stopping ended the training, the dot the step that it kept. The
+# band is the 95 % interval. The fresh rows are for comparison only.
 
 figure, axis = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
 low, high = (run.train_error + side * 1.96 * run.train_error_stderr for side in (-1, 1))
@@ -37,7 +37,8 @@ axis.set(xlabel="step", ylabel="log loss", ylim=(0.3, 0.8))
 _ = axis.legend(frameon=False)
 
 # %%
-# The error that was kept, the same on fresh rows, and the lowest that hindsight could have had:
+# The estimated error of the step that was kept, its error on fresh rows, and the lowest error on
+# fresh rows of all steps:
 
 print(f"estimated {stopped.train_error[best]:.3f} ± {stopped.train_error_stderr[best]:.3f}")
-print(f"true {run.test_error[best]:.3f}, in hindsight {run.test_error.min():.3f}")
+print(f"on fresh rows {run.test_error[best]:.3f}, lowest {run.test_error.min():.3f}")

@@ -3,8 +3,8 @@ A sweep: choosing by the training error
 =======================================
 
 Twelve configurations, rates and dampings, train together on the same rows. The one with the lowest
-training error is taken. Because it was chosen for being low, its error is a little too low:
-``corrected_error`` takes that out.
+training error is chosen. Because it was chosen as the lowest, its error is a little too low on
+average. ``corrected_error`` corrects for this.
 """
 
 import decoupled_descent as dd
@@ -29,7 +29,7 @@ figure.set_size_inches(9, 3.6)
 figure
 
 # %%
-# What the sweep says of its winner, and what is true of it:
+# The estimated error of the winner, before and after the correction, and its error on fresh rows:
 
 best, corrected = result.best, result.corrected_error
 print(f"lowest training error {best.train_error[best.best_step]:.3f}")

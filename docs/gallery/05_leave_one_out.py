@@ -3,7 +3,8 @@ Leave-one-out against fresh rows, ridge by ridge
 ================================================
 
 At the minimum of a penalised loss, every row can be left out by a formula. Here the ridge varies
-over four decades. The fitted error always says "less ridge". Leave-one-out knows better.
+over four decades. The error of the fitted rows always falls with the ridge. The leave-one-out error
+has its minimum near that of fresh rows.
 """
 
 import matplotlib.pyplot as plt
@@ -46,6 +47,6 @@ axis.set(xscale="log", xlabel="ridge", ylabel="log loss", ylim=(0, 1.5))
 _ = axis.legend(frameon=False)
 
 # %%
-# The ridge that leave-one-out chooses, and the best one in hindsight:
+# The ridge with the lowest leave-one-out error, and the one with the lowest error on fresh rows:
 
 float(ridges[left_out.argmin()]), float(ridges[np.argmin(fresh)])

@@ -2,8 +2,8 @@
 What a notebook shows
 =====================
 
-Runs, sweeps, diagnoses and estimators describe themselves in notebooks. This page is what Jupyter
-would show for the last line of each cell.
+Runs, sweeps, diagnoses and estimators have an HTML representation. This page shows what Jupyter
+displays for the last line of each cell.
 """
 
 from sklearn.datasets import load_breast_cancer
@@ -21,13 +21,13 @@ run = dd.fit(X, y, objective, dd.DecoupledDescent(0.1, 0.98), steps=60, progress
 run
 
 # %%
-# A sweep: all configurations, in order, with the winner's curse taken out of the first line.
+# A sweep: all configurations in order, and the error of the best one, corrected for the selection.
 
 dampings = {f"damping {damping}": dd.DecoupledDescent(0.1, damping) for damping in (1.0, 0.95, 0.9)}
 dd.sweep(X, y, objective, dampings, steps=60, progress=False)
 
 # %%
-# A diagnosis: the verdict, and every check that has something to say.
+# A diagnosis: the verdict, and every check that is not *ok*.
 
 dd.diagnose(X[:40], y[:40], algorithm=dd.DecoupledDescent(0.1))
 

@@ -2,8 +2,8 @@
 Regression without a signal: step sizes
 =======================================
 
-Rates and dampings on a line, with one parameter c. The training error of decoupled descent tells
-which c to take.
+Learning rate and damping depend on one parameter c. The training error of decoupled descent shows
+which c is best.
 
 ``decoupled reproduce signalless-sweep`` computes it in full (``fig:noSignalSweep`` in the paper).
 """

@@ -2,8 +2,8 @@
 XOR at three signal-to-noise ratios
 ===================================
 
-Four clusters, and a label that no linear model finds. At low signal nothing can be learned; at high
-signal decoupled descent ends lower, and knows its error.
+Four clusters, and a label that no linear model finds. At low signal nothing can be learned. At high
+signal decoupled descent has the lower test error, and its training error agrees with it.
 
 ``decoupled reproduce xor`` computes it in full (``fig:XorClassification`` in the paper).
 """

@@ -3,7 +3,7 @@ Noisy MNIST: zeros against eights
 =================================
 
 Networks of width 3, 9 and 27. The training error is close to the test error up to where one would
-stop, and too low later: real images are not the model of the theory.
+stop, and too low later: real images do not satisfy the assumptions of the theory.
 
 ``decoupled reproduce mnist`` computes it in full (``fig:lossGDvDD`` in the paper).
 """
@@ -18,8 +18,8 @@ import matplotlib.pyplot as plt
 import decoupled_descent as dd
 
 # %%
-# The data are not part of the package. Where the variable ``DECOUPLED_DATA`` does not say in which
-# folder they are, this page shows the full figure as it was computed before.
+# The data are not part of the package. If the variable ``DECOUPLED_DATA`` does not name their
+# folder, this page shows the full figure, which was computed before.
 
 stored = Path("..", "..", "figures", "paper", "mnist.png")
 if "DECOUPLED_DATA" in os.environ:

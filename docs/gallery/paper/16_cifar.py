@@ -2,8 +2,8 @@
 Cats and dogs: embeddings and whitening
 =======================================
 
-ResNet-18 embeddings of CIFAR-10. Columns are correlated, so plain decoupled descent is off;
-orthogonal descent, in the last panel, is not.
+ResNet-18 embeddings of CIFAR-10. Columns are correlated, so the training error of plain decoupled
+descent is biased; that of orthogonal descent, in the last panel, is not.
 
 ``decoupled reproduce cifar`` computes it in full (``fig:cifar`` in the paper).
 """
@@ -18,8 +18,8 @@ import matplotlib.pyplot as plt
 import decoupled_descent as dd
 
 # %%
-# The data are not part of the package. Where the variable ``DECOUPLED_DATA`` does not say in which
-# folder they are, this page shows the full figure as it was computed before.
+# The data are not part of the package. If the variable ``DECOUPLED_DATA`` does not name their
+# folder, this page shows the full figure, which was computed before.
 
 stored = Path("..", "..", "figures", "paper", "cifar.png")
 if "DECOUPLED_DATA" in os.environ:

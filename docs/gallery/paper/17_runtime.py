@@ -18,16 +18,18 @@ import matplotlib.pyplot as plt
 import decoupled_descent as dd
 
 # %%
-# The data are not part of the package. Where the variable ``DECOUPLED_DATA`` does not say in which
-# folder they are, this page shows the full figure as it was computed before.
+# The data are not part of the package. If the variable ``DECOUPLED_DATA`` does not name their
+# folder, this page shows the full figure, which was computed before.
 
+stored = Path("..", "..", "figures", "paper", "runtime.png")
 if "DECOUPLED_DATA" in os.environ:
     with tempfile.TemporaryDirectory() as folder:
         found = dd.reproduce.reproduce("runtime", folder, quick=True, jobs=1, progress=False)
         picture, findings = plt.imread(found.files[0]), found.summary["findings"]
-else:
-    stored = Path("..", "..", "figures", "paper", "runtime.png")
+elif stored.exists():
     picture, findings = plt.imread(stored), "the full figure, as it was computed before"
+else:  # a notebook somewhere else
+    raise FileNotFoundError("set DECOUPLED_DATA to the folder of the data sets")
 
 height, width = picture.shape[:2]
 figure = plt.figure(figsize=(width / 150, height / 150), dpi=150)
