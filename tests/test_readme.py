@@ -27,7 +27,7 @@ def run_blocks(page, **names):
 def test_python_blocks_run():
     names = run_blocks(README)
     assert names["run"].stop_reason is not dd.StopReason.STEPS
-    assert names["result"].names[names["result"].best_index] == "0.9"
+    assert names["result"].names[names["result"].best_index] == "0.95"
     assert bool(names["theory"].test_error.isfinite().all())
 
 
