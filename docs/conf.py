@@ -21,6 +21,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
     "codemap",
+    "indices",
     "mathml",
     "names",
     "reference",

@@ -1,14 +1,18 @@
 """The Python blocks of the README and of the how-tos run, as a reader would type them."""
 
+import importlib.util
 import re
+import shlex
 import textwrap
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 from torch.nn import functional
 
 import decoupled_descent as dd
+from decoupled_descent.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -116,3 +120,36 @@ def test_developers_page_names_files_that_exist():
     missing = [name for name in named if not any((folder / name).exists() for folder in folders)]
     assert len(named) > 40
     assert not missing
+
+
+#: Commands that tests leave alone: they install from the network, or run the tests themselves.
+LEFT_ALONE = ("pip install", ".venv/bin/pre-commit", ".venv/bin/pytest", "torchrun")
+
+
+def commands():
+    """Every line of the shell blocks of README, CONTRIBUTING and the pages."""
+    pages = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    for page in pages:
+        blocks = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+        text = "".join(blocks).replace("\\\n", " ")
+        for line in filter(None, (line.split("  #")[0].strip() for line in text.splitlines())):
+            if not line.startswith(LEFT_ALONE):
+                yield pytest.param(line, id=f"{page.stem}: {line}")
+
+
+@pytest.mark.parametrize("line", commands())
+def test_commands_in_shell_blocks_exist(line):
+    """The command, its options and files; the quickstart's are run by tests/test_site.py."""
+    words = [word for word in shlex.split(line) if not re.match(r"[A-Z_]+=", word)]
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif words[:2] == ["python", "-m"]:
+        assert importlib.util.find_spec(words[2])
+    elif words[0] == "python":
+        assert (ROOT / words[1]).exists()
+    else:
+        assert words[0] == "decoupled"
+        command = typer.main.get_command(app)
+        with command.make_context("decoupled", words[1:]) as context:
+            name, found, rest = command.resolve_command(context, words[1:])
+            found.make_context(name, rest, parent=context, resilient_parsing=False)

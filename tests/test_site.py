@@ -379,3 +379,18 @@ def test_formulas_stand_beside_functions_that_exist(page):
                 assert operator.attrgetter(quoted.removeprefix("dd."))(dd)
             elif source and quoted.isidentifier():
                 assert re.search(rf"(def|class) {quoted}\b|self\.{quoted}\b", source), quoted
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("x_iᵀ(A − x_i)⁻¹", "x[i]ᵀ(A − x[i])⁻¹"),
+        ("m_{j,t} of Xθ̃_s and min_t h", "m[j,t] of Xθ̃[s] and min[t] h"),
+        ("(η S)^{t−1}, i^−0.7 and a_i^2", "(η S)<t−1>, i<−0.7> and a[i]<2>"),
+        ("head_lr of best_step, c*", "head_lr of best_step, c*"),
+    ],
+)
+def test_indices_of_formulas_in_the_text(text, shown):
+    brackets = {"text": "{}", "subscript": "[{}]", "superscript": "<{}>"}
+    found = extension("indices").pieces(text)
+    assert "".join(brackets[kind].format(part) for kind, part in found) == shown

@@ -10,6 +10,7 @@ from sklearn.datasets import load_breast_cancer
 
 import decoupled_descent as dd
 
+# sphinx_gallery_thumbnail_path = "_static/notebook.png"
 mixture = dd.mixtures.flipped_classes(60, snr=2.0, flip=0.05, labels=(0, 1))
 X, y = mixture.sample(300, seed=0)
 objective = dd.Objective(dd.heads.TwoLayer(3, seed=0), "logistic")

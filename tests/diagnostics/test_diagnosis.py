@@ -139,4 +139,5 @@ def test_notebooks_show_the_verdict_and_what_raised_it():
     assert "a&lt;b" in page
     assert "Why &amp; how." in page
     assert "Bad things" not in page
-    assert "1 checks found no problem" in page
+    assert "1 check found no problem" in page
+    assert page.count('style="text-align: left"') == 10

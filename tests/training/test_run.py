@@ -399,7 +399,8 @@ def test_shown_in_notebooks(problem):
     table = ElementTree.fromstring(run._repr_html_())
     cells = {row[0].text: row[1].text for row in table}
     assert cells["best step"] == f"{run.best_step} of 4"
-    assert cells["train error there"].startswith(f"{run.train_error.min():.4g} ± ")
-    assert cells["test error there"] == f"{run.test_error[run.best_step]:.4g}"
+    assert cells["train error at this step"].startswith(f"{run.train_error.min():.4g} ± ")
+    assert cells["test error at this step"] == f"{run.test_error[run.best_step]:.4g}"
     assert cells["ended"] == run.message
+    assert {cell.get("style") for row in table for cell in row} == {"text-align: left"}
     assert cells["algorithm"] == "DecoupledDescent(lr=0.1, damping=0.9)"  # what is not as usual

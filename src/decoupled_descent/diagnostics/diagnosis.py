@@ -58,15 +58,17 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         """Write the verdict and the findings behind it as a table, for notebooks."""
         cells = [(f.status, f.name, f"{f.value:.3g}", f.reason, f.advice) for f in self.findings]
+        left = 'style="text-align: left"'  # notebooks put cells to the right
         rows = [
-            "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
+            "".join(f"<td {left}>{html.escape(cell)}</td>" for cell in row)
             for row in cells
             if row[0] != "ok"
         ]
-        fine = len(cells) - len(rows)
-        head = "".join(f"<th>{n}</th>" for n in ("result", "check", "value", "meaning", "advice"))
+        names = ("result", "check", "value", "meaning", "advice")
+        head = "".join(f"<th {left}>{name}</th>" for name in names)
         table = f"<table><tr>{head}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"
-        found = f"<p>{fine} checks found no problem.</p>"
+        fine = len(cells) - len(rows)
+        found = f"<p>{fine} {'check' if fine == 1 else 'checks'} found no problem.</p>"
         return f"<p><b>{html.escape(self.verdict)}</b></p>{table if rows else ''}{found}"
 
     def __str__(self) -> str:

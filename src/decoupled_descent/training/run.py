@@ -78,12 +78,16 @@ class Run:
         cells = {
             "algorithm": self.algorithm.brief,
             "best step": f"{best} of {len(self.train_error) - 1}",
-            "train error there": f"{error:.4g} ± {self.best.train_error_stderr:.2g}",
+            "train error at this step": f"{error:.4g} ± {self.best.train_error_stderr:.2g}",
         }
         if self.test_error is not None:
-            cells["test error there"] = f"{self.test_error[best]:.4g}"
+            cells["test error at this step"] = f"{self.test_error[best]:.4g}"
         cells["ended"] = self.message
-        rows = (f"<tr><th>{n}</th><td>{html.escape(c)}</td></tr>" for n, c in cells.items())
+        left = 'style="text-align: left"'  # notebooks put cells to the right
+        rows = (
+            f"<tr><th {left}>{name}</th><td {left}>{html.escape(cell)}</td></tr>"
+            for name, cell in cells.items()
+        )
         return f"<table>{''.join(rows)}</table>"
 
     @property
