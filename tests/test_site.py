@@ -394,3 +394,10 @@ def test_indices_of_formulas_in_the_text(text, shown):
     brackets = {"text": "{}", "subscript": "[{}]", "superscript": "<{}>"}
     found = extension("indices").pieces(text)
     assert "".join(brackets[kind].format(part) for kind, part in found) == shown
+
+
+def test_numbers_and_their_errors_do_not_break():
+    text = "z is 1.2 ± 0.1 in 5 % of runs ± others"
+    assert extension("indices").joined(text) == (
+        "z is 1.2\u00a0±\u00a00.1 in 5\u00a0% of runs ± others"
+    )

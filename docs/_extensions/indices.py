@@ -1,4 +1,7 @@
-"""Indices and powers in the text of pages: ``x_i`` and ``n^{−1/2}`` are set as they are read."""
+"""Formulas in the text of pages: ``x_i`` and ``n^{−1/2}`` are set with indices and powers.
+
+A number and its standard error, and a number and its per cent, stay on one line.
+"""
 
 import re
 
@@ -13,6 +16,11 @@ SCRIPT = r"[_^](?:\{[^{}]+\}|[−+]?[A-Za-z0-9]+(?:\.[0-9]+)?[∞*]?|[∞*])"
 TERM = re.compile(rf"(?P<base>{BASE})(?P<scripts>(?:{SCRIPT})+)")
 
 Piece = tuple[str, str]  # "text", "subscript" or "superscript", and what is written there
+
+
+def joined(text: str) -> str:
+    """Text in which "1.2 ± 0.1" and "5 %" do not break."""
+    return re.sub(r"(?<=\d) (?=±|%)|(?<=±) (?=\d)", "\u00a0", text)
 
 
 def pieces(text: str) -> list[Piece]:
@@ -47,7 +55,7 @@ def setup(app):
 
         def run(self, **_kwargs):
             for text in list(self.document.findall(nodes.Text)):
-                if "_" not in text and "^" not in text:
+                if not set("_^±%").intersection(text):
                     continue
                 parent = text.parent
                 while parent is not None and not isinstance(parent, exact):
@@ -58,7 +66,7 @@ def setup(app):
         def replace(self, text):
             nodes_ = [
                 nodes.Text(part) if kind == "text" else getattr(nodes, kind)("", part)
-                for kind, part in pieces(text.astext())
+                for kind, part in pieces(joined(text.astext()))
                 if part
             ]
             text.parent.replace(text, nodes_)
