@@ -9,33 +9,43 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import decoupled_descent as dd
 from decoupled_descent.cli.distributed import Share
 from tests.cli.conftest import spoilt, table
+from tests.rows.test_processes import free_port, started
+
+KILLED = Path(__file__).with_name("distributed_worker.py")
 
 
-def launched(*arguments, size=2):
-    """Run the command under torchrun; exit status, standard output, standard error."""
-    source = str(Path(dd.__file__).parents[1])
+def launched(*arguments, restarts=0, program=("-m", "decoupled_descent.cli")):
+    """Run the command in two processes of torchrun; exit status, standard output and error."""
+    source = os.pathsep.join([str(Path(dd.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    torchrun += [f"--nproc-per-node={size}", "-m", "decoupled_descent.cli"]
+    torchrun += ["--nproc-per-node=2", f"--max-restarts={restarts}", *map(str, program)]
+    variables = {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    variables["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # else they may find the old addresses
     ended = subprocess.run(
         [*torchrun, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300,
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     return ended.returncode, ended.stdout, ended.stderr
 
 
-def test_two_processes_find_the_model_of_one(run, tmp_path):
+@pytest.fixture
+def call(tmp_path):
+    """A training, without its folder of results: rows of the same kind are in both processes."""
     frame = spoilt(300).drop(columns=["grade", "price"])
-    frame.to_csv(tmp_path / "data.csv", index=False)
-    arguments = ("train", tmp_path / "data.csv", "--target", "answer", "--id", "id", "--json")
-    options = (*arguments, "--features", "rbf")
-    _, whole, _ = run(*options, "--out", tmp_path / "whole")
-    status, found, err = launched(*options, "--out", tmp_path / "found", "--distributed")
-    assert status == 0, err
+    frame.assign(town=[f"town {k % 70}" for k in range(len(frame))]).to_csv(
+        tmp_path / "data.csv", index=False
+    )
+    named = ("--target", "answer", "--id", "id", "--group", "town", "--features", "rbf")
+    return ("train", tmp_path / "data.csv", *named, "--json")
+
+
+def assert_alike(run, tmp_path, whole, found):
+    """Compare what two calls printed and wrote into the folders ``whole`` and ``found``."""
     whole, found = json.loads(whole), json.loads(found)
     assert found["notes"][1:] == whole["notes"]
     assert found["candidates"] == [
@@ -54,6 +64,39 @@ def test_two_processes_find_the_model_of_one(run, tmp_path):
         run("predict", tmp_path / name, new, "--out", tmp_path / f"{name}.csv")
     said = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "found")]
     pd.testing.assert_frame_equal(*said, rtol=1e-8)
+    assert not (tmp_path / "found" / "checkpoints").exists()
+
+
+def test_two_processes_find_the_model_of_one(run, call, tmp_path):
+    _, whole, _ = run(*call, "--out", tmp_path / "whole")
+    status, found, err = launched(*call, "--out", tmp_path / "found", "--distributed")
+    assert status == 0, err
+    assert_alike(run, tmp_path, whole, found)
+
+
+@pytest.mark.slow
+def test_a_killed_process_is_named_and_the_same_command_continues(call, tmp_path):
+    """Without torchrun, which would end the other process."""
+    out = tmp_path / "found"
+    call = (tmp_path / "killed", *call, "--out", out, "--distributed", "--resume")
+    (said, status), (_, killed) = started(*call, worker=KILLED)
+    assert (status, killed) == (2, -9)
+    line = "error: --distributed: rank 1 of 2 is gone or did not answer within 120 seconds"
+    assert said.splitlines()[-1] == f"{line}; the same command continues"
+    assert len(list(out.glob("checkpoints/process 0/*/*/checkpoint.safetensors"))) >= 2
+    assert [code for _, code in started(*call, worker=KILLED)] == [0, 0]
+    assert (out / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_torchrun_starts_again_after_a_kill(run, call, tmp_path):
+    _, whole, _ = run(*call, "--out", tmp_path / "whole")
+    options = ("--out", tmp_path / "found", "--distributed", "--resume")
+    status, found, err = launched(*call, *options, restarts=1, program=(KILLED, tmp_path / "mark"))
+    assert status == 0, err
+    assert (tmp_path / "mark").exists()
+    first, rest = found.split("\n", 1)  # what the other process said in its first life, if it could
+    assert_alike(run, tmp_path, whole, rest if first.startswith('{"error"') else found)
 
 
 def test_what_cannot_be_done_is_one_line(run, monkeypatch, tmp_path):
@@ -66,15 +109,15 @@ def test_what_cannot_be_done_is_one_line(run, monkeypatch, tmp_path):
     for options, message in {
         (): "--distributed is for processes that torchrun starts: torchrun --nproc-per-node 2",
         ("--method", "gradient"): "--distributed needs --method newton, not gradient",
-        ("--resume",): "--resume is for one process; leave it out, or leave out --distributed",
-        ("--group", "town"): "--group is for one process",
     }.items():
         status, _, err = run(*train, *options)
         assert (status, err.count("\n")) == (2, 1)
         assert f"error: {message}" in err
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "1")
+    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    for name, value in alone.items():
+        monkeypatch.setenv(name, value)
     status, _, err = run("train", tmp_path / "data.npy", "--target", "x0", "--distributed")
+    torch.distributed.destroy_process_group()
     assert (status, "--distributed needs a csv or parquet file" in err) == (2, True)
     assert not (tmp_path / "o").exists()
 

@@ -16,6 +16,8 @@ from decoupled_descent.rows import blocks, gathered, sources, store
 from decoupled_descent.validation import ranking, search
 
 SIZES = (170, 70)
+#: Few rows are treated as many are. Minima are exact, since their paths differ.
+CONSTANTS = ((ranking, "RANKED", 150), (search, "SCOUTED", 150), (search, "CLOSE", 1e-20))
 KERNEL = dd.features.Kernel("rbf", landmarks=40)
 
 
@@ -28,12 +30,21 @@ def problem():
 
 
 def calls():
-    """Estimators by name, and whether they predict numbers."""
+    """By name: the estimator, what it predicts, and what is given to fit for all rows."""
+    weights = np.random.default_rng(1).choice([0.5, 1.0, 2.0, 3.0], 240)
+    towns = np.array([f"town {k % 60}" for k in range(240)], dtype=object)  # in both processes
+    both = {"sample_weight": weights, "groups": np.arange(240) // 4}
+    two = ["linear", "matern(1)/ranks"]
+    balanced = dd.DecoupledClassifier(features=["linear", KERNEL], class_weight="balanced")
     return {
-        "numbers": (dd.DecoupledRegressor(), "numbers"),
-        "two classes": (dd.DecoupledClassifier(), "two"),
+        "numbers": (dd.DecoupledRegressor(), "numbers", {}),
+        "two classes": (dd.DecoupledClassifier(), "two", {}),
+        "groups": (dd.DecoupledClassifier(features=two), "two", {"groups": towns}),
+        "weights": (dd.DecoupledClassifier(features=two), "two", {"sample_weight": weights}),
+        "numbers, both": (dd.DecoupledRegressor(features=two), "numbers", both),
+        "class weights": (balanced, "three", {}),
         "three classes, landmarks": (
-            dd.DecoupledClassifier(features=["linear", KERNEL], ridge=0.1), "three",
+            dd.DecoupledClassifier(features=["linear", KERNEL], ridge=0.1), "three", {},
         ),
     }  # fmt: skip
 
@@ -59,23 +70,25 @@ def main(folder):
     span = slice(sum(SIZES[:rank]), sum(SIZES[: rank + 1]))
     X, _, _ = problem()
     group = dist.group.WORLD
-    ranking.RANKED = search.SCOUTED = 150  # as with many rows
+    for module, constant, value in CONSTANTS:
+        setattr(module, constant, value)
     results = {}
-    for name, (model, kind) in calls().items():
+    for name, (model, kind, given) in calls().items():
         y = labels(kind)[span]
         if name.endswith("landmarks"):  # nothing is small enough to be in memory as a whole
             blocks.HELD, blocks.PIECE_BYTES, sources.READ_BYTES = 0, 64 * 32, 50 * 32
             store.SMALL = 0
         rows = dd.Rows(X[span], torch.zeros(len(y)), group=group)
-        results[name] = found(model.fit(rows, y), X)
+        own = {key: values[span] for key, values in given.items()}
+        results[name] = found(model.fit(rows, y, **own), X)
     refused = {}
     rows = dd.Rows(X[span], torch.zeros(SIZES[rank]), group=group)
     y = labels("two")[span]
     for name, call in {
         "network": lambda: dd.DecoupledClassifier(method="orthogonal").fit(rows, y),
-        "groups": lambda: dd.DecoupledClassifier().fit(rows, y, groups=y),
-        "weights": lambda: dd.DecoupledRegressor().fit(rows, y, sample_weight=y + 1.0),
-        "classes": lambda: dd.DecoupledClassifier(class_weight="balanced").fit(rows, y),
+        "groups": lambda: dd.DecoupledClassifier().fit(rows, y, groups=y[:5]),
+        "missing": lambda: dd.DecoupledClassifier().fit(rows, y, groups=[None] * len(y)),
+        "zero": lambda: dd.DecoupledRegressor().fit(rows, y, sample_weight=1.0 - y),
     }.items():
         try:
             call()

@@ -5,6 +5,7 @@ share of the rows and saves what came of it.
 """
 
 import os
+import signal
 import sys
 import time
 import warnings
@@ -52,14 +53,21 @@ def calls():
         "greedy, momentum": ("logistic", tanh, dd.GreedyDescent(greedy)),
         "newton": ("logistic", linear, dd.DecoupledNewton(5.0)),
         "newton, squared": ("squared", squared, dd.DecoupledNewton(0.5)),
+        "newton, weights": ("logistic", linear, dd.DecoupledNewton(5.0)),
     }
 
 
-def share(labels, rank, size, **options):
+def weights():
+    return 0.5 + torch.arange(60) % 3
+
+
+def share(labels, rank, size, weighted=False, **options):
     """The rows of one process; the second reads its rows from a sparse matrix."""
     X, y = problem(labels)
     sizes = SIZES if size == 3 else (40, 20)
     X, y = X.split(sizes)[rank], y.split(sizes)[rank]
+    if weighted:
+        options["weights"] = weights().split(sizes)[rank]
     if rank == 1:
         return dd.Rows(scipy.sparse.csr_array(X.numpy()), y, 3, group=dist.group.WORLD, **options)
     return dd.Rows(X, y, 16 if rank else None, group=dist.group.WORLD, **options)
@@ -68,7 +76,9 @@ def share(labels, rank, size, **options):
 def compare(folder, rank, size):
     found = {}
     for name, (labels, objective, algorithm) in calls().items():
-        run = dd.fit(share(labels, rank, size), None, objective, algorithm, STEPS, seed=rank)
+        weighted = "weights" in name
+        rows = share(labels, rank, size, weighted)
+        run = dd.fit(rows, None, objective, algorithm, STEPS, seed=rank)
         found[name] = {
             "state": {"theta": run.theta, "head": dict(run.state.head)},
             "history": torch.tensor([run.history.train_error, run.history.train_error_stderr]),
@@ -86,7 +96,13 @@ def refuse(folder, rank, size):
         lambda: dd.fit(rows, None, tanh, dd.DecoupledNewton(1.0), 3),
         lambda: dd.fit(rows, None, absolute, dd.DecoupledNewton(1.0), 3),
         lambda: dd.sweep(rows, None, linear, dd.DecoupledDescent(0.05), 3),
-        lambda: dd.Rows(torch.ones(3, 4), torch.ones(3), weights=[1, 2, 3], group=dist.group.WORLD),
+        lambda: dd.Rows(torch.ones(3, 4), torch.ones(3), groups=[0, 1, 1], group=dist.group.WORLD),
+        lambda: dd.Rows(
+            torch.ones(3, 4),
+            torch.ones(3),
+            weights=None if rank else [1, 2, 3],
+            group=dist.group.WORLD,
+        ),
         lambda: dd.Rows(torch.ones(3, 4 + rank), torch.ones(3), group=dist.group.WORLD),
     ]
     for call in asked:
@@ -133,14 +149,14 @@ def stall(folder, rank, size):
 
 
 def restart(folder, rank, size):
-    """The second process dies in step 13 of its first life; each notes the steps that it makes."""
+    """The second is killed in step 13 of its first life; each notes the steps that it makes."""
     _, objective, algorithm = calls()["dd"]
     first, steps = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0", []
 
     def told(step):
         steps.append(step.index)
         if first and rank == 1 and step.index == 13:
-            os._exit(1)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     often = dd.Checkpoint(folder / "saves", every=5)
     rows = share("logistic", rank, size, timeout=20.0)

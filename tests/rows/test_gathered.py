@@ -10,11 +10,10 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, everyone, is_divided, whole
-from decoupled_descent.validation import ranking, search
 from tests.rows.test_processes import started
 
 WORKER = Path(__file__).with_name("gathered_worker.py")
-NAMES = ("numbers", "two classes", "three classes, landmarks")
+NAMES = list(runpy.run_path(str(WORKER))["calls"]())
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +28,10 @@ def parts(tmp_path_factory):
 def test_estimators_are_those_of_one_process(name, parts, monkeypatch):
     worker = runpy.run_path(str(WORKER))
     X, _, _ = worker["problem"]()
-    model, kind = worker["calls"]()[name]
-    for module, constant in ((ranking, "RANKED"), (search, "SCOUTED")):
-        monkeypatch.setattr(module, constant, 150)
-    expected = worker["found"](model.fit(X, worker["labels"](kind)), X)
+    model, kind, given = worker["calls"]()[name]
+    for change in worker["CONSTANTS"]:
+        monkeypatch.setattr(*change)
+    expected = worker["found"](model.fit(X, worker["labels"](kind), **given), X)
     for part in (one[name] for one in parts):
         assert part["candidates"] == expected["candidates"]
         assert part["verdict"] == expected["verdict"]
@@ -44,9 +43,9 @@ def test_what_is_refused_is_said(parts):
     for part in parts:
         refused = part["refused"]
         assert "method='orthogonal' needs all rows in one process" in refused["network"]
-        assert refused["groups"].startswith("groups is for rows in one process")
-        assert refused["weights"].startswith("sample_weight is for rows in one process")
-        assert refused["classes"].startswith("class_weight is for rows in one process")
+        assert refused["groups"].startswith("groups has shape (5,) and 0 missing value(s)")
+        assert "missing value(s); pass one value for each of the" in refused["missing"]
+        assert refused["zero"].startswith("sample_weight is 0 in row")
 
 
 def test_labels_of_all_processes(parts):

@@ -16,13 +16,16 @@ import decoupled_descent as dd
 WORKER = Path(__file__).with_name("processes_worker.py")
 
 
-def started(*arguments, size=2, worker=WORKER):
-    """Start processes that know each other, and wait for their end."""
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+        return str(free.getsockname()[1])
+
+
+def started(*arguments, size=2, worker=WORKER):
+    """Start processes that know each other, and wait for their end."""
     source = str(Path(dd.__file__).parents[1])
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": str(size)}
     paths = {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     workers = [
         subprocess.Popen(
@@ -55,7 +58,8 @@ def test_training_is_that_of_one_process(compared, worker):
     for name, (labels, objective, algorithm) in worker["calls"]().items():
         X, y = worker["problem"](labels)
         with pytest.warns(dd.KinkWarning) if "kinks" in name else nullcontext():
-            run = dd.fit(X, y, objective, algorithm, worker["STEPS"], seed=0)
+            rows = dd.Rows(X, y, weights=worker["weights"]() if "weights" in name else None)
+            run = dd.fit(rows, None, objective, algorithm, worker["STEPS"], seed=0)
         found = [part[name] for part in parts]
         history = torch.tensor([run.history.train_error, run.history.train_error_stderr])
         losses = torch.cat([one["losses"] for one in found])
@@ -76,7 +80,8 @@ def test_what_cannot_be_divided_is_refused(compared):
             "this needs all of X in one process, but its rows are divided among 2",
             "loss 'absolute' has kinks",
             "sweep compares losses row by row",
-            "weights and groups are for rows in one process",
+            "groups= is for rows in one process, but these are divided",
+            "1 of 2 processes pass weights; all must, or none",
             f"X has {4 + rank} columns here, and another number in other processes",
         ]
         for line, start in zip(lines, wanted, strict=True):

@@ -68,10 +68,9 @@ def _linear(prepared: Prepared, log: bool) -> Any:
     estimator: Any = kinds[prepared.task](
         method="newton", features="linear", stack=False, verbose=False, **options
     )
-    groups = {} if prepared.groups is None else {"groups": prepared.groups}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimator.fit(*prepared.given, **groups)
+        return estimator.fit(**prepared.given)
 
 
 def said_of(estimator: Any) -> Floats:

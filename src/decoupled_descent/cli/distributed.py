@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
     from decoupled_descent.rows.blocks import Rows
 
-#: Seconds to wait for the other processes: they read the same file, some from a slower disk.
-TIMEOUT = 600.0
+#: Seconds to wait for the other processes.
+TIMEOUT = 120.0
 
 
 class Share(NamedTuple):
@@ -48,8 +48,9 @@ def this_share() -> Share:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
+def joined(resume: bool) -> Iterator[None]:
     """Join the other processes; a lost one is an ``OSError`` that names it."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # one line about a lost process is ours
     from datetime import timedelta
 
     import torch.distributed as dist
@@ -63,8 +64,9 @@ def joined() -> Iterator[None]:
     try:
         yield
     except ProcessLostError as error:
-        lost = str(error).split("; start all")[0]
-        raise OSError(f"--distributed: {lost}; start all processes again") from error
+        lost = str(error).split(" (")[0]  # without the words of PyTorch
+        again = "the same command continues" if resume else "start all processes again"
+        raise OSError(f"--distributed: {lost}; {again}") from error
     dist.destroy_process_group()
 
 

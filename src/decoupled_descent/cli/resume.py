@@ -17,14 +17,14 @@ FOLDER = "checkpoints"
 
 
 @contextmanager
-def kept(out: Path, wanted: bool) -> Iterator[None]:
-    """Save every run of this block in the folder of the results."""
+def kept(out: Path, wanted: bool, part: str = "") -> Iterator[None]:
+    """Save every run of this block in the folder of the results, or in a part of it."""
     if not wanted:
         yield
         return
     folder = out / FOLDER
     try:
-        with kept_in(folder):
+        with kept_in(folder / part):
             yield
     except (KeyboardInterrupt, SystemExit):  # Ctrl-C before there is a model; SIGTERM
         if folder.exists():

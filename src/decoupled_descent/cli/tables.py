@@ -62,11 +62,12 @@ class Prepared(NamedTuple):
     rows: Any = None
 
     @property
-    def given(self) -> tuple[Any, NDArray[Any]]:
-        """The arguments of ``fit``: X and y, or distributed rows and the labels of this process."""
+    def given(self) -> dict[str, Any]:
+        """The arguments of ``fit``: all rows, or distributed rows and what belongs to them here."""
         if self.rows is None:
-            return self.X, self.y
-        return self.rows, self.y[self.rows.first : self.rows.first + self.rows.here]
+            return {"X": self.X, "y": self.y, "groups": self.groups}
+        groups = None if self.groups is None else self.groups[self.rows.span]
+        return {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
 
     @property
     def in_memory(self) -> tuple[Floats, NDArray[Any]]:

@@ -98,13 +98,13 @@ def train(
 
     wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
     if distributed:
-        check_distributed(method, {"--group": group is not None, "--resume": resume})
+        check_distributed(method)
         share = this_share()
-        prepared = prepare(data, target, task, wishes, share)
-        with joined():
+        with joined(resume):
+            prepared = prepare(data, target, task, wishes, share)
             prepared = prepared._replace(rows=rows_of(prepared))
             options |= {"verbose": False} if share.rank else {}
-            train_and_report(data, target, out, prepared, options, resume, as_json, share.rank == 0)
+            train_and_report(data, target, out, prepared, options, resume, as_json, share.rank)
         return
     prepared = prepare(data, target, task, wishes)  # before PyTorch, which takes seconds to import
     train_and_report(data, target, out, prepared, options, resume, as_json)
@@ -112,23 +112,23 @@ def train(
 
 def train_and_report(
     data: Path, target: str, out: Path, prepared: Prepared, options: dict[str, Any],
-    resume: bool, as_json: bool, first: bool = True,
+    resume: bool, as_json: bool, rank: int = 0,
 ) -> None:  # fmt: skip
     """Train on a table that is prepared, write the results to a folder, and print them.
 
-    Of several processes only the first one writes and prints.
+    Of several processes only the first one, of rank 0, writes and prints.
     """
     from decoupled_descent.cli import findings, results
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.cli.resume import clear, kept
 
-    replaced, folder = results.check_folder(out, data), out
+    replaced, folder, first = results.check_folder(out, data), out, rank == 0
     if first:
         announce(prepared, options["method"], options["features"])
     with stages(STAGES) if first else nullcontext(lambda _: None) as enter:
         enter(SEARCHING)
         start = time.monotonic()
-        with kept(out, resume):
+        with kept(out, resume, "" if prepared.rows is None else f"process {rank}"):
             estimator, warned = fit(prepared, options)
         seconds = time.monotonic() - start
         interrupted = findings.is_interrupted(estimator)
@@ -159,8 +159,7 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     estimator = kind(**{"verbose": sys.stderr.isatty()} | options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        groups = {} if prepared.groups is None else {"groups": prepared.groups}
-        estimator.fit(*prepared.given, **groups)
+        estimator.fit(**prepared.given)
     lines = [" ".join(str(one.message).split()) for one in caught if _for_users(one.category)]
     return estimator, list(dict.fromkeys(lines))
 

@@ -96,13 +96,10 @@ Distributed = Annotated[
 ]
 
 
-def check_distributed(method: str, given: dict[str, bool]) -> None:
-    """Raise ``ValueError`` for what several processes cannot do together."""
+def check_distributed(method: str) -> None:
+    """Raise ``ValueError`` for methods that several processes cannot use together."""
     if method != "newton":
         raise ValueError(f"--distributed needs --method newton, not {method}")
-    for name, is_given in given.items():
-        if is_given:
-            raise ValueError(f"{name} is for one process; leave it out, or leave out --distributed")
 
 
 def resolve_method(method: str, network: bool) -> str:

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
@@ -146,7 +147,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             multi_output=self._task == "regression",
         )  # fmt: skip
         weighing, codes = self._weighing(
-            sample_weight, self._own_weights(labels), groups, rows.shape[0]
+            rows, sample_weight, self._own_weights(labels), groups, rows.shape[0]
         )
         if weighing.kept is not None:
             rows, labels = rows[weighing.kept], labels[weighing.kept]
@@ -250,13 +251,15 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         return "orthogonal" if given else "newton"
 
     def _weighing(
-        self, sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
+        self, X: Any, sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
     ) -> tuple[Weighing, Tensor | None]:
         """Check weights and groups, which only the Newton method supports."""
         given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
         for name, value in given.items():
             if value is not None and self.method_ != "newton":
                 raise ValueError(f"{name} needs method='newton', not {self.method_!r}")
+        sample_weight = _of_all(X, "sample_weight", sample_weight)
+        groups = _of_all(X, "groups", groups)
         weighing, codes = weigh(sample_weight, class_weight, n), check_groups(groups, n)
         if codes is not None and weighing.kept is not None:
             codes = codes[from_numpy(weighing.kept)]
@@ -324,20 +327,13 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         labels = source.y.cpu().numpy() if y is None else labels
         return source, all_labels(source, labels) if is_divided(source) else labels
 
-    def _check_divided(self, X: Any, **given: Any) -> None:
-        """Raise ``ValueError`` for what rows that are divided among processes cannot have."""
-        if not is_divided(X):
-            return
-        if self.method_ != "newton":
+    def _check_divided(self, X: Any) -> None:
+        """Raise ``ValueError`` for methods that cannot use rows divided among processes."""
+        if is_divided(X) and self.method_ != "newton":
             raise ValueError(
                 f"method={self.method_!r} needs all rows in one process, but these are divided; "
                 "use method='newton', or dd.fit, which takes such rows"
             )
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(
-                    f"{name} is for rows in one process, but these are divided; leave it out"
-                )
 
     def _predicted(self, rows: Any) -> Floats:
         return self.mixture_.predict(rows) if self.method_ == "newton" else self._evaluate(rows)
@@ -350,6 +346,19 @@ def streamed(X: Any) -> Source | None:
     """
     small = isinstance(X, np.memmap) and X.nbytes <= SMALL
     return None if small or is_sparse(X) else as_source(X)
+
+
+def _of_all(X: Any, name: str, values: Any) -> Any:
+    """Weights or groups of the rows of all processes, from those of this process."""
+    if values is None or not is_divided(X):
+        return values
+    own = np.asarray(values)
+    if own.shape != (X.here,) or pd.isna(own).any():
+        raise ValueError(
+            f"{name} has shape {own.shape} and {int(pd.isna(own).sum())} missing value(s); pass "
+            f"one value for each of the {X.here} rows of this process"
+        )
+    return all_labels(X, own)
 
 
 def selected(X: Any, kept: NDArray[np.bool_]) -> Any:

@@ -119,14 +119,13 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         """
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
-        given = {"sample_weight": sample_weight, "groups": groups}
-        self._check_divided(X, **given, class_weight=self.class_weight)
+        self._check_divided(X)
         features, labels = self._given(X, y)
         check_classification_targets(labels)
         classes, codes = np.unique(labels, return_inverse=True)
         codes = codes.reshape(-1)
         own = self._own_weights(labels)
-        weighing, groups = self._weighing(sample_weight, own, groups, len(codes))
+        weighing, groups = self._weighing(X, sample_weight, own, groups, len(codes))
         rows, kept = features, weighing.kept
         if kept is not None:
             features, labels = selected(features, kept), labels[kept]

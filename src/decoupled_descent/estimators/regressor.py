@@ -102,12 +102,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """
         self.method_ = self._chosen_method()
         newton = self.method_ == "newton"
-        self._check_divided(X, sample_weight=sample_weight, groups=groups)
+        self._check_divided(X)
         features, labels = self._given(X, y, several=True)
         if labels.ndim == 1 or labels.shape[1] == 1 or not newton:
             labels = column_or_1d(labels, warn=True)
         labels = labels.astype(np.float64)
-        weighing, groups = self._weighing(sample_weight, None, groups, len(labels))
+        weighing, groups = self._weighing(X, sample_weight, None, groups, len(labels))
         rows, kept = features, weighing.kept
         self._kept = kept
         if kept is not None:

@@ -44,7 +44,8 @@ class Rows:
             most three blocks at a time, unless three blocks hold all rows.
         y: Labels, shape (n,) or (n, K); None where X yields rows with their labels.
         block_size: Rows per block; chosen from the size of X by default.
-        weights: The weight of each row, shape (n,), positive; equal by default.
+        weights: The weight of each row, shape (n,), positive; equal by default. A process passes
+            those of its own rows, or none if no process passes any.
         removed: The weight that is removed when a row is left out, shape (n,); all of it by
             default. It is 1 for a row that represents several equal ones.
         groups: Rows with the same whole number belong together, shape (n,); by default each row is
@@ -141,15 +142,23 @@ class Rows:
 
     def _counted(self, weights: Any, groups: Any) -> tuple[int, int]:
         """Count the rows of all processes, which must have the same columns, and those before."""
-        if weights is not None or groups is not None:
-            raise ValueError("weights and groups are for rows in one process; leave out group")
+        if groups is not None:
+            raise ValueError(
+                "groups= is for rows in one process, but these are divided; use "
+                "DecoupledClassifier().fit(rows, y, groups=…), or leave out group="
+            )
         assert self.processes is not None
-        numbers = torch.tensor([self.here, self.d, self.d**2], dtype=torch.float64, device="cpu")
-        n, columns, squares = (int(found) for found in self.processes.total([numbers])[0])
+        numbers = [self.here, self.d, self.d**2, weights is not None]
+        sums = self.processes.total([torch.tensor(numbers, dtype=torch.float64, device="cpu")])[0]
+        n, columns, squares, weighted = map(int, sums)
         if squares * self.processes.size != columns**2:
             raise ValueError(
                 f"X has {self.d} columns here, and another number in other processes; all must "
                 "have the same columns"
+            )
+        if weighted not in (0, self.processes.size):
+            raise ValueError(
+                f"{weighted} of {self.processes.size} processes pass weights; all must, or none"
             )
         counts = torch.zeros(self.processes.size, dtype=torch.float64, device="cpu")
         counts[self.processes.rank] = self.here
@@ -186,6 +195,11 @@ class Rows:
     def in_memory(self) -> bool:
         """Whether all of X is in the memory of this process."""
         return self.held and self.processes is None
+
+    @property
+    def span(self) -> slice:
+        """Where the rows of this process are among those of all."""
+        return slice(self.first, self.first + self.here)
 
     def total(self, *parts: Tensor) -> list[Tensor]:
         """Sum over all processes what was summed over the rows of this one, in one message."""
@@ -262,8 +276,8 @@ class Rows:
 
     def _per_row(self, name: str, values: Any) -> Tensor:
         found = as_tensor(name, values).to(self.like)
-        if found.shape != (self.n,):
-            raise ValueError(f"{name} has shape {tuple(found.shape)}; it must be ({self.n},)")
+        if found.shape != (self.here,):
+            raise ValueError(f"{name} has shape {tuple(found.shape)}; it must be ({self.here},)")
         check_finite(name, found)
         if not bool((found > 0).all()):
             raise ValueError(
@@ -296,8 +310,9 @@ class Rows:
         if self.weights is None and self.groups is None:
             return losses
         weights = torch.ones_like(losses) if self.weights is None else self.weights.to(losses)
-        mean: Tensor = (weights @ losses) / weights.sum()
-        deviations = weights / weights.mean() * (losses - mean)
+        weighted, total = self.total(weights @ losses, weights.sum())
+        mean: Tensor = weighted / total
+        deviations = weights / (total / self.n) * (losses - mean)
         if self.groups is None:
             per_row: Tensor = mean + deviations
             return per_row

@@ -48,9 +48,9 @@ def is_divided(X: Any) -> bool:
     return isinstance(X, Rows) and X.processes is not None
 
 
-def whole(rows: Rows, y: Tensor) -> Rows:
-    """Rows of all processes with all labels, as if there were one process."""
-    return Rows(Gathered(rows), y) if rows.processes is not None else rows
+def whole(rows: Rows, y: Tensor, **common: Any) -> Rows:
+    """Rows of all processes with all labels, weights and groups, as if there were one process."""
+    return Rows(Gathered(rows), y, **common) if rows.processes is not None else rows
 
 
 def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:
@@ -60,14 +60,15 @@ def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:
         phi: What features are read from: a matrix of all rows, or a source of this process's.
         y: Labels of all rows.
         X: The rows from which the features were made.
-        common: Weights and groups, for rows in one process.
+        common: Weights and groups of all rows. Divided rows have no groups, since the rows of a
+            group may be in several processes.
     """
     if not is_divided(X):
         return Rows(phi, y, **common)
-    span = slice(X.first, X.first + X.here)
-    own = phi[span] if isinstance(phi, Tensor) else phi
+    own = phi[X.span] if isinstance(phi, Tensor) else phi
+    kept = {k: v[X.span] for k, v in common.items() if v is not None and k != "groups"}
     processes = X.processes
-    return Rows(own, y[span], group=processes.group, timeout=processes.timeout, **common)
+    return Rows(own, y[X.span], group=processes.group, timeout=processes.timeout, **kept)
 
 
 def everyone(rows: Rows, values: Tensor) -> Tensor:
@@ -75,7 +76,7 @@ def everyone(rows: Rows, values: Tensor) -> Tensor:
     if rows.processes is None:
         return values
     padded = values.new_zeros(rows.n, *values.shape[1:])
-    padded[rows.first : rows.first + rows.here] = values
+    padded[rows.span] = values
     return rows.total(padded)[0]
 
 

@@ -64,21 +64,20 @@ class Processes:
 
     def _lost(self, error: RuntimeError) -> str:
         """Name the lost processes: those that do not report that the sum failed."""
-        missing = ""
+        others, name = [k for k in range(self.size) if k != self.rank], f"decoupled {self._sums} "
+        deadline = time.monotonic() + GRACE
         try:
-            store, name = dist.distributed_c10d._get_default_store(), f"decoupled {self._sums} "
-            store.set(f"{name}{self.rank}", "failed")
-            others = [k for k in range(self.size) if k != self.rank]
-            deadline = time.monotonic() + GRACE
-            while others and time.monotonic() < deadline:
+            if len(others) > 1:  # one of them is lost, at least
+                store = dist.distributed_c10d._get_default_store()
+                store.set(f"{name}{self.rank}", "failed")
+            while len(others) > 1 and time.monotonic() < deadline:
                 others = [k for k in others if not store.check([f"{name}{k}"])]
                 time.sleep(0.05)
-            missing = ", ".join(map(str, others))
         except RuntimeError:  # the process that keeps the store is gone
-            missing = "0"
+            others = [0]
         reason = " ".join(str(error).split())
         return (
-            f"rank {missing or 'unknown'} of {self.size} is gone or did not answer within "
-            f"{self.timeout:g} seconds ({reason:.100}); start all processes again, with the same "
-            "checkpoint= to continue from the last one"
+            f"rank {', '.join(map(str, others)) or 'unknown'} of {self.size} is gone or did not "
+            f"answer within {self.timeout:g} seconds ({reason:.100}); start all processes again, "
+            "with the same checkpoint= to continue from the last one"
         )

@@ -110,7 +110,7 @@ class Columns:
         Args:
             X: Rows, shape (n, d): anything that NumPy understands, or a sparse matrix of SciPy.
             ranks: Replace values by the normal scores of their ranks first. Not for sparse rows.
-            sample_weight: Weight of every row, shape (n,); all 1 by default.
+            sample_weight: Weight of every row of all processes, shape (n,); all 1 by default.
 
         Returns:
             The scales.
@@ -125,15 +125,14 @@ class Columns:
             weights = row_weights(sample_weight, X.shape[0])
             return _learn_sparse(cls, X, weights / weights.sum())
         rows = as_rows(X)
-        weights = row_weights(sample_weight, rows.here).to(rows.like.device)
-        mean, deviation = moments(rows, weights)
+        weights = row_weights(sample_weight, rows.n).to(rows.like.device)
+        mean, deviation = moments(rows, weights[rows.span])
         keep = _varying(deviation, CONSTANT * mean.abs())
         if not ranks:
             return cls(rows.d, keep, mean[keep], deviation[keep])
-        some = sorted_rows(rows, weights)
-        share = weights[some] / weights[some].sum() if rows.processes is None else None
+        some = sorted_rows(weights)
+        share = weights[some] / weights[some].sum()
         given = rows.gather(some)[:, keep]
-        share = torch.full_like(given[:, 0], 1 / len(some)).double() if share is None else share
         knots = _padded([_scores(column.double().contiguous(), share) for column in given.T])
         varying = _varying(_counts(knots) - 1.0, torch.zeros(1))  # a rare value may not be here
         keep, given, knots = keep[varying], given[:, varying], knots[:, varying]
@@ -256,11 +255,9 @@ def _merged(rows: Rows, weights: Tensor, factor: Tensor | None) -> tuple[Tensor,
     return centre, (squares / everything).sqrt(), sizes.amax(0)
 
 
-def sorted_rows(rows: Rows, weights: Tensor) -> Tensor:
+def sorted_rows(weights: Tensor) -> Tensor:
     """The rows from which ranks and mean distances are learnt, by number among all."""
-    present = (
-        torch.arange(rows.n) if rows.processes is not None else (weights > 0).nonzero().squeeze(1)
-    )
+    present = (weights > 0).nonzero().squeeze(1)
     if len(present) <= SORTED:
         return present
     order = torch.randperm(len(present), generator=torch.Generator().manual_seed(0))

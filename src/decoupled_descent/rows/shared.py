@@ -26,14 +26,16 @@ class Scaled:
 
     Attributes:
         inputs: The rows as they were given: :class:`Rows`, or a CSR matrix.
-        weights: Of the rows, in this process.
+        all_weights: Of the rows of all processes.
+        weights: Of the rows of this process.
         columns: The scale.
         shape: Of the scaled rows of all processes.
     """
 
-    def __init__(self, inputs: Any, weights: Tensor, ranks: bool) -> None:
-        self.inputs, self.weights = inputs, weights
-        self.columns = Columns.learn(inputs, ranks, weights)
+    def __init__(self, inputs: Any, all_weights: Tensor, ranks: bool) -> None:
+        self.inputs, self.all_weights = inputs, all_weights
+        self.weights = all_weights[inputs.span] if isinstance(inputs, Rows) else all_weights
+        self.columns = Columns.learn(inputs, ranks, all_weights)
         n = inputs.n if isinstance(inputs, Rows) else inputs.shape[0]
         self.shape = n, len(self.columns.keep)
 
@@ -61,12 +63,6 @@ class Scaled:
         """Sums over all processes of what was summed over the rows of this one."""
         return self.inputs.total(*parts) if isinstance(self.inputs, Rows) else list(parts)
 
-    @property
-    def all_weights(self) -> Tensor:
-        """Weights of the rows of all processes; rows that are divided have none of their own."""
-        alone = len(self.weights) == self.shape[0]
-        return self.weights if alone else torch.ones(self.shape[0], dtype=torch.float64)
-
     @cached_property
     def geometry(self) -> Geometry:
         """Distances of all rows from each other."""
@@ -75,10 +71,8 @@ class Scaled:
     @cached_property
     def units(self) -> Units:
         """Mean distances of the rows."""
-        some = sorted_rows(self.inputs, self.weights)
-        divided = self.inputs.processes is not None
-        weights = torch.ones(len(some), dtype=torch.float64) if divided else self.weights[some]
-        return Units.of(self.take(some), weights)
+        some = sorted_rows(self.all_weights)
+        return Units.of(self.take(some), self.all_weights[some])
 
 
 class Training:
@@ -86,7 +80,7 @@ class Training:
 
     def __init__(self, X: Any, sample_weight: Any = None) -> None:
         self.X: Any = as_matrix(X) if is_sparse(X) else as_rows(X)
-        self.count = int(self.X.here if isinstance(self.X, Rows) else self.X.shape[0])
+        self.count = int(self.X.n if isinstance(self.X, Rows) else self.X.shape[0])
         weights = row_weights(sample_weight, self.count)
         self.present = torch.nonzero(weights > 0)[:, 0]
         self.weights = weights[self.present]

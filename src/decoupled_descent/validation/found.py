@@ -16,6 +16,9 @@ from decoupled_descent.rows.interface import Features
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.selection import CorrectedError
 
+#: A minimum of divided rows counts as one of all rows: the next step gains less than this share.
+ROUNDED = 1e-6
+
 
 class Candidate(NamedTuple):
     """One fit of the search.
@@ -104,15 +107,17 @@ class Search:
 def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
     """A run on rows that are divided among processes, as if it had been made on all in one.
 
-    A process does not refine or refit rows that move far when they are left out. If there are any,
-    the last step is made once more, on the rows of all.
+    A process does not refine or refit rows that move far when they are left out, and does not know
+    groups. If there are any, the last step is made once more, on the rows of all.
     """
     info, bound = run.best.info, run.objective.bind(everything.y, run.bound.width, everything.like)
     doubtful = torch.tensor(float(info.notes.get("doubtful", 0)), dtype=torch.float64)
-    again = info
-    if float(rows.total(doubtful)[0]) > 0:
-        again = run.algorithm.step(run.best.state, everything, bound)[1]
-    if again is info or not again.estimates:
+    if everything.groups is not None or float(rows.total(doubtful)[0]) > 0:
+        # the sums differ by rounding, which must not decide whether this is the minimum
+        newton: Any = run.algorithm
+        newton = replace(newton, tolerance=ROUNDED) if info.estimates else newton
+        again = newton.step(run.best.state, everything, bound)[1]
+    else:
         losses, h = everyone(rows, info.losses), everyone(rows, info.preactivations)
         again = info._replace(losses=losses, preactivations=h, everywhere=None)
     error, stderr = again.train_error, again.train_error_stderr

@@ -178,7 +178,8 @@ def _fits(
         rows = divided(phi, y, X, **common)
         del phi
         made.append(rows)
-        for count, fitted in enumerate(_walk(one, rows, objective, ridge, whole(rows, y)), 1):
+        everything = whole(rows, y, **common)
+        for count, fitted in enumerate(_walk(one, rows, objective, ridge, everything), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
         if len(kept) > 1 and isinstance(X, Rows):
