@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, rankdata
 
 from decoupled_descent.rows import blocks
-from decoupled_descent.rows.scaling import CUT, SORTED, Columns, as_rows, row_weights, sorted_rows
+from decoupled_descent.rows.scaling import CUT, SORTED, Columns, row_weights, sorted_rows
 
 
 def table(n=40, d=4, seed=0):
@@ -61,7 +61,7 @@ def test_a_value_in_none_of_the_sorted_rows_is_no_knot():
     """Ranks are learnt from some of many rows, in which a rare column may be constant."""
     X = np.random.default_rng(0).normal(size=(2 * SORTED, 3))
     X[:, 1] = 0
-    seen = sorted_rows(as_rows(X), torch.ones(len(X)))
+    seen = sorted_rows(torch.ones(len(X)))
     X[np.setdiff1d(np.arange(len(X)), seen)[0], 1] = 1
     columns = Columns.learn(X, ranks=True)
     assert columns.keep.tolist() == [0, 2]
