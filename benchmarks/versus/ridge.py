@@ -19,7 +19,6 @@ import decoupled_descent as dd
 from benchmarks.versus import posterior
 from benchmarks.versus.scaling import Map, scaler
 from benchmarks.versus.ways import (
-    LITERAL_SEEDS,
     Answer,
     Array,
     Learner,
@@ -202,7 +201,7 @@ def ways(loss: str, standardise: bool, rows: int, seed: int) -> dict[str, Way]:
     train = learner(loss, standardise)
     found = {"one fit": single_fit(train)} | common_ways(train, literal(rows, seed))
     found |= {"ALO": alo(loss, standardise), "Newton": newton(loss, standardise)}
-    if loss == "logistic" and rows <= posterior.MOST_ROWS and seed < LITERAL_SEEDS:
+    if loss == "logistic" and seed < posterior.DATA_SETS.get(rows, 0):
         found["PSIS-LOO"] = posterior.psis_loo(standardise, RIDGES, logistic_path)
     if loss == "squared":
         found |= {"GCV": gcv(standardise), "RidgeCV": ridge_cv(standardise)}
