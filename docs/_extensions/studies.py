@@ -7,6 +7,15 @@ from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
 
+def written(paragraph: str) -> str:
+    """A paragraph of a docstring, indented; one that is nothing but commands becomes code."""
+    lines = [line.strip() for line in paragraph.splitlines()]
+    if not lines[0].startswith("python "):
+        return f"   {' '.join(lines)}\n"
+    commands = " ".join(lines).replace(" python ", "\n      python ")
+    return f"   .. code-block:: sh\n\n      {commands}\n"
+
+
 class Studies(SphinxDirective):
     """``studies``: every script of docs/studies, what it asks, and how it is run."""
 
@@ -16,9 +25,9 @@ class Studies(SphinxDirective):
         for path in sorted(folder.glob("*.py")):
             self.env.note_dependency(str(path))
             text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            first, *others = [" ".join(part.split()) for part in text.split("\n\n")]
-            kept = [first, *(part for part in others if "python " in part)]
-            lines += [f"``docs/studies/{path.name}``", *(f"   {part}\n" for part in kept), ""]
+            first, *others = text.split("\n\n")
+            kept = [written(part) for part in others if "python " in part]
+            lines += [f"``docs/studies/{path.name}``", f"   {' '.join(first.split())}\n", *kept, ""]
         text = "\n".join(lines).split("\n")
         return self.parse_text_to_nodes(StringList(text, "studies"))
 

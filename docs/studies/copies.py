@@ -1,6 +1,6 @@
-"""Copies in real tables: what the check says, and how far off the estimate is on tecator.
+"""Duplicate rows in real tables: the value of the check, and the bias of the estimate on tecator.
 
-    python docs/studies/copies.py [--data ../shared/data/tables]
+    python docs/studies/copies.py [--data FOLDER]
 
 The rows of a random split that judge have their copies among those that train, and look as good as
 these. So copies are kept on one side of the split here.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,9 @@ def tecator(data):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/tables"))
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ.get("DECOUPLED_DATA", "data"), "tables")
+    )
     folder = parser.parse_args().data
     tables(folder)
     tecator(folder)

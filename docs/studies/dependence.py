@@ -1,4 +1,4 @@
-"""What happens to the estimate when rows are not drawn one by one, and does ``diagnose`` see it?
+"""How wrong is the estimate if rows are not independent, and does ``diagnose`` detect it?
 
 Rows of the same patients in order or shuffled, labels of overlapping days, slow features with
 errors of their own, and tables that are merely sorted. Truth is the log loss on 4,000 rows of other

@@ -1,4 +1,4 @@
-"""Does the verdict of ``dd.diagnose`` sort runs by how wrong their train errors are?
+"""Are train errors with a worse verdict of ``dd.diagnose`` wrong more often?
 
 Each of 19 problems of ``problems.py`` is split at random, trained on, and diagnosed before and
 after. The test rows then say how far off the train error was, z = (train − test)/noise, with the

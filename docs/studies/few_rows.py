@@ -1,7 +1,8 @@
-"""How many rows does an interval need? Shares of intervals that cover the truth, by rows.
+"""How many rows does an interval need? Coverage of the intervals, by rows.
 
 ``python docs/studies/few_rows.py [DRAWS]`` prints the table of docs/studies/diagnostics.md. Four
-columns, two of which matter, default estimators; truth is the error on 1,000 other rows.
+columns, two of which matter, default
+estimators; the test error is that of 1,000 other rows.
 """
 
 import sys

@@ -1,7 +1,8 @@
-"""Five rows of each patient, and a patient effect: is ``groups=`` honest for new patients?
+"""Five rows of each patient, and a patient effect: is the estimate with ``groups=`` right?
 
 ``python docs/studies/groups.py [DRAWS]`` prints the table of docs/studies/estimators.md. Rows of a
-patient are alike, and so are their outcomes beyond what the columns say. Truth is the error on
+patient are alike, and so are their outcomes beyond
+what the columns explain. The test error is that of
 20,000 rows of other patients.
 """
 

@@ -1,4 +1,4 @@
-"""What people do today against decoupled descent, on the same rows.
+"""Hold-out and cross-validation against decoupled descent, on the same rows.
 
 Each method gets n labelled rows and must return a model and an estimate of its test error:
 gradient descent stopped on a 20 % hold-out set, gradient descent stopped by 5-fold cross-validation

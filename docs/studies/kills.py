@@ -1,9 +1,9 @@
 """Kill training at random moments and start it again, until it has been killed often enough.
 
-``python docs/studies/kills.py --cycles 100`` prints, for each kind of call, how many processes were
-killed by SIGKILL, how many runs were finished, and how many of those differ from a run that nobody
-killed. The calls are ``fit``, the same with mini-batches, ``sweep``, and ``decoupled train
---resume``. Processes are forked, so that each starts at once.
+``python docs/studies/kills.py --cycles 100`` prints, for each kind of call, how many processes
+were killed by SIGKILL, how many runs were finished, and how many of those differ from an
+uninterrupted run. The calls are ``fit``, the same with mini-batches, ``sweep``, and ``decoupled
+train --resume``. Processes are forked, so that each starts at once.
 """
 
 from __future__ import annotations

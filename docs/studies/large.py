@@ -3,8 +3,8 @@
 ``python docs/studies/large.py ROWS [--svm SETTINGS]`` prints one line for the library, and one each
 for logistic regression, boosting and, if asked, so many of the twelve settings of a support vector
 machine, with the five folds by which their users would choose and judge. Rows are drawn: 50
-columns, two classes, a curved border. Truth is the error on 20,000 other rows. Times are processor
-seconds on one thread.
+columns, two classes, a curved border. The test error is that of 20,000 other rows. Times are
+processor seconds on one thread.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""A small network in the search: is leave-one-out honest for it, and would it help?
+"""A small network in the search: is its leave-one-out error right, and would it help?
 
-    python docs/studies/networks.py honest --out results.jsonl [--data ../shared/data/tables]
-    python docs/studies/networks.py gain [--data ../shared/data/tables]
+    python docs/studies/networks.py honest --out results.jsonl [--data FOLDER]
+    python docs/studies/networks.py gain [--data FOLDER]
     python docs/studies/networks.py table results.jsonl
 
 ``honest`` trains tanh networks with hidden biases by the Newton method, from two starts, and
@@ -14,8 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import time
 import warnings
+from pathlib import Path
 from statistics import mean
 from unittest import mock
 
@@ -160,7 +162,7 @@ def main():
     parser.add_argument("part", choices=("honest", "gain", "table"))
     parser.add_argument("path", nargs="?")
     parser.add_argument("--out", default="networks.jsonl")
-    parser.add_argument("--data", default="../shared/data/tables")
+    parser.add_argument("--data", default=Path(os.environ.get("DECOUPLED_DATA", "data"), "tables"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     if given.part == "table":

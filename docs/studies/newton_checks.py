@@ -1,4 +1,4 @@
-"""Do the checks of the Newton method tell right estimates from wrong ones?
+"""Do the checks of the Newton method distinguish right estimates from wrong ones?
 
 ``DECOUPLED_DATA=folder python docs/studies/newton_checks.py OUT.json`` fits classifiers and
 regressors to real tables at 100 and 400 rows and to drawn rows with one departure each, compares

@@ -1,4 +1,4 @@
-"""Orthogonal decoupled descent on ResNet-18 embeddings of cats and dogs: is its error honest?
+"""Orthogonal decoupled descent on ResNet-18 embeddings of cats and dogs: is its estimate right?
 
 Half of the 12,000 rows, chosen once, was used while the method was being made; everything here
 comes from the other half. Train rows are drawn from it at random, split by split, and the rest of

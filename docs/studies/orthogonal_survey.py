@@ -1,4 +1,4 @@
-"""``dd.tune`` on tables, images, embeddings and Gaussian rows: is its error honest, is it low?
+"""``dd.tune`` on tables, images, embeddings and Gaussian rows: is its estimate right, is it low?
 
 For every problem: rows are split at random, ``dd.tune`` trains on one part, choosing rate, damping,
 ridge and step by the train error, and the rest measures the test error of the same iterate. It is

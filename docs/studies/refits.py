@@ -1,6 +1,6 @@
 """Leave-one-out by formula against literal refits, row by row, on real tables.
 
-    python docs/studies/refits.py [--data ../shared/data/tables] [--rows 80] [--out refits.json]
+    python docs/studies/refits.py [--data FOLDER] [--rows 80] [--out refits.json]
 
 Features are made of all rows; then the model is trained again without each row in turn, and its
 loss on that row is the truth. The ridge is the best of three by the formula, and a tenth of it,
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import warnings
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -85,7 +87,7 @@ def compare(phi, y, loss, outputs, hidden, ridge):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default="../shared/data/tables")
+    parser.add_argument("--data", default=Path(os.environ.get("DECOUPLED_DATA", "data"), "tables"))
     parser.add_argument("--rows", type=int, default=80)
     parser.add_argument("--out")
     asked = parser.parse_args()

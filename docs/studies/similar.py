@@ -1,5 +1,4 @@
-"""Are rows of one patient seen if they are scattered over the table, and are independent rows left
-in peace?
+"""Are rows of one patient detected if they are scattered over the table, without false alarms?
 
 ``python docs/studies/similar.py [DATA] [DRAWS]`` prints the tables of docs/studies/diagnostics.md:
 drawn patients (rows of a patient are alike, and so are their targets beyond the columns), and real
@@ -7,6 +6,7 @@ tables, 200 or 400 rows of each in random order. The rises are in standard error
 """
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -83,6 +83,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     main(
-        sys.argv[1] if len(sys.argv) > 1 else "../shared/data/tables",
+        sys.argv[1]
+        if len(sys.argv) > 1
+        else Path(os.environ.get("DECOUPLED_DATA", "data"), "tables"),
         int(sys.argv[2]) if len(sys.argv) > 2 else 10,
     )

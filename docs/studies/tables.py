@@ -1,10 +1,10 @@
-"""The front door on 24 real tables, beside five models that people use.
+"""The default estimators on 24 real tables, beside five other models.
 
 Every model gets the same rows and must say what its test error will be: ours by leave-one-out, the
 others by the five-fold cross-validation that their users need. 100, 400 and 1000 rows (or half of a
 small table) are for training, the rest judges. All settings are defaults, without arguments.
 
-    python docs/studies/tables.py run --out results.jsonl [--data ../shared/data/tables]
+    python docs/studies/tables.py run --out results.jsonl [--data FOLDER]
            [--models ours,orthogonal] [--tables wine,spam] [--sizes 100] [--splits 0-3]
     python docs/studies/tables.py table results.jsonl [more.jsonl ...]
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import time
 import warnings
 from collections import defaultdict
@@ -356,7 +357,7 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")
     run.add_argument("--out", required=True, type=Path)
-    run.add_argument("--data", default="../shared/data/tables")
+    run.add_argument("--data", default=Path(os.environ.get("DECOUPLED_DATA", "data"), "tables"))
     run.add_argument("--models", default=",".join(MODELS))
     run.add_argument("--tables")
     run.add_argument("--sizes", type=numbers)
