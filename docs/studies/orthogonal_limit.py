@@ -63,7 +63,11 @@ def sample(mixture, tau, n, seed, elliptical=False):
 
 def measure(rows, mixture, tau, objective, algorithm, theta):
     """Train and test error, alignments and overlaps of every iterate of one run."""
-    nodes = quadrature_nodes(mixture, len(theta)) or sampled_nodes(mixture, len(theta), 2**13, 0)
+    width = len(theta)
+    narrow = width <= 2
+    nodes = (
+        quadrature_nodes(mixture, width, 64) if narrow else sampled_nodes(mixture, width, 2**13, 0)
+    )
     bound = algorithm.bind(rows, objective, theta)
     state, found = algorithm.init(rows, bound, theta), []
     for _ in range(STEPS):

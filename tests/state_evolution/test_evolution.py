@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution import engines
+from decoupled_descent.state_evolution import trajectory
 from decoupled_descent.state_evolution.evolution import average
 
 from . import problems
@@ -54,7 +54,7 @@ def test_divergence_of_sampled_paths_ends_the_evolution_with_a_warning(lr):
 @pytest.mark.parametrize("algorithm", [dd.DecoupledDescent, dd.OrthogonalDecoupledDescent])
 @pytest.mark.parametrize(("interrupt", "steps", "spread"), [(4, 3, False), (26, 10, True)])
 def test_interruption_keeps_what_was_reached(monkeypatch, interrupt, steps, spread, algorithm):
-    calls, step = [], engines.PathEngine.step
+    calls, step = [], trajectory.PathEngine.step
 
     def interrupted(self, at):
         calls.append(at)
@@ -62,7 +62,7 @@ def test_interruption_keeps_what_was_reached(monkeypatch, interrupt, steps, spre
             raise KeyboardInterrupt
         return step(self, at)
 
-    monkeypatch.setattr(engines.PathEngine, "step", interrupted)
+    monkeypatch.setattr(trajectory.PathEngine, "step", interrupted)
     mixture, objective, _, theta = problems.flipped(20)
     theory = dd.StateEvolution(mixture, objective, algorithm(0.1), method="paths", paths=64)
     evolution = theory.run(10, theta=theta)
@@ -86,7 +86,7 @@ def test_interruption_of_the_first_step_is_passed_on(monkeypatch):
     def interrupted(self, at):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engines.HermiteEngine, "step", interrupted)
+    monkeypatch.setattr(trajectory.HermiteEngine, "step", interrupted)
     theory = dd.StateEvolution(dd.mixtures.signalless(4), LINEAR, dd.DecoupledDescent(0.1))
     with pytest.raises(KeyboardInterrupt):
         theory.run(10)

@@ -6,7 +6,7 @@ from torch.nn import functional
 import decoupled_descent as dd
 from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.averages import Model
-from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks
+from decoupled_descent.state_evolution.orders import has_kinks, loss_has_kinks
 
 MIXTURE = dd.mixtures.flipped_classes(10, flip=0.01)
 LINEAR = dd.heads.Linear()

@@ -4,7 +4,7 @@ import torch
 from scipy.stats import norm
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.stability import central_differences
+from decoupled_descent.state_evolution.equations import central_differences
 from decoupled_descent.theory import fixed_point
 
 

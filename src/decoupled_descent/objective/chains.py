@@ -20,15 +20,18 @@ class Affine(NamedTuple):
     bias: str | None
 
     def forward(self, weights: Parameters, z: Tensor) -> Tensor:
-        """W z + b, shape (K, n), for z of shape (k, n)."""
-        bias = None if self.bias is None else weights[self.bias].unsqueeze(1)
+        """W z + b, shape (…, K, n), for z of shape (…, k, n)."""
+        bias = None if self.bias is None else weights[self.bias].unsqueeze(-1)
         if self.weight is None:
             return z if bias is None else z + bias
-        return weights[self.weight] @ z if bias is None else bias.addmm(weights[self.weight], z)
+        weight = weights[self.weight]
+        if bias is None:
+            return weight @ z
+        return bias.addmm(weight, z) if weight.ndim == 2 else weight @ z + bias
 
     def backward(self, weights: Parameters, delta: Tensor) -> Tensor:
         """Wᵀδ."""
-        return delta if self.weight is None else weights[self.weight].T @ delta
+        return delta if self.weight is None else weights[self.weight].mT @ delta
 
     def gradient(self, delta: Tensor, z: Tensor, trained: Parameters) -> Parameters:
         """Mean over rows of δ zᵀ for the weight and of δ for the bias, where they are trained."""

@@ -43,7 +43,7 @@ PROBED = 16
 #: one.
 NEAR = 4.0
 
-#: A function to probe along lines: (h, y, a) ↦ one row per sample.
+#: A function to probe along lines: (h, y, a) ↦ one number, row or matrix per sample.
 Values = Callable[[Tensor, Tensor, Parameters], Tensor]
 #: The head's parameters in the dtype of a tensor.
 ParametersLike = Callable[[Tensor], Parameters]
@@ -124,7 +124,8 @@ def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tenso
     def jump(growth: float, dtype: torch.dtype) -> bool:
         def at(h: Tensor, labels: Tensor) -> Tensor:
             labels = labels.to(h) if labels.is_floating_point() else labels
-            return values(h, labels, grown(parameters(h), growth)).detach()
+            found = values(h, labels, grown(parameters(h), growth)).detach()
+            return found.reshape(len(h), -1)
 
         return jumps(at, width, labels, dtype)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.checks import outside
-from decoupled_descent.objective import kinks, several, structured
+from decoupled_descent.objective import kinks, structured
 from decoupled_descent.objective.autodiff import differentiate
 from decoupled_descent.objective.bound import BoundObjective, require_shape
 from decoupled_descent.objective.derivatives import (
@@ -90,9 +90,7 @@ class Objective:
         closed = None if curvature == "autodiff" else structured.engine(self.head, self.loss)
         self.closed_form = closed is not None
         #: Evaluates several heads at once; None unless the head is a chain.
-        self.several = None
-        if closed is not None and closed.chain is not None:
-            self.several = partial(several.chains, closed.chain, closed.loss, closed.constants)
+        self.several = closed.several if isinstance(closed, structured.Chain) else None
         self.engine: Engine = closed or partial(differentiate, self.losses)
         if curvature == "structured" and not self.closed_form:
             raise ValueError(

@@ -85,11 +85,6 @@ class ClosedForm(ABC):
     loss: Loss
     constants: Parameters
 
-    @property
-    def chain(self) -> list[Step] | None:
-        """The steps of a chain; None for other heads."""
-        return None
-
     def weights(self, parameters: Parameters, like: Tensor) -> Parameters:
         """All parameters of the head by name."""
         return {k: v.to(like) for k, v in self.constants.items()} | parameters
@@ -109,23 +104,10 @@ class Chain(ClosedForm):
 
     steps: list[Step]
 
-    @property
-    def chain(self) -> list[Step]:
-        """The steps."""
-        return self.steps
-
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Sweep over the layers: forward, backward and (on request) to second order."""
-        weights, z = self.weights(parameters, h), h.T.contiguous()
-        inputs: list[Tensor] = []
-        active: dict[int, Activation] = {}
-        for index, step in enumerate(self.steps):
-            inputs.append(z)
-            if isinstance(step, Affine):
-                z = step.forward(weights, z)
-            else:
-                active[index] = step(z)
-                z = active[index][0]
+        weights = self.weights(parameters, h)
+        z, inputs, active = self._forward(weights, h.T.contiguous())
         expansion = self.loss.expansion(z, y)
         means: Parameters = {}
         adjoints = [expansion.slope]  # δ after the last step, before it, …
@@ -144,6 +126,53 @@ class Chain(ClosedForm):
             shares = ask.jacobian_weights
             bend = self._hessian(expansion, active, adjoints, weights, shares) / len(h)
         return RowDerivatives(expansion.value, adjoints[0].T, bend, means)
+
+    def several(
+        self, h: Tensor, y: Tensor, heads: Parameters, weights: Tensor
+    ) -> tuple[Tensor, Parameters]:
+        """Losses (G, n) and means Σ_i w_i ∇_aΨ_i/n of G heads on the same rows, weights (G, n).
+
+        This takes as many operations as one head. Everything before the first affine map is the
+        same for all heads and is evaluated once; after it, tensors have shape (G, k, n).
+        """
+        count, n = weights.shape
+        fixed = {k: v.to(h).expand(count, *v.shape) for k, v in self.constants.items()}
+        stacked = fixed | heads
+        z, inputs, active = self._forward(stacked, h.T.contiguous().unsqueeze(0))
+        outputs = z.expand(count, *z.shape[1:]).transpose(0, 1).reshape(z.shape[1], count * n)
+        expansion = self.loss.expansion(outputs, torch.cat([y] * count))
+        delta = expansion.slope.view(-1, count, n).transpose(0, 1) * (weights / n).unsqueeze(1)
+        means: Parameters = {}
+        first = min(
+            k for k, s in enumerate(self.steps) if isinstance(s, Affine) and set(s) & heads.keys()
+        )
+        for index in reversed(range(first, len(self.steps))):
+            step = self.steps[index]
+            if not isinstance(step, Affine):
+                delta = delta * active[index][1]
+                continue
+            if step.weight in heads:
+                means[step.weight] = delta @ inputs[index].mT
+            if step.bias in heads:
+                means[step.bias] = delta.sum(2)
+            if index > first:
+                delta = step.backward(stacked, delta)
+        return expansion.value.view(count, n), means
+
+    def _forward(
+        self, weights: Parameters, z: Tensor
+    ) -> tuple[Tensor, list[Tensor], dict[int, Activation]]:
+        """Outputs of the chain, the input of every step, and the activations by step."""
+        inputs: list[Tensor] = []
+        active: dict[int, Activation] = {}
+        for index, step in enumerate(self.steps):
+            inputs.append(z)
+            if isinstance(step, Affine):
+                z = step.forward(weights, z)
+            else:
+                active[index] = step(z)
+                z = active[index][0]
+        return z, inputs, active
 
     def _hessian(
         self,
@@ -178,34 +207,26 @@ class Chain(ClosedForm):
         return total
 
 
-@dataclass(frozen=True, eq=False)
-class ScalarTwoLayer(ClosedForm):
+class ScalarTwoLayer(Chain):
     r"""The engine for u = w·σ(h) + b, the most common head, in as few operations as possible.
 
     With D = w ⊙ σ'(h): ĥ = ℓ' D and J̄ = (ℓ'' D)ᵀD/n + diag(mean(ℓ' w σ'')). Operations on (L, n)
     tensors are what decoupled descent costs beyond gradient descent, so there should be few.
     """
 
-    activation: Callable[[Tensor], Activation]
-    output: Affine
-
-    @property
-    def chain(self) -> list[Step]:
-        """The activation and the linear map."""
-        return [self.activation, self.output]
-
     def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
         """Apply the formulas above."""
-        weights = self.weights(parameters, h)
-        value, first, second = self.activation(h.T.contiguous())
-        losses, slope, diagonal, _ = self.loss.expansion(self.output.forward(weights, value), y)
-        column = weights[str(self.output.weight)].T
+        weights, output = self.weights(parameters, h), cast("Affine", self.steps[1])
+        activation = cast("Callable[[Tensor], Activation]", self.steps[0])
+        value, first, second = activation(h.T.contiguous())
+        losses, slope, diagonal, _ = self.loss.expansion(output.forward(weights, value), y)
+        column = weights[str(output.weight)].T
         D = column * first
         direction = D * slope
         means: Parameters = {}
         if ask.head:
             delta = weighted(slope, ask.head_weights)
-            means = self.output.gradient(delta, value, parameters)
+            means = output.gradient(delta, value, parameters)
         bend = None
         if ask.jacobian:
             shares, n = ask.jacobian_weights, len(h)
@@ -264,5 +285,5 @@ def engine(head: nn.Module, loss: Loss) -> ClosedForm | None:
         first, last = steps
         scalar = isinstance(last, Affine) and last.weight and len(named[last.weight]) == 1
         if scalar and not isinstance(first, Affine):
-            return ScalarTwoLayer(loss, constants, first, cast("Affine", last))
+            return ScalarTwoLayer(loss, constants, steps)
     return Chain(loss, constants, steps)

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.state_evolution.evolution import Evolution
-from decoupled_descent.state_evolution.inputs import as_limit
-from decoupled_descent.state_evolution.laws import on_cpu
+from decoupled_descent.state_evolution.laws import as_limit, on_cpu
 from decoupled_descent.state_evolution.trajectory import rule_coefficients
 
 

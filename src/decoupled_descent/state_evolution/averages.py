@@ -12,8 +12,6 @@ from torch import Tensor
 from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.descent.rules import damped_inverse
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
-from decoupled_descent.objective.derivatives import Ask
-from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.laws import MixtureLaw, typical_responses
 from decoupled_descent.state_evolution.populations import Nodes, Population
 
@@ -78,11 +76,6 @@ class Model:
         h, population = nodes.place(alignment, overlap), nodes.population
         return population.weights @ self.losses(h, population.responses, parameters)
 
-    def gradients(self, h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
-        """Return ∇_hΨ row by row, shape (N, L)."""
-        ask = Ask(jacobian=False, head=False)
-        return self.objective.engine(h, y, parameters, ask).direction
-
     def at(self, step: int) -> Model:
         """Return the model with the g of one update, if g depends on the update."""
         bound = self.bound.at(step)
@@ -133,14 +126,14 @@ class Model:
         """Return J̄ at (m, Ω, a) if the direction depends on it; None if the direction is g."""
         if not self.step.uses_jacobian:
             return None
-        noise = nodes.normals @ psd_root(overlap)
-        return mean_jacobian(self.bound, nodes.population, alignment, noise, overlap, parameters)
+        about = (nodes.population, alignment, nodes.noise(overlap), overlap, parameters)
+        return mean_jacobian(self.bound, *about)
 
     def slopes(
         self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
     ) -> Slopes:
         """Differentiate the test error functional in m, Ω and a ("gradA" to "gradOm")."""
-        population, noise = nodes.population, nodes.normals @ psd_root(overlap)
+        population, noise = nodes.population, nodes.noise(overlap)
         h, y = alignment[population.modes] + noise, population.responses
         weights = population.weights * len(h)
         rows = self.plain.derivatives(h, y, parameters, jacobian=False, weights=weights)

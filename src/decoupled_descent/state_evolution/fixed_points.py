@@ -10,15 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.objective import Parameters
-from decoupled_descent.state_evolution.equations import Equations, Point, solve
-from decoupled_descent.state_evolution.inputs import head_parameters
-from decoupled_descent.state_evolution.laws import on_cpu
-from decoupled_descent.state_evolution.recursion import StateEvolution
-from decoupled_descent.state_evolution.stability import (
+from decoupled_descent.state_evolution.equations import (
+    Equations,
+    Point,
     direction_jumps,
     replicon,
+    solve,
     spectral_radius,
 )
+from decoupled_descent.state_evolution.laws import head_parameters, on_cpu
+from decoupled_descent.state_evolution.recursion import StateEvolution
 from decoupled_descent.state_evolution.taylor import head_rates, step_rates
 
 #: Relaxation steps before Newton's method takes over.

@@ -1,16 +1,17 @@
-r"""What state evolution needs to know of a mixture: χ, the weights p_j and the response laws."""
+r"""What state evolution is given, checked: the law of a mixture, and where an evolution starts."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from decoupled_descent.datasets.responses import Discrete, Noisy, Sampler, get_responses
+from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 
 #: Default number of Gauss–Hermite nodes for a Gaussian response: exact up to degree 15 in y.
@@ -66,8 +67,7 @@ class MixtureLimit:
         weights: Tensor | Sequence[float],
         responses: Sequence[float | Sampler],
     ) -> None:
-        chi = torch.as_tensor(overlaps, dtype=torch.float64, device="cpu")
-        p = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
+        chi, p = as_limit(overlaps), as_limit(weights)
         if chi.ndim != 2 or chi.shape[0] != chi.shape[1]:
             raise ValueError(f"overlaps has shape {tuple(chi.shape)}; it must be (J, J)")
         if p.shape != (len(chi),) or p.min() < 0 or abs(float(p.sum()) - 1) > 1e-9:
@@ -145,6 +145,72 @@ def require_psd(name: str, matrix: Tensor, remedy: str = "") -> None:
             f"{name} is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}"
             + (f"; {remedy}" if remedy else "")
         )
+
+
+def as_limit(values: Any) -> Tensor:
+    """Return a detached tensor in float64 on the CPU."""
+    return torch.as_tensor(values, dtype=torch.float64, device="cpu").detach()
+
+
+def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> None:
+    r"""Raise ``ValueError`` unless χ, m and Ω can be overlaps of actual vectors.
+
+    .. math:: \begin{bmatrix}\Omega & m^\top\\ m & \chi\end{bmatrix} \succeq 0
+
+    is the Gram matrix of (θ, μ_1, …, μ_J)/√d.
+    """
+    width, modes = overlap.shape[-1], len(mixture.overlaps)
+    if overlap.shape != (width, width):
+        raise ValueError(f"overlap has shape {tuple(overlap.shape)}; it must be (L, L)")
+    if alignment.shape != (modes, width):
+        raise ValueError(
+            f"alignment has shape {tuple(alignment.shape)}; with J = {modes} modes and an overlap "
+            f"of width L = {width} it must be ({modes}, {width})"
+        )
+    require_psd("the mixture's overlaps", mixture.overlaps)
+    require_psd("overlap", overlap, "it must be θ θᵀ/d for θ of shape (L, d)")
+    joint = torch.cat(
+        [torch.cat([overlap, alignment.T], 1), torch.cat([alignment, mixture.overlaps], 1)]
+    )
+    require_psd(
+        "the Gram matrix of theta and the means",
+        joint,
+        "alignment is too large for this overlap and these means: pass both as computed from one "
+        "theta, alignment = means θᵀ/d and overlap = θ θᵀ/d",
+    )
+
+
+def check_theta(mixture: MixtureLaw, theta: Any) -> tuple[Tensor, Tensor]:
+    """Return the means, shape (J, d), and θ, shape (L, d), in float64."""
+    means: Tensor | None = getattr(mixture, "means", None)
+    if means is None:
+        raise ValueError(
+            "theta needs a mixture with means; leave it out, or pass alignment and overlap instead"
+        )
+    theta = as_limit(theta)
+    if theta.ndim != 2 or theta.shape[1] != means.shape[1]:
+        raise ValueError(
+            f"theta has shape {tuple(theta.shape)}; for this mixture it must be "
+            f"(L, {means.shape[1]}), laid out as nn.Linear.weight"
+        )
+    return means, theta
+
+
+def head_parameters(
+    objective: Objective, head: nn.Module | Mapping[str, Tensor] | None = None
+) -> Parameters:
+    """Return a in float64 from a module or a mapping; the objective's own values by default."""
+    own = objective.parameters(torch.zeros((), dtype=torch.float64))
+    if head is None:
+        return own
+    given = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
+    for name, value in own.items():
+        if name not in given or given[name].shape != value.shape:
+            raise ValueError(
+                f"head has no parameter {name!r} of shape {tuple(value.shape)}; its parameters "
+                f"must be those of the objective's head: {', '.join(own)}"
+            )
+    return {name: as_limit(given[name]) for name in own}
 
 
 def on_cpu(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -1,13 +1,16 @@
-r"""The choice of quadrature rules, if any, and of their order in the response.
+r"""The choice between quadrature and sampling, and of the order of a quadrature rule.
 
-The nodes of a Gauss–Hermite rule of order N are π/√N standard deviations apart. Squared losses need
-a few nodes for a Gaussian response; robust losses with a scale below that of the noise need a
-hundred. So several orders are tried.
+The nodes of a Gauss–Hermite rule of order N are π/√N standard deviations apart. Across a jump of
+size Δ the error is up to half of this distance times Δ φ(z), several percent for N = 64; across a
+kink it is proportional to the square of the distance. Where there are jumps or kinks, averages are
+sampled instead. Squared losses need a few nodes for a Gaussian response; robust losses with a scale
+below that of the noise need a hundred. So several orders are tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,16 +19,11 @@ from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.objective import Parameters, kinks
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
-from decoupled_descent.state_evolution.kinks import has_kinks, loss_has_kinks, values_jump
 from decoupled_descent.state_evolution.laws import atoms, is_gaussian, response_rule
-from decoupled_descent.state_evolution.populations import (
-    ORDERS,
-    Nodes,
-    Orders,
-    quadrature_rules,
-    sampled_nodes,
-)
+from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
 
+#: Gauss–Hermite nodes per coordinate of h, by L; wider heads are sampled.
+ORDERS = {1: 64, 2: 64}
 #: Orders to try for a Gaussian response: each halves the distance between nodes.
 RESPONSE_ORDERS = (4, 16, 64, 256, 1024)
 #: If two neighbouring orders differ by less than this share of the mean, the order is high enough.
@@ -39,6 +37,58 @@ POINTS = 300_000
 SAMPLES = 2**15
 #: Response laws, and places per law, to try orders at.
 LAWS, PLACES = 8, 16
+
+
+class Orders(NamedTuple):
+    """Gauss–Hermite nodes of a rule per coordinate of h, and for a Gaussian response."""
+
+    normals: int
+    responses: int
+
+
+def loss_has_kinks(model: Model) -> bool:
+    """Whether Ψ or its slope jumps, so that E Ψ should be sampled. Ψ needs no gradient."""
+    objective = model.objective
+    if kinks.has_kinked_module(objective.head) or not objective.loss.smooth:
+        return True
+    if objective.closed_form:
+        return False
+    about = (objective.parameters, model.width, model.responses)
+    if kinks.loss_jumps(objective.loss, objective.pure_head, *about) or _jump(model, model.losses):
+        return True
+    try:
+        return _jump(model, objective.slopes)
+    except (RuntimeError, ValueError):  # no gradient: nothing is known about the slope
+        return True
+
+
+def has_kinks(model: Model) -> bool:
+    """Whether Ψ, its slope, g or their derivatives jump, so that the recursion should be sampled.
+
+    A g that cannot be probed is taken to be smooth.
+    """
+    if loss_has_kinks(model):
+        return True
+    if not model.objective.closed_form and _jump(model, model.plain.row_jacobians):
+        return True
+    g = model.bound.g  # of the first step, where it depends on the step
+    if g is None:
+        return False
+
+    def own(h: Tensor, y: Tensor, parameters: Parameters) -> Tensor:
+        bends = model.bound.row_jacobians(h, y, parameters)
+        return torch.cat([g(h, y, parameters).detach(), bends.flatten(1)], 1)
+
+    try:
+        return _jump(model, own)
+    except (RuntimeError, ValueError):
+        return False
+
+
+def _jump(model: Model, values: kinks.Values) -> bool:
+    """Whether values of (h, y, a) jump, along a few lines, for a few responses and weights."""
+    objective = model.objective
+    return kinks.values_jump(values, objective.parameters, model.width, model.responses)
 
 
 def loss_orders(
@@ -59,7 +109,7 @@ def loss_orders(
 
 def value_orders(model: Model, values: kinks.Values, parameters: Parameters) -> tuple[Orders, ...]:
     """Return the orders of two neighbouring rules for any function of (h, y, a), or none."""
-    return _orders(model, None, lambda model: values_jump(model, values), values, [parameters])
+    return _orders(model, None, lambda model: _jump(model, values), values, [parameters])
 
 
 def step_orders(model: Model, order: int | None = None) -> tuple[Orders, ...]:
@@ -77,7 +127,7 @@ def one_time_nodes(model: Model, order: int | None, seed: int) -> Nodes:
     """Return nodes for averages at one time: of two rules where there are any, else random."""
     orders = step_orders(model, order)
     if orders:
-        first, second = quadrature_rules(model.mixture, model.width, orders)
+        first, second = (quadrature_nodes(model.mixture, model.width, *order) for order in orders)
         return first.joined(second)
     return sampled_nodes(model.mixture, model.width, SAMPLES, seed)
 

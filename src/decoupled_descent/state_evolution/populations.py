@@ -2,7 +2,6 @@ r"""Rows (h, y) that represent a mixture: nodes of a quadrature rule, or stratif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,17 +17,8 @@ from decoupled_descent.state_evolution.laws import (
     is_gaussian,
 )
 
-#: Gauss–Hermite nodes per coordinate, by L; wider heads are sampled.
-ORDERS = {1: 64, 2: 64}
 #: Grids of normals end here; the probability beyond is below 1e-18.
 REACH = 9.0
-
-
-class Orders(NamedTuple):
-    """Gauss–Hermite nodes of a rule per coordinate of h, and for a Gaussian response."""
-
-    normals: int
-    responses: int
 
 
 class Population(NamedTuple):
@@ -51,9 +41,13 @@ class Nodes(NamedTuple):
     population: Population
     normals: Tensor
 
+    def noise(self, overlap: Tensor) -> Tensor:
+        """Return Ω^{1/2} z, shape (N, L)."""
+        return self.normals @ psd_root(overlap)
+
     def place(self, alignment: Tensor, overlap: Tensor) -> Tensor:
         """Return h = m_j + Ω^{1/2} z, shape (N, L)."""
-        return alignment[self.population.modes] + self.normals @ psd_root(overlap)
+        return alignment[self.population.modes] + self.noise(overlap)
 
     def joined(self, other: Nodes) -> Nodes:
         """Combine these nodes with others, with half of the weight each."""
@@ -72,27 +66,17 @@ class Nodes(NamedTuple):
 
 
 def quadrature_nodes(
-    mixture: MixtureLaw, width: int, order: int | None = None, responses: int = RESPONSE_NODES
-) -> Nodes | None:
-    """Return Gauss–Hermite nodes for every mode and response, atom by atom.
+    mixture: MixtureLaw, width: int, order: int, responses: int = RESPONSE_NODES
+) -> Nodes:
+    """Return Gauss–Hermite nodes for every mode and response that :func:`atoms` enumerates.
 
-    ``order`` is the number of nodes per coordinate, chosen by L when not given; ``responses`` that
-    for a Gaussian response. None when a response law cannot be enumerated, or when L is too large
-    and no order was given.
+    ``order`` is the number of nodes per coordinate, ``responses`` that for a Gaussian response.
     """
     support = atoms(mixture, responses)
-    order = ORDERS.get(width) if order is None else order
-    if support is None or order is None:
-        return None
+    assert support is not None
     nodes, weights = product_rule(width, order)
     population = _spread(support, weights.expand(len(support), -1), len(mixture.weights))
     return Nodes(population, nodes.repeat(len(support), 1))
-
-
-def quadrature_rules(mixture: MixtureLaw, width: int, orders: Sequence[Orders]) -> list[Nodes]:
-    """Return one set of nodes per order, for response laws that can be enumerated."""
-    rules = [quadrature_nodes(mixture, width, *order) for order in orders]
-    return [nodes for nodes in rules if nodes is not None]
 
 
 def _spread(support: list[Atom], weights: Tensor, modes: int) -> Population:

@@ -15,20 +15,30 @@ from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.batches import batch_masks, batch_sizes
-from decoupled_descent.state_evolution.engines import Engine, HermiteEngine, PathEngine
 from decoupled_descent.state_evolution.evolution import Evolution, follow
-from decoupled_descent.state_evolution.inputs import as_limit, check_limits, head_parameters
-from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
+from decoupled_descent.state_evolution.laws import (
+    MixtureLaw,
+    as_limit,
+    check_limits,
+    head_parameters,
+    on_cpu,
+)
 from decoupled_descent.state_evolution.orders import one_time_nodes, step_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
     independent_seeds,
     offset_grids,
-    quadrature_rules,
+    quadrature_nodes,
 )
 from decoupled_descent.state_evolution.reuse import ReuseTrajectory, coordinates
 from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
-from decoupled_descent.state_evolution.trajectory import Trajectory, rule_coefficients
+from decoupled_descent.state_evolution.trajectory import (
+    Engine,
+    HermiteEngine,
+    PathEngine,
+    Trajectory,
+    rule_coefficients,
+)
 
 METHODS = ("auto", "quadrature", "paths")
 #: Points of the grids for averages at one time, which are used beside sampled paths for L = 1.
@@ -290,7 +300,7 @@ class StateEvolution:
         pairs = list(zip(seeds, seeds[self.randomisations :], strict=False))
         nodes: list[Nodes | None]
         if orders and width > 1:
-            rules = quadrature_rules(self.mixture, width, orders)
+            rules = [quadrature_nodes(self.mixture, width, *order) for order in orders]
             nodes = [rules[k % 2] for k in range(self.randomisations)]
         else:
             nodes = [offset_grids(self.mixture, width, GRID, fresh) for _, fresh in pairs]

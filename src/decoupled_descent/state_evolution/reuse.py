@@ -19,7 +19,7 @@ from decoupled_descent.descent.rules import require_linear
 from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.batches import PathBatches
 from decoupled_descent.state_evolution.gaussian import Normals, psd_root
-from decoupled_descent.state_evolution.inputs import check_theta
+from decoupled_descent.state_evolution.laws import check_theta
 from decoupled_descent.state_evolution.populations import Population, sampled_population
 from decoupled_descent.state_evolution.ridge import Geometry, Start, rotated
 
@@ -234,16 +234,15 @@ class ReuseTrajectory:
 
     def _fresh(self, t: int) -> Tensor:
         """Unit vectors in directions of their own, one per unit."""
-        width, points = self.model.width, self.points
-        fresh = torch.zeros_like(self.theta)
+        width, fresh = self.model.width, torch.zeros_like(self.theta)
         if self.spread:
             shape = (width, self.known)
             drawn = torch.randn(shape, generator=self.generator).double()
             fresh[:, : self.known] = self.spread * drawn
             fresh = self.noise.right.rest(fresh)
-        first = self.known + t * width * points
-        for k in range(width):
-            fresh[k, first + k * points : first + (k + 1) * points] = 1.0
+        own = torch.eye(width, dtype=torch.float64).repeat_interleave(self.points, 1)
+        first = self.known + t * own.shape[1]
+        fresh[:, first : first + own.shape[1]] = own
         return fresh
 
     def quantities(self, reached: int) -> dict[str, Tensor]:

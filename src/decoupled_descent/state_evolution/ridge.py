@@ -22,8 +22,12 @@ from torch import Tensor
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.responses import Sampler
 from decoupled_descent.state_evolution.gaussian import hermite_rule
-from decoupled_descent.state_evolution.inputs import as_limit, check_theta
-from decoupled_descent.state_evolution.laws import MixtureLaw, require_psd
+from decoupled_descent.state_evolution.laws import (
+    MixtureLaw,
+    as_limit,
+    check_theta,
+    require_psd,
+)
 
 
 class RidgeStep(NamedTuple):

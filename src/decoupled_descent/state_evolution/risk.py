@@ -11,19 +11,19 @@ from torch import Tensor, nn
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.objective.kinks import Values
 from decoupled_descent.state_evolution.averages import Model, Slopes
-from decoupled_descent.state_evolution.inputs import (
+from decoupled_descent.state_evolution.laws import (
+    MixtureLaw,
     as_limit,
     check_limits,
     check_theta,
     head_parameters,
+    on_cpu,
 )
-from decoupled_descent.state_evolution.laws import MixtureLaw, on_cpu
-from decoupled_descent.state_evolution.orders import loss_orders, one_time_nodes
+from decoupled_descent.state_evolution.orders import Orders, loss_orders, one_time_nodes
 from decoupled_descent.state_evolution.populations import (
-    Orders,
     Population,
     independent_seeds,
-    quadrature_rules,
+    quadrature_nodes,
     sampled_nodes,
 )
 
@@ -121,7 +121,7 @@ def average_over(
     """Average a function of (h, y, a) over new rows at (m, Ω, a), by two rules or by samples."""
     alignment, overlap, parameters = point
     if orders:
-        sets = quadrature_rules(model.mixture, model.width, orders)
+        sets = [quadrature_nodes(model.mixture, model.width, *order) for order in orders]
     else:
         seeds, count = independent_seeds(seed, randomisations), samples // randomisations
         sets = [sampled_nodes(model.mixture, model.width, count, own) for own in seeds]

@@ -15,6 +15,7 @@ from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.derivatives import depends_on_time
 from decoupled_descent.state_evolution.averages import Slopes
 from decoupled_descent.state_evolution.evolution import Evolution
+from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.recursion import StateEvolution
 
@@ -162,20 +163,10 @@ def pure_taylor_terms(evolution: Evolution) -> PureTaylorTerms:
             f"algorithm={theory.algorithm!r} is not pure decoupled descent (no damping, no g and "
             "f, head_lr equal to the effective lr, no covariance); use taylor_terms"
         )
-    values, vectors = torch.linalg.eigh(theory.mixture.overlaps)
-    root = vectors * values.clamp(min=0).sqrt()  # any root of χ gives the same norm
-    rows = []
-    for t, at in enumerate(_slopes(evolution)):
-        xi = evolution.xi[t, t]
-        rows.append(
-            [
-                -eta * sum(float(v.square().sum()) for v in at.head.values()),
-                -eta * theory.ratio * float((at.alignment.T @ root).square().sum()),
-                -0.5 * eta * float((at.curvature * (xi + xi.T)).sum()),
-                eta * _cross_bound(evolution, t, at.curvature),
-            ]
-        )
-    return PureTaylorTerms(*torch.tensor(rows, dtype=torch.float64).T)
+    terms, root = taylor_terms(evolution), psd_root(theory.mixture.overlaps)
+    norms = [(at.alignment.T @ root).square().sum() for at in _slopes(evolution)]
+    signal = -eta * theory.ratio * torch.stack(norms)
+    return PureTaylorTerms(terms.head_descent, signal, terms.cross, terms.cross_bound)
 
 
 def step_rates(theory: StateEvolution) -> tuple[float, float]:
