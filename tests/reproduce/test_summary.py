@@ -109,12 +109,3 @@ def test_distance_to_theory_is_between_medians():
     curves = {"a/dd/train": TRAIN, "a/dd/test": TEST, "a/dd/state_evolution": TEST + 0.25}
     (panel,) = summary.summarise_errors(curves)
     assert panel["curves"][0]["distance_to_theory"] == pytest.approx(0.25)
-
-
-def test_json_is_whole_or_not_there(tmp_path):
-    path = tmp_path / "summary.json"
-    summary.write_json(path, {"a": [1.5, None]})
-    with pytest.raises(ValueError, match="JSON"):
-        summary.write_json(path, {"a": np.inf})
-    assert json.loads(path.read_text()) == {"a": [1.5, None]}
-    assert list(tmp_path.iterdir()) == [path]

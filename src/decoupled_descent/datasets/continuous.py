@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import eigh_tridiagonal
 from torch import Tensor
 
 from decoupled_descent.datasets.mixtures import GaussianMixture
@@ -55,9 +56,7 @@ def prior_nodes(prior: Any, accuracy: float = 1e-6) -> tuple[np.ndarray, np.ndar
     diagonal, off = _recurrence(centred, masses, min(MOST_NODES, len(points)))
     error, wanted = np.inf, masses @ _curves(centred, cuts)
     for count in range(1, len(diagonal) + 1):
-        nodes, vectors = np.linalg.eigh(
-            np.diag(diagonal[:count]) + np.diag(off[: count - 1], 1) + np.diag(off[: count - 1], -1)
-        )
+        nodes, vectors = eigh_tridiagonal(diagonal[:count], off[: count - 1])
         weights = vectors[0] ** 2
         error = float(np.abs(weights @ _curves(nodes, cuts) - wanted).max())
         if error <= accuracy:

@@ -9,7 +9,13 @@ from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.datasets.noise_laws import NoiseLaw, get_noise
-from decoupled_descent.datasets.responses import Noisy, Sampler, flipped, get_responses
+from decoupled_descent.datasets.responses import (
+    Noisy,
+    Sampler,
+    flipped,
+    get_responses,
+    get_weights,
+)
 
 
 class GaussianMixture:
@@ -46,14 +52,7 @@ class GaussianMixture:
                 "one mean per row"
             )
         self.modes, self.dimension = self.means.shape
-        self.weights = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
-        total = float(self.weights.sum())
-        fitting = self.weights.shape == (self.modes,) and bool((self.weights >= 0).all())
-        if not fitting or abs(total - 1) > 1e-6:
-            raise ValueError(
-                f"weights={self.weights.tolist()} must be {self.modes} probabilities that sum to 1 "
-                f"(they sum to {total:g})"
-            )
+        self.weights = get_weights(weights, self.modes)
         self.responses = get_responses(responses, self.modes)
         self.noise = get_noise(noise)
 

@@ -86,6 +86,19 @@ def flipped(label: float, other: float, probability: float) -> Discrete:
     return Discrete((float(label), float(other)), (1 - probability, probability))
 
 
+def get_weights(weights: Sequence[float] | Tensor, modes: int) -> Tensor:
+    """Return p_1 … p_J in float64, or raise ``ValueError`` unless they are probabilities."""
+    found = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
+    total = float(found.sum())
+    fitting = found.shape == (modes,) and bool((found >= 0).all())
+    if not fitting or abs(total - 1) > 1e-6:
+        raise ValueError(
+            f"weights={found.tolist()} must be {modes} probabilities that sum to 1 (they sum to "
+            f"{total:g})"
+        )
+    return found
+
+
 def get_responses(responses: Sequence[float | Sampler], modes: int) -> list[Sampler]:
     """Turn one number (a Dirac law) or sampler per mode into laws."""
     if len(responses) != modes:

@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.checks import Z95, interval
-from decoupled_descent.plotting.learning import plot_learning_curve
+from decoupled_descent.plotting.runs import plot_learning_curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

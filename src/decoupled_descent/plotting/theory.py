@@ -10,7 +10,6 @@ import torch
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, tidy
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from torch import Tensor
 
@@ -61,41 +60,29 @@ def plot_preactivations(
             f"preactivations has shape {tuple(h.shape)}; it must be ({len(modes)}, {width}), one "
             "row for every entry of modes and one column per unit"
         )
-    trained = evolution.training_rows(step)
+    from scipy.stats import norm  # slow to import
+
+    trained, colour = evolution.training_rows(step), COLOURS["train"]
     figure, axes = new_figure(total, width, sharex="row")
     figure.set_size_inches(2.6 * total, 2.0 * width + 0.5)
     for unit in range(width):
         spread = float(overlap[unit, unit].clamp(min=1e-12).sqrt())
         for j in range(total):
             ax = axes[unit, j]
-            _draw_rows(ax, h[modes == j, unit])
-            _draw_limit(ax, float(means[j, unit]), spread)
+            rows = h[modes == j, unit].numpy()
+            ax.hist(rows, BINS, density=True, color=colour, alpha=0.35, label="training rows")
+            law = norm(float(means[j, unit]), spread)
+            x = law.mean() + spread * np.linspace(-4, 4, 200)
+            ax.plot(x, law.pdf(x), **(THEORY | {"label": "limit, new rows"}))
             if trained is not None:
                 members = trained.modes == j
-                _draw_trained(ax, trained.h[members, unit], trained.weights[members])
+                ax.hist(
+                    trained.h[members, unit].numpy(), BINS, density=True, histtype="step",
+                    weights=trained.weights[members].numpy(), color=colour,
+                    label="limit, training rows",
+                )  # fmt: skip
             ax.set(title=f"mode {j + 1}" if unit == 0 else "", xlabel=f"pre-activation {unit + 1}")
             tidy(ax)
     handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
     return figure
-
-
-def _draw_rows(ax: Axes, values: Tensor) -> None:
-    """A histogram of the pre-activations of the training rows."""
-    shown: dict[str, Any] = {"color": COLOURS["train"], "alpha": 0.35, "label": "training rows"}
-    ax.hist(values.numpy(), BINS, density=True, **shown)
-
-
-def _draw_limit(ax: Axes, centre: float, spread: float) -> None:
-    """The Gaussian limit for new rows."""
-    x = np.linspace(centre - 4 * spread, centre + 4 * spread, 200)
-    density = np.exp(-(((x - centre) / spread) ** 2) / 2) / (spread * np.sqrt(2 * np.pi))
-    ax.plot(x, density, **(THEORY | {"label": "limit, new rows"}))
-
-
-def _draw_trained(ax: Axes, h: Tensor, weights: Tensor) -> None:
-    """The limit for training rows, from weighted samples."""
-    ax.hist(
-        h.numpy(), BINS, density=True, weights=weights.numpy(), histtype="step",
-        color=COLOURS["train"], label="limit, training rows",
-    )  # fmt: skip

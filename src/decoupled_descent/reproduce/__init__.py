@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from decoupled_descent.files import write_text
 from decoupled_descent.plotting import save_figure
 from decoupled_descent.reproduce import cifar, mnist, runtime, signalless, xor
 from decoupled_descent.reproduce.experiment import Experiment
 from decoupled_descent.reproduce.gallery import write_gallery
 from decoupled_descent.reproduce.replications import run_all
-from decoupled_descent.reproduce.summary import write_json
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -98,7 +99,8 @@ def reproduce(
     }
     drawn = experiment.draw(settings, curves)
     pictures = save_figure(drawn, folder / f"{figure}.png", ("png", "svg"))
-    write_json(folder / "summary.json", summary)
+    text = json.dumps(summary, indent=1, allow_nan=False)
+    write_text(folder / "summary.json", f"{text}\n")
     return Reproduced(experiment, summary, (*pictures, folder / "summary.json"))
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from decoupled_descent.files import write_text
 from decoupled_descent.plotting import style
 
 #: Numbers by ``"panel/algorithm/kind"``: of one replication (T,), of several (replications, T).
@@ -189,8 +186,3 @@ def diverged(panels: list[Panel]) -> list[str]:
         if c["diverged"]
     ]
     return [f"Runs that diverged: {', '.join(found)}."] if found else []
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON, whole or not at all."""
-    write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.datasets.responses import Discrete, Noisy, Sampler, get_responses
+from decoupled_descent.datasets.responses import (
+    Discrete,
+    Noisy,
+    Sampler,
+    get_responses,
+    get_weights,
+)
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 
@@ -67,17 +73,12 @@ class MixtureLimit:
         weights: Tensor | Sequence[float],
         responses: Sequence[float | Sampler],
     ) -> None:
-        chi, p = as_limit(overlaps), as_limit(weights)
+        chi = as_limit(overlaps)
         if chi.ndim != 2 or chi.shape[0] != chi.shape[1]:
             raise ValueError(f"overlaps has shape {tuple(chi.shape)}; it must be (J, J)")
-        if p.shape != (len(chi),) or p.min() < 0 or abs(float(p.sum()) - 1) > 1e-9:
-            raise ValueError(
-                f"weights={p.tolist()} must be {len(chi)} probabilities that sum to 1, one per "
-                "row of overlaps"
-            )
         require_psd("overlaps", chi)
         object.__setattr__(self, "overlaps", chi)
-        object.__setattr__(self, "weights", p)
+        object.__setattr__(self, "weights", get_weights(weights, len(chi)))
         object.__setattr__(self, "responses", get_responses(responses, len(chi)))
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Descent, check_algorithm
-from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.batches import batch_masks, batch_sizes
@@ -23,26 +22,22 @@ from decoupled_descent.state_evolution.laws import (
     head_parameters,
     on_cpu,
 )
-from decoupled_descent.state_evolution.orders import one_time_nodes, step_orders
-from decoupled_descent.state_evolution.populations import (
-    Nodes,
-    independent_seeds,
-    offset_grids,
-    quadrature_nodes,
-)
+from decoupled_descent.state_evolution.orders import one_time_nodes
+from decoupled_descent.state_evolution.populations import Nodes, independent_seeds
 from decoupled_descent.state_evolution.reuse import ReuseTrajectory, coordinates
-from decoupled_descent.state_evolution.ridge import Geometry, Start, ridge_step
+from decoupled_descent.state_evolution.ridge import (
+    Geometry,
+    Start,
+    agreed_covariance,
+    ridge_step,
+)
 from decoupled_descent.state_evolution.trajectory import (
-    Engine,
-    HermiteEngine,
-    PathEngine,
     Trajectory,
+    engine_makers,
     rule_coefficients,
 )
 
 METHODS = ("auto", "quadrature", "paths")
-#: Points of the grids for averages at one time, which are used beside sampled paths for L = 1.
-GRID = 2**14
 
 
 class StateEvolution:
@@ -131,7 +126,7 @@ class StateEvolution:
         self.ratio, self.method, self.order = float(ratio), method, order
         self.randomisations = whole_number("randomisations", randomisations, 2)
         self.paths, self.seed = paths, seed
-        self.covariance = _agreed(self.step, covariance)
+        self.covariance = agreed_covariance(self.step, covariance)
         self.geometry = Geometry.of(mixture, self.covariance)
         self.ridge_step = ridge_step(
             self.geometry.spectrum,
@@ -206,7 +201,7 @@ class StateEvolution:
         width = len(start.overlap)
         coefficients = rule_coefficients(self.algorithm.update, updates, width, scale)
         common = (self.ridge_step, self.algorithm, coefficients, start, head)
-        engines, masks = self.engines(updates, self.model(width)), None
+        engines, masks = engine_makers(self, updates, self.model(width)), None
         if len(sizes) > 1:
             masks = batch_masks(sizes, self.rows(), updates, self.step.replacement)
         return [partial(Trajectory, *common, make, masks) for make in engines]
@@ -283,44 +278,3 @@ class StateEvolution:
                 "GaussianMixture"
             )
         return max(1, round(self.ratio * int(dimension)))
-
-    def engines(self, steps: int, model: Model) -> list[Callable[[], Engine]]:
-        """Return makers of engines, one per randomisation: only one is in memory at a time."""
-        width, orders = model.width, step_orders(model, self.order)
-        exact = width == 1 and bool(orders)
-        if self.method == "quadrature" and not exact:
-            raise ValueError(
-                f"method='quadrature' needs L = 1 (here {width}), discrete or Gaussian responses, "
-                "and an objective and g without kinks or slopes too steep for the response noise; "
-                "use method='paths'"
-            )
-        if exact and self.method != "paths":
-            return [partial(HermiteEngine, model, steps, *order) for order in orders]
-        seeds = independent_seeds(self.seed, 2 * self.randomisations)
-        pairs = list(zip(seeds, seeds[self.randomisations :], strict=False))
-        nodes: list[Nodes | None]
-        if orders and width > 1:
-            rules = [quadrature_nodes(self.mixture, width, *order) for order in orders]
-            nodes = [rules[k % 2] for k in range(self.randomisations)]
-        else:
-            nodes = [offset_grids(self.mixture, width, GRID, fresh) for _, fresh in pairs]
-        return [
-            partial(PathEngine, model, steps, self.paths, pair, own)
-            for pair, own in zip(pairs, nodes, strict=True)
-        ]
-
-
-def _agreed(step: LimitStep, covariance: Tensor | None) -> Tensor | None:
-    """Return C, or raise ``ValueError`` when the algorithm corrects for another one."""
-    assumed = step.covariance
-    if covariance is None or step.divergence_free or not step.corrected:
-        return assumed if covariance is None else covariance
-    given = as_limit(covariance)
-    expected = as_limit([1.0] * len(given) if assumed is None else assumed)
-    expected = torch.diag(expected) if given.ndim > expected.ndim else expected
-    if given.shape != expected.shape or not torch.allclose(given, expected):
-        raise ValueError(
-            "covariance is not the one that the algorithm corrects for: pass it to the algorithm, "
-            "as noise=Covariance(…), or use OrthogonalDecoupledDescent"
-        )
-    return covariance

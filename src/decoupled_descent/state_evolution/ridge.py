@@ -21,6 +21,7 @@ from torch import Tensor
 
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.responses import Sampler
+from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 from decoupled_descent.state_evolution.laws import (
     MixtureLaw,
@@ -232,3 +233,19 @@ def decompose(covariance: Tensor | None, d: int | None) -> tuple[Tensor, Tensor 
 def rotated(rows: Tensor, axes: Tensor | None) -> Tensor:
     """Return rows of shape (N, d) in the coordinates of the eigenvectors of C."""
     return rows if axes is None else rows @ axes
+
+
+def agreed_covariance(step: LimitStep, covariance: Tensor | None) -> Tensor | None:
+    """Return C, or raise ``ValueError`` when the algorithm corrects for another one."""
+    assumed = step.covariance
+    if covariance is None or step.divergence_free or not step.corrected:
+        return assumed if covariance is None else covariance
+    given = as_limit(covariance)
+    expected = as_limit([1.0] * len(given) if assumed is None else assumed)
+    expected = torch.diag(expected) if given.ndim > expected.ndim else expected
+    if given.shape != expected.shape or not torch.allclose(given, expected):
+        raise ValueError(
+            "covariance is not the one that the algorithm corrects for: pass it to the algorithm, "
+            "as noise=Covariance(…), or use OrthogonalDecoupledDescent"
+        )
+    return covariance

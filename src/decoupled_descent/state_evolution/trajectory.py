@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,13 +21,22 @@ from decoupled_descent.objective import Parameters
 from decoupled_descent.state_evolution.averages import Model, Observed
 from decoupled_descent.state_evolution.gaussian import Normals, Paths, hermite_basis, hermite_rule
 from decoupled_descent.state_evolution.laws import RESPONSE_NODES
+from decoupled_descent.state_evolution.orders import step_orders
 from decoupled_descent.state_evolution.populations import (
     Nodes,
+    independent_seeds,
+    offset_grids,
     quadrature_nodes,
     sampled_nodes,
     sampled_population,
 )
 from decoupled_descent.state_evolution.ridge import RidgeStep, Start
+
+if TYPE_CHECKING:
+    from decoupled_descent.state_evolution.recursion import StateEvolution
+
+#: Points of the grids for averages at one time, which are used beside sampled paths for L = 1.
+GRID = 2**14
 
 
 class Request(NamedTuple):
@@ -42,14 +52,6 @@ class Request(NamedTuple):
     def overlap(self) -> Tensor:
         """Ω[t,t], shape (L, L)."""
         return self.overlaps[:, -len(self.overlaps) :]
-
-
-class Engine(Protocol):
-    """Computes the expectations of one trajectory, step by step."""
-
-    def step(self, at: Request) -> tuple[Observed, Tensor]:
-        """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
-        ...
 
 
 class HermiteEngine:
@@ -144,6 +146,34 @@ class PathEngine:
         return seen, ((self.directions[t] * population.weights) @ stored.T).T
 
 
+def engine_makers(
+    theory: StateEvolution, steps: int, model: Model
+) -> list[Callable[[], HermiteEngine | PathEngine]]:
+    """Return makers of engines, one per randomisation: only one is in memory at a time."""
+    width, orders = model.width, step_orders(model, theory.order)
+    exact = width == 1 and bool(orders)
+    if theory.method == "quadrature" and not exact:
+        raise ValueError(
+            f"method='quadrature' needs L = 1 (here {width}), discrete or Gaussian responses, "
+            "and an objective and g without kinks or slopes too steep for the response noise; "
+            "use method='paths'"
+        )
+    if exact and theory.method != "paths":
+        return [partial(HermiteEngine, model, steps, *order) for order in orders]
+    seeds = independent_seeds(theory.seed, 2 * theory.randomisations)
+    pairs = list(zip(seeds, seeds[theory.randomisations :], strict=False))
+    nodes: list[Nodes | None]
+    if orders and width > 1:
+        rules = [quadrature_nodes(model.mixture, width, *order) for order in orders]
+        nodes = [rules[k % 2] for k in range(theory.randomisations)]
+    else:
+        nodes = [offset_grids(model.mixture, width, GRID, fresh) for _, fresh in pairs]
+    return [
+        partial(PathEngine, model, steps, theory.paths, pair, own)
+        for pair, own in zip(pairs, nodes, strict=True)
+    ]
+
+
 def rule_coefficients(rule: LinearRule, steps: int, width: int, scale: float) -> Tensor:
     r"""Unroll a linear update rule: θ_t = C[t,0] θ_1 + Σ_q C[t,q] θ̃_q.
 
@@ -185,7 +215,7 @@ class Trajectory:
         coefficients: Tensor,
         start: Start,
         parameters: Parameters,
-        engine: Callable[[], Engine],
+        engine: Callable[[], HermiteEngine | PathEngine],
         masks: Tensor | None = None,
     ) -> None:
         self.ridge, self.algorithm, self.engine = ridge, algorithm, engine()
