@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.laws import atoms, response_rule
+from decoupled_descent.state_evolution.laws import atoms, can_be_enumerated, response_rule
 
 
 def test_atoms_of_discrete_and_gaussian_responses():
@@ -27,7 +27,9 @@ def test_high_orders_leave_out_nodes_without_weight():
 
 
 def test_samplers_cannot_be_enumerated():
-    assert atoms(dd.theory.MixtureLimit([[0.0]], [1.0], [lambda n, g: torch.zeros(n)])) is None
+    mixture = dd.theory.MixtureLimit([[0.0]], [1.0], [lambda n, g: torch.zeros(n)])
+    assert not can_be_enumerated(mixture)
+    assert atoms(mixture) == [(0, None, 1.0)]
 
 
 @pytest.mark.parametrize(

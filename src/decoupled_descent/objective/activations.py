@@ -22,7 +22,8 @@ class Bend(NamedTuple):
     right: Tensor
 
 
-#: σ(z), σ'(z), and a function of δ (made when it is called) and δσ' that returns δσ''(z).
+#: σ(z), σ'(z), and a function that returns δσ''(z). It is given δσ', and a function that makes δ,
+#: which few activations need.
 Activation = tuple[Tensor, Tensor, Callable[[Callable[[], Tensor], Tensor], Bend]]
 
 

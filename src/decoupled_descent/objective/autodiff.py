@@ -5,9 +5,9 @@ Rows are independent, so differentiating the *sum* over rows of the k-th compone
 
 J̄ is a mean over rows, and its own noise is of order 1/√n in any case. So wide heads need not be
 differentiated in every component of every row. Each row gets a few components, evenly distributed,
-so that each row of J̄ is a mean over many rows; in the next step it gets the following ones. If the
-components stayed, so would the error of J̄, and the train error would become too low. Narrow heads
-are differentiated exactly.
+so that each row of J̄ is a mean over many rows; in the next step it gets the following ones. With
+the same components in every step, the errors of J̄ would add up over the steps, and the train error
+would become too low. Narrow heads are differentiated exactly.
 """
 
 from __future__ import annotations
@@ -169,6 +169,6 @@ def differentiate(
         bend = None
         if ask.jacobian:
             bend = mean_jacobian(direction, h, ask.jacobian_weights, ask.turn)
-            bend = (bend + bend.T) / 2  # a Hessian; with parts of the rows its halves differ
+            bend = (bend + bend.T) / 2  # a Hessian; a mean over parts of the rows is not symmetric
     means = {k: slope.detach() / len(h) for k, slope in zip(leaves, found, strict=False)}
     return RowDerivatives(loss.detach(), direction.detach(), bend, means)

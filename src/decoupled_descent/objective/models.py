@@ -1,9 +1,9 @@
 r"""Whole models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
 
-The bias of the first layer belongs to the head. Like all of the head, it is updated by means over
-rows, which hardly vary with the rows. As a column of ones in X it would break the corrections,
-which assume rows of noise: the square of that column's entry would be added to each row's own share
-in X Xᵀĥ.
+The bias of the first layer belongs to the head. Like the rest of the head, it is updated by means
+over rows, on which a single row has little influence. As a column of ones in X it would break the
+corrections, which assume that rows are noise of length about one: a one in every row doubles the
+squared length, and with it the influence of a row on its own output.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class PureHead:
         return outputs
 
     def _wrong(self, outputs: Any, probe: Tensor, parameters: Parameters) -> str:
-        """What is wrong with the outputs, or nothing."""
+        """Say what is wrong with the outputs; an empty string if nothing is."""
         if not isinstance(outputs, Tensor):
             kind = type(outputs).__name__
             return f"returned a {kind}; it must return one tensor of shape (n,) or (n, K)"
@@ -114,7 +114,7 @@ class PureHead:
         )
 
     def _draws(self, probe: Tensor, parameters: Parameters) -> bool:
-        """Whether all calls draw random numbers; during a single one another thread may draw."""
+        """Whether the head draws random numbers; three tries, as another thread may draw in one."""
         for _ in range(3):
             before = _generators(probe)
             self(probe, parameters)

@@ -184,7 +184,8 @@ class Chain(ClosedForm):
     ) -> Tensor:
         """Σ_i w_i ∇²_hΨ: push A_l forward and pull every second derivative back to h."""
         kinds = [isinstance(step, Affine) for step in self.steps]
-        leading = kinds.index(False) if False in kinds else len(kinds)  # J̄ has them on both sides
+        # affine maps before the first activation multiply the result from both sides
+        leading = kinds.index(False) if False in kinds else len(kinds)
         pushed = _Pushed()
         total = torch.zeros((), dtype=expansion.slope.dtype, device=expansion.slope.device)
         for index in range(leading, len(self.steps)):

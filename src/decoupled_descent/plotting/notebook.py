@@ -1,4 +1,4 @@
-"""Figures that notebooks show: those that pyplot has not made are only a line of text to them."""
+"""Figures that notebooks display; of figures made without pyplot they show only a line of text."""
 
 from __future__ import annotations
 

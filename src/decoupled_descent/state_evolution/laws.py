@@ -86,32 +86,38 @@ class Atom(NamedTuple):
     """One mode with one value of its response, and the probability of both."""
 
     mode: int
-    response: float
+    response: float | None  # None for all values of a law that is not enumerated
     weight: float
 
 
-def atoms(mixture: MixtureLaw, order: int = RESPONSE_NODES) -> list[Atom] | None:
-    """Enumerate modes and responses; None when a response law is an arbitrary sampler.
+def atoms(mixture: MixtureLaw, order: int | None = RESPONSE_NODES) -> list[Atom]:
+    """Enumerate modes and responses.
 
-    Discrete laws are exact; a Gaussian response becomes a Gauss–Hermite rule of this order.
+    Discrete laws are exact. A Gaussian response becomes a Gauss–Hermite rule of this order; without
+    an order it is not enumerated, like responses of any other law.
     """
     found: list[Atom] = []
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
+        values: Sequence[float | None] = [None]
+        weights: Sequence[float] = [1.0]
         if isinstance(law, Discrete):
-            support = list(zip(law.values, law.probabilities, strict=True))
-        elif is_gaussian(law):
-            nodes, weights = response_rule(order)
-            values = (law.mean + law.scale * nodes).tolist()
-            support = list(zip(values, weights.tolist(), strict=True))
-        else:
-            return None
-        found += [Atom(mode, y, p * q) for y, q in support if p * q > 0]
+            values, weights = law.values, law.probabilities
+        elif order is not None and is_gaussian(law):
+            nodes, masses = response_rule(order)
+            values, weights = (law.mean + law.scale * nodes).tolist(), masses.tolist()
+        pairs = zip(values, weights, strict=True)
+        found += [Atom(mode, y, p * q) for y, q in pairs if p * q > 0]
     return found
 
 
 def is_gaussian(law: Sampler) -> TypeGuard[Noisy]:
     """Whether a response law is N(mean, scale²)."""
     return isinstance(law, Noisy) and law.sampler is None
+
+
+def can_be_enumerated(mixture: MixtureLaw) -> bool:
+    """Whether all response laws are discrete or Gaussian."""
+    return all(isinstance(law, Discrete) or is_gaussian(law) for law in mixture.responses)
 
 
 def response_rule(order: int) -> tuple[Tensor, Tensor]:
@@ -126,9 +132,9 @@ def response_rule(order: int) -> tuple[Tensor, Tensor]:
 
 def typical_responses(mixture: MixtureLaw) -> Tensor:
     """Return all responses where they can be enumerated, else a few of every mode."""
-    support = atoms(mixture)
-    if support is not None:
-        return torch.tensor(sorted({atom.response for atom in support}), dtype=torch.float64)
+    if can_be_enumerated(mixture):
+        found = sorted({atom.response for atom in atoms(mixture) if atom.response is not None})
+        return torch.tensor(found, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     return torch.cat([law(4, generator).double() for law in mixture.responses])
 

@@ -19,7 +19,7 @@ from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.objective import Parameters, kinks
 from decoupled_descent.state_evolution.averages import Model
 from decoupled_descent.state_evolution.gaussian import product_rule
-from decoupled_descent.state_evolution.laws import atoms, is_gaussian, response_rule
+from decoupled_descent.state_evolution.laws import can_be_enumerated, is_gaussian, response_rule
 from decoupled_descent.state_evolution.populations import Nodes, quadrature_nodes, sampled_nodes
 
 #: Gauss–Hermite nodes per coordinate of h, by L; wider heads are sampled.
@@ -146,7 +146,7 @@ def _orders(
     heads: list[Parameters],
 ) -> tuple[Orders, ...]:
     nodes = ORDERS.get(model.width) if order is None else order
-    if nodes is None or atoms(model.mixture) is None:
+    if nodes is None or not can_be_enumerated(model.mixture):
         return ()
     reason = "across the kinks of this objective or g"
     responses = None

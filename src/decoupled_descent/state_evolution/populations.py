@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.datasets.responses import Discrete
 from decoupled_descent.state_evolution.gaussian import Normals, product_rule, psd_root
 from decoupled_descent.state_evolution.laws import (
     RESPONSE_NODES,
@@ -68,12 +67,11 @@ class Nodes(NamedTuple):
 def quadrature_nodes(
     mixture: MixtureLaw, width: int, order: int, responses: int = RESPONSE_NODES
 ) -> Nodes:
-    """Return Gauss–Hermite nodes for every mode and response that :func:`atoms` enumerates.
+    """Return Gauss–Hermite nodes for every mode and response, which must be discrete or Gaussian.
 
     ``order`` is the number of nodes per coordinate, ``responses`` that for a Gaussian response.
     """
     support = atoms(mixture, responses)
-    assert support is not None
     nodes, weights = product_rule(width, order)
     population = _spread(support, weights.expand(len(support), -1), len(mixture.weights))
     return Nodes(population, nodes.repeat(len(support), 1))
@@ -83,9 +81,9 @@ def _spread(support: list[Atom], weights: Tensor, modes: int) -> Population:
     """Spread every atom over a rule of its own, with weights of shape (atoms, points)."""
     size = weights.shape[1]
     return Population(
-        _column([a.response for a in support]).repeat_interleave(size),
+        torch.tensor([a.response for a in support], dtype=torch.float64).repeat_interleave(size),
         torch.tensor([a.mode for a in support]).repeat_interleave(size),
-        (_column([a.weight for a in support]).unsqueeze(1) * weights).flatten(),
+        (weights.new_tensor([a.weight for a in support]).unsqueeze(1) * weights).flatten(),
         modes,
     )
 
@@ -98,23 +96,17 @@ def sampled_population(mixture: MixtureLaw, normals: Normals) -> Population:
     one, and its paths are evenly spread. Weights make the probabilities exact. The second
     coordinate gives Gaussian responses. Arbitrary samplers draw with the generator of the normals.
     """
-    strata: list[tuple[int, float | None, float]] = []  # mode, response if discrete, probability
-    for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
-        if isinstance(law, Discrete):
-            pairs = zip(law.values, law.probabilities, strict=True)
-            strata += [(mode, y, p * q) for y, q in pairs if p * q > 0]
-        elif p > 0:
-            strata.append((mode, None, p))
+    strata = atoms(mixture, order=None)
     half = normals.auxiliary.shape[1]
     if len(strata) > half:
         raise ValueError(
             f"paths={2 * half} are too few for {len(strata)} modes and response values; use at "
             f"least {1 << (2 * len(strata) - 1).bit_length()}"
         )
-    counts = _shares([weight for _, _, weight in strata], half)
+    counts = _shares([atom.weight for atom in strata], half)
     repeats = torch.tensor(counts)
-    weights = _column([w / (2 * c) for (_, _, w), c in zip(strata, counts, strict=True)])
-    weights = weights.repeat_interleave(repeats).repeat(2)
+    shares = [atom.weight / (2 * count) for atom, count in zip(strata, counts, strict=True)]
+    weights = torch.tensor(shares, dtype=torch.float64).repeat_interleave(repeats).repeat(2)
     normals.sort(weights)
     gaussian = torch.special.ndtri(normals.auxiliary[1]).split(counts)
     responses = []
@@ -127,7 +119,7 @@ def sampled_population(mixture: MixtureLaw, normals: Normals) -> Population:
         else:
             drawn = law(2 * len(z), normals.generator).double()
         responses.append(drawn.reshape(2, -1))
-    modes = torch.tensor([mode for mode, _, _ in strata]).repeat_interleave(repeats).repeat(2)
+    modes = torch.tensor([atom.mode for atom in strata]).repeat_interleave(repeats).repeat(2)
     return Population(torch.cat(responses, 1).flatten(), modes, weights, len(mixture.weights))
 
 
@@ -152,9 +144,8 @@ def offset_grids(mixture: MixtureLaw, width: int, count: int, seed: int) -> Node
     functions, also in the tails, where even thousands of Sobol points have hardly one. Every mode
     and response gets its share of the points. None for wider heads and continuous responses.
     """
-    support = atoms(mixture)
-    discrete = all(isinstance(law, Discrete) for law in mixture.responses)
-    if width > 1 or support is None or not discrete:
+    support = atoms(mixture, order=None)
+    if width > 1 or any(atom.response is None for atom in support):
         return None
     size = max(64, count // len(support))
     spacing = 2 * REACH / size
@@ -169,10 +160,6 @@ def independent_seeds(seed: int, count: int) -> list[int]:
     """Draw a seed for every randomisation."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(2**31, (count,), generator=generator).tolist()
-
-
-def _column(values: list[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def _shares(weights: list[float], total: int) -> list[int]:

@@ -31,7 +31,7 @@ NEW = 1e-11
 
 
 class Basis:
-    """Orthonormal vectors for a weighted inner product; each may carry another vector."""
+    """Orthonormal vectors for a weighted inner product, a growing number of them."""
 
     def __init__(self, weights: Tensor, size: int) -> None:
         self.weights, self.count = weights, 0
@@ -194,7 +194,7 @@ class ReuseTrajectory:
         self.path: list[tuple[Tensor, Tensor]] = []  # θ_t and θ̃_t
         self.directions: list[Tensor] = []  # ĥ_t
         self.heads: list[Parameters] = []
-        self.losses: list[dict[str, Tensor]] = []  # and everything else at one time
+        self.losses: list[dict[str, Tensor]] = []  # errors and overlaps of every iterate
 
     def advance(self) -> float:
         """Make step t and return the test error of iterate t; infinite if overlaps are."""

@@ -107,8 +107,8 @@ class PathEngine:
     θ_t is a combination of θ_1, θ̃_1, …, θ̃_{t−1}, so Gᵗ is the same combination of Gaussian blocks
     with *their* Gram matrix, which is factored: it is far better conditioned than Ω, whose
     neighbouring blocks differ only by a learning rate. Every Σ[r,t], r ≤ t, comes from one product
-    with the stored directions. Averages at one time use ``nodes``, rotated at random, or else the
-    paths.
+    with the stored directions. Averages at a single time are taken over ``nodes``, rotated at
+    random; without nodes, over the paths.
     """
 
     def __init__(
@@ -118,9 +118,9 @@ class PathEngine:
         normals = Normals(paths, steps * width, seeds[0], auxiliary=2)
         self.population = sampled_population(model.mixture, normals)
         self.nodes = nodes and nodes.turned(normals.generator)
-        self.settling = self.nodes  # where J̄ is taken
+        self.jacobian_nodes = self.nodes  # over which J̄ is averaged
         if self.nodes is None and model.step.uses_jacobian:
-            self.settling = sampled_nodes(model.mixture, width, paths, seeds[1])
+            self.jacobian_nodes = sampled_nodes(model.mixture, width, paths, seeds[1])
         self.paths = Paths(width, steps, normals)
         self.directions = torch.empty(steps, width, paths, dtype=torch.float64)
         self.time = 0
@@ -131,8 +131,9 @@ class PathEngine:
         noise = self.paths.combine(at.own, at.gram)
         h = (noise + at.alignment.T[:, population.modes]).T
         jacobian = None
-        if self.settling is not None:
-            jacobian = model.correction(self.settling, at.alignment, at.overlap, at.parameters)
+        if self.jacobian_nodes is not None:
+            place = (at.alignment, at.overlap, at.parameters)
+            jacobian = model.correction(self.jacobian_nodes, *place)
         if self.nodes is None:
             seen = model.observe(population, h, at.parameters, jacobian)
             direction = seen.direction
