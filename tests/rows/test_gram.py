@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.rows import gram as module
 from decoupled_descent.rows.blocks import Rows
 from tests.oracles import orthogonal as oracle
@@ -96,15 +97,27 @@ def test_the_leverages_of_all_announced_ridges_take_one_pass():
         torch.testing.assert_close(p, rows_of(X).gram.leverages(ridge), rtol=1e-12, atol=0)
 
 
-def test_long_x_goes_through_in_chunks(monkeypatch):
+def test_long_x_goes_through_in_pieces(monkeypatch):
     for shape in SHAPES:
         X = normal(*shape, seed=6)
-        monkeypatch.setattr(module, "NUMBERS", 60)
-        small = rows_of(X).gram
-        monkeypatch.setattr(module, "NUMBERS", 10**6)
-        large = rows_of(X).gram
+        small, large = Rows(X, torch.zeros(len(X)), block_size=5).gram, rows_of(X).gram
         torch.testing.assert_close(small.eigenvalues, large.eigenvalues, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(small.leverages(0.5), large.leverages(0.5), rtol=1e-10, atol=0)
+        q = {0.5: normal(2, len(X), seed=1)}
+        monkeypatch.setattr(module, "NUMBERS", 60)
+        found = small.directions(q)[0.5]
+        monkeypatch.undo()
+        torch.testing.assert_close(found, large.directions(q)[0.5], rtol=1e-10, atol=1e-12)
+
+
+def test_an_infinite_ridge_needs_no_decomposition(monkeypatch):
+    X, y = normal(30, 40, seed=7) / 40**0.5, normal(30, seed=8)
+    algorithm = dd.OrthogonalDecoupledDescent(0.1, ridge=math.inf)
+    objective = dd.Objective(dd.heads.Linear().double(), "squared")
+    wanted = dd.fit(X, y, objective, algorithm, 10)
+    monkeypatch.setattr(torch.linalg, "eigh", None)
+    found = dd.fit(X, y, objective, algorithm, 10)
+    assert torch.equal(found.train_error, wanted.train_error)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -137,13 +150,17 @@ def test_single_precision_rows_are_decomposed_in_double():
 
 def test_zero_rows_are_refused():
     with pytest.raises(ValueError, match="X is zero everywhere"):
-        _ = rows_of(torch.zeros(3, 2)).gram
+        _ = rows_of(torch.zeros(3, 2)).gram.eigenvalues
+    for ridge in (1.0, math.inf):
+        with pytest.raises(ValueError, match="X is zero everywhere"):
+            rows_of(torch.zeros(3, 2)).gram.announce(ridge)
 
 
+@pytest.mark.parametrize("ridge", [1.0, math.inf])
 @pytest.mark.parametrize("shape", [(5, 2), (2, 5)])
-def test_rows_that_cannot_be_squared_are_refused(shape):
+def test_rows_that_cannot_be_squared_are_refused(shape, ridge):
     with pytest.raises(ValueError, match="too large to square; rescale its columns"):
-        _ = rows_of(torch.full(shape, 1e200, dtype=torch.float64)).gram
+        rows_of(torch.full(shape, 1e200, dtype=torch.float64)).gram.announce(ridge)
 
 
 def test_degrees_of_freedom_are_the_sum_of_the_leverages():

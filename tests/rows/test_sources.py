@@ -113,11 +113,12 @@ def test_blocks_are_the_rows(kind, rows):
 @every_kind
 def test_single_rows(kind, rows):
     index = torch.tensor([40, 3, 3, 17, 0])
-    if kind in ("blocks", "loader"):
+    assert torch.equal(rows.take(index), binary(N, D)[0][index])
+    assert rows.in_order_only == (kind in ("blocks", "loader"))
+    if rows.in_order_only:
+        algorithm = dd.DecoupledDescent(0.05, batch_size=5)
         with pytest.raises(ValueError, match=r"come in one order only.*array on disk"):
-            rows.take(index)
-    else:
-        assert torch.equal(rows.take(index), binary(N, D)[0][index])
+            dd.fit(rows, None, two_layer(), algorithm, 2)
 
 
 @every_kind

@@ -66,6 +66,11 @@ class Batched(Descent):
                 f"batch_size={self.batch_size}: mini-batches are drawn from rows in one process; "
                 "leave out batch_size, or group"
             )
+        if rows.in_order_only:
+            raise ValueError(
+                f"batch_size={self.batch_size}: the rows of X come in one order only, but "
+                "mini-batches need single rows: pass an array on disk or a dataset with an index"
+            )
         size = min(self.batch_size, rows.n)
         return Batches(rows, size, self.replacement, self.batch_seed, number)
 

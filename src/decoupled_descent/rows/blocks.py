@@ -14,7 +14,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.rows.processes import Processes
 from decoupled_descent.rows.products import backward, fast_routine, forward
-from decoupled_descent.rows.sources import HELD, Repeated, Source, as_source, read_size
+from decoupled_descent.rows.sources import HELD, Source, as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 
 #: Rows are processed in blocks of about this many bytes, so that a block is still in the cache at
@@ -187,6 +187,11 @@ class Rows:
             raise ValueError(f"{why}, but these are divided; fit takes such rows, one by one")
 
     @property
+    def in_order_only(self) -> bool:
+        """Whether to read single rows takes a pass over all of them."""
+        return self._source is not None and self._source.in_order_only
+
+    @property
     def held(self) -> bool:
         """Whether the rows of this process are in its memory."""
         return self._X is not None
@@ -212,37 +217,22 @@ class Rows:
         return self.total(values.sum(-1))[0] / self.n
 
     def take(self, index: Tensor) -> Tensor:
-        """Return some rows of X, shape (B, d)."""
-        if self._source is not None:
+        """Return rows of this process by their numbers here, shape (B, d)."""
+        if self._X is None:
+            assert self._source is not None
             return self._source.take(index)
-        return self.X.index_select(0, index)  # faster than self.X[index]
+        return self._X.index_select(0, index)  # faster than self._X[index]
 
     def gather(self, index: Tensor) -> Tensor:
-        """Return rows by their numbers among those of all processes, which all get, (B, d).
-
-        It takes one pass over rows that come in one order only.
-        """
-        if self.processes is None and not isinstance(self._source, Repeated):
+        """Return rows by their numbers among those of all processes, which all get, (B, d)."""
+        if self.processes is None:
             return self.take(index)
         found = self.like.new_zeros(len(index), self.d)
         mine = index - self.first
         inside = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
         if len(inside):
-            found[inside] = self.own(mine[inside])
+            found[inside] = self.take(mine[inside])
         return self.total(found)[0]
-
-    def own(self, index: Tensor) -> Tensor:
-        """Return rows of this process by their numbers here, shape (B, d)."""
-        if self._X is not None:
-            return self._X.index_select(0, index)
-        assert self._source is not None
-        if not isinstance(self._source, Repeated):
-            return self._source.take(index)
-        found = self.like.new_zeros(len(index), self.d)
-        for block in self.blocks():
-            inside = (index >= block.span.start) & (index < block.span.stop)
-            found[inside] = block.X[index[inside] - block.span.start]
-        return found
 
     def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
         """Go through the rows once in float64, in small pieces of ``width`` or d numbers a row."""
@@ -267,11 +257,9 @@ class Rows:
     @cached_property
     def squares(self) -> Tensor:
         """Squared norms of the rows, shape (n,), in float64."""
-        found, start = self.like.new_empty(self.here, dtype=torch.float64), 0
-        few = max(1, 2**17 // self.d)
-        for part in (part for block in self.blocks() for part in torch.split(block.X, few)):
-            torch.sum(part.double().square(), 1, out=found[start : start + len(part)])
-            start += len(part)
+        found = self.like.new_empty(self.here, dtype=torch.float64)
+        for span, part in self.doubles():
+            torch.sum(part.square(), 1, out=found[span])
         return found
 
     def _per_row(self, name: str, values: Any) -> Tensor:

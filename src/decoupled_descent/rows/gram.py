@@ -13,7 +13,7 @@ the effect on row i of a direction computed without row i, for all rows at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,7 +34,7 @@ FEW_RIDGES = 2
 #: a step makes one more product, with a matrix of at most half the size of X. Either is small
 #: compared with what the decomposition takes for itself.
 SQUARE = 2
-#: Rows are converted to float64 so many numbers at a time.
+#: A matrix of a ridge is computed in float64, so many numbers at a time.
 NUMBERS = 2**18
 
 
@@ -58,9 +58,8 @@ class Gram:
     r"""Eigenvalues and eigenvectors of XᵀX or XXᵀ, whichever is smaller, in float64.
 
     The ridge bounds the condition number of A by 1 + d/λ, so nothing is lost by squaring X. Every
-    ridge reuses the same decomposition: ``eigenvalues``, min(n, d) of them, ascending, and
-    ``vectors`` of XᵀX, (d, d), or of XXᵀ, (n, n), when n < d. XᵀX takes one pass over rows that
-    are not in memory, XXᵀ as many passes as there are blocks. With XᵀX = VΛVᵀ and XXᵀ = UΛUᵀ,
+    ridge reuses the same decomposition; an infinite one needs none. XᵀX takes one pass over rows
+    that are not in memory, XXᵀ as many passes as there are blocks. With XᵀX = VΛVᵀ and XXᵀ = UΛUᵀ,
 
     .. math:: c\,A^{-1}X^\top q = V \tfrac{c}{Λ + μ} V^\top X^\top q
                                   = X^\top U \tfrac{c}{Λ + μ} U^\top q .
@@ -75,37 +74,40 @@ class Gram:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self.wide = rows.n < rows.d
+        self._announced: set[float] = set()
+        self._leverages: dict[float, Tensor] = {}
+        self._known: dict[float, LeaveOneOut] = {}
+        self._matrices: dict[float, Tensor] = {}
+
+    @cached_property
+    def _decomposed(self) -> tuple[Tensor, Tensor]:
+        """The eigenvalues and the eigenvectors, found when first asked for."""
+        rows = self._rows
         if self.wide and rows.processes is not None:
             raise ValueError(
                 f"X has {rows.n} rows in all and {rows.d} columns; with fewer rows than columns "
                 "the orthogonal method needs them in one process"
             )
         products = self._outer() if self.wide else self._inner()
-        if not bool(torch.isfinite(products.diagonal()).all()):
-            raise ValueError(TOO_LARGE)
-        eigenvalues, self.vectors = torch.linalg.eigh(products)
-        self.eigenvalues = eigenvalues.clamp_min(0)
-        self._announced: set[float] = set()
-        self._leverages: dict[float, Tensor] = {}
-        self._known: dict[float, LeaveOneOut] = {}
-        self._matrices: dict[float, Tensor] = {}
-        if not float(self.eigenvalues[-1]) > 0:
-            raise ValueError("X is zero everywhere; there is nothing to learn from")
+        _check_squares(products.trace())
+        eigenvalues, vectors = torch.linalg.eigh(products)
+        return eigenvalues.clamp_min(0), vectors
 
-    def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Some rows at a time, in float64."""
-        size = max(1, NUMBERS // self._rows.d)
-        for block in self._rows.blocks():
-            for start in range(0, len(block.X), size):
-                part = block.X[start : start + size].double()
-                first = block.span.start + start
-                yield slice(first, first + len(part)), part
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Those of XᵀX or XXᵀ, min(n, d) of them, ascending."""
+        return self._decomposed[0]
+
+    @property
+    def vectors(self) -> Tensor:
+        """Eigenvectors of XᵀX, shape (d, d), or of XXᵀ, (n, n), when n < d."""
+        return self._decomposed[1]
 
     def _inner(self) -> Tensor:
         """XᵀX."""
         like = self._rows.like
         found = like.new_zeros(self._rows.d, self._rows.d, dtype=torch.float64)
-        for _, part in self._chunks():
+        for _, part in self._rows.doubles():
             found.addmm_(part.T, part)
         return self._rows.total(found)[0]
 
@@ -113,8 +115,8 @@ class Gram:
         """XXᵀ."""
         like = self._rows.like
         found = like.new_zeros(self._rows.n, self._rows.n, dtype=torch.float64)
-        for above, part in self._chunks():
-            for below, other in self._chunks():
+        for above, part in self._rows.doubles():
+            for below, other in self._rows.doubles():
                 if below.start >= above.start:
                     found[above, below] = part @ other.T
         return found.triu_() + found.triu(1).T
@@ -124,14 +126,20 @@ class Gram:
         return ridge * float(self.eigenvalues.sum()) / self._rows.d
 
     def announce(self, ridge: float) -> None:
-        """Announce that a ridge will be used: one pass finds the leverages of all such ridges."""
+        """Announce a ridge that will be used, and check the rows.
+
+        One pass then finds the leverages of all announced ridges.
+        """
+        if math.isinf(ridge):
+            self.leave_one_out(ridge)
+            return
+        _ = self._decomposed
         self._announced.add(ridge)
 
     def leverages(self, ridge: float) -> Tensor:
         """p_i = x_iᵀ A⁻¹ x_i, the share of a row in its own fitted value, (n,), float64."""
         if ridge not in self._leverages:
-            finite = {one for one in self._announced if math.isfinite(one)}
-            new = sorted(({ridge} | finite) - self._leverages.keys())
+            new = sorted(({ridge} | self._announced) - self._leverages.keys())
             self._leverages |= zip(new, self._find_leverages(new), strict=True)
         return self._leverages[ridge]
 
@@ -142,7 +150,7 @@ class Gram:
             return [torch.mv(squares, self.eigenvalues * inverse) for inverse in inverses]
         # one tensor for all: small ones, kept between large ones, would fragment the heap
         found = self.eigenvalues.new_empty(len(ridges), self._rows.here)
-        for span, part in self._chunks():
+        for span, part in self._rows.doubles():
             squares = (part @ self.vectors).square_()
             for values, inverse in zip(found, inverses, strict=True):
                 torch.mv(squares, inverse, out=values[span])
@@ -151,7 +159,11 @@ class Gram:
     def coordinates(self, which: Tensor) -> Tensor:
         """Return the rows' coordinates along some eigenvectors, (n, s), each up to scale."""
         vectors: Tensor = self.vectors[:, which]
-        return vectors if self.wide else torch.cat([part @ vectors for _, part in self._chunks()])
+        return (
+            vectors
+            if self.wide
+            else torch.cat([part @ vectors for _, part in self._rows.doubles()])
+        )
 
     def freedom(self, ridge: float) -> float:
         """Σp, the degrees of freedom of a ridge regression on these rows: min(n, d) at most."""
@@ -160,9 +172,11 @@ class Gram:
     def leave_one_out(self, ridge: float) -> LeaveOneOut:
         """What leaving rows out needs for one ridge; an infinite one leaves X as it is."""
         if ridge not in self._known:
-            norms = self._rows.squares
-            if math.isinf(ridge):
-                own = (norms, torch.ones_like(norms), norms / self._rows.mean(norms))
+            if math.isinf(ridge):  # needs no decomposition
+                norms = self._rows.squares
+                mean = self._rows.mean(norms)
+                _check_squares(mean)
+                own = (norms, torch.ones_like(norms), norms / mean)
             else:
                 p, n = self.leverages(ridge), self._rows.n
                 own = (self._factor(ridge) * p, 1 / (1 - p), p * (n / self.freedom(ridge)))
@@ -220,13 +234,10 @@ class Gram:
         """C X A⁻¹ = c (XXᵀ + μI)⁻¹ X, shape (n, d)."""
         X = self._rows.X
         found = torch.empty_like(X, memory_format=torch.contiguous_format)
-        size = max(1, NUMBERS // self._rows.d)
-        for start in range(0, X.shape[1] if self.wide else len(X), size):
-            some = slice(start, start + size)
-            if self.wide:
-                found[:, some] = inverse @ X[:, some].double()
-            else:
-                found[some] = X[some].double() @ inverse
+        given, result = (X.T, found.T) if self.wide else (X, found)
+        size = max(1, NUMBERS // len(inverse))
+        for part, place in zip(*(torch.split(each, size) for each in (given, result)), strict=True):
+            place.copy_(part.double() @ inverse)
         return found
 
     @cached_property
@@ -234,3 +245,11 @@ class Gram:
         """The eigenvectors in the dtype of X, which all ridges share."""
         vectors: Tensor = self.vectors.to(self._rows.like)
         return vectors.contiguous()
+
+
+def _check_squares(total: Tensor) -> None:
+    """Raise ``ValueError`` if the squares of all entries of X add up to zero or to infinity."""
+    if not bool(torch.isfinite(total)):
+        raise ValueError(TOO_LARGE)
+    if not float(total) > 0:
+        raise ValueError("X is zero everywhere; there is nothing to learn from")

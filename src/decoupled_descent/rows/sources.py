@@ -41,6 +41,7 @@ class Source(ABC):
     values: Any  # what the rows are read from
     d: int  # columns
     dtype: torch.dtype  # which the rows are turned into
+    in_order_only = False  # whether blocks come in one order only, so that ``take`` reads them all
 
     @abstractmethod
     def parts(self, size: int | None) -> Iterator[Part]:
@@ -135,6 +136,8 @@ class Sliced(Source):
 class Repeated(Source):
     """An object that yields blocks of rows, or of rows and labels, each time it is iterated."""
 
+    in_order_only = True
+
     def __init__(self, values: Iterable[Any]) -> None:
         self.values = values
         start = iter(values)
@@ -162,11 +165,12 @@ class Repeated(Source):
         return ahead(read())
 
     def take(self, index: Tensor) -> Tensor:
-        """Raise ``ValueError``: blocks come in one order only."""
-        raise ValueError(
-            f"X is a {type(self.values).__name__}, whose rows come in one order only, but this "
-            "needs single rows (mini-batches do): pass an array on disk or a dataset with an index"
-        )
+        """Go through all blocks, and keep some rows."""
+        found = torch.empty(len(index), self.d, dtype=self.dtype, device="cpu")
+        for span, X, _ in self.parts(None):
+            inside = (index >= span.start) & (index < span.stop)
+            found[inside] = X[index[inside] - span.start]
+        return found
 
 
 def as_source(values: Any) -> Source | None:

@@ -107,8 +107,7 @@ class Mapped(Source):
 
     def take(self, index: Tensor) -> Tensor:
         """Make some rows."""
-        found = self.values.own(index)
-        return self.function(found.double()).to(self.dtype)
+        return self.function(self.values.take(index).double()).to(self.dtype)
 
 
 def _temporary(n: int, d: int, dtype: torch.dtype) -> np.memmap:
