@@ -32,7 +32,7 @@ def test_equals_trying_every_candidate(reduction):
         assert following.chosen == lowest
         plain, state = tries[lowest], following
         torch.testing.assert_close(state.theta, plain.theta, rtol=0, atol=1e-10)
-        torch.testing.assert_close(state.memory, plain.memory, rtol=0, atol=1e-10)
+        torch.testing.assert_close(state.own.memory, plain.memory, rtol=0, atol=1e-10)
         torch.testing.assert_close(state.head, plain.head, rtol=0, atol=1e-10)
 
 

@@ -1,4 +1,4 @@
-r"""Mini-batches: which rows they have, and a pass over all of them.
+r"""Mini-batches: which rows they have, and the step of descents with ``batch_size``.
 
 A mini-batch that is drawn independently of the data multiplies row i of ĥ by s_i = n/|B| if i is in
 it and by 0 if not. The corrections hold for any function of the row, so also for this one:
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,21 +25,30 @@ from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Descent
-from decoupled_descent.objective import BoundObjective
+from decoupled_descent.descent.folds import NONE, Folds
+from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info
+from decoupled_descent.descent.lazy import LazyRows, next_transition
+from decoupled_descent.descent.rules import Slots
+from decoupled_descent.descent.stepping import Product
+from decoupled_descent.objective import BoundObjective, Parameters, RowDerivatives
 from decoupled_descent.rows.blocks import Rows
+
+
+class Moving(NamedTuple):
+    """What a mini-batch changes; gradient descent has no memory."""
+
+    theta: Tensor  # θ, shape (L, d)
+    slots: Slots  # what the update rule carries for θ
+    head: Parameters  # a, by parameter name
+    head_slots: HeadSlots  # what the head's optimiser carries
+    memory: LazyRows | None  # M and what the update rule carries for it
+    folds: Folds = NONE  # the heads of the folds
 
 
 @dataclass(frozen=True)
 class Batched(Descent):
-    """The options of descents that can take mini-batches.
-
-    Args:
-        batch_size: Rows per update; all of them by default. A step is one pass over the rows, with
-            n/batch_size updates. Schedules count the updates.
-        replacement: Whether every batch is a new draw from all rows. By default each row comes once
-            per pass.
-        batch_seed: Draws the batches.
-    """
+    """The options of descents with mini-batches; :class:`DecoupledDescent` describes them."""
 
     batch_size: int | None = None
     replacement: bool = False
@@ -74,11 +83,20 @@ class Batched(Descent):
         size = min(self.batch_size, rows.n)
         return Batches(rows, size, self.replacement, self.batch_seed, number)
 
-    def corrected(
-        self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
-    ) -> Tensor:
-        """θ̃ᵀ from the gradient (L, d); without a correction they are equal."""
-        return gradient
+    def directions(
+        self,
+        gradient: Tensor,
+        direction: Tensor,
+        jacobian: Tensor | None,
+        theta: Tensor,
+        rows: Rows,
+        which: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Along what the update rule moves θᵀ, given ĥᵀX and ĥᵀ, and along what the memory.
+
+        ``which`` has the numbers of the rows of ĥᵀ if these are not all.
+        """
+        return gradient, direction
 
     def pair_variance(
         self, overlap: Tensor | None, rows: Rows, bound: BoundObjective
@@ -86,21 +104,85 @@ class Batched(Descent):
         """Variance of the train error that comes from pairs of rows."""
         return 0.0
 
-    def preconditioned(
-        self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return θ̃ᵀ and ĥᵀ as the update rule gets them."""
-        return tilde, direction
-
-    def memory_factors(self, rows: Rows) -> Tensor | None:
-        """What multiplies ĥᵀ in the memory, shape (1, n); None for one."""
-        return None
-
     def spacing(
         self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
     ) -> Tensor | None:
         """Step sizes of the smoothed differences over ``count`` rows; None if none are needed."""
         return None
+
+    def passing(
+        self, at: Moving, rows: Rows, bound: BoundObjective, number: int
+    ) -> Generator[Any, Any, tuple[Moving, Info]]:
+        r"""Evaluate the iterate on all rows, then make the updates of pass ``number``.
+
+        The notes of the info have ``pass_error``, the mean loss over the pass with each row at its
+        own update, and its standard error.
+        """
+        batches = self.batches(rows, number)
+        h: Tensor = (yield Product(at.theta, rows, transposed=True)).clone()
+        losses, pairs = self._evaluate(at, h, rows, bound, number * len(batches))
+        seen: list[Tensor] = []
+        for k in range(len(batches)):
+            at, own = yield from self._update(
+                at, batches[k], rows, bound, number * len(batches) + k
+            )
+            seen.append(own)
+        during = Info(torch.cat(seen), h.T, None)
+        notes = {"pass_error": during.train_error, "pass_error_stderr": during.train_error_stderr}
+        return at, Info(losses, h.T, None, notes=notes, pairs=pairs)
+
+    def _evaluate(
+        self, at: Moving, h: Tensor, rows: Rows, bound: BoundObjective, step: int
+    ) -> tuple[Tensor, Tensor | float]:
+        """Losses of all rows, and the variance from pairs; the memory is added to h in place."""
+        if at.memory is None:
+            with torch.no_grad():
+                return bound.losses(h.T, rows.y, at.head).detach(), 0.0
+        memory = at.memory.settled()[0]
+        h += memory
+        now = bound.at(step).derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
+        whole = self.judged(at.folds, bound, h.T, rows.y, now.loss, rows.n)
+        pairs = self.pair_variance(memory @ now.direction, rows, bound) + whole.variance
+        return whole.losses, pairs
+
+    def _update(
+        self, at: Moving, batch: Batch, rows: Rows, bound: BoundObjective, step: int
+    ) -> Generator[Any, Any, tuple[Moving, Tensor]]:
+        """Make one update, and return the losses of the batch before it."""
+        h: Tensor = yield Product(at.theta, batch.X, transposed=True)
+        kept = () if at.memory is None else at.memory.read(batch.rows)
+        h = h + kept[0] if kept else h
+        found = self._look(at, batch, h, rows, bound.at(step))
+        left = self.judged(at.folds, bound, h.T, batch.y, found.loss, rows.n, batch.rows)
+        direction = found.direction.T * (rows.n / len(batch.rows))
+        gradient: Tensor = yield Product(direction, batch.X, transposed=False)
+        tilde, direction = self.directions(
+            gradient, direction, found.jacobian, at.theta, rows, batch.rows
+        )
+        scale = self.scale(rows.n)
+        theta, slots = self.update(at.theta, tilde, at.slots, step, scale)
+        if at.memory is not None:
+            value, kept = self.update(kept[0], direction, kept[1:], step, -scale)
+            at.memory.advance(next_transition(self.update, step, at.theta, at.slots))
+            at.memory.write(batch.rows, (value, *kept))
+        head, head_slots = self.step_head(at.head, found.head, at.head_slots, step)
+        folds = self.step_folds(at.folds, left, step)
+        return Moving(theta, slots, head, head_slots, at.memory, folds), left.losses
+
+    def _look(
+        self, at: Moving, batch: Batch, h: Tensor, rows: Rows, bound: BoundObjective
+    ) -> RowDerivatives:
+        """Differentiate on one batch, given hᵀ of shape (L, B)."""
+        shares = self.row_shares(rows)
+        return bound.derivatives(
+            h.T,
+            batch.y,
+            at.head,
+            jacobian=self.uses_jacobian,
+            head=self.trains_head,
+            spacing=self.spacing(at.theta, rows, bound, len(batch.rows)),
+            jacobian_weights=None if shares is None else shares[batch.rows],
+        )
 
 
 class Batch(NamedTuple):

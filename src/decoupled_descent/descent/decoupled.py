@@ -2,21 +2,19 @@ r"""Decoupled descent, the paper's equations "pureDd" (defaults) and "dd" (all o
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from decoupled_descent.checks import outside, real_number
-from decoupled_descent.descent.batches import Batched
+from decoupled_descent.checks import real_number
+from decoupled_descent.descent.batches import Batched, Moving
 from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
-from decoupled_descent.descent.passes import Moving, passing
 from decoupled_descent.descent.rules import Slots, damped_inverse, require_linear
 from decoupled_descent.descent.stepping import Found, Pass, Steps
 from decoupled_descent.objective import (
@@ -27,10 +25,6 @@ from decoupled_descent.objective import (
     smoothed,
 )
 from decoupled_descent.rows.blocks import Rows
-
-
-class ScalingWarning(UserWarning):
-    """The features are not scaled to noise variance 1/d, so the corrections will be off."""
 
 
 class State(NamedTuple):
@@ -116,18 +110,18 @@ class DecoupledDescent(Batched):
         if given is not None and not real_number("hessian_damping", given) > 0:
             raise ValueError(f"hessian_damping={given!r} must be positive")
 
+    @cached_property
+    def _noise(self) -> Noise:
+        """The model of the noise; the paper's by default."""
+        return Noise() if self.noise is None else self.noise
+
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
         """The state before any update; see :meth:`Algorithm.start`."""
-        if self.noise is None:
-            _check_scaling(rows)
-        else:
-            self.noise.check(rows)
+        self._noise.check(rows)
         if self.rule is not None:
             require_linear(self.rule, theta)
-        if self.batch_size is not None:
-            transition(
-                self.update, 0, theta
-            )  # raises for rules that cannot be applied to rows outside of a batch
+        if self.batch_size is not None:  # raises for rules that rows outside a batch cannot follow
+            transition(self.update, 0, theta)
         memory = theta.new_zeros(len(theta), rows.here)
         slots = (self.update.slots(theta), self.update.slots(memory))
         head = bound.parameters(rows.like)
@@ -148,11 +142,9 @@ class DecoupledDescent(Batched):
             spacing=self.spacing(state.theta, rows, bound),
             weights=self.row_shares(rows),
         )
-        tilde = self.corrected(found.gradient, found.jacobian, state.theta, rows)
-        pairs = self.pair_variance(found.overlap, rows, bound)
-        tilde, direction = self.preconditioned(found.jacobian, tilde, found.direction)
-        if self.noise is not None:
-            direction = self.noise.remembered(direction, rows)
+        tilde, direction = self.directions(
+            found.gradient, found.direction, found.jacobian, state.theta, rows
+        )
         scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
         theta, theta_slots = self.update(state.theta, tilde, theta_slots, state.step, scale)
         memory, memory_slots = self.update(
@@ -162,7 +154,7 @@ class DecoupledDescent(Batched):
         h = found.preactivations.T
         seen = self.judged(state.folds, bound, h, rows.y, found.losses, rows.n)
         folds = self.step_folds(state.folds, seen, state.step)
-        pairs = pairs + seen.variance
+        pairs = self.pair_variance(found.overlap, rows, bound) + seen.variance
         info = Info(seen.losses, h, found.jacobian, pairs=pairs, everywhere=found.everywhere)
         slots = (theta_slots, memory_slots)
         return State(theta, memory, head, slots, head_slots, state.step + 1, folds), info
@@ -172,19 +164,31 @@ class DecoupledDescent(Batched):
         theta_slots, memory_slots = state.slots
         memory = LazyRows(state.memory, memory_slots)
         at = Moving(state.theta, theta_slots, state.head, state.head_slots, memory, state.folds)
-        at, info = yield from passing(self, at, rows, bound, state.step)
+        at, info = yield from self.passing(at, rows, bound, state.step)
         settled = memory.settled()
         slots = (at.slots, settled[1:])
         number = state.step + 1
         return State(at.theta, settled[0], at.head, slots, at.head_slots, number, at.folds), info
 
-    def corrected(
-        self, gradient: Tensor, jacobian: Tensor | None, theta: Tensor, rows: Rows
-    ) -> Tensor:
-        """θ̃ᵀ = ĥᵀX − α J̄ θ C, which replaces the gradient (L, d)."""
+    def directions(
+        self,
+        gradient: Tensor,
+        direction: Tensor,
+        jacobian: Tensor | None,
+        theta: Tensor,
+        rows: Rows,
+        which: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """θ̃ᵀ = ĥᵀX − α J̄ θ C, in the place of the gradient, and what enters the memory.
+
+        With δ, both are multiplied by the inverse of the mean Hessian.
+        """
         assert jacobian is not None
-        coloured = theta if self.noise is None else self.noise.coloured(theta)
-        return gradient.addmm_(jacobian, coloured, alpha=-rows.ratio)
+        tilde = gradient.addmm_(jacobian, self._noise.coloured(theta), alpha=-rows.ratio)
+        if self.hessian_damping is not None:
+            inverse = damped_inverse(jacobian, self.hessian_damping)
+            tilde, direction = inverse @ tilde, inverse @ direction
+        return tilde, self._noise.remembered(direction, rows, which)
 
     def pair_variance(
         self, overlap: Tensor | None, rows: Rows, bound: BoundObjective
@@ -213,66 +217,33 @@ class DecoupledDescent(Batched):
         if bound.g is not None or overlap is None:
             return 0.0
         B = overlap / rows.n
-        coherence = 1 / rows.d if self.noise is None else self.noise.coherence(rows)
-        return (B * B.T).sum() * coherence
-
-    def preconditioned(
-        self, jacobian: Tensor | None, tilde: Tensor, direction: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Multiply θ̃ᵀ and ĥᵀ by the inverse of the mean Hessian, if δ is given."""
-        if self.hessian_damping is None:
-            return tilde, direction
-        assert jacobian is not None
-        inverse = damped_inverse(jacobian, self.hessian_damping)
-        return inverse @ tilde, inverse @ direction
-
-    def memory_factors(self, rows: Rows) -> Tensor | None:
-        """What multiplies ĥᵀ in the memory, according to the noise model."""
-        if self.noise is None:
-            return None
-        return self.noise.remembered(rows.like.new_ones(1, rows.here), rows)
+        return (B * B.T).sum() * self._noise.coherence(rows)
 
     def spacing(
         self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
     ) -> Tensor | None:
-        """Steps of smoothed differences: h_j varies by ‖θ_j‖/√d unless the noise model differs."""
+        """Steps of smoothed differences: shares of the spread of h that the noise causes."""
         if not bound.kinked:
             return None
         count = rows.n if count is None else count
-        if self.noise is not None:
-            return smoothed.spacing(self.noise.spread(theta, rows), count)
-        return smoothed.spacing(torch.linalg.vector_norm(theta, dim=1) / rows.d**0.5, count)
+        return smoothed.spacing(self._noise.spread(theta, rows), count)
 
     def row_shares(self, rows: Rows) -> Tensor | None:
         """The weight of each row in J̄, according to the noise model."""
-        return None if self.noise is None else self.noise.row_shares()
+        return self._noise.row_shares()
 
     def assumptions(self) -> frozenset[str]:
         """Independent noise of equal variance, except for what the noise model describes."""
-        lifted = frozenset() if self.noise is None else self.noise.lifts
-        return frozenset({"white noise", "equal norms", "gaussian rows", "path"}) - lifted
+        every = frozenset({"white noise", "equal norms", "gaussian rows", "path"})
+        return every - self._noise.lifts
 
     def limit(self) -> LimitStep:
         """State evolution along g, without a preconditioner."""
-        covariance = None if self.noise is None else self.noise.limit()
         return LimitStep(
             self.g,
             self.f,
-            covariance=covariance,
+            covariance=self._noise.limit(),
             batch_size=self.batch_size,
             replacement=self.replacement,
             hessian_damping=self.hessian_damping,
-        )
-
-
-def _check_scaling(rows: Rows) -> None:
-    """Warn when rows of X are far from norm one, which noise of variance 1/d gives them."""
-    norm = float(rows.mean(rows.squares)) ** 0.5
-    if not 0.5 <= norm <= 2:
-        warnings.warn(
-            f"the rows of X have root-mean-square norm {norm:.3g}, but decoupled descent assumes "
-            "noise of variance 1/d, that is norm 1: standardise the columns and divide by √d, or "
-            "the train error will not track the test error",
-            ScalingWarning,
-            stacklevel=outside(),
         )

@@ -7,10 +7,9 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.batches import Batched
+from decoupled_descent.descent.batches import Batched, Moving
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
-from decoupled_descent.descent.passes import Moving, passing
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.stepping import Found, Pass, Steps
 from decoupled_descent.objective import BoundObjective, Parameters
@@ -73,7 +72,7 @@ class GradientDescent(Batched):
         """One update from one pass over the rows, or a pass in mini-batches."""
         if self.batch_size is not None:
             at = Moving(state.theta, state.slots, state.head, state.head_slots, None)
-            at, info = yield from passing(self, at, rows, bound, state.step)
+            at, info = yield from self.passing(at, rows, bound, state.step)
             return State(at.theta, at.head, at.slots, at.head_slots, state.step + 1), info
         found: Found = yield Pass(bound, state.theta, state.head, trains_head=self.trains_head)
         scale = self.scale(rows.n)

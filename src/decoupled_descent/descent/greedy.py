@@ -31,7 +31,6 @@ from torch.utils._pytree import tree_flatten
 
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
-from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.stepping import Product, Steps, summed, whole
 from decoupled_descent.objective import BoundObjective, Parameters
@@ -39,33 +38,12 @@ from decoupled_descent.rows.blocks import Rows
 
 
 class State(NamedTuple):
-    r"""What greedy descent carries from step to step.
-
-    Attributes:
-        theta: θ, shape (L, d).
-        memory: Mᵀ, shape (L, n).
-        head: a, by parameter name.
-        head_slots: What the head's optimiser carries.
-        preactivations: hᵀ, shape (L, n): Xθ + M, known before the step begins.
-        chosen: Which candidate led here; −1 at the start, and where no candidate lowered the error.
-        step: How many updates have been tried.
-    """
-
-    theta: Tensor
-    memory: Tensor
-    head: Parameters
-    head_slots: HeadSlots
-    preactivations: Tensor
-    chosen: int
-    step: int
-
-
-class Tried(NamedTuple):
-    """What greedy descent carries if candidates are tried one by one."""
+    r"""What greedy descent carries from step to step."""
 
     theta: Tensor  # θ, shape (L, d)
     head: Parameters  # a, by parameter name
     own: Any  # the state of the candidates, which all of them continue from
+    preactivations: Tensor | None  # hᵀ, shape (L, n), where candidates share θ̃: known beforehand
     chosen: int  # which candidate led here; −1 at the start, and where none lowered the error
     step: int  # how many updates have been tried
 
@@ -165,28 +143,26 @@ class GreedyDescent(Algorithm):
         """Whether any candidate moves the head along its gradient."""
         return any(candidate.trains_head for candidate in self.candidates)
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State | Tried:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
         """The state before any update; see :meth:`Algorithm.start`."""
         starts = [candidate.start(rows, bound, theta) for candidate in self.candidates]
         start = starts[0]
-        if not self.shared:
-            for candidate, other in zip(self.candidates, starts, strict=True):
-                if _shapes(other) != _shapes(start):
-                    raise ValueError(
-                        f"candidate {candidate!r} carries other things from step to step than "
-                        f"{self.candidates[0]!r}; give all the same kind of rule and optimiser"
-                    )
-            return Tried(start.theta, start.head, start, -1, 0)
-        h = rows.forward(start.theta)
-        return State(start.theta, start.memory, start.head, start.head_slots, h, -1, 0)
+        for candidate, other in zip(self.candidates, starts, strict=True):
+            if _shapes(other) != _shapes(start):
+                raise ValueError(
+                    f"candidate {candidate!r} carries other things from step to step than "
+                    f"{self.candidates[0]!r}; give all the same kind of rule and optimiser"
+                )
+        h = rows.forward(start.theta) if self.shared else None
+        return State(start.theta, start.head, start, h, -1, 0)
 
-    def stepping(self, state: State | Tried, rows: Rows, bound: BoundObjective) -> Steps:
+    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """The update that lowers the train error most."""
-        if isinstance(state, Tried):
+        if (h := state.preactivations) is None:
             return (yield from self._trying(state, rows, bound))
-        first = self.shared[0]
+        first, own = self.shared[0], state.own
         seen = bound.at(state.step).derivatives(
-            state.preactivations.T,
+            h.T,
             rows.y,
             state.head,
             head=self.trains_head,
@@ -195,34 +171,26 @@ class GreedyDescent(Algorithm):
         found, everywhere = summed(seen, rows)
         direction = found.direction.T
         gradient: Tensor = yield Product(direction, rows, transposed=False)
-        tilde = first.corrected(gradient, found.jacobian, state.theta, rows)
+        tilde, _ = first.directions(gradient, direction, found.jacobian, state.theta, rows)
         change = (yield Product(tilde, rows, transposed=True)) - direction
-        (overlap,) = rows.total(state.memory @ found.direction)
+        (overlap,) = rows.total(own.memory @ found.direction)
         pairs = first.pair_variance(overlap, rows, bound)
-        known = (found.loss, state.preactivations.T, found.jacobian)
-        info = Info(*known, pairs=pairs, everywhere=everywhere)
+        info = Info(found.loss, h.T, found.jacobian, pairs=pairs, everywhere=everywhere)
         best, lowest = state._replace(chosen=-1, step=state.step + 1), info.train_error
         for index, candidate in enumerate(self.shared):
-            h = _moved(candidate, state.preactivations, change, rows.n)
+            moved = _moved(candidate, h, change, rows.n)
             direction_a = found.head if candidate.trains_head else {}
-            head, head_slots = candidate.step_head(
-                state.head, direction_a, state.head_slots, state.step
-            )
-            error = float(rows.mean(bound.losses(h.T, rows.y, head)))
+            head, _ = candidate.step_head(state.head, direction_a, own.head_slots, state.step)
+            error = float(rows.mean(bound.losses(moved.T, rows.y, head)))
             if error < lowest:
                 lowest = error
-                best = State(
-                    _moved(candidate, state.theta, tilde, rows.n),
-                    _moved(candidate, state.memory, -direction, rows.n),
-                    head,
-                    head_slots,
-                    h,
-                    index,
-                    state.step + 1,
-                )
+                theta = _moved(candidate, state.theta, tilde, rows.n)
+                memory = _moved(candidate, own.memory, -direction, rows.n)
+                following = own._replace(theta=theta, memory=memory, head=head)
+                best = State(theta, head, following, moved, index, state.step + 1)
         return best, info
 
-    def _trying(self, state: Tried, rows: Rows, bound: BoundObjective) -> Steps:
+    def _trying(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """Let every candidate make its step, and keep the one with the lowest train error."""
         best, now = state._replace(chosen=-1, step=state.step + 1), None
         for index, candidate in enumerate(self.candidates):
@@ -233,7 +201,8 @@ class GreedyDescent(Algorithm):
                 now, lowest = info, info.train_error
             if ahead.train_error < lowest:
                 lowest = ahead.train_error
-                best = Tried(following.theta, following.head, following, index, state.step + 1)
+                parts = (following.theta, following.head, following, None)
+                best = State(*parts, index, state.step + 1)
         return best, now
 
     def assumptions(self) -> frozenset[str]:

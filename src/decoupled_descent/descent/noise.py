@@ -15,15 +15,14 @@ The first follows because x_iᵀ Σ_j x_j ĥ_j contains the row's own term ‖z_
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import real_number
+from decoupled_descent.checks import outside, real_number
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.tensors import as_floats, check_finite
 
@@ -31,45 +30,72 @@ from decoupled_descent.rows.tensors import as_floats, check_finite
 Operator = Callable[[Tensor], Tensor]
 
 
-class Noise(Protocol):
-    """Base class of noise models: what decoupled descent needs to know of the noise."""
+class ScalingWarning(UserWarning):
+    """The features are not scaled to noise variance 1/d, so the corrections will be off."""
+
+
+class Noise:
+    """Independent noise of variance 1/d, the paper's: C = I, w = 1. Other models subclass it.
+
+    Attributes:
+        lifts: The assumptions of decoupled descent that are not needed with this model.
+    """
+
+    lifts: frozenset[str] = frozenset()
 
     def check(self, rows: Rows) -> None:
-        """Raise ``ValueError`` when the model does not belong to these rows."""
-        ...
-
-    @property
-    def lifts(self) -> frozenset[str]:
-        """The assumptions of decoupled descent that are not needed with this model."""
-        ...
-
-    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
-        """Standard deviations of the noise in h, shape (L,)."""
-        ...
-
-    def row_shares(self) -> Tensor | None:
-        """The weight of each row in J̄, shape (n,); None for equal weights."""
-        ...
+        """Warn when rows of X are far from norm one; raise ``ValueError`` for rows of others."""
+        norm = float(rows.mean(rows.squares)) ** 0.5
+        if not 0.5 <= norm <= 2:
+            warnings.warn(
+                f"the rows of X have root-mean-square norm {norm:.3g}, but decoupled descent "
+                "assumes noise of variance 1/d, that is norm 1: standardise the columns and divide "
+                "by √d, or the train error will not track the test error",
+                ScalingWarning,
+                stacklevel=outside(),
+            )
 
     def coloured(self, theta: Tensor) -> Tensor:
         """Return θC, shape (L, d)."""
-        ...
+        return theta
 
-    def limit(self) -> Tensor:
-        """Return C for state evolution, or raise ``ValueError``."""
-        ...
+    def level(self, rows: Rows) -> float | Tensor | None:
+        """Return tr C/d; None for one."""
+        return None
 
-    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
-        """Return what ĥᵀ of shape (L, n) adds to the memory, before the rates."""
-        ...
+    def row_shares(self) -> Tensor | None:
+        """Return w, the weight of each row in J̄, shape (n,); None for equal weights."""
+        return None
 
     def coherence(self, rows: Rows) -> float:
         """Return the mean square of z_i·z_j for two rows, as a share of ‖z_i‖² ‖z_j‖²."""
-        ...
+        return 1 / rows.d
+
+    def limit(self) -> Tensor | None:
+        """Return C for state evolution, None for the identity, or raise ``ValueError``."""
+        return None
+
+    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
+        """Return the standard deviations of the noise in h, √(θ_jᵀCθ_j w̄/d), shape (L,)."""
+        variance: Tensor = (theta * self.coloured(theta)).sum(1) / rows.d
+        if (shares := self.row_shares()) is not None:
+            variance = variance * rows.mean(shares)
+        return variance.clamp_min(0).sqrt()
+
+    def remembered(self, direction: Tensor, rows: Rows, which: Tensor | None = None) -> Tensor:
+        """Return what ĥᵀ, shape (L, n), adds to the memory before the rates: (tr C/d) w ⊙ ĥ.
+
+        ``which`` has the numbers of the rows if these are not all.
+        """
+        if (level := self.level(rows)) is not None:
+            direction = direction * level
+        if (shares := self.row_shares()) is not None:
+            direction = direction * (shares if which is None else shares[which])
+        return direction
 
 
 @dataclass(frozen=True, eq=False)
-class Covariance:
+class Covariance(Noise):
     r"""Rows whose noise has covariance C/d, with C known.
 
     Args:
@@ -85,6 +111,7 @@ class Covariance:
 
     matrix: Tensor | Operator
     trace: float | None = None
+    lifts = frozenset({"white noise"})
 
     def __post_init__(self) -> None:
         """Check the matrix."""
@@ -103,7 +130,7 @@ class Covariance:
             )
         if self.matrix.ndim == 2 and not torch.allclose(self.matrix, self.matrix.T):
             raise ValueError("matrix is not symmetric, so it is no covariance; pass (C + Cᵀ)/2")
-        diagonal = self.matrix if self.matrix.ndim == 1 else torch.diagonal(self.matrix)
+        diagonal = _diagonal(self.matrix)
         if bool((diagonal < 0).any()) or not float(diagonal.sum()) > 0:
             raise ValueError(
                 f"matrix has variances from {float(diagonal.min()):g} to "
@@ -119,30 +146,26 @@ class Covariance:
                 f"matrix has shape {tuple(self.matrix.shape)} but X has d = {rows.d} columns; it "
                 f"must be ({rows.d}, {rows.d}), or ({rows.d},) for a diagonal"
             )
-        if self.matrix.dtype != rows.like.dtype or self.matrix.device != rows.like.device:
-            raise ValueError(
-                f"matrix is {self.matrix.dtype} on {self.matrix.device} but X is "
-                f"{rows.like.dtype} on {rows.like.device}; pass matrix.to(X)"
-            )
-
-    @property
-    def lifts(self) -> frozenset[str]:
-        """White noise is not needed."""
-        return frozenset({"white noise"})
-
-    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
-        """√(θ_jᵀCθ_j/d)."""
-        variance = (theta * self.coloured(theta)).sum(1) / rows.d
-        return variance.clamp_min(0).sqrt()
-
-    def row_shares(self) -> None:
-        """Rows count equally."""
+        _check_like("matrix", self.matrix, rows)
 
     def coloured(self, theta: Tensor) -> Tensor:
         """Return θC, shape (L, d)."""
         if not isinstance(self.matrix, Tensor):
             return self.matrix(theta)
         return theta @ self.matrix if self.matrix.ndim == 2 else theta * self.matrix
+
+    def level(self, rows: Rows) -> float | Tensor:
+        """Return tr C/d."""
+        if isinstance(self.matrix, Tensor):
+            return _diagonal(self.matrix).mean()
+        assert self.trace is not None
+        return self.trace / rows.d
+
+    def coherence(self, rows: Rows) -> float:
+        """Return tr(C²)/(tr C)²; for a function, 1/d, its smallest value, that of white noise."""
+        if not isinstance(self.matrix, Tensor):
+            return 1 / rows.d
+        return float(self.matrix.square().sum() / _diagonal(self.matrix).sum().square())
 
     def limit(self) -> Tensor:
         """Return C."""
@@ -153,24 +176,9 @@ class Covariance:
             )
         return self.matrix
 
-    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
-        """Return (tr C/d) ĥᵀ."""
-        if isinstance(self.matrix, Tensor):
-            diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal()
-            return direction * diagonal.mean()
-        assert self.trace is not None
-        return direction * (self.trace / rows.d)
-
-    def coherence(self, rows: Rows) -> float:
-        """Return tr(C²)/(tr C)²; for a function, 1/d, its smallest value, that of white noise."""
-        if not isinstance(self.matrix, Tensor):
-            return 1 / rows.d
-        diagonal = self.matrix if self.matrix.ndim == 1 else self.matrix.diagonal()
-        return float(self.matrix.square().sum() / diagonal.sum().square())
-
 
 @dataclass(frozen=True)
-class White:
+class White(Noise):
     r"""Rows with i.i.d. noise of another variance than 1/d, for example with standardised columns.
 
     Pre-activations, outputs and rates are then those of PyTorch: with ``reduction="mean"``, ``lr``
@@ -185,6 +193,7 @@ class White:
     """
 
     variance: float = 1.0
+    lifts = frozenset({"white noise"})
 
     def __post_init__(self) -> None:
         """Check the variance."""
@@ -194,22 +203,13 @@ class White:
     def check(self, rows: Rows) -> None:
         """Accept all rows."""
 
-    @property
-    def lifts(self) -> frozenset[str]:
-        """White noise of variance 1/d is not needed."""
-        return frozenset({"white noise"})
-
-    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
-        """‖θ_j‖ √v."""
-        norms: Tensor = torch.linalg.vector_norm(theta, dim=1)
-        return norms * math.sqrt(self.variance)
-
-    def row_shares(self) -> None:
-        """Rows count equally."""
-
     def coloured(self, theta: Tensor) -> Tensor:
         """Return d v θ."""
         return theta * (self.variance * theta.shape[1])
+
+    def level(self, rows: Rows) -> float:
+        """Return d v."""
+        return self.variance * rows.d
 
     def limit(self) -> Tensor:
         """Raise ``ValueError``: mixtures have noise of variance 1/d."""
@@ -218,17 +218,9 @@ class White:
             "the rows by √(d v) and leave noise out"
         )
 
-    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
-        """Return d v ĥᵀ."""
-        return direction * (self.variance * rows.d)
-
-    def coherence(self, rows: Rows) -> float:
-        """Return 1/d."""
-        return 1 / rows.d
-
 
 @dataclass(frozen=True, eq=False)
-class RowNorms:
+class RowNorms(Noise):
     r"""Rows whose noise is white with unequal variances: covariance w_i I/d.
 
     Args:
@@ -241,6 +233,7 @@ class RowNorms:
     """
 
     squares: Tensor
+    lifts = frozenset({"white noise", "equal norms"})
 
     def __post_init__(self) -> None:
         """Check the norms."""
@@ -280,29 +273,11 @@ class RowNorms:
         """Raise ``ValueError`` when there is not one norm per row."""
         if len(self.squares) != rows.here:
             raise ValueError(f"squares has {len(self.squares)} entries but X has {rows.here} rows")
-        if self.squares.dtype != rows.like.dtype or self.squares.device != rows.like.device:
-            raise ValueError(
-                f"squares is {self.squares.dtype} on {self.squares.device} but X is "
-                f"{rows.like.dtype} on {rows.like.device}; pass squares.to(X)"
-            )
-
-    @property
-    def lifts(self) -> frozenset[str]:
-        """Neither white noise of variance 1/d nor equal norms are checked."""
-        return frozenset({"white noise", "equal norms"})
-
-    def spread(self, theta: Tensor, rows: Rows) -> Tensor:
-        """‖θ_j‖ √(mean w/d)."""
-        norms: Tensor = torch.linalg.vector_norm(theta, dim=1)
-        return norms * (rows.mean(self.squares) / rows.d).sqrt()
+        _check_like("squares", self.squares, rows)
 
     def row_shares(self) -> Tensor:
         """A row counts by w_i."""
         return self.squares
-
-    def coloured(self, theta: Tensor) -> Tensor:
-        """Return θ: the weights are in J̄."""
-        return theta
 
     def limit(self) -> Tensor:
         """Raise ``ValueError``: rows of unequal strength have no known limit."""
@@ -311,10 +286,15 @@ class RowNorms:
             "leave noise out, or use Covariance"
         )
 
-    def remembered(self, direction: Tensor, rows: Rows) -> Tensor:
-        """Return w ⊙ ĥ, transposed."""
-        return direction * self.squares
 
-    def coherence(self, rows: Rows) -> float:
-        """Return 1/d."""
-        return 1 / rows.d
+def _diagonal(matrix: Tensor) -> Tensor:
+    return matrix if matrix.ndim == 1 else matrix.diagonal()
+
+
+def _check_like(name: str, values: Tensor, rows: Rows) -> None:
+    """Raise ``ValueError`` when values have another dtype or device than the rows."""
+    if values.dtype != rows.like.dtype or values.device != rows.like.device:
+        raise ValueError(
+            f"{name} is {values.dtype} on {values.device} but X is {rows.like.dtype} on "
+            f"{rows.like.device}; pass {name}.to(X)"
+        )
