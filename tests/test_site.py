@@ -387,6 +387,7 @@ def test_formulas_stand_beside_functions_that_exist(page):
         ("x_iᵀ(A − x_i)⁻¹", "x[i]ᵀ(A − x[i])⁻¹"),
         ("m_{j,t} of Xθ̃_s and min_t h", "m[j,t] of Xθ̃[s] and min[t] h"),
         ("(η S)^{t−1}, i^−0.7 and a_i^2", "(η S)<t−1>, i<−0.7> and a[i]<2>"),
+        ("ℓ'_t ℓ'' and v'_j", "ℓ'[t] ℓ'' and v'[j]"),
         ("head_lr of best_step, c*", "head_lr of best_step, c*"),
     ],
 )
@@ -401,3 +402,10 @@ def test_numbers_and_their_errors_do_not_break():
     assert extension("indices").joined(text) == (
         "z is 1.2\u00a0±\u00a00.1 in 5\u00a0% of runs ± others"
     )
+
+
+def test_pages_are_short():
+    """About 250 lines at most; the long tables are in Studies."""
+    pages = [*DOCS.glob("*.md"), *(DOCS / "theory").glob("*.md")]
+    lengths = {page.name: len(page.read_text().splitlines()) for page in pages}
+    assert max(lengths.values()) < 270, lengths

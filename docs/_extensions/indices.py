@@ -8,8 +8,8 @@ import re
 #: What may have an index: a letter with its accents, a nabla, a closing bracket, and three words. A
 #: Latin letter stands alone: names of functions and arguments are no formulas.
 BASE = (
-    r"(?<![A-Za-z0-9_])(?:min|max|test|[A-Za-z][\u0300-\u036f]*)"
-    r"|[^\W\dA-Za-z_][\u0300-\u036f]*|[∇∂)\]‖]"
+    r"(?<![A-Za-z0-9_])(?:min|max|test|[A-Za-z][\u0300-\u036f]*['’]*)"
+    r"|[^\W\dA-Za-z_][\u0300-\u036f]*['’]*|[∇∂)\]‖]"
 )
 #: An index or a power: in braces, or a few letters and digits.
 SCRIPT = r"[_^](?:\{[^{}]+\}|[−+]?[A-Za-z0-9]+(?:\.[0-9]+)?[∞*]?|[∞*])"
