@@ -73,9 +73,9 @@ def leave_groups_out(
     gradient = weights.unsqueeze(1) * bends.slope
     found, moves = outputs.clone(), torch.zeros_like(outputs)
     for rows, block, system in _group_reactions(bends, spread, weights, groups):
-        solved = torch.linalg.solve(system, gradient[rows].reshape(-1, 1))
-        moves[rows] = solved.reshape(len(rows), -1)
-        found[rows] += (block @ solved).reshape(len(rows), -1)
+        solved = torch.linalg.solve(system, gradient[rows].flatten(1).unsqueeze(2))
+        moves[rows] = solved.reshape(*rows.shape, -1)
+        found[rows] += (block @ solved).reshape(*rows.shape, -1)
     none = torch.empty(0, dtype=torch.long, device=outputs.device)
     return LeftOut(found, moves, (found - outputs).abs().amax(1), none)
 
@@ -83,15 +83,24 @@ def leave_groups_out(
 def _group_reactions(
     bends: Curvature, spread: Spread, weights: Tensor, groups: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The rows of each group, V among them and I − W V, matrices of s K rows and columns."""
-    hessians = weights.reshape(-1, 1, 1) * bends.matrices()
-    for label in torch.unique(groups):
-        rows = (groups == label).nonzero().squeeze(1)
-        block = spread.between(rows)
-        size = block.shape[0] * block.shape[1]
-        pulled = torch.einsum("iab,ibjc->iajc", hessians[rows], block).reshape(size, size)
-        identity = torch.eye(size, dtype=block.dtype, device=block.device)
-        yield rows, block.reshape(size, size), identity - pulled
+    """Groups of s rows, V among the rows of each and I − W V: (m, s), (m, sK, sK), (m, sK, sK).
+
+    All groups of a single row come first, together, then the others one by one.
+    """
+    sizes = torch.bincount(groups)
+    several = torch.split(groups.argsort(stable=True), sizes.tolist())
+    alone = (sizes[groups] == 1).nonzero()
+    if len(alone):
+        rows = alone.squeeze(1)
+        yield alone, spread.blocks[rows], _reaction(bends, spread.blocks, weights)[rows]
+    for rows in several:
+        if len(rows) > 1:
+            block = spread.between(rows)
+            size = block.shape[0] * block.shape[1]
+            hessians = weights[rows].reshape(-1, 1, 1) * bends.matrices(rows)
+            pulled = torch.einsum("iab,ibjc->iajc", hessians, block).reshape(1, size, size)
+            identity = torch.eye(size, dtype=block.dtype, device=block.device)
+            yield rows.unsqueeze(0), block.reshape(1, size, size), identity - pulled
 
 
 def refined(
@@ -186,8 +195,8 @@ def reacted(
         return solved.squeeze(2)
     found = torch.empty_like(values)
     for rows, _, system in _group_reactions(bends, spread, removed, groups):
-        solved = torch.linalg.solve(system, values[rows].reshape(-1, 1))
-        found[rows] = solved.reshape(len(rows), -1)
+        solved = torch.linalg.solve(system, values[rows].flatten(1).unsqueeze(2))
+        found[rows] = solved.reshape(*rows.shape, -1)
     return found
 
 
@@ -209,9 +218,9 @@ def shifted(
         return alone.transpose(0, 1)
     found = torch.empty_like(shifts)
     for rows, _, system in _group_reactions(bends, spread, removed, groups):
-        part = shifts[:, rows].transpose(0, 1)
-        solved = torch.linalg.solve(system.T, part.reshape(-1, part.shape[2]))
-        found[:, rows] = solved.reshape(part.shape).transpose(0, 1)
+        part = shifts[:, rows].permute(1, 2, 0, 3)  # (m, s, K, shifts)
+        solved = torch.linalg.solve(system.mT, part.flatten(1, 2))
+        found[:, rows] = solved.reshape(part.shape).permute(2, 0, 1, 3)
     return found
 
 

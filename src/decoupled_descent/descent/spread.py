@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -72,12 +73,30 @@ class Spread(ABC):
 def spread(
     rows: Rows, bends: Curvature, ridge: float, weights: Tensor, intercept: bool = True
 ) -> Spread:
-    """V for the curvature of single rows before weights."""
+    """V for the curvature of single rows before weights; the last one is kept with the rows."""
+    inputs = (ridge, intercept, weights, *bends[2:])
+    if "spread" in rows.kept:
+        before, found = rows.kept["spread"]
+        if all(map(_same, before, inputs)):
+            kept: Spread = found
+            return kept
+    rows.kept.pop("spread", None)  # its memory is needed
+    made = _made(rows, bends, ridge, weights, intercept)
+    rows.kept["spread"] = inputs, made
+    return made
+
+
+def _same(one: Any, other: Any) -> bool:
+    both = isinstance(one, Tensor) and isinstance(other, Tensor)
+    return torch.equal(one, other) if both else one is other or one == other
+
+
+def _made(rows: Rows, bends: Curvature, ridge: float, weights: Tensor, intercept: bool) -> Spread:
     many = rows.n > SQUARE or not rows.in_memory
     if bends.full is not None or (bends.rank_one is not None and many):
         return CoupledRidge(rows, bends, ridge, weights, intercept)
     diagonal = (weights.unsqueeze(1) * bends.diagonal).clamp_min(TINY)
-    gram = rows.X @ rows.X.T if is_dual(rows) else None
+    gram = rows.products if is_dual(rows) else None
     unlike = (diagonal != diagonal[:, :1]).sum()
     equal = bends.rank_one is None and not int(rows.total(unlike)[0])
     parts: list[Part] = [

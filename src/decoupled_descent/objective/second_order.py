@@ -23,7 +23,7 @@ class Curvature(NamedTuple):
     rank_one: Tensor | None = None  # c, shape (n, K), unless W_i is diagonal
     full: Tensor | None = None  # W_i itself, shape (n, K, K), where it has no such form
 
-    def matrices(self, rows: slice = slice(None)) -> Tensor:
+    def matrices(self, rows: slice | Tensor = slice(None)) -> Tensor:
         """W_i of some rows, all by default, shape (n, K, K)."""
         if self.full is not None:
             return self.full[rows]

@@ -59,6 +59,8 @@ class Rows:
         here: The number of rows in this process.
         first: How many rows the processes before this one have.
         like: An empty matrix with the dtype and the device of X.
+        kept: What was computed from the rows and may be needed again soon, by name. Clearing it
+            frees memory, and costs nothing but time.
 
     Example:
         >>> rows = Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2)
@@ -80,6 +82,7 @@ class Rows:
     ) -> None:
         if block_size is not None:
             whole_number("block_size", block_size)
+        self.kept: dict[str, Any] = {}
         self._source, self._X = as_source(X), None
         if self._source is None:
             self._X = as_floats("X", X).contiguous()
@@ -312,6 +315,14 @@ class Rows:
     def ratio(self) -> float:
         """α = n/d."""
         return self.n / self.d
+
+    @property
+    def products(self) -> Tensor:
+        """XXᵀ, shape (n, n), for rows in memory; it is kept."""
+        if "products" not in self.kept:
+            self.kept["products"] = self.X @ self.X.T
+        found: Tensor = self.kept["products"]
+        return found
 
     @cached_property
     def gram(self) -> Gram:

@@ -33,6 +33,8 @@ class Candidate(NamedTuple):
         error: The leave-one-out error of these predictions.
         known: Whether the map is kept in a ranking without each fold of rows, and in the ranking
             of all rows, which is the last entry.
+        without: Left-out predictions if a whole fold of rows is left out as well, shape
+            (folds, n, K); None where folds are not left out.
     """
 
     features: Features
@@ -43,6 +45,7 @@ class Candidate(NamedTuple):
     said: Tensor
     error: float
     known: Tensor
+    without: Tensor | None = None
 
     @property
     def name(self) -> str:
@@ -162,6 +165,11 @@ def row_count(rows: Rows) -> float:
     if rows.weights is None or rows.removed is None:
         return float(rows.n)
     return float((rows.weights / rows.removed).sum())
+
+
+def main(found: Sequence[Candidate]) -> list[Candidate]:
+    """Fits of the maps that are kept in the ranking of all rows; they are made first."""
+    return [one for one in found if one.known[-1]]
 
 
 def lowest(found: Sequence[Candidate]) -> Candidate:

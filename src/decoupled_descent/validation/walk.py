@@ -1,0 +1,203 @@
+"""The second round of the search: every feature map that was kept is fitted with several ridges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.descent.newton import DecoupledNewton, shifts_without
+from decoupled_descent.descent.newton_step import Problem
+from decoupled_descent.objective import Objective
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.candidates import as_features
+from decoupled_descent.rows.gathered import divided, whole
+from decoupled_descent.rows.interface import Features
+from decoupled_descent.rows.store import Mapped, Store
+from decoupled_descent.training.callbacks import StopReason
+from decoupled_descent.training.run import fit
+from decoupled_descent.validation.cost import FITS
+from decoupled_descent.validation.found import (
+    Candidate,
+    fitted_outputs,
+    lowest,
+    main,
+    of_all,
+    predictions,
+    row_count,
+)
+from decoupled_descent.validation.ranking import (
+    HIGHEST,
+    LOWEST,
+    STEP,
+    Ranked,
+    part_of,
+    some_rows,
+)
+from decoupled_descent.validation.stacking import row_losses
+
+#: With more rows than this, ridges are first found on this many rows.
+SCOUTED = 2000
+#: The tolerance of candidates. Newton's method converges quadratically, so that a small one costs
+#: only one more step. With it a row of weight 2 gives the same results as two equal rows.
+CLOSE = 1e-14
+#: The number of rows that are refitted exactly per fit is this over n K: with more rows a refit
+#: costs more, and a single row matters less.
+REFITTED = 2000
+
+
+class Place(NamedTuple):
+    """Where a feature map is fitted.
+
+    Attributes:
+        rows: The features of the rows of this process.
+        everything: The rows of all processes.
+        objective: Ψ.
+        folds: The fold of each row, shape (n,), to be left out as well; None for none.
+    """
+
+    rows: Rows
+    everything: Rows
+    objective: Objective
+    folds: Tensor | None
+
+
+def fits(
+    kept: Sequence[Ranked],
+    X: Any,
+    y: Tensor,
+    objective: Objective,
+    ridge: float | str,
+    common: dict[str, Any],
+    folds: Tensor | None,
+) -> Iterator[tuple[float, Candidate]]:
+    """Fit every map with every ridge that is tried; beside a fit is the share of work done.
+
+    Large features are in memory for one map at a time, and in the end for the best one.
+    """
+    found: list[Candidate] = []
+    made: list[Rows] = []
+    for index, one in enumerate(kept):
+        phi = one.features.fit_rows(X, common["weights"]) if one.phi is None else one.phi
+        rows = divided(phi, y, X, **common)
+        del phi
+        made.append(rows)
+        place = Place(rows, whole(rows, y, **common), objective, folds)
+        for count, fitted in enumerate(walk(one, place, ridge), 1):
+            found.append(fitted)
+            yield (index + min(count / FITS, 1.0)) / len(kept), fitted
+        rows.kept.clear()
+        place.everything.kept.clear()
+        if len(kept) > 1 and isinstance(X, Rows):
+            _give_back(one.features, rows, X)
+    if len(kept) > 1 and isinstance(X, Rows):
+        best = [one.features for one in kept].index(lowest(main(found)).features)
+        _keep_again(made[best], X)
+
+
+def _give_back(features: Features, rows: Rows, X: Rows) -> None:
+    """Free the memory of large features: from now on they are made again whenever they are read."""
+    rows.move(Mapped(X, features.transform, rows.d))
+
+
+def _keep_again(rows: Rows, X: Rows) -> None:
+    """Make the features of the best candidate once more, for all that is asked of it now."""
+    if rows.held:
+        return
+    store = Store(rows.here, rows.d, X)
+    for block in rows.blocks():
+        store.write(block.span, block.X)
+    rows.move(store)
+
+
+def scouted(
+    kept: Sequence[Ranked],
+    X: Any,
+    y: Tensor,
+    objective: Objective,
+    common: dict[str, Any],
+    seed: int,
+) -> list[Ranked]:
+    """Find the ridge of each map on some of the rows, and leave out maps that are clearly worse.
+
+    The best ridge hardly depends on the number of rows, and a fit to all of them is expensive.
+    """
+    rows = some_rows(len(y), SCOUTED, common["groups"], seed)
+    if objective.loss.name != "squared" and bool((y[rows] == y[rows[0]]).all()):
+        return list(kept)  # a rare class, of which none was drawn
+    part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
+    found = [_scout(one, part_of(X, rows), y[rows], objective, part) for one in kept]
+    least, better = min(found, key=lambda pair: pair[0].error), []
+    for one, losses in found:
+        more = losses - least[1]
+        doubt = 2 * float(more.std()) / math.sqrt(len(more))
+        if one is least[0] or one.features.name == "linear" or float(more.mean()) <= doubt:
+            better.append(one)
+    return better
+
+
+def _scout(
+    one: Ranked, X: Any, y: Tensor, objective: Objective, common: dict[str, Any]
+) -> tuple[Ranked, Tensor]:
+    """The best ridge of a map and its losses on some rows. The map that was fitted is not kept."""
+    again = one._replace(features=as_features(one.features)[0])
+    phi = again.features.fit_transform(X, sample_weight=common["weights"])
+    rows = Rows(phi, y, **common)
+    best = lowest(list(walk(again, Place(rows, rows, objective, None), "auto")))
+    losses = best.rows.averaged(row_losses(objective.loss.name, best.said, y))
+    return one._replace(start=best.ridge, error=best.error, phi=None), losses
+
+
+def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
+    """Fit along a grid of ridges, from a first guess downhill until both neighbours are worse."""
+    if not isinstance(ridge, str):
+        yield _fitted(one, place, float(ridge), None)
+        return
+    found: dict[int, Candidate] = {}
+    low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
+    best = min(max(round(math.log10(one.start) / STEP), low), high)
+    while True:
+        tried = [power for power in (best, best - 1, best + 1) if low <= power <= high]
+        for power in tried:
+            if power not in found:
+                near = min(found, key=lambda other: abs(other - power), default=None)
+                start = None if near is None else found[near]
+                found[power] = _fitted(one, place, 10 ** (STEP * power), start)
+                yield found[power]
+        following = min(tried, key=lambda power: found[power].error)
+        if following == best:
+            return
+        best = following
+
+
+def _fitted(one: Ranked, place: Place, ridge: float, start: Candidate | None) -> Candidate:
+    """One fit, from the minimum of another ridge if there is one."""
+    rows, objective = place.rows, place.objective
+    repairs = REFITTED // (rows.n * (objective.width or 1))
+    algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
+    state = None if start is None else start.run.state
+    run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
+    if run.stop_reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    if rows.processes is not None:
+        run, rows = of_all(run, rows, place.everything), place.everything
+    outputs = run.best_outputs.reshape(rows.n, -1)
+    name = objective.loss.name
+    said = predictions(name, outputs, row_count(rows))
+    error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
+    found = Candidate(one.features, ridge, run, outputs, rows, said, error, one.known)
+    return found if place.folds is None else found._replace(without=_without(found, place.folds))
+
+
+def _without(candidate: Candidate, folds: Tensor) -> Tensor:
+    """Predictions of a candidate with the row and each fold left out, shape (folds, n, K)."""
+    rows, run = candidate.rows, candidate.run
+    problem = Problem(rows, run.bound, candidate.ridge)
+    moves = shifts_without(problem, fitted_outputs(candidate), folds)
+    loss = run.objective.loss.name
+    return torch.stack(
+        [predictions(loss, candidate.outputs + move, row_count(rows)) for move in moves]
+    )
