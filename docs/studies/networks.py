@@ -100,20 +100,23 @@ def gain(data):
     for name, n in SETTINGS:
         for split in range(2):
             X, y, new, labels, loss, outputs = prepared(data, name, n, split)
-            combine, both = search._combined, {}
+            combine, both = search.combined, {}
 
-            def patched(objective, found, *rest, combine=combine, both=both, loss=loss, k=outputs):
+            def patched(
+                objective, found, folds, combine=combine, both=both, loss=loss, k=outputs, **rest
+            ):
+                found = [one._replace(without=None) for one in found]  # networks have none
                 start = time.process_time()
                 added = networks(
                     next(one for one in found if one.features.name == "linear"), loss, k
                 )
                 both["seconds"] = time.process_time() - start
-                both["with"] = combine(objective, [*found, *added], *rest)
+                both["with"] = combine(objective, [*found, *added], folds, **rest)
                 both["share"] = float(both["with"].weights[len(found) :].sum())
-                return combine(objective, found, *rest)
+                return combine(objective, found, folds, **rest)
 
             start = time.process_time()
-            with mock.patch.object(search, "_combined", patched):
+            with mock.patch.object(search, "combined", patched):
                 plain = search.search(X, y, loss, outputs=outputs)
             seconds = time.process_time() - start - both["seconds"]
             errors = [

@@ -20,7 +20,7 @@ from decoupled_descent.checks import Z95
 from decoupled_descent.cli.train import SEARCHING, WRITING
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
-from decoupled_descent.validation import search
+from decoupled_descent.validation import walk
 from tests.cli.conftest import FAST, SAID, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
@@ -189,7 +189,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
     arguments = ("train", shop, "--target", "answer", "--out", out)
     assert run(*arguments)[0] == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    whole, calls = search.fit, []
+    whole, calls = walk.fit, []
 
     def interrupted(*some, **options):
         calls.append(1)
@@ -197,7 +197,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
             raise KeyboardInterrupt
         return whole(*some, **options)
 
-    monkeypatch.setattr(search, "fit", interrupted)
+    monkeypatch.setattr(walk, "fit", interrupted)
     status, text, err = run(*arguments, "--json")
     assert status == 130
     found = json.loads(text)

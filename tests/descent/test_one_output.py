@@ -44,6 +44,8 @@ def test_parts_agree_with_their_own_dense_matrix():
         torch.testing.assert_close(part.diagonal(), S.diagonal())
         torch.testing.assert_close(part.columns(ROWS), S[:, ROWS])
         torch.testing.assert_close(part.times(values), S @ values)
+        own = (S @ values)[[3, 1], [0, 1]]
+        torch.testing.assert_close(part.at(values, torch.tensor([3, 1])), own)
         hat = S @ diagonal  # constants are fitted exactly, because the intercept is free
         torch.testing.assert_close(hat, torch.ones_like(hat))
 

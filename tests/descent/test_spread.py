@@ -157,3 +157,24 @@ def test_rows_without_curvature_do_no_harm():
         atol=1e-7,
         rtol=1e-7,
     )
+
+
+def test_the_last_spread_is_kept_with_the_rows():
+    features, weights = as_rows(normal(N, 4, seed=2)), torch.ones(N, dtype=torch.float64)
+    bends = curvature("softmax", 3)
+    first = spread(features, bends, RIDGE, weights)
+    assert spread(features, curvature("softmax", 3), RIDGE, weights.clone()) is first
+    assert spread(features.with_groups(torch.arange(N) // 2), bends, RIDGE, weights) is first
+    others = [
+        (curvature("separate", 3), RIDGE, weights, True),
+        (bends, 2 * RIDGE, weights, True),
+        (bends, RIDGE, 2 * weights, True),
+        (bends, RIDGE, weights, False),
+    ]
+    for other in others:
+        assert spread(features, *other) is not first
+        first = spread(features, bends, RIDGE, weights)
+    features.kept.clear()
+    again = spread(features, bends, RIDGE, weights)
+    assert again is not first
+    assert torch.equal(again.blocks, first.blocks)

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.validation import ranking
-from decoupled_descent.validation import search as module
+from decoupled_descent.validation import ranking, walk
 from decoupled_descent.validation.search import search
-from tests.problems import normal
 
 FEW = ["linear", "rbf(1)", "matern(2)"]
 
@@ -112,20 +110,9 @@ def test_without_stacking_there_is_one_member():
     assert one.estimate.optimism >= 0
 
 
-def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
-    X, y = straight()
-    found = search(X, y, "logistic", features="linear", progress=False)
-    walked = sorted(found.candidates, key=lambda one: -one.ridge)
-    ridges = np.array([one.ridge for one in walked])
-    errors = np.array([one.error for one in walked])
-    place = int(errors.argmin())
-    assert 0 < place < len(ridges) - 1
-    np.testing.assert_allclose(ridges[:-1] / ridges[1:], 10**0.5)
-
-
 def interrupting(monkeypatch, after):
     """Let training be interrupted after some fits."""
-    real, calls = module.fit, []
+    real, calls = walk.fit, []
 
     def fit(*args, **options):
         calls.append(1)
@@ -133,7 +120,7 @@ def interrupting(monkeypatch, after):
             raise KeyboardInterrupt
         return real(*args, **options)
 
-    monkeypatch.setattr(module, "fit", fit)
+    monkeypatch.setattr(walk, "fit", fit)
 
 
 def test_an_interrupted_search_keeps_what_it_has(monkeypatch):
@@ -185,35 +172,3 @@ def test_the_ranking_takes_some_of_many_rows(monkeypatch):
     found = search(X, y, "logistic", features=FEW, progress=False)
     assert found.best.rows.n == 100
     assert len(found.losses) == 100
-
-
-def test_many_rows_are_scouted_first(monkeypatch):
-    X, y = products(400)
-    monkeypatch.setattr(module, "SCOUTED", 100)
-    sizes, real = [], module.fit
-
-    def fit(rows, *args, **options):
-        sizes.append(rows.n)
-        return real(rows, *args, **options)
-
-    monkeypatch.setattr(module, "fit", fit)
-    found = search(X, y, "logistic", features=FEW, progress=False)
-    names = {one.features.name for one in found.candidates}
-    assert "linear" in names  # always fitted, although it cannot see products
-    assert set(sizes) == {100, 400}
-    assert sizes.count(400) == len(found.candidates)
-    assert all(one.rows.n == 400 for one in found.candidates)
-    fresh, labels = products(3000, seed=7)
-    losses = log_loss(found.predict(fresh), labels)
-    assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr
-
-
-def test_the_largest_error_of_a_number_counts_twice_in_the_standard_error():
-    """By exchange of rows, a new loss is above n others with probability 1/(n + 1)."""
-    X, y = normal(40, 3, seed=0), normal(40, seed=1).exp()
-    found = search(X, y, "squared", features="linear", ridge=1.0, progress=False)
-    losses = found.losses.numpy()
-    widened = np.append(losses, losses.max()).var(ddof=1)
-    pairs = found.estimate.stderr**2 - widened / 40
-    assert widened > losses.var(ddof=1)
-    assert pairs == pytest.approx(module._pairs(found.best, 0), rel=1e-6)

@@ -25,6 +25,9 @@ Slopes = Callable[[Tensor, slice], Tensor]
 #: Further Newton steps have converged when the last moved outputs by less than this share of the
 #: first.
 RESTLESS = 0.1
+#: A row needs no other step if one moved its outputs by less than this share. With 0.1 the error of
+#: ten digits was 8 % lower, with 0.01 it is the same to 0.4 %.
+CALM = 0.01
 #: The most numbers K · n · s of an array while s rows are refined. Six such arrays are needed.
 NUMBERS = 2**19
 #: Losses are expanded for so many numbers at a time, since that takes a dozen arrays.
@@ -128,29 +131,32 @@ def refined(
     hessians, kept = removed.reshape(-1, 1, 1) * bends.matrices(), 1 - removed / weights
     count, n = outputs.shape[1], len(outputs)
     for part in torch.split(rows, max(1, NUMBERS // (count * n))):
-        here = torch.arange(len(part), device=part.device)
-        start = spread.columns(first.moves[part], part)  # (K, n, s)
-        moved = start
+        moved = start = spread.columns(first.moves[part], part)  # (K, n, s)
         for sweep in range(sweeps):
+            here = torch.arange(len(part), device=part.device)
             rest = _remainder(slopes, bends, weights, outputs, moved)
             rest[:, part, here] *= kept[part]
-            last = sweep == sweeps - 1
-            pushed = None if last else spread.times(rest)
-            at = spread.at(rest, part) if pushed is None else pushed[:, part, here].T  # (s, K)
+            at = spread.at(rest, part)  # (s, K)
             pulled = torch.einsum("sab,sb->sa", hessians[part], at).unsqueeze(2)
             back = torch.linalg.solve(reaction[part], pulled).squeeze(2)
-            if pushed is not None:
-                moved = torch.sub(start, pushed, out=pushed).sub_(spread.columns(back, part))
-                continue
             step = at + torch.einsum("sab,sb->sa", spread.blocks[part], back)
             total = start[:, part, here].T - step
-            rest_of_way = (total - moved[:, part, here].T).abs().amax(1)
-            settled = rest_of_way <= RESTLESS * first.change[part]
+            further = (total - moved[:, part, here].T).abs().amax(1)
+            last = sweep == sweeps - 1
+            settled = further <= (RESTLESS if last else CALM) * first.change[part]
             calm = part[settled]
             found[calm] = outputs[calm] + total[settled]
             moves[calm] = first.moves[calm] - back[settled]
             change[calm] = total[settled].abs().amax(1)
-            doubtful.append(part[~settled])
+            part, start, rest, back = (
+                part[~settled], start[..., ~settled], rest[..., ~settled], back[~settled],
+            )  # fmt: skip
+            if not len(part):
+                break
+            if not last:
+                pushed = spread.times(rest)
+                moved = torch.sub(start, pushed, out=pushed).sub_(spread.columns(back, part))
+        doubtful.append(part)
     return LeftOut(found, moves, change, torch.cat(doubtful))
 
 

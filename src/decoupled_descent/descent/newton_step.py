@@ -38,6 +38,10 @@ SMALL = 0.3
 SHORTEST = 1e-6
 
 
+#: An approximate H⁻¹ of parameters θ (K, d) and intercepts (K,).
+Precondition = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What is minimised: Σ_i w_i ℓ(o_i, y_i) + ½ λ‖β‖² on given rows.
@@ -118,16 +122,33 @@ class Move(NamedTuple):
         decrement: gᵀH⁻¹g there, as a share of F: twice what the step gains if F is quadratic.
         theta: θ after the step, shape (K, d).
         intercept: The intercepts after the step, shape (K,), or None.
+        precondition: An approximate H⁻¹, for the next step of this problem or a similar one.
     """
 
     outputs: Tensor
     decrement: float
     theta: Tensor
     intercept: Tensor | None
+    precondition: Precondition
 
 
-def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Move:
-    """Solve for the Newton direction by conjugate gradients, and search along it."""
+def newton_step(
+    problem: Problem,
+    theta: Tensor,
+    intercept: Tensor | None,
+    precondition: Precondition | None = None,
+) -> Move:
+    """Solve for the Newton direction by conjugate gradients, and search along it.
+
+    Args:
+        problem: What is minimised.
+        theta: θ, shape (K, d).
+        intercept: The intercepts, shape (K,), or None.
+        precondition: That of an earlier step; by default one is made for this step.
+
+    Returns:
+        What was found, and where the step leads.
+    """
     rows, weights = problem.rows, problem.weights
     shift = theta.new_zeros(len(theta)) if intercept is None else intercept
     outputs = rows.forward(theta) + shift.unsqueeze(1)  # (K, n)
@@ -136,7 +157,7 @@ def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Mo
     slope = rows.backward(weighted) + problem.ridge * theta
     pulled, now = rows.total(weighted.sum(1), weights @ bends.value)
     shift_slope = pulled if intercept is not None else torch.zeros_like(shift)
-    system = _System(problem, bends, intercept is not None)
+    system = _System(problem, bends, intercept is not None, precondition)
     direction, shift_direction, moved = system.solve(-slope, -shift_slope)
     gain = float((slope * direction).sum() + (shift_slope * shift_direction).sum())
 
@@ -148,7 +169,8 @@ def newton_step(problem: Problem, theta: Tensor, intercept: Tensor | None) -> Mo
     start = float(now + 0.5 * problem.ridge * theta.square().sum())
     t = search(value, start, gain, 1e-15 * problem.total)
     after = None if intercept is None else intercept + t * shift_direction
-    return Move(outputs.T, share(-gain, start), theta + t * direction, after)
+    gained = share(-gain, start)
+    return Move(outputs.T, gained, theta + t * direction, after, system.precondition)
 
 
 def share(gain: float, value: float) -> float:
@@ -172,13 +194,21 @@ def search(
 class _System:
     """The Hessian of F and a preconditioner, for conjugate gradients in (K, d) layout."""
 
-    def __init__(self, problem: Problem, bends: Curvature, intercept: bool) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        bends: Curvature,
+        intercept: bool,
+        precondition: Precondition | None = None,
+    ) -> None:
         self.rows, self.ridge, self.weights = problem.rows, problem.ridge, problem.weights
         self.bends, self.intercept = bends, intercept
         self.total, self.exact = problem.total, problem.exact
-        curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
-        kind = _Dual if is_dual(self.rows) and bends.full is None else _Leading
-        self.precondition = kind(problem, curvature, bends, intercept)
+        if precondition is None:
+            curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
+            kind = _Dual if is_dual(self.rows) and bends.full is None else _Leading
+            precondition = kind(problem, curvature, bends, intercept)
+        self.precondition: Precondition = precondition
 
     def times(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """H v, and the outputs that v moves, in one pass over the rows."""

@@ -40,6 +40,10 @@ class Part(ABC):
     def dense(self) -> Tensor:
         """S, shape (n, n)."""
 
+    @abstractmethod
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        """The i-th of some rows of S times the i-th column of u (n, s), shape (s,)."""
+
     def between(self, rows: Tensor) -> Tensor:
         """S among some rows, shape (s, s)."""
         return self.columns(rows)[rows]
@@ -80,11 +84,19 @@ class RidgePart(Part):
     def columns(self, rows: Tensor) -> Tensor:
         return self._spread(self._half(self.rows.take(rows))).add_(self.level)
 
-    def times(self, values: Tensor) -> Tensor:
+    def _pulled(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """L⁻¹ of centred features times values (n, s), and the sums of these."""
         (sums,) = self.rows.total(values.sum(0))
         pulled = self.rows.backward(values.T).T - torch.outer(self.centre, sums)
-        half = torch.linalg.solve_triangular(self.factor, pulled, upper=False)
+        return torch.linalg.solve_triangular(self.factor, pulled, upper=False), sums
+
+    def times(self, values: Tensor) -> Tensor:
+        half, sums = self._pulled(values)
         return self._spread(half).add_(self.level * sums)
+
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        half, sums = self._pulled(values)
+        return (self._half(self.rows.take(rows)) * half).sum(0).add_(self.level * sums)
 
     def dense(self) -> Tensor:
         half = self._half(self.rows.X)
@@ -122,6 +134,9 @@ class KernelPart(Part):
 
     def times(self, values: Tensor) -> Tensor:
         return self.matrix @ values
+
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        return (self.matrix[:, rows] * values).sum(0)
 
     def dense(self) -> Tensor:
         return self.matrix

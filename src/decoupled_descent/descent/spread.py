@@ -64,10 +64,9 @@ class Spread(ABC):
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
         """u_iᵀ V_ij d_j among some rows, shape (s, s), for u and d of shape (s, K)."""
 
+    @abstractmethod
     def at(self, values: Tensor, rows: Tensor) -> Tensor:
         """The i-th row of V times the i-th column of u, shape (s, K), for u of shape (K, n, s)."""
-        here = torch.arange(len(rows), device=rows.device)
-        return self.times(values)[:, rows, here].T
 
 
 def spread(
@@ -137,6 +136,10 @@ class Separate(Spread):
         return torch.stack(
             [part.times(value) for part, value in zip(self.parts, values, strict=True)]
         )
+
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        pairs = zip(self.parts, values, strict=True)
+        return torch.stack([part.at(value, rows) for part, value in pairs], 1)
 
     def between(self, rows: Tensor) -> Tensor:
         found = self.blocks.new_zeros(len(rows), len(self.parts), len(rows), len(self.parts))
@@ -271,13 +274,20 @@ class CoupledRidge(Spread):
         pulled = moves.T.unsqueeze(1) * self._extended(self.rows.take(rows)).T  # (K, r + 1, s)
         return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
 
-    def times(self, values: Tensor) -> Tensor:
+    def _pulled(self, values: Tensor) -> Tensor:
+        """H⁻¹Jᵀ of values (K, n, s): the parameters that they move, shape (K, r + 1, s)."""
         count, n, s = values.shape
         flat = self.rows.backward(values.transpose(1, 2).reshape(count * s, n))
         (sums,) = self.rows.total(values.sum(1, keepdim=True))
         back = flat.reshape(count, s, -1).transpose(1, 2)
-        pulled = torch.cat([back, self.one * sums], 1)  # (K, r + 1, s)
-        return self._spread(torch.einsum("kpmq,mqs->kps", self.inverse, pulled))
+        return torch.einsum("kpmq,mqs->kps", self.inverse, torch.cat([back, self.one * sums], 1))
+
+    def times(self, values: Tensor) -> Tensor:
+        return self._spread(self._pulled(values))
+
+    def at(self, values: Tensor, rows: Tensor) -> Tensor:
+        own = self._extended(self.rows.take(rows))
+        return torch.einsum("sp,kps->sk", own, self._pulled(values))
 
     def between(self, rows: Tensor) -> Tensor:
         phi = self._extended(self.rows.gather(rows))

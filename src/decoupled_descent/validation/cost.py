@@ -11,8 +11,6 @@ from decoupled_descent.descent.spread import DUAL, SQUARE
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
 STEPS, FITS, REFINED = 6, 5, 400
-#: Steps of conjugate gradients per Newton step.
-INNER = 40
 #: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
 #: Searches take about so many times as long as their matrix products alone.
@@ -28,9 +26,8 @@ def expected_seconds(n: int, widths: list[int], outputs: int) -> float:
 def _fit(n: int, r: int, outputs: int = 1) -> float:
     """Operations of one fit, divided by the number of outputs."""
     refined = min(REFINED, n / 3)
-    if DUAL * n < r and n <= SQUARE:  # several classes: conjugate gradients instead of factors
-        step = n**3 if outputs == 1 else min(n**3, 6 * INNER * n * r)
-        return STEPS * step + 5 * n**3 + 8 * n**2 * refined
+    if DUAL * n < r and n <= SQUARE:  # a factor per step, and an inverse at the minimum
+        return STEPS * n**3 / 3 + 4 * n**3 + 8 * n**2 * refined
     lead = min(r, LEAD if outputs == 1 else MEETING_LEAD)
     return STEPS * 2 * n * r * lead + 80 * n * r + 3 * n * r**2 + 10 * n * r * refined
 

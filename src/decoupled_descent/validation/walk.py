@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.newton import DecoupledNewton, shifts_without
+from decoupled_descent.descent.newton import DecoupledNewton, State, shifts_without
 from decoupled_descent.descent.newton_step import Problem
+from decoupled_descent.descent.spread import TINY
 from decoupled_descent.objective import Objective
+from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.gathered import divided, whole
@@ -57,12 +59,15 @@ class Place(NamedTuple):
         everything: The rows of all processes.
         objective: Ψ.
         folds: The fold of each row, shape (n,), to be left out as well; None for none.
+        outputs: Outputs of another map's fit, from which the first fit starts, shape (n, K); None
+            to start at zero.
     """
 
     rows: Rows
     everything: Rows
     objective: Objective
     folds: Tensor | None
+    outputs: Tensor | None = None
 
 
 def fits(
@@ -85,7 +90,8 @@ def fits(
         rows = divided(phi, y, X, **common)
         del phi
         made.append(rows)
-        place = Place(rows, whole(rows, y, **common), objective, folds)
+        before = fitted_outputs(lowest(found)) if found else None
+        place = Place(rows, whole(rows, y, **common), objective, folds, before)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
@@ -154,7 +160,7 @@ def _scout(
 def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
     """Fit along a grid of ridges, from a first guess downhill until both neighbours are worse."""
     if not isinstance(ridge, str):
-        yield _fitted(one, place, float(ridge), None)
+        yield _fitted(one, place, float(ridge), _start(place, float(ridge)))
         return
     found: dict[int, Candidate] = {}
     low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
@@ -163,9 +169,9 @@ def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
         tried = [power for power in (best, best - 1, best + 1) if low <= power <= high]
         for power in tried:
             if power not in found:
-                near = min(found, key=lambda other: abs(other - power), default=None)
-                start = None if near is None else found[near]
-                found[power] = _fitted(one, place, 10 ** (STEP * power), start)
+                ridge = 10 ** (STEP * power)
+                start = _extrapolated(found, power) if found else _start(place, ridge)
+                found[power] = _fitted(one, place, ridge, start)
                 yield found[power]
         following = min(tried, key=lambda power: found[power].error)
         if following == best:
@@ -173,13 +179,24 @@ def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
         best = following
 
 
-def _fitted(one: Ranked, place: Place, ridge: float, start: Candidate | None) -> Candidate:
-    """One fit, from the minimum of another ridge if there is one."""
+def _extrapolated(found: dict[int, Candidate], power: int) -> State:
+    """Where the minimum should be, from those of the nearest ridge and the one behind it."""
+    near = min(found, key=lambda other: abs(other - power))
+    behind = 2 * near - power
+    state: State = found[near].run.state
+    if behind not in found:
+        return state
+    before: State = found[behind].run.state
+    head = {name: 2 * value - before.head[name] for name, value in state.head.items()}
+    return State(2 * state.theta - before.theta, head, 0)
+
+
+def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Candidate:
+    """One fit, with its leave-one-out predictions."""
     rows, objective = place.rows, place.objective
     repairs = REFITTED // (rows.n * (objective.width or 1))
     algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
-    state = None if start is None else start.run.state
-    run = fit(rows, None, objective, algorithm, 100, state=state, progress=False)
+    run = fit(rows, None, objective, algorithm, 100, state=start, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     if rows.processes is not None:
@@ -190,6 +207,24 @@ def _fitted(one: Ranked, place: Place, ridge: float, start: Candidate | None) ->
     error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
     found = Candidate(one.features, ridge, run, outputs, rows, said, error, one.known)
     return found if place.folds is None else found._replace(without=_without(found, place.folds))
+
+
+def _start(place: Place, ridge: float) -> State | None:
+    """Parameters that roughly reproduce the outputs of another map; None for zero.
+
+    It is a ridge regression on these outputs, with the mean curvature of the loss, for features
+    that are uncorrelated or treated as if they were.
+    """
+    outputs, rows, loss = place.outputs, place.rows, place.objective.loss
+    if outputs is None or rows.processes is not None or loss.name == "squared":
+        return None
+    weights = rows.like.new_ones(rows.n) if rows.weights is None else rows.weights
+    shift = weights @ outputs / weights.sum()
+    pulled = rows.backward(weights * (outputs - shift).T)
+    squares = sum(weights[block.span] @ block.X.square() for block in rows.blocks())
+    bend = max(curvature(loss, outputs, rows.y), TINY)
+    (name,) = place.objective.parameters(rows.like)
+    return State(pulled / (squares + ridge / bend), {name: shift}, 0)
 
 
 def _without(candidate: Candidate, folds: Tensor) -> Tensor:
