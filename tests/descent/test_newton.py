@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.descent import spread
+from decoupled_descent.descent import newton, spread
+from decoupled_descent.descent.newton_step import Problem
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from tests.oracles import newton as oracle
@@ -396,3 +397,18 @@ def test_one_class_has_no_minimum(loss, outputs):
     alone = dd.heads.Linear(outputs).double()  # without an intercept there is one
     run = dd.fit(X, y, dd.Objective(alone, loss), dd.DecoupledNewton(1.0), progress=False)
     assert str(run.stop_reason) == "at the minimum"
+
+
+def test_moves_count_as_far_as_the_loss_feels_them():
+    X, y = problem("cross_entropy", outputs=3)
+    rows = dd.Rows(X, y)
+    objective = dd.Objective(dd.heads.Linear(3, intercept=True), "cross_entropy")
+    at = Problem(rows, objective.bind(rows.y, 3, rows.X), 1.0)
+    outputs = torch.zeros(40, 3).double()
+    outputs[:, 2] = -30.0  # two classes that are equally likely, and one that is not possible
+    moved = outputs.clone()
+    moved[:20, 0] += 0.01
+    moved[20:, 2] += 5.0
+    felt = newton._felt(at, outputs, moved)
+    torch.testing.assert_close(felt[:20], torch.full((20,), 0.01).double(), rtol=1e-4, atol=0)
+    assert float(felt[20:].max()) < 1e-4

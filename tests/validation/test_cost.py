@@ -13,7 +13,7 @@ def test_it_grows_as_the_work_does(monkeypatch):
     small, many = (expected_seconds(n, [2000], 1) for n in (10_000, 100_000))
     assert many == pytest.approx(10 * small)
     assert 3 < expected_seconds(10_000, [2000], 5) / small < 5  # several classes have cheaper steps
-    assert expected_seconds(1000, [1000], 40) < 30 * expected_seconds(1000, [1000], 1)
+    assert 20 < expected_seconds(1000, [1000], 40) / expected_seconds(1000, [1000], 1) <= 40
     assert 2 < small / expected_seconds(10_000, [1000], 1) < 4
     assert expected_seconds(10_000, [2000, 50], 1) < 1.05 * small
     square, larger = (expected_seconds(n, [n], 1) for n in (1500, 3000))  # n × n matrices

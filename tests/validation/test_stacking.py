@@ -123,28 +123,19 @@ def test_certain_candidates_that_are_wrong_cost_a_finite_loss():
 
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("loss", ["cross_entropy", "squared"])
-def test_rows_are_judged_by_weights_that_have_not_seen_them(monkeypatch, loss, grouped):
+def test_rows_are_judged_by_weights_that_have_not_seen_them(loss, grouped):
     said, y = numbers() if loss == "squared" else classes()
     groups = torch.arange(N) // 3 if grouped else None
-    marks, asked, judged = torch.arange(N).double(), [], []
-
-    def chosen(loss, said, y, share, extra):
-        asked.append(set(share.long().tolist()))
-        return torch.full((F,), 1 / F, dtype=torch.float64)
-
-    def losses(loss, weights, said, y):
-        judged.append(len(y))
-        return torch.full((len(y),), float(len(asked) - 1)).double()
-
-    monkeypatch.setattr(stacking, "stack_weights", chosen)
-    monkeypatch.setattr(stacking, "mixed_losses", losses)
-    fold = cross_fitted(loss, said, y, marks, folds_of(N, groups, 0)).long()
-    assert sum(judged) == N
-    assert len(asked) == stacking.FOLDS
-    codes = torch.arange(N) if groups is None else groups
-    for row in range(N):
-        relatives = set((codes == codes[row]).nonzero().squeeze(1).tolist())
-        assert not relatives & asked[int(fold[row])]
+    folds, share = folds_of(N, groups, 0), shares(True)
+    judged = cross_fitted(loss, said, y, share, folds)
+    assert int(folds.max()) + 1 == stacking.FOLDS
+    for fold in range(stacking.FOLDS):
+        own = folds == fold
+        weights = stack_weights(loss, said[:, ~own], y[~own], share[~own])
+        expected = mixed_losses(loss, weights, said[:, own], y[own])
+        torch.testing.assert_close(judged[own], expected, atol=2e-3, rtol=0)
+        if groups is not None:
+            assert not set(groups[own].tolist()) & set(groups[~own].tolist())
 
 
 def test_cross_fitting_with_few_groups_and_the_same_seed():
@@ -158,7 +149,7 @@ def test_cross_fitting_with_few_groups_and_the_same_seed():
         held = groups == label
         weights = stack_weights("cross_entropy", said[:, ~held], y[~held], shares(False)[~held])
         expected = mixed_losses("cross_entropy", weights, said[:, held], y[held])
-        torch.testing.assert_close(first[held], expected)
+        torch.testing.assert_close(first[held], expected, atol=1e-3, rtol=0)
 
 
 def test_cross_fitted_losses_are_not_optimistic():
@@ -195,4 +186,4 @@ def test_predictions_without_the_fold_choose_the_mixture_that_judges_it():
     torch.testing.assert_close(judged[~held], plain[~held])
     weights = stack_weights("cross_entropy", said[:, ~held], y[~held], shares(False)[~held])
     expected = mixed_losses("cross_entropy", weights.flip(0), said[:, held], y[held])
-    torch.testing.assert_close(judged[held], expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(judged[held], expected, atol=1e-3, rtol=0)

@@ -35,8 +35,9 @@ from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.rows.blocks import Rows
 
-#: Rows whose outputs move by more than this when they are left out get further Newton steps. For
-#: smaller moves the error of the first step is of the order of the square of the move.
+#: Rows that move by more than this when they are left out get further Newton steps. For smaller
+#: moves the error of the first step is of the order of the square of the move. The unit is a move
+#: of a logit where both classes are equally likely; see ``_felt``.
 LARGE_MOVE = 0.5
 #: At most this many rows get further steps, those with the largest moves. The errors of the others
 #: are divided by n, which is larger still.
@@ -179,12 +180,15 @@ class DecoupledNewton(Algorithm):
             return leave_groups_out(outputs, bends, around, weights, rows.groups)
         removed = problem.removed
         first = leave_out(outputs, bends, around.blocks, removed)
-        movers = first.change.topk(min(REFINED, rows.here)).indices
-        movers = movers[first.change[movers] > LARGE_MOVE].sort().values
-        if problem.exact or (rows.processes is None and not len(movers)):
+        if problem.exact:
             return first
+        felt = _felt(problem, outputs, first.outputs)
+        movers = felt.topk(min(REFINED, rows.here)).indices
+        movers = movers[felt[movers] > LARGE_MOVE].sort().values
         if rows.processes is not None:  # the refinement needs rows of other processes
             return first._replace(doubtful=movers)
+        if not len(movers):
+            return first
         slopes = problem.slopes
         return refined(outputs, slopes, bends, around, weights, removed, first, movers)
 
@@ -301,6 +305,20 @@ def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:
             f"y is {first:g} in every row; loss {loss!r} has no minimum for one class, pass rows "
             "of at least two"
         )
+
+
+def _felt(problem: Problem, outputs: Tensor, left_out: Tensor) -> Tensor:
+    r"""How far rows move when they are left out, as the loss feels it, shape (n,).
+
+    .. math:: 2\,(\Delta^\top W \Delta)^{1/2}
+
+    for moves Δ of the outputs, with the larger one of the curvatures W at both ends. A logit may
+    move far without any effect if its class is very unlikely before and after.
+    """
+    moves = left_out - outputs
+    bends = [problem.expand(at).matrices() for at in (outputs, left_out)]
+    squares = [torch.einsum("na,nab,nb->n", moves, bend, moves) for bend in bends]
+    return 2 * torch.stack(squares).amax(0).clamp_min(0).sqrt()
 
 
 def _shaped(outputs: Tensor) -> Tensor:

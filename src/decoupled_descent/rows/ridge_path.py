@@ -134,20 +134,22 @@ def losses_without(
     rest = (1 - _share_removed(removed, weights) * path.leverages).clamp_min(TINY)
     residuals = (y.reshape(len(features), -1) - path.outputs) * (1 - path.leverages)[:, :, None]
     inverse = 1 / (weights @ features.square() + _checked_ridges(ridges)[:, None])
-    losses = []
-    for fold in held:
-        rows = fold.nonzero().squeeze(1)
-        pulled = weights[rows, None] * _left_out_together(
-            residuals, features, weights, inverse, rows
-        )
-        moved = features @ (inverse[:, :, None] * (features[rows].T @ pulled))
-        found = residuals + moved + pulled.sum(1, keepdim=True) / weights.sum()
-        if groups is None:
-            found /= rest[:, :, None]
-        else:
-            found = _groups_left_out(found, features, weights, inverse, groups)
-        losses.append(found.square().sum(2))
-    return torch.stack(losses, 1)
+    (count, n), outputs = held.shape, residuals.shape[2]
+    pulled = residuals.new_zeros(len(residuals), n, count, outputs)
+    for fold, chosen in enumerate(held):
+        rows = chosen.nonzero().squeeze(1)
+        together = _left_out_together(residuals, features, weights, inverse, rows)
+        pulled[:, rows, fold] = weights[rows, None] * together
+    flat = pulled.flatten(2)  # (L, n, folds · K)
+    moved = features @ (inverse[:, :, None] * (features.T @ flat))
+    moved += flat.sum(1, keepdim=True) / weights.sum()
+    found = (residuals[:, :, None] + moved.reshape(-1, n, count, outputs)).flatten(2)
+    if groups is None:
+        found /= rest[:, :, None]
+    else:
+        found = _groups_left_out(found, features, weights, inverse, groups)
+    losses: Tensor = found.reshape(-1, n, count, outputs).square().sum(3).transpose(1, 2)
+    return losses
 
 
 def _groups_left_out(

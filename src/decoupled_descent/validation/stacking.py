@@ -46,12 +46,26 @@ def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor, extra: flo
     """
     if loss == "squared":
         return _least_squares(said, y, shares)
-    own = _of_labels(said, y).clamp_min(LEAST)
-    count = len(own)
-    weights = torch.full_like(own[:, 0], 1 / count)
+    own = _of_labels(said, y).clamp_min(LEAST).unsqueeze(0)
+    every = torch.ones(1, len(said), dtype=torch.bool)
+    return _likeliest(own, shares.unsqueeze(0), extra, every)[0]
+
+
+def _likeliest(own: Tensor, shares: Tensor, extra: float, usable: Tensor) -> Tensor:
+    """Weights of several mixtures at once, shape (B, F), by expectation-maximisation.
+
+    Args:
+        own: The probability of each row's own class, shape (B or 1, F, n).
+        shares: How much each row counts, shape (B, n).
+        extra: How much the row counts that is dealt to all usable candidates alike.
+        usable: The candidates that each mixture may have, shape (B, F).
+    """
+    dealt = usable.to(own) / usable.sum(1, keepdim=True)
+    weights, total = dealt, shares.sum(1, keepdim=True)
     for _ in range(STEPS):
-        counted = weights * (own @ (shares / (weights @ own)))
-        following = (counted + extra / count) / (shares.sum() + extra)
+        chances = (weights.unsqueeze(1) @ own).squeeze(1)
+        counted = weights * (own @ (shares / chances).unsqueeze(2)).squeeze(2)
+        following = (counted + extra * dealt) / (total + extra)
         moved = float((following - weights).abs().max())
         weights = following
         if moved < SETTLED:
@@ -129,11 +143,18 @@ def cross_fitted(
     Returns:
         The losses, shape (n,).
     """
-    losses = torch.empty(len(y), dtype=said.dtype)
-    for fold in range(int(folds.max()) + 1):
-        held = folds == fold
-        usable = slice(None) if known is None or not known[fold].any() else known[fold]
-        others = said if without is None else without[:, fold]
-        weights = stack_weights(loss, others[usable][:, ~held], y[~held], shares[~held], extra)
-        losses[held] = mixed_losses(loss, weights, said[usable][:, held], y[held])
-    return losses
+    count = int(folds.max()) + 1
+    held = torch.arange(count).unsqueeze(1) == folds  # (folds, n)
+    usable = torch.ones(count, len(said), dtype=torch.bool) if known is None else known[:count]
+    usable = usable | ~usable.any(1, keepdim=True)
+    if loss == "squared":
+        weights = said.new_zeros(count, len(said))
+        for fold, (may, own) in enumerate(zip(usable, held, strict=True)):
+            others = said if without is None else without[:, fold]
+            weights[fold, may] = _least_squares(others[may][:, ~own], y[~own], shares[~own])
+    else:
+        others = said.unsqueeze(1) if without is None else without
+        own = _of_labels(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
+        own = own.clamp_min(LEAST).transpose(0, 1)  # (folds, F, n)
+        weights = _likeliest(own, shares * ~held, extra, usable)
+    return row_losses(loss, torch.einsum("nf,fnk->nk", weights[folds], said), y)
