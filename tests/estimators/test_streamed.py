@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import decoupled_descent as dd
 from decoupled_descent.estimators import base
 from decoupled_descent.rows import blocks, sources, store
-from decoupled_descent.validation import ranking, search
+from decoupled_descent.validation import ranking, walk
 
 N, D = 240, 6
 
@@ -108,7 +108,7 @@ def test_every_kind_of_rows_gives_the_classifier_of_memory(kind, on_disk, tmp_pa
 
 def test_memory_and_disk_choose_the_same_model(on_disk, monkeypatch, tmp_path):
     X, y = table()
-    monkeypatch.setattr(search, "SCOUTED", 150)
+    monkeypatch.setattr(walk, "SCOUTED", 150)
     in_memory = dd.DecoupledClassifier(features=FEATURES[::2]).fit(X, y)
     on_disk()
     found = dd.DecoupledClassifier(features=FEATURES[::2]).fit(mapped(X, tmp_path), y)

@@ -13,11 +13,11 @@ import torch.distributed as dist
 
 import decoupled_descent as dd
 from decoupled_descent.rows import blocks, gathered, sources, store
-from decoupled_descent.validation import ranking, search
+from decoupled_descent.validation import ranking, walk
 
 SIZES = (170, 70)
 #: Few rows are treated as many are. Minima are exact, since their paths differ.
-CONSTANTS = ((ranking, "RANKED", 150), (search, "SCOUTED", 150), (search, "CLOSE", 1e-20))
+CONSTANTS = ((ranking, "RANKED", 150), (walk, "SCOUTED", 150), (walk, "CLOSE", 1e-20))
 KERNEL = dd.features.Kernel("rbf", landmarks=40)
 
 

@@ -6,7 +6,6 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.rows.features import Kernel
-from decoupled_descent.validation import search as searching
 from decoupled_descent.validation import walk as module
 from decoupled_descent.validation.found import fitted_outputs
 from decoupled_descent.validation.search import search
@@ -81,7 +80,6 @@ def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
 def test_many_rows_are_scouted_first(monkeypatch):
     X, y = products(400)
     monkeypatch.setattr(module, "SCOUTED", 100)
-    monkeypatch.setattr(searching, "SCOUTED", 100)
     sizes, real = [], module.fit
 
     def fit(rows, *args, **options):

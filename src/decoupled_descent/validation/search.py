@@ -31,7 +31,7 @@ from decoupled_descent.validation.found import Candidate, Search, lowest, main
 from decoupled_descent.validation.mixing import combined
 from decoupled_descent.validation.ranking import KEPT, NESTED, keep, rank
 from decoupled_descent.validation.stacking import folds_of
-from decoupled_descent.validation.walk import SCOUTED, fits, scouted
+from decoupled_descent.validation.walk import fits, scouted
 
 #: Searches whose features have fewer entries than this take seconds; no time is announced.
 QUICK = 10**6
@@ -92,7 +92,7 @@ def search(
                 ranked = rank(X, y, loss, outputs, tried, common, seed, folds)
                 ranking += [(one.features.name, one.error) for one in ranked]
                 kept = keep(ranked)
-                if len(y) > SCOUTED and ridge == "auto":
+                if ridge == "auto":
                     kept = scouted(kept, X, y, objective, common, seed)
                 nested = folds if len(y) <= NESTED else None
                 for share, fitted in fits(kept, X, y, objective, ridge, common, nested):

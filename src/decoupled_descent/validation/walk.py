@@ -127,10 +127,12 @@ def scouted(
     common: dict[str, Any],
     seed: int,
 ) -> list[Ranked]:
-    """Find the ridge of each map on some of the rows, and leave out maps that are clearly worse.
+    """Find the ridge of each map on some of many rows, and leave out maps that are clearly worse.
 
     The best ridge hardly depends on the number of rows, and a fit to all of them is expensive.
     """
+    if len(y) <= SCOUTED:
+        return list(kept)
     rows = some_rows(len(y), SCOUTED, common["groups"], seed)
     if objective.loss.name != "squared" and bool((y[rows] == y[rows[0]]).all()):
         return list(kept)  # a rare class, of which none was drawn
