@@ -51,7 +51,7 @@ def setup(app):
     class Indices(SphinxPostTransform):
         """Replace pieces of text by nodes for indices and powers."""
 
-        default_priority = 30
+        default_priority = 4  # before sphinx-gallery turns code into pieces of text
 
         def run(self, **_kwargs):
             for text in list(self.document.findall(nodes.Text)):
