@@ -1,6 +1,6 @@
 """
-Verdicts: which estimates are wrong?
-====================================
+Verdicts and wrong estimates
+============================
 
 ``dd.diagnose`` judges an estimate by the training rows alone. Here are four kinds of data: many
 rows per column, two rows per column, the same with duplicates, and 30 rows. Fresh rows show which
