@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from decoupled_descent.datasets.responses import Discrete, Noisy, dirac, flipped, get_responses
+from decoupled_descent.datasets.responses import Discrete, Noisy, dirac, flipped, get_modes
 
 COUNT = 40_000
 
@@ -43,7 +43,7 @@ def test_noisy_with_a_sampler_of_ones_own():
 
 
 def test_numbers_become_dirac_laws_and_samplers_stay():
-    laws = get_responses([2, flipped(0, 1, 0.5)], 2)
+    _, laws = get_modes([0.5, 0.5], [2, flipped(0, 1, 0.5)], 2)
     assert laws == [dirac(2), flipped(0, 1, 0.5)]
 
 
@@ -55,7 +55,7 @@ def test_numbers_become_dirac_laws_and_samplers_stay():
         (lambda: Discrete((0.0, 1.0), (math.nan, 0.5)), "probabilities="),
         (lambda: Discrete((0.0,), (0.5, 0.5)), "same length"),
         (lambda: Discrete((), ()), "at least 1"),
-        (lambda: get_responses([0.0], 2), "responses has 1 entries but there are 2 means"),
+        (lambda: get_modes([0.5, 0.5], [0.0], 2), "responses has 1 entries but there are 2 means"),
     ],
 )
 def test_bad_laws(make, message):

@@ -1,4 +1,4 @@
-"""Whole models split behind their first layer, trained, and put together again."""
+"""Whole models split after their first layer, trained, and put together again."""
 
 import copy
 
@@ -134,7 +134,7 @@ def frozen():
         (Skipping, "does more to its inputs than layer 'first'"),
         (Centring, "does more to its inputs than layer 'first'"),
         (Swapped, "cannot be called with rows of its 4 inputs"),
-        (tied, r"0\.weight is frozen, or shared with 2\.weight"),
+        (tied, r"0\.weight is shared with 2\.weight"),
         (frozen, r"0\.weight is frozen"),
     ],
 )

@@ -62,8 +62,8 @@ def prior_nodes(prior: Any, accuracy: float = 1e-6) -> tuple[np.ndarray, np.ndar
         if error <= accuracy:
             return mean + scale * nodes, weights
     raise ValueError(
-        f"accuracy={accuracy:g} is not reached by {MOST_NODES} nodes (off by {error:.2g}); allow "
-        "for more, or use a prior with lighter tails"
+        f"accuracy={accuracy:g} is not reached by {MOST_NODES} nodes (the error is {error:.2g}); "
+        "pass a larger accuracy, or use a prior with lighter tails"
     )
 
 

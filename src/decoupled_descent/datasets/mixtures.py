@@ -9,13 +9,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.datasets.noise_laws import NoiseLaw, get_noise
-from decoupled_descent.datasets.responses import (
-    Noisy,
-    Sampler,
-    flipped,
-    get_responses,
-    get_weights,
-)
+from decoupled_descent.datasets.responses import Noisy, Sampler, flipped, get_modes
 
 
 class GaussianMixture:
@@ -52,8 +46,7 @@ class GaussianMixture:
                 "one mean per row"
             )
         self.modes, self.dimension = self.means.shape
-        self.weights = get_weights(weights, self.modes)
-        self.responses = get_responses(responses, self.modes)
+        self.weights, self.responses = get_modes(weights, responses, self.modes)
         self.noise = get_noise(noise)
 
     def __repr__(self) -> str:

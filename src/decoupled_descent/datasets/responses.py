@@ -86,8 +86,10 @@ def flipped(label: float, other: float, probability: float) -> Discrete:
     return Discrete((float(label), float(other)), (1 - probability, probability))
 
 
-def get_weights(weights: Sequence[float] | Tensor, modes: int) -> Tensor:
-    """Return p_1 … p_J in float64, or raise ``ValueError`` unless they are probabilities."""
+def get_modes(
+    weights: Sequence[float] | Tensor, responses: Sequence[float | Sampler], modes: int
+) -> tuple[Tensor, list[Sampler]]:
+    """Check the weights of J modes, and turn one number (a Dirac law) or sampler each into laws."""
     found = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
     total = float(found.sum())
     fitting = found.shape == (modes,) and bool((found >= 0).all())
@@ -96,14 +98,9 @@ def get_weights(weights: Sequence[float] | Tensor, modes: int) -> Tensor:
             f"weights={found.tolist()} must be {modes} probabilities that sum to 1 (they sum to "
             f"{total:g})"
         )
-    return found
-
-
-def get_responses(responses: Sequence[float | Sampler], modes: int) -> list[Sampler]:
-    """Turn one number (a Dirac law) or sampler per mode into laws."""
     if len(responses) != modes:
         raise ValueError(
             f"responses has {len(responses)} entries but there are {modes} means; give one number "
             "or sampler per mode"
         )
-    return [law if callable(law) else dirac(law) for law in responses]
+    return found, [law if callable(law) else dirac(law) for law in responses]

@@ -69,8 +69,8 @@ def split(model: nn.Module) -> Split:
     names = [n for n, p in model.named_parameters(remove_duplicate=False) if p is layer.weight]
     if names != [_weight(name)] or not layer.weight.requires_grad:
         raise ValueError(
-            f"{_weight(name)} is frozen, or shared with {', '.join(names[1:]) or 'nothing'}; the "
-            "first layer must have weights of its own, to be trained"
+            f"{_weight(name)} is {f'shared with {names[1]}' if names[1:] else 'frozen'}; the first "
+            "layer must have trainable weights of its own"
         )
     head = _without(model, name, layer)
     _check(model, head, name, layer)
@@ -105,7 +105,7 @@ def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> No
     except Exception as error:
         raise ValueError(
             f"model {type(model).__name__} cannot be called with rows of its {layer.in_features} "
-            f"inputs, or not be split behind layer {name!r}: {error}"
+            f"inputs, or cannot be split after layer {name!r}: {error}"
         ) from error
     if not same:
         raise ValueError(

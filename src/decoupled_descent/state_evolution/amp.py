@@ -73,10 +73,10 @@ def amp_form(evolution: Evolution, X: Any, y: Any, modes: Any, theta: Any) -> Am
     plain = theory.step.corrected and not theory.step.divergence_free
     if not plain or theory.covariance is not None or theory.step.batch_size is not None:
         raise ValueError(
-            f"algorithm={theory.algorithm!r} is not decoupled descent on all rows with C = I, for "
-            "which the change of variables is written"
+            f"algorithm={theory.algorithm!r}: the change of variables is written for "
+            "DecoupledDescent without batch_size, on rows without a covariance"
         )
-    means: Tensor | None = getattr(theory.mixture, "means", None)
+    means = theory.mixture.means
     if means is None:
         raise ValueError("amp_form needs a mixture with means, such as GaussianMixture")
     X, y, start = as_limit(X), as_limit(y), as_limit(theta)

@@ -174,7 +174,10 @@ def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str]
         error = trajectory.advance()
         if not math.isfinite(error):
             if not step:
-                raise ValueError("the test error is not finite at the starting point")
+                raise ValueError(
+                    "the test error is not finite at the starting point; start from a smaller "
+                    "theta, or use a loss with a finite mean"
+                )
             warnings.warn(
                 f"the test error is no longer finite at step {step}; the evolution ends before "
                 "it: lower lr or damping",

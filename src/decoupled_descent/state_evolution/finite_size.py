@@ -114,8 +114,8 @@ def finite_size(
     summed = theory.algorithm.reduction == "sum" and theory.step.batch_size is None
     if theory.covariance is not None or not summed:
         raise ValueError(
-            "finite_size needs covariance=None, reduction='sum' and no batch_size, with which a "
-            "small run is like a large one; repeat the run instead"
+            "finite_size needs covariance=None, reduction='sum' and no batch_size: otherwise small "
+            "runs do not stand for large ones; repeat the run instead"
         )
     evolution = theory.run(steps, theta, alignment=alignment, overlap=overlap, progress=progress)
     mixture, start = _small(theory, theta, alignment, overlap, max(2, round(size / theory.ratio)))
@@ -146,7 +146,8 @@ def _small(
     known = first[0].shape[1]
     if dimension < known:
         raise ValueError(
-            f"size has only {dimension} dimensions, fewer than means and units; use a larger one"
+            f"size gives runs in {dimension} dimensions, but means and units span {known}; use a "
+            "larger size"
         )
     means, start = (
         torch.cat([part[:, :, 0], part.new_zeros(len(part), dimension - known)], 1)

@@ -131,7 +131,7 @@ def fixed_point(
             f"no fixed point was found: the equations are violated by {residual:.3g} > "
             f"tolerance={tolerance:g}; start closer (the end of a run), or lower lr: for large c "
             "the variance has no fixed point"
-            + ("; g jumps, and so do its averages: allow for tolerance=1e-3" if wandering else "")
+            + ("; g jumps, and so do its averages: pass tolerance=1e-3" if wandering else "")
         )
     radius = math.nan if wandering else spectral_radius(equations, point, eta, gamma)
     growth = math.inf if wandering else replicon(equations, point)

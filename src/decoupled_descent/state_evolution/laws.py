@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeGuard, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.datasets.responses import (
-    Discrete,
-    Noisy,
-    Sampler,
-    get_responses,
-    get_weights,
-)
+from decoupled_descent.datasets.mixtures import GaussianMixture
+from decoupled_descent.datasets.responses import Discrete, Noisy, Sampler, get_modes
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.state_evolution.gaussian import hermite_rule
 
@@ -29,26 +23,6 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class MixtureLaw(Protocol):
-    """The limit of a mixture; :class:`~decoupled_descent.GaussianMixture` is one."""
-
-    @property
-    def overlaps(self) -> Tensor:
-        """χ, shape (J, J)."""
-        ...
-
-    @property
-    def weights(self) -> Tensor:
-        """p, shape (J,)."""
-        ...
-
-    @property
-    def responses(self) -> Sequence[Sampler]:
-        """One law per mode."""
-        ...
-
-
-@dataclass(frozen=True)
 class MixtureLimit:
     r"""A mixture known only by its limits: no means, no dimension.
 
@@ -63,9 +37,7 @@ class MixtureLimit:
         torch.Size([2, 2])
     """
 
-    overlaps: Tensor
-    weights: Tensor
-    responses: Sequence[Sampler]
+    means, dimension = None, None
 
     def __init__(
         self,
@@ -73,13 +45,15 @@ class MixtureLimit:
         weights: Tensor | Sequence[float],
         responses: Sequence[float | Sampler],
     ) -> None:
-        chi = as_limit(overlaps)
-        if chi.ndim != 2 or chi.shape[0] != chi.shape[1]:
-            raise ValueError(f"overlaps has shape {tuple(chi.shape)}; it must be (J, J)")
-        require_psd("overlaps", chi)
-        object.__setattr__(self, "overlaps", chi)
-        object.__setattr__(self, "weights", get_weights(weights, len(chi)))
-        object.__setattr__(self, "responses", get_responses(responses, len(chi)))
+        self.overlaps = as_limit(overlaps)
+        if self.overlaps.ndim != 2 or self.overlaps.shape[0] != self.overlaps.shape[1]:
+            raise ValueError(f"overlaps has shape {tuple(self.overlaps.shape)}; it must be (J, J)")
+        require_psd("overlaps", self.overlaps)
+        self.weights, self.responses = get_modes(weights, responses, len(self.overlaps))
+
+
+#: What is known of a mixture: χ, the weights p_j and the response laws, with or without means.
+MixtureLaw = GaussianMixture | MixtureLimit
 
 
 class Atom(NamedTuple):
@@ -189,7 +163,7 @@ def check_limits(mixture: MixtureLaw, alignment: Tensor, overlap: Tensor) -> Non
 
 def check_theta(mixture: MixtureLaw, theta: Any) -> tuple[Tensor, Tensor]:
     """Return the means, shape (J, d), and θ, shape (L, d), in float64."""
-    means: Tensor | None = getattr(mixture, "means", None)
+    means = mixture.means
     if means is None:
         raise ValueError(
             "theta needs a mixture with means; leave it out, or pass alignment and overlap instead"

@@ -158,8 +158,8 @@ def _orders(
     if order is None:
         return ()
     raise ValueError(
-        f"order={order} asks for Gauss–Hermite nodes, which can be off by percents {reason}; leave "
-        "order out, and the averages are sampled"
+        f"order={order} asks for Gauss–Hermite nodes, whose error can be several percent {reason}; "
+        "leave order out, and the averages are sampled"
     )
 
 

@@ -233,7 +233,8 @@ class StateEvolution:
         elif overlap is not None:
             if self.covariance is not None:
                 raise ValueError(
-                    "alignment and overlap do not say how theta lies to the covariance; pass theta"
+                    "with a covariance, alignment and overlap are not enough: the position of "
+                    "theta relative to its eigenvectors matters; pass theta"
                 )
             overlap = as_limit(overlap)
             zero = overlap.new_zeros(modes, overlap.shape[-1])
@@ -270,11 +271,11 @@ class StateEvolution:
 
     def rows(self) -> int:
         """Return n = ratio · d, where the step depends on it."""
-        dimension = getattr(self.mixture, "dimension", None)
+        dimension = self.mixture.dimension
         if dimension is None:
             raise ValueError(
                 "reduction='mean' divides the step by n, and batch_size is a share of n, but this "
                 "mixture has no dimension; use reduction='sum' with lr/n and no batches, or a "
                 "GaussianMixture"
             )
-        return max(1, round(self.ratio * int(dimension)))
+        return max(1, round(self.ratio * dimension))

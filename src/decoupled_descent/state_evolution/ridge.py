@@ -143,8 +143,8 @@ class Geometry:
         """Decompose C, the identity by default."""
         if covariance is None:
             return cls(mixture, torch.ones(1, dtype=torch.float64))
-        means: Tensor | None = getattr(mixture, "means", None)
-        spectrum, axes = decompose(covariance, None if means is None else means.shape[1])
+        means = mixture.means
+        spectrum, axes = decompose(covariance, mixture.dimension)
         return cls(mixture, spectrum, axes, None if means is None else rotated(means, axes))
 
     def project(self, values: Tensor) -> Tensor:

@@ -193,7 +193,10 @@ def head_rates(theory: StateEvolution) -> tuple[float, float]:
     """Return γ₀ and γ₁, or raise when the head has an optimiser of its own."""
     algorithm = theory.algorithm
     if algorithm.head_optimizer is not None:
-        raise ValueError("head_optimizer has no rates of the paper; leave it unset")
+        raise ValueError(
+            "head_optimizer moves the head by a rule other than the paper's γ₀ a − γ₁ f; leave it "
+            "unset"
+        )
     lr = algorithm.lr if algorithm.head_lr is None else algorithm.head_lr
     return algorithm.head_damping, lr
 
