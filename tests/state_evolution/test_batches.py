@@ -1,13 +1,13 @@
 """Mini-batches in the limit, against shuffled rows and against mean-field theory."""
 
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.batches import PathBatches, batch_masks, batch_sizes
+from decoupled_descent.state_evolution.batches import batch_masks, batch_sizes, path_factors
 from decoupled_descent.state_evolution.gaussian import Normals
 from decoupled_descent.state_evolution.populations import sampled_population
 from tests.oracles import mean_field as oracle
@@ -38,8 +38,8 @@ def test_paths_are_dealt_out_like_rows(replacement):
     """Every batch has its share of every mode, and E[s_r s_t] is that of rows."""
     population = sampled_population(dd.mixtures.xor(4), Normals(4096, 1, 0, auxiliary=2))
     generator, sizes = torch.Generator().manual_seed(0), batch_sizes(10, 4, replacement)
-    batches = PathBatches(sizes, 10, replacement, population, generator)
-    factors = torch.stack([batches.factors(update) for update in range(6)])
+    batches = path_factors(sizes, 10, replacement, population, generator)
+    factors = torch.stack(list(islice(batches, 6)))
     shares = population.by_mode(factors.T)
     np.testing.assert_allclose(shares, population.by_mode(torch.ones(4096, 6).double()), rtol=0.01)
     found = (factors * population.weights) @ factors.T

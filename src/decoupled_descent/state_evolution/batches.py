@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import torch
@@ -36,40 +37,31 @@ def batch_masks(sizes: list[int], n: int, updates: int, replacement: bool) -> Te
     return masks
 
 
-class PathBatches:
-    """Which paths are in the batch of an update. Every batch contains the same share of every mode.
+def path_factors(
+    sizes: list[int],
+    n: int,
+    replacement: bool,
+    population: Population,
+    generator: torch.Generator,
+) -> Iterator[Tensor]:
+    """Yield s of every path, update by update, of weighted mean one, shape (M,).
 
-    Updates must be requested in order, from the first on.
+    Every batch contains the same share of every mode.
     """
+    ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
+    batches = list(pairwise(ends.tolist()))
+    if replacement:  # every batch is the first part of a random order of its own
+        batches = batches[:1]
+    while True:
+        places = _places(population, generator)
+        for low, high in batches:
+            inside = ((places >= low) & (places < high)).double()
+            yield inside / (population.weights @ inside)
 
-    def __init__(
-        self,
-        sizes: list[int],
-        n: int,
-        replacement: bool,
-        population: Population,
-        generator: torch.Generator,
-    ) -> None:
-        self.population, self.generator, self.replacement = population, generator, replacement
-        ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
-        if replacement:  # every batch is the first part of a random order of its own
-            ends = torch.tensor([0.0, sizes[0] / n], dtype=torch.float64)
-        self.slices = list(pairwise(ends.tolist())) * (len(sizes) if replacement else 1)
-        self.places = torch.empty(0)
 
-    def factors(self, update: int) -> Tensor:
-        """Return s of every path, of weighted mean one, shape (M,)."""
-        number = update % len(self.slices)
-        if number == 0 or self.replacement:
-            self.places = self._places()
-        low, high = self.slices[number]
-        inside = ((self.places >= low) & (self.places < high)).double()
-        factors: Tensor = inside / (self.population.weights @ inside)
-        return factors
-
-    def _places(self) -> Tensor:
-        """Numbers that are uniform over [0, 1] within every mode, in random order."""
-        drawn = torch.rand(len(self.population.modes) + 1, generator=self.generator).double()
-        order = torch.argsort(self.population.modes + drawn[1:])
-        spread = GOLDEN * torch.arange(len(order), dtype=torch.float64)
-        return torch.empty_like(spread).index_copy_(0, order, (spread + drawn[0]) % 1.0)
+def _places(population: Population, generator: torch.Generator) -> Tensor:
+    """Numbers that are uniform over [0, 1] within every mode, in random order."""
+    drawn = torch.rand(len(population.modes) + 1, generator=generator).double()
+    order = torch.argsort(population.modes + drawn[1:])
+    spread = GOLDEN * torch.arange(len(order), dtype=torch.float64)
+    return torch.empty_like(spread).index_copy_(0, order, (spread + drawn[0]) % 1.0)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.rules import require_linear
 from decoupled_descent.objective import Parameters
-from decoupled_descent.state_evolution.batches import PathBatches
+from decoupled_descent.state_evolution.batches import path_factors
 from decoupled_descent.state_evolution.gaussian import Normals, psd_root
 from decoupled_descent.state_evolution.laws import check_theta
 from decoupled_descent.state_evolution.populations import Population, sampled_population
@@ -188,7 +188,7 @@ class ReuseTrajectory:
         self.sizes, self.batches = theory.batch_sizes(), None
         if len(self.sizes) > 1:
             plan = (self.sizes, theory.rows(), theory.step.replacement)
-            self.batches = PathBatches(*plan, population, self.generator)
+            self.batches = path_factors(*plan, population, self.generator)
         self.noise = ReusedNoise(self.population, normals, self.ratio, self.weights, steps * width)
         self.means, self.theta, self.slots = means, theta, self.algorithm.update.slots(theta)
         self.path: list[tuple[Tensor, Tensor]] = []  # θ_t and θ̃_t
@@ -210,7 +210,7 @@ class ReuseTrajectory:
         self.heads.append(parameters)
         counts, factors = self.counts, None
         if self.batches is not None:
-            factors = self.batches.factors(t)
+            factors = next(self.batches)
             counts = counts._replace(weights=counts.weights * factors)
         seen = model.observe(counts, h, parameters)
         train = seen.loss
