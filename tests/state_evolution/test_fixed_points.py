@@ -6,7 +6,7 @@ import decoupled_descent as dd
 from decoupled_descent.theory import critical_point, fixed_point
 
 from . import problems
-from .test_stability import flipped_theory
+from .test_equations import flipped_theory
 
 
 @pytest.mark.parametrize(("c", "ratio"), [(0.5, 1.0), (1.5, 0.6), (3.0, 1.0), (5.0, 1.0)])
