@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -61,15 +62,9 @@ def compare(
         X, y = mixture.sample(n, seed=2 * r + 1)
         held_out = mixture.sample(2 * n, seed=2 * r + 2)
         run = fit(X, y, objective, theory.algorithm, steps, theta, held_out, progress=False)
-        train.append(_padded(run.history.train_error, steps))
-        test.append(_padded(run.history.test_error, steps))
-    empty = torch.zeros(0, steps, dtype=torch.float64)
-    return Comparison(
-        evolution, torch.stack(train) if train else empty, torch.stack(test) if test else empty
-    )
-
-
-def _padded(errors: list[float], steps: int) -> Tensor:
-    """Errors of a run that may have diverged, as infinite from there on."""
-    missing = steps - len(errors)
-    return torch.tensor(errors + [float("inf")] * missing, dtype=torch.float64)
+        history = run.history
+        missing = [math.inf] * (steps - len(history.train_error))  # after a divergence
+        train.append(history.train_error + missing)
+        test.append(history.test_error + missing)
+    errors = (torch.tensor(part, dtype=torch.float64) for part in (train, test))
+    return Comparison(evolution, *(part.reshape(runs, steps) for part in errors))
