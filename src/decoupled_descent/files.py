@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -37,10 +37,10 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write text in UTF-8, whole or not at all."""
-    with written_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8", newline="")
+def write_text(path: str | Path, text: str | Iterable[str]) -> None:
+    """Write text in UTF-8, whole or not at all; a long one in parts."""
+    with written_whole(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        file.writelines([text] if isinstance(text, str) else text)
 
 
 @contextmanager

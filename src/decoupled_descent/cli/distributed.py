@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
@@ -98,15 +98,3 @@ def _checksum(prepared: Prepared) -> int:
     labels = "\n".join(map(str, prepared.y.tolist()))
     digest = hashlib.sha256(f"{text}\n{labels}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
-
-
-def all_fingerprints(rows: Rows, own: list[str]) -> list[str]:
-    """Sixteen hexadecimal digits for each row of all processes, from those of its own."""
-    import numpy as np
-    import torch
-
-    from decoupled_descent.rows.gathered import everyone
-
-    numbers = np.array([int(one, 16) for one in own], dtype=np.uint64).view(np.int64)
-    found: Any = everyone(rows, torch.from_numpy(numbers)).numpy().view(np.uint64)
-    return [f"{int(one):016x}" for one in found]

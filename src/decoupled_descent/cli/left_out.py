@@ -9,16 +9,19 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
-from decoupled_descent.cli.distributed import all_fingerprints
 from decoupled_descent.cli.predictions import without_formulas
 from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.rows.gathered import everyone
 from decoupled_descent.rows.sources import released
 
 LEFT_OUT = "left_out.csv"
@@ -27,36 +30,59 @@ LEFT_OUT = "left_out.csv"
 KNOWN = 0.95
 #: Numbers that are in memory at a time, where rows are on disk.
 TOGETHER = 2**20
+#: Rows of the table that are text in memory at a time.
+ROWS = 50_000
 
 
-def fingerprints(X: NDArray[np.float64]) -> list[str]:
-    """Return a hash of each row's numbers, 16 characters long."""
-    found, size = [], max(1, TOGETHER // max(1, X.shape[1]))
+def fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return a hash of each row's numbers."""
+    found, size = np.empty(len(X), dtype=np.uint64), max(1, TOGETHER // max(1, X.shape[1]))
     for start in range(0, len(X), size):
         rows = np.ascontiguousarray(X[start : start + size], dtype=np.float64) + 0.0  # −0 is 0
-        found += [hashlib.sha256(row.tobytes()).hexdigest()[:16] for row in rows]
+        for k, row in enumerate(rows, start):
+            found[k] = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "big")
         released(X)
     return found
 
 
-def as_csv(prepared: Prepared, estimator: Any, target: str) -> str:
-    """Return a table of the training rows: fingerprint, row, target, prediction, probabilities."""
-    assert prepared.frame is not None
+@dataclass(frozen=True)
+class LeftOut:
+    """A table of the training rows as text in parts: ``ROWS`` rows at a time are in memory.
+
+    Its columns are fingerprint, row, target, prediction, and the probabilities of classes.
+    """
+
+    prepared: Prepared
+    estimator: Any
+    target: str
+    found: NDArray[np.uint64]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the parts."""
+        for start in range(0, len(self.found), ROWS):
+            safe, _ = without_formulas(self._part(slice(start, start + ROWS)))
+            yield str(safe.to_csv(index=False, header=not start, lineterminator="\n"))
+
+    def _part(self, span: slice) -> pd.DataFrame:
+        assert self.prepared.frame is not None
+        table = pd.DataFrame({"fingerprint": [f"{one:016x}" for one in self.found[span].tolist()]})
+        table["row"] = self.prepared.frame.index.to_numpy()[span]
+        table[f"true {self.target}"] = self.prepared.y[span]
+        if self.prepared.task != "classification":
+            return table.assign(prediction=self.estimator.corrected_prediction_[span])
+        chances, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
+        table["prediction"] = classes[chances.argmax(1)]
+        for k, label in enumerate(classes.tolist()):
+            table[f"probability_{label}"] = chances[:, k]
+        return table
+
+
+def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
+    """Return a table of all training rows, with those of other processes."""
     found = fingerprints(prepared.X)
     if prepared.rows is not None:
-        found = all_fingerprints(prepared.rows, found)
-    table = pd.DataFrame({"fingerprint": found})
-    table["row"] = prepared.frame.index.to_numpy()
-    table[f"true {target}"] = prepared.y
-    if prepared.task == "classification":
-        chances = estimator.corrected_proba_
-        table["prediction"] = estimator.classes_[chances.argmax(1)]
-        for k, label in enumerate(estimator.classes_.tolist()):
-            table[f"probability_{label}"] = chances[:, k]
-    else:
-        table["prediction"] = estimator.corrected_prediction_
-    safe, _ = without_formulas(table)
-    return str(safe.to_csv(index=False, lineterminator="\n"))
+        found = everyone(prepared.rows, torch.from_numpy(found.view(np.int64))).numpy()
+    return LeftOut(prepared, estimator, target, found.view(np.uint64))
 
 
 def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
@@ -78,7 +104,8 @@ def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | No
     known: dict[str, list[list[str]]] = defaultdict(list)
     for line in reversed(lines[1:]):
         known[line[0]].append(line[start:])
-    found = [known[key].pop() if known[key] else [] for key in fingerprints(X)]
+    keys = (f"{one:016x}" for one in fingerprints(X).tolist())
+    found = [known[key].pop() if known[key] else [] for key in keys]
     if sum(map(bool, found)) < KNOWN * len(found):
         return None
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -79,7 +79,7 @@ class ReportData:
     importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
     widths: Sequence[Width] = ()  # of prediction intervals
     more: MoreRows | None = None  # the learning curve
-    left_out: str = ""  # out-of-sample predictions of the training rows, as CSV
+    left_out: Iterable[str] = ""  # out-of-sample predictions of the training rows, as CSV
     made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
 
     def __post_init__(self) -> None:

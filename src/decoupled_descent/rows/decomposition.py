@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.rows.tensors import make_room
+
 #: Directions whose variance is below this share of the largest are rounding errors; they are
 #: dropped.
 NEGLIGIBLE = 1e-9
@@ -163,6 +165,7 @@ def _largest(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
 
     The matrix is overwritten by the eigenvectors.
     """
+    make_room(matrix.nbytes)
     values, vectors = torch.linalg.eigh(matrix)
     largest = float(values[-1])
     worst = float(values[0])

@@ -11,6 +11,7 @@ from torch import Tensor
 from decoupled_descent.files import unnamed_file
 from decoupled_descent.rows.blocks import Rows, piece_size
 from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released
+from decoupled_descent.rows.tensors import make_room
 
 #: Up to this size numbers are kept in float64 whatever they were made from: ``Rows`` reads so many
 #: into memory.
@@ -45,6 +46,7 @@ class Store(Source):
         self.n, self.d, self.dtype = n, d, torch.float64
         on_disk = not rows.held and n * d * dtype.itemsize > MEMORY
         self.map = _temporary(n, d, dtype) if on_disk else None
+        make_room(n * d * dtype.itemsize)
         self.values: Tensor = (
             like.new_empty(n, d, dtype=dtype) if self.map is None else torch.from_numpy(self.map)
         )
