@@ -21,6 +21,12 @@ DESCENTS = {
     "batches": dd.DecoupledDescent(0.05, batch_size=7),
     "batches, momentum": dd.DecoupledDescent(0.05, rule=dd.rules.SGD(0.02, 0.5), batch_size=7),
 }
+ALGORITHMS = DESCENTS | {
+    "greedy": dd.GreedyDescent.grid(0.05),
+    "Hessian": dd.DecoupledDescent(0.01, hessian_damping=0.1),
+    "newton": dd.DecoupledNewton(1.0),
+}
+LINEAR = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
 
 
 def from_a_map(folder):
@@ -43,16 +49,16 @@ def numbers(run: dd.Run) -> str:
     return repr([run.history, *(each.tolist() for each in tensors)])
 
 
-@pytest.mark.parametrize("name", DESCENTS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("kind", SOURCES)
 def test_rows_from_elsewhere(kind, name, tmp_path):
-    algorithm = DESCENTS[name]
+    algorithm, objective = ALGORITHMS[name], LINEAR if name == "newton" else two_layer()
     if kind == "blocks" and algorithm.settings.get("batch_size"):
         pytest.skip("blocks come in one order")
 
     def call() -> str:
         rows = dd.Rows(SOURCES[kind](tmp_path), Y, block_size=None if kind == "blocks" else 11)
-        return numbers(dd.fit(rows, None, two_layer(), algorithm, 6))
+        return numbers(dd.fit(rows, None, objective, algorithm, 6))
 
     assert call() == call()
 
@@ -78,7 +84,10 @@ MODELS = {
     "linear": lambda: {"features": "linear"},
     "orthogonal": lambda: {"method": "orthogonal", "max_iter": 10},
     "gradient": lambda: {"method": "gradient", "max_iter": 10},
+    "search": dict,
 }
+#: What is given to ``fit`` beside rows and labels.
+GIVEN = {"search": {"sample_weight": 1.0 + np.arange(60) % 3, "groups": np.arange(60) // 2}}
 
 
 @pytest.mark.parametrize("kind", [dd.DecoupledClassifier, dd.DecoupledRegressor])
@@ -88,12 +97,20 @@ def test_models(kind, options, tmp_path):
     targets = Y.numpy() if kind is dd.DecoupledClassifier else X[:, 0].numpy() + Y.numpy()
 
     def call(name: str) -> tuple[object, bytes]:
-        model = kind(**MODELS[options]()).fit(X.numpy(), targets)
+        model = kind(**MODELS[options]()).fit(X.numpy(), targets, **GIVEN.get(options, {}))
         content = dd.save_model(model, tmp_path / name).read_bytes()
         size = int.from_bytes(content[:8], "little")  # the order of the header is chance
         return json.loads(content[8 : 8 + size]), content[8 + size :]
 
     assert call("one") == call("other")
+
+
+def test_models_of_streamed_rows():
+    def call() -> str:
+        model = dd.DecoupledClassifier().fit(TensorDataset(X), Y.numpy())
+        return repr([model.candidates_, model.corrected_proba_.tolist()])
+
+    assert call() == call()
 
 
 def test_products_of_many_threads():

@@ -131,8 +131,8 @@ FORBIDDEN = {
     "pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "jsonpickle", "yaml",
     "subprocess", "ctypes", "code", "runpy", "builtins",
 }  # fmt: skip
-#: The one exception: PyTorch's own library, which is loaded already, by a path that no file names.
-EXCEPTION = "rows/threads.py", "import ctypes"
+#: The exceptions: the libraries of PyTorch and of C, which are loaded already; no file names them.
+EXCEPTIONS = {("rows/threads.py", "import ctypes"), ("rows/room.py", "import ctypes")}
 RUNNING = {"eval", "exec", "compile", "__import__"}
 #: Loaders that unpickle unless they are told not to, and must be called by these names.
 LOADERS = {"numpy": "np.load", "torch": "torch.load", "joblib": "joblib.load"}
@@ -185,7 +185,8 @@ def test_nothing_unpickles_or_evaluates():
         f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
         for path in sources()
         for node in ast.walk(parsed(path))
-        if runs_code(node) and (path.relative_to(ROOT).as_posix(), ast.unparse(node)) != EXCEPTION
+        if runs_code(node)
+        and (path.relative_to(ROOT).as_posix(), ast.unparse(node)) not in EXCEPTIONS
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -78,7 +78,9 @@ def compare(folder, rank, size):
     for name, (labels, objective, algorithm) in calls().items():
         weighted = "weights" in name
         rows = share(labels, rank, size, weighted)
-        run = dd.fit(rows, None, objective, algorithm, STEPS, seed=rank)
+        run, again = (dd.fit(rows, None, objective, algorithm, STEPS, seed=rank) for _ in range(2))
+        assert torch.equal(run.theta, again.theta), name  # to the bit
+        assert run.history == again.history, name
         found[name] = {
             "state": {"theta": run.theta, "head": dict(run.state.head)},
             "history": torch.tensor([run.history.train_error, run.history.train_error_stderr]),

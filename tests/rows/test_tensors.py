@@ -1,7 +1,6 @@
 """Anything that holds numbers as a tensor, and what is refused."""
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.rows import tensors
 from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 from tests.problems import binary, two_layer
 
@@ -135,29 +133,3 @@ def test_rows_that_are_read_only_train():
     X.flags.writeable = False
     run = dd.fit(X, y, two_layer(), dd.GradientDescent(0.1), 3)
     assert len(run.train_error) == 3
-
-
-def test_room_is_made_for_large_matrices_only(monkeypatch):
-    made = []
-    monkeypatch.setattr(tensors, "_trim", lambda: made.append)
-    for size in (tensors.ROOM - 1, tensors.ROOM):
-        tensors.make_room(size)
-    assert made == [0]
-    monkeypatch.setattr(tensors, "_trim", lambda: None)  # systems without such a function
-    tensors.make_room(tensors.ROOM)
-
-
-@pytest.mark.skipif(tensors._trim() is None, reason="needs glibc")
-def test_freed_memory_goes_back_to_the_system():
-    """Vectors between others that stay: the library keeps their memory, which is no room."""
-
-    def resident():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-    vectors = [torch.ones(2**12) for _ in range(4000)]  # 16 KB each
-    kept = vectors[::2]
-    del vectors
-    before = resident()
-    tensors.make_room(tensors.ROOM)
-    assert before - resident() > 16 * 2**20
-    assert len(kept) == 2000

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.tensors import make_room
+from decoupled_descent.rows.room import make_room
 
 #: Directions whose variance is below this share of the largest are rounding errors; they are
 #: dropped.
@@ -84,7 +84,7 @@ def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tens
     share = weights / weights.sum()
     centre = K @ share
     C = (K - centre).sub_((centre - share @ centre)[:, None])
-    if not float(C.abs().max()) > CONSTANT * float(K.abs().max()):
+    if not _size(C) > CONSTANT * _size(K):
         raise ValueError("the kernel is the same for all pairs of rows; nothing can be learnt")
     trace = float(share @ C.diagonal())
     root = weights.sqrt()
@@ -95,6 +95,12 @@ def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tens
     deviation = values.sqrt()
     P = (weights[:, None] * U / (deviation * trace)).contiguous()
     return FeatureMap(P, centre @ P, values), U.mul_(deviation)
+
+
+def _size(matrix: Tensor) -> float:
+    """The largest absolute value, without a matrix of absolute values."""
+    low, high = torch.aminmax(matrix)
+    return max(-float(low), float(high))
 
 
 def from_columns(parts: Parts, weights: Tensor, most: int, total: Total = whole) -> FeatureMap:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from decoupled_descent.files import unnamed_file
 from decoupled_descent.rows.blocks import Rows, piece_size
+from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released
-from decoupled_descent.rows.tensors import make_room
 
 #: Up to this size numbers are kept in float64 whatever they were made from: ``Rows`` reads so many
 #: into memory.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: Bytes from which a matrix is large enough to make room for it.
-ROOM = 8 * 2**20
 #: What to say where products of the entries of X are not finite.
 TOO_LARGE = "X has entries that are too large to square; rescale its columns"
 
@@ -109,24 +104,3 @@ def check_plain(name: str, values: Any) -> None:
     if "float8" in str(values.dtype) or values.is_quantized:
         remedy = f"{name}.dequantize()" if values.is_quantized else f"{name}.float()"
         raise ValueError(f"{name} has dtype {values.dtype}; pass {remedy}")
-
-
-def make_room(size: int) -> None:
-    """Return freed memory to the system before a large matrix of ``size`` bytes is made.
-
-    The C library of Linux keeps freed matrices of up to 32 MB for later use, in a heap with holes.
-    In a search on 20,000 × 2,000 rows these were a quarter of all memory.
-    """
-    trim = _trim()
-    if trim is not None and size >= ROOM:
-        trim(0)
-
-
-@cache
-def _trim() -> Callable[[int], int] | None:
-    """``malloc_trim`` of glibc; None on systems that do not have it."""
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return None
-    return found
