@@ -30,8 +30,8 @@ from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.lazy import LazyRows, next_transition
 from decoupled_descent.descent.rules import Slots
-from decoupled_descent.descent.stepping import Product
-from decoupled_descent.objective import BoundObjective, Parameters, RowDerivatives
+from decoupled_descent.descent.stepping import Pass, Product
+from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
 
@@ -152,7 +152,8 @@ class Batched(Descent):
         h: Tensor = yield Product(at.theta, batch.X, transposed=True)
         kept = () if at.memory is None else at.memory.read(batch.rows)
         h = h + kept[0] if kept else h
-        found = self._look(at, batch, h, rows, bound.at(step))
+        request = self.looking(at, rows, bound, step, count=len(batch.rows))
+        found = request.look(h, batch.y, batch.rows)
         left = self.judged(at.folds, bound, h.T, batch.y, found.loss, rows.n, batch.rows)
         direction = found.direction.T * (rows.n / len(batch.rows))
         gradient: Tensor = yield Product(direction, batch.X, transposed=False)
@@ -169,19 +170,25 @@ class Batched(Descent):
         folds = self.step_folds(at.folds, left, step)
         return Moving(theta, slots, head, head_slots, at.memory, folds), left.losses
 
-    def _look(
-        self, at: Moving, batch: Batch, h: Tensor, rows: Rows, bound: BoundObjective
-    ) -> RowDerivatives:
-        """Differentiate on one batch, given hᵀ of shape (L, B)."""
-        shares = self.row_shares(rows)
-        return bound.derivatives(
-            h.T,
-            batch.y,
+    def looking(
+        self,
+        at: Any,
+        rows: Rows,
+        bound: BoundObjective,
+        step: int,
+        memory: Tensor | None = None,
+        count: int | None = None,
+    ) -> Pass:
+        """What a step asks for at θ and a head: on all rows, or on ``count`` of them."""
+        return Pass(
+            bound.at(step),
+            at.theta,
             at.head,
+            memory,
             jacobian=self.uses_jacobian,
-            head=self.trains_head,
-            spacing=self.spacing(at.theta, rows, bound, len(batch.rows)),
-            jacobian_weights=None if shares is None else shares[batch.rows],
+            trains_head=self.trains_head,
+            spacing=self.spacing(at.theta, rows, bound, count),
+            weights=self.row_shares(rows),
         )
 
 

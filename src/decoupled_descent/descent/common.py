@@ -209,20 +209,7 @@ def check_algorithm(algorithm: Any) -> None:
 
 @dataclass(frozen=True)
 class Descent(Algorithm):
-    """The options of all algorithms that follow a direction.
-
-    Args:
-        lr: η₁.
-        damping: η₀, a weight decay factor on θ at every step; 1 means none.
-        head_lr: γ₁, ``lr`` by default; 0 freezes the head.
-        head_damping: γ₀; 1 means none.
-        reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
-        rule: Replaces η₀ v − η₁ w by another linear rule. ``lr`` is then only the default of the
-            head's rate.
-        head_optimizer: Moves the head instead of γ₀ and γ₁: a function that makes any optimiser of
-            PyTorch but LBFGS for a list of parameters, ``functools.partial(torch.optim.Adam,
-            lr=1e-2)``.
-    """
+    """The options of all algorithms that follow a direction; see :class:`DecoupledDescent`."""
 
     lr: float
     damping: float = 1.0

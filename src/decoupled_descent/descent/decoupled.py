@@ -16,7 +16,7 @@ from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.rules import Slots, damped_inverse, require_linear
-from decoupled_descent.descent.stepping import Found, Pass, Steps
+from decoupled_descent.descent.stepping import Found, Steps
 from decoupled_descent.objective import (
     BoundObjective,
     Direction,
@@ -62,8 +62,10 @@ class DecoupledDescent(Batched):
         reduction: ``"sum"`` as in the paper's equations, or ``"mean"`` to divide ĥ by n in θ's step
             and in the memory, as the paper's listing does (η₁ = lr/n, γ₁ = lr).
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike:
-            :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
-        head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁:
+            :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules. ``lr``
+            is then only the default of the head's rate.
+        head_optimizer: Moves the head instead of γ₀ and γ₁: a function that makes any optimiser of
+            PyTorch but LBFGS for a list of parameters,
             ``functools.partial(torch.optim.Adam, lr=1e-2)``.
         batch_size: Rows per update; all of them by default. A step is then one pass over the rows,
             with n/batch_size updates. Schedules count the updates. The train error is that of all
@@ -132,16 +134,7 @@ class DecoupledDescent(Batched):
         """One update from one pass over the rows, or a pass in mini-batches."""
         if self.batch_size is not None:
             return (yield from self._passing(state, rows, bound))
-        found: Found = yield Pass(
-            bound.at(state.step),
-            state.theta,
-            state.head,
-            state.memory,
-            jacobian=True,
-            trains_head=self.trains_head,
-            spacing=self.spacing(state.theta, rows, bound),
-            weights=self.row_shares(rows),
-        )
+        found: Found = yield self.looking(state, rows, bound, state.step, state.memory)
         tilde, direction = self.directions(
             found.gradient, found.direction, found.jacobian, state.theta, rows
         )

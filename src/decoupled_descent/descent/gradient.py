@@ -11,7 +11,7 @@ from decoupled_descent.descent.batches import Batched, Moving
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
 from decoupled_descent.descent.rules import Slots
-from decoupled_descent.descent.stepping import Found, Pass, Steps
+from decoupled_descent.descent.stepping import Found, Steps
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
@@ -74,7 +74,7 @@ class GradientDescent(Batched):
             at = Moving(state.theta, state.slots, state.head, state.head_slots, None)
             at, info = yield from self.passing(at, rows, bound, state.step)
             return State(at.theta, at.head, at.slots, at.head_slots, state.step + 1), info
-        found: Found = yield Pass(bound, state.theta, state.head, trains_head=self.trains_head)
+        found: Found = yield self.looking(state, rows, bound, state.step)
         scale = self.scale(rows.n)
         theta, slots = self.update(state.theta, found.gradient, state.slots, state.step, scale)
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)

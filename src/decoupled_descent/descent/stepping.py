@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.objective import BoundObjective, Parameters, RowDerivatives
-from decoupled_descent.rows.blocks import Block, Rows
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.products import backward, forward, stacked
 
 #: What a step is: yields requests, is sent answers, returns the next state and an ``Info``.
@@ -48,16 +48,16 @@ class Pass(NamedTuple):
     spacing: Tensor | None = None  # the steps of smoothed differences
     weights: Tensor | None = None  # how much each of the n rows counts in J̄; None for one each
 
-    def look(self, h: Tensor, block: Block) -> RowDerivatives:
-        """Differentiate on one block, given hᵀ of shape (L, b)."""
+    def look(self, h: Tensor, y: Tensor, which: slice | Tensor) -> RowDerivatives:
+        """Differentiate on some rows, given their hᵀ of shape (L, b) and their places among all."""
         return self.bound.derivatives(
             h.T,
-            block.y,
+            y,
             self.head,
             jacobian=self.jacobian,
             head=self.trains_head,
             spacing=self.spacing,
-            jacobian_weights=None if self.weights is None else self.weights[block.span],
+            jacobian_weights=None if self.weights is None else self.weights[which],
         )
 
 
@@ -158,7 +158,9 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
     parts: list[list[_Part]] = [[] for _ in requests]
     for block in rows.blocks():
         if alone:  # the product adds the memory
-            preactivations = [forward(theta, block.X, _memory(requests[0], block, rows.here))]
+            memory = requests[0].memory
+            add = None if memory is None else memory[:, block.span]
+            preactivations = [forward(theta, block.X, add)]
         else:
             preactivations = [  # copies: a view would keep the memory of all other runs
                 h.clone() if request.memory is None else h + request.memory[:, block.span]
@@ -169,7 +171,7 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
         share = block.X.shape[0] / rows.n
         directions = []
         for request, h, seen in zip(requests, preactivations, parts, strict=True):
-            found = request.look(h, block)
+            found = request.look(h, block.y, block.span)
             directions.append(found.direction.T)
             seen.append(_Part(share, h, directions[-1], found))
         gradient = backward(directions[0] if alone else torch.cat(directions), block.X, gradient)
@@ -179,7 +181,7 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
         _join(seen, own, request.memory)
         for request, seen, own in zip(requests, parts, gradients, strict=True)
     ]
-    return joined if rows.processes is None else _everywhere(joined, rows)
+    return joined if rows.processes is None else [_everywhere(found, rows) for found in joined]
 
 
 class _Part(NamedTuple):
@@ -189,12 +191,6 @@ class _Part(NamedTuple):
     preactivations: Tensor
     direction: Tensor
     found: RowDerivatives
-
-
-def _memory(request: Pass, block: Block, n: int) -> Tensor | None:
-    if request.memory is None or block.X.shape[0] == n:
-        return request.memory
-    return request.memory[:, block.span]
 
 
 def _join(parts: list[_Part], gradient: Tensor, memory: Tensor | None) -> Found:
@@ -221,32 +217,13 @@ def _join(parts: list[_Part], gradient: Tensor, memory: Tensor | None) -> Found:
     return Found(losses, h, direction, gradient, bend, head, overlap, None)
 
 
-def _everywhere(found: list[Found], rows: Rows) -> list[Found]:
-    """Sum what the processes found, all runs in one message."""
-    flat = []
-    for one in found:
-        known = [one.gradient, one.jacobian, one.overlap, *one.head.values()]
-        flat += [*(part for part in known if part is not None), moments(one.losses)]
-    totals = iter(rows.total(*flat))
-
-    def following(part: Tensor | None) -> Tensor | None:
-        return None if part is None else next(totals)
-
-    results = []
-    for one in found:
-        gradient = next(totals)
-        bend, overlap = following(one.jacobian), following(one.overlap)
-        head = {name: next(totals) for name in one.head}
-        results.append(
-            one._replace(
-                gradient=gradient,
-                jacobian=bend,
-                overlap=overlap,
-                head=head,
-                everywhere=mean_and_error(next(totals), rows.n),
-            )
-        )
-    return results
+def _everywhere(found: Found, rows: Rows) -> Found:
+    """Sum what the processes found, in one message."""
+    parts = [found.gradient, found.jacobian, found.overlap, *found.head.values()]
+    (gradient, bend, overlap, *means), error = _totals(parts, found.losses, rows)
+    head = dict(zip(found.head, means, strict=True))
+    known = {"gradient": gradient, "jacobian": bend, "overlap": overlap, "head": head}
+    return found._replace(**known, everywhere=error)
 
 
 def summed(found: RowDerivatives, rows: Rows) -> tuple[RowDerivatives, Tensor | None]:
@@ -256,13 +233,26 @@ def summed(found: RowDerivatives, rows: Rows) -> tuple[RowDerivatives, Tensor | 
     """
     if rows.processes is None:
         return found, None
-    share, names = rows.here / rows.n, list(found.head)
-    bends = [] if found.jacobian is None else [found.jacobian]
-    parts = [share * part for part in (*bends, *found.head.values())]
-    *means, last = rows.total(*parts, moments(found.loss))
-    bend = means.pop(0) if bends else None
-    head = dict(zip(names, means, strict=True))
-    return found._replace(jacobian=bend, head=head), mean_and_error(last, rows.n)
+    share = rows.here / rows.n
+    parts = [
+        part if part is None else share * part for part in (found.jacobian, *found.head.values())
+    ]
+    (bend, *means), error = _totals(parts, found.loss, rows)
+    return found._replace(jacobian=bend, head=dict(zip(found.head, means, strict=True))), error
+
+
+def whole(info: Any, rows: Rows) -> Any:
+    """The same info with the mean over the rows of all processes, if there are several."""
+    if rows.processes is None or info.everywhere is not None:
+        return info
+    return info._replace(everywhere=_totals([], info.losses, rows)[1])
+
+
+def _totals(parts: Sequence[Tensor | None], losses: Tensor, rows: Rows) -> tuple[list[Any], Tensor]:
+    """Sums over all processes, None staying None, and mean and standard error of all losses."""
+    *found, last = rows.total(*(part for part in parts if part is not None), moments(losses))
+    sums = iter(found)
+    return [None if part is None else next(sums) for part in parts], mean_and_error(last, rows.n)
 
 
 def moments(losses: Tensor) -> Tensor:
@@ -277,11 +267,3 @@ def mean_and_error(sums: Tensor, n: int) -> Tensor:
     between = sums[2] - n * mean.square()
     between = between * (between > 8 * torch.finfo(sums.dtype).eps * sums[2])  # else rounding
     return torch.stack([mean, ((sums[1] + between) / ((n - 1) * n)).sqrt()])
-
-
-def whole(info: Any, rows: Rows) -> Any:
-    """The same info with the mean over the rows of all processes, if there are several."""
-    if rows.processes is None or info.everywhere is not None:
-        return info
-    (sums,) = rows.total(moments(info.losses))
-    return info._replace(everywhere=mean_and_error(sums, rows.n))

@@ -246,7 +246,7 @@ def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) 
     trainee.state = rebuilt(like, found, f"{name}state")
     trainee.last, trainee.best = step("last"), step("best")
     errors = {key: found[f"{name}history.{key}"].tolist() for key in ERRORS}
-    trainee.history = History(**errors, lowest=min(errors["train_error"]))
+    trainee.history = History(**errors)
     trainee.metadata = dict(found[MADE])
     reason = found[f"{name}reason"]
     trainee.reason = None if reason is None else StopReason(reason)

@@ -40,18 +40,20 @@ class History:
         train_error: Mean losses.
         train_error_stderr: Their standard errors.
         test_error: Mean losses on the test set; empty without one.
-        lowest: The lowest train error so far.
     """
 
     train_error: list[float] = field(default_factory=list)
     train_error_stderr: list[float] = field(default_factory=list)
     test_error: list[float] = field(default_factory=list)
-    lowest: float = field(default=math.inf, repr=False)
+
+    @property
+    def lowest(self) -> float:
+        """The lowest train error so far."""
+        return min(self.train_error)
 
     def append(self, step: Step) -> None:
         """Record one iterate."""
         self.train_error.append(step.train_error)
-        self.lowest = min(self.lowest, step.train_error)
         self.train_error_stderr.append(step.train_error_stderr)
         if step.test_error is not None:
             self.test_error.append(step.test_error)
@@ -60,7 +62,6 @@ class History:
         """Keep the first iterates only."""
         for values in (self.train_error, self.train_error_stderr, self.test_error):
             del values[length:]
-        self.lowest = min(self.train_error, default=math.inf)
 
 
 class Trainee:
@@ -179,7 +180,7 @@ def train_together(
                 break
             if saver is not None:
                 saver(index)
-            lowest = min(trainee.history.lowest for trainee in going)
+            lowest = min(trainee.best.train_error for trainee in going)
             advance(index + 1, f"lowest train error {lowest:.4f}")
         for trainee in going:
             trainee.stop(StopReason.STEPS, f"all {steps} steps were made")

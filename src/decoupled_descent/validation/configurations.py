@@ -11,7 +11,6 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.objective import BoundObjective, Objective
-from decoupled_descent.rows.blocks import Rows
 
 
 class Configuration(NamedTuple):
@@ -22,10 +21,6 @@ class Configuration(NamedTuple):
     algorithm: Algorithm
     theta: Tensor | None
     seed: int
-
-    def start(self, rows: Rows, bound: BoundObjective) -> Any:
-        """The state it starts from."""
-        return self.algorithm.init(rows, bound, theta=self.theta, seed=self.seed)
 
 
 def combine(

@@ -134,8 +134,9 @@ class Contest:
         return runs
 
     def _round(self, train: Callable[[Sequence[Algorithm]], list[Run]]) -> list[Run]:
-        """All ridges, then the other rate and damping with the best ridge."""
-        runs = train(self._ridges())
+        """All ridges at the usual rate and damping, then others with the best ridge."""
+        usual = {"lr": self.rates[0], "damping": self.dampings[0]}
+        runs = train([self._algorithm(ridge=ridge, **usual) for ridge in self.ridges])
         if was_interrupted(runs):
             return runs
         challengers = self._challengers(lowest(runs))
@@ -152,11 +153,6 @@ class Contest:
                 longer *= (1 - settings["damping"]) / (1 - self.dampings[0])
             chosen |= {"lr": longer * settings["lr"], "head_lr": settings["lr"]}
         return self.method.build(**chosen)
-
-    def _ridges(self) -> list[Algorithm]:
-        """All ridges at the usual rate and damping."""
-        usual = {"lr": self.rates[0], "damping": self.dampings[0]}
-        return [self._algorithm(ridge=ridge, **usual) for ridge in self.ridges]
 
     def _challengers(self, best: Run) -> list[Algorithm]:
         """With the best ridge: the smaller rate after a fast descent, and the stronger damping."""

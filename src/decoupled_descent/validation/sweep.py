@@ -315,10 +315,10 @@ def train_stack(
             known[key] = algorithm.bind(rows, objective, theta)
         bounds.append(known[key])
     with threads_for(rows.here * rows.d, sum(bound.width for bound in bounds)):
-        trainees = [
-            Trainee(bound, each.algorithm, each.start(rows, bound), copy.deepcopy(callbacks))
-            for each, bound in zip(configurations, bounds, strict=True)
-        ]
+        trainees = []
+        for (_, _, algorithm, theta, seed), bound in zip(configurations, bounds, strict=True):
+            state = algorithm.init(rows, bound, theta, seed)
+            trainees.append(Trainee(bound, algorithm, state, copy.deepcopy(callbacks)))
         held_out = check_test(test, rows, trainees)
         cut = None if halving is None else halving.cutter(steps)
         saver = None
