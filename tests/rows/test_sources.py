@@ -223,7 +223,7 @@ class Fewer:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda X: iter(X.split(5)), "can be gone through once only"),
+        (lambda X: iter(X.split(5)), "can be iterated only once"),
         (lambda X: Blocks(X[:0], ()), "yields no rows"),
         (lambda X: SingleRows(), r"blocks of shape \(16,\).*DataLoader"),
         (lambda X: iter_of([X[:9], X[9:, :4]]), "blocks of 16 and of 4 columns"),

@@ -195,7 +195,7 @@ def test_a_typical_script():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (torch.tensor([0, 1, 1]), "no one twice"),
+        (torch.tensor([0, 1, 1]), "each at most once"),
         (torch.tensor([0.0, 1.0, 2.0]), "whole number per row"),
         (torch.tensor([0, 1, N]), "below n = 24"),
         (torch.tensor([0, 1]), "the first layer returned shape"),

@@ -65,7 +65,7 @@ def moved(
 
 
 def _made(make: HeadOptimizer, values: list[Tensor]) -> torch.optim.Optimizer:
-    """Make the optimiser; raise ``ValueError`` if it is none, or needs more than gradients."""
+    """Make the optimiser; raise ``ValueError`` if it is not one, or needs more than gradients."""
     try:
         optimiser: Any = make(values)
     except Exception as error:

@@ -151,22 +151,19 @@ class Rows:
                 "DecoupledClassifier().fit(rows, y, groups=…), or leave out group="
             )
         assert self.processes is not None
-        numbers = [self.here, self.d, self.d**2, weights is not None]
-        sums = self.processes.total([torch.tensor(numbers, dtype=torch.float64, device="cpu")])[0]
-        n, columns, squares, weighted = map(int, sums)
-        if squares * self.processes.size != columns**2:
+        numbers = torch.tensor([self.here, self.d, weights is not None], device="cpu")
+        counts, columns, weighted = self.processes.each(numbers).T
+        if not bool((columns == self.d).all()):
             raise ValueError(
                 f"X has {self.d} columns here, and another number in other processes; all must "
                 "have the same columns"
             )
-        if weighted not in (0, self.processes.size):
+        if len(weighted.unique()) > 1:
             raise ValueError(
-                f"{weighted} of {self.processes.size} processes pass weights; all must, or none"
+                f"{int(weighted.sum())} of {self.processes.size} processes pass weights; all must, "
+                "or none"
             )
-        counts = torch.zeros(self.processes.size, dtype=torch.float64, device="cpu")
-        counts[self.processes.rank] = self.here
-        before = self.processes.total([counts])[0][: self.processes.rank]
-        return n, int(before.sum())
+        return int(counts.sum()), int(counts[: self.processes.rank].sum())
 
     @property
     def X(self) -> Tensor:  # noqa: N802 (the paper's capital)

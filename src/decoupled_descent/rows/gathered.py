@@ -1,8 +1,8 @@
 """Rows of all processes, read by each: what is needed once the fits are made.
 
-Fits sum over rows, so each process works on its own rows. What judges them (mixtures, intervals,
-checks) looks at single rows of all processes. They are sent block by block, and every process does
-the same with them, so that all arrive at the same results.
+Fits sum over rows, so each process works on its own rows. Mixtures of fits, intervals and checks
+need single rows of all processes. These are sent block by block, and every process computes the
+same from them, so that all have the same results.
 """
 
 from __future__ import annotations
@@ -97,9 +97,7 @@ def _all_texts(rows: Rows, texts: list[str]) -> NDArray[Any]:
     """Send texts as bytes."""
     assert rows.processes is not None
     own = np.frombuffer(json.dumps(texts).encode(), dtype=np.uint8)
-    sizes = torch.zeros(rows.processes.size, dtype=torch.int64)
-    sizes[rows.processes.rank] = len(own)
-    ends = rows.total(sizes)[0].cumsum(0).tolist()
+    ends = rows.processes.each(torch.tensor(len(own))).cumsum(0).tolist()
     buffer = torch.zeros(ends[-1], dtype=torch.uint8)
     stop = ends[rows.processes.rank]
     buffer[stop - len(own) : stop] = torch.from_numpy(own.copy())

@@ -56,11 +56,15 @@ class Processes:
         found = torch.split(flat, [part.numel() for part in parts])
         return [one.view(part.shape).to(part.dtype) for one, part in zip(found, parts, strict=True)]
 
+    def each(self, values: Tensor) -> Tensor:
+        """What every process passes, by rank, shape (processes, …)."""
+        found = values.new_zeros(self.size, *values.shape)
+        found[self.rank] = values
+        return self.total([found])[0]
+
     def smallest(self, number: int) -> int:
         """The smallest of one whole number per process."""
-        numbers = torch.zeros(self.size, dtype=torch.float64, device="cpu")
-        numbers[self.rank] = number
-        return int(self.total([numbers])[0].min())
+        return int(self.each(torch.tensor(number, device="cpu")).min())
 
     def _lost(self, error: RuntimeError) -> str:
         """Name the lost processes: those that do not report that the sum failed."""

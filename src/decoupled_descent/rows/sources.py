@@ -143,7 +143,7 @@ class Repeated(Source):
         start = iter(values)
         if start is values:
             raise ValueError(
-                f"X is a {type(values).__name__}, which can be gone through once only; pass an "
+                f"X is a {type(values).__name__}, which can be iterated only once; pass an "
                 "object whose __iter__ starts from the first row each time"
             )
         first = next(start, None)

@@ -24,9 +24,10 @@ MEMORY = 2**30
 class Store(Source):
     """A matrix that is written once and read in float64.
 
-    It has the precision of the rows that it was made from, so that single precision stays as small
-    as it is; sums over rows are in float64 in any case. What is made from rows on disk and takes
-    more than ``MEMORY`` goes to a temporary file, which has no name and is gone with the process.
+    It is stored in the precision of the rows that it was made from, since double precision would
+    take twice the memory; sums over rows are in float64 in any case. What is made from rows on disk
+    and takes more than ``MEMORY`` goes to a temporary file without a name, which the system deletes
+    when the process ends.
 
     Args:
         n: Rows.

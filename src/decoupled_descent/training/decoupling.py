@@ -95,8 +95,8 @@ class Decoupling:
         Args:
             x: As the model takes it.
             y: As the criterion takes it.
-            rows: Which rows of the data set they are, shape (B,), whole numbers from 0 to n − 1,
-                no one twice.
+            rows: Which rows of the data set they are, shape (B,), whole numbers from 0 to n − 1
+                without repetition.
 
         Returns:
             The loss, to call ``backward()`` on; under ``torch.no_grad()``, to look at.
@@ -227,8 +227,8 @@ class Decoupling:
         if rows.ndim != 1 or rows.is_floating_point() or len(torch.unique(rows)) != len(rows):
             raise ValueError(
                 f"rows has shape {tuple(rows.shape)} and type {rows.dtype}; it must have one whole "
-                "number per row of the batch, no one twice (sample without replacement within a "
-                "batch)"
+                "number per row of the batch, each at most once (sample without replacement within "
+                "a batch)"
             )
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < self.n:
             raise ValueError(

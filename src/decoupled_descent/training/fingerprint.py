@@ -112,7 +112,7 @@ def _of_object(value: Any) -> Iterator[tuple[str, Any]]:
         for key, part in vars(value).items()
         if not key.startswith("_")
         and key != "training"
-        and not isinstance(getattr(type(value), key, None), cached_property)  # known by the rest
+        and not isinstance(getattr(type(value), key, None), cached_property)  # follows from them
     )
     if isinstance(value, nn.Module):
         own = (*value.named_parameters(recurse=False), *value.named_buffers(recurse=False))

@@ -82,7 +82,7 @@ class Trainee:
         self.history = History()
         self.reason: StopReason | None = None
         self.message = ""
-        self.metadata: dict[str, Any] = {}  # with what it was made
+        self.metadata: dict[str, Any] = {}  # what it was made with
 
     def record(self, following: Any, info: Info, test_error: float | None) -> None:
         """Record the current iterate, ask the callbacks, and continue or stop."""

@@ -1,4 +1,4 @@
-"""With what a run was made: what must be the same for the same bits."""
+"""What a run was made with: where all of it is the same, so are the bits of the results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def made_with(rows: Rows) -> dict[str, Any]:
 
 
 def continued(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a run whose first part was made with something else, perhaps.
+    """Add to what a run was made with what is different now that it continues.
 
     Example:
         >>> continued({"torch": "2.13.0", "threads": 2}, {"torch": "2.13.0", "threads": 4})

@@ -49,7 +49,7 @@ class Run:
         stop_reason: Why training ended.
         message: The same in a sentence.
         alarm: A warning that the error is not finite or has exploded; None if neither is so.
-        metadata: With what it was made: versions, threads, block size, device, dtype. The same call
+        metadata: What it was made with: versions, threads, block size, device, dtype. The same call
             with all of these the same gives the same bits.
     """
 
@@ -203,7 +203,7 @@ class Run:
 
     @classmethod
     def of(cls, trainee: Trainee) -> Run:
-        """Wrap up a finished trainee."""
+        """The result of a run that has ended."""
         assert trainee.reason is not None
         ended = (trainee.reason, trainee.message, trainee.alarm, trainee.metadata)
         parts = (trainee.algorithm, trainee.bound, trainee.history, trainee.last, trainee.best)
@@ -301,7 +301,7 @@ def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
 
 
 def _check_columns(state: Any, rows: Rows) -> None:
-    """Raise ``ValueError`` when a state to continue from is none, or has other columns."""
+    """Raise ``ValueError`` when this is no state to continue from, or has other columns."""
     if isinstance(state, Run) or not hasattr(state, "theta"):
         raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
     if state.theta.shape[1] != rows.d:

@@ -93,7 +93,7 @@ class Sweep:
     not estimate the test error.
     """
 
-    names: tuple[str, ...]  #: what sets each configuration apart
+    names: tuple[str, ...]  #: of the configurations: how they differ from each other
     runs: tuple[Run, ...]  #: one per configuration, in the same order
 
     def __repr__(self) -> str:
