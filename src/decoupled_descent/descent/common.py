@@ -182,7 +182,7 @@ class Algorithm(ABC):
 
     @property
     def brief(self) -> str:
-        """The algorithm with the settings that are not the usual ones."""
+        """The algorithm with the settings that differ from their defaults."""
         if not is_dataclass(self):
             return repr(self)
         told = ((each, repr(getattr(self, each.name))) for each in fields(self))

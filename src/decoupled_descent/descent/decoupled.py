@@ -197,15 +197,7 @@ class DecoupledDescent(Batched):
                   B = \tfrac1n\textstyle\sum_i M_i \hat h_i^\top
 
         It is zero at the start and grows with the steps. It is not known if g is not the gradient
-        of the loss.
-
-        Args:
-            overlap: nB, shape (L, L).
-            rows: The data.
-            bound: Ψ.
-
-        Returns:
-            The variance.
+        of the loss. ``overlap`` is nB, shape (L, L).
         """
         if bound.g is not None or overlap is None:
             return 0.0

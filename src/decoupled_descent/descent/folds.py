@@ -97,16 +97,7 @@ def layout(place: Tensor, count: int, dtype: torch.dtype) -> Layout:
 def look(
     heads: Parameters, at: Layout, bound: BoundObjective, h: Tensor, y: Tensor, losses: Tensor
 ) -> Seen:
-    """Losses of rows by the heads of their folds.
-
-    Args:
-        heads: The heads, stacked.
-        at: Which rows are in which fold.
-        bound: Ψ.
-        h: Pre-activations, shape (n, L).
-        y: Labels.
-        losses: Ψ(h, y, a) by the head itself, shape (n,).
-    """
+    """Losses of rows by the stacked heads of their folds, given those by the head itself, (n,)."""
     others, directions = bound.several_heads(h, y, heads, at.weights)
     changes = others - losses
     sums = changes @ at.inside  # effect of leaving fold k out on the losses of fold l, (G, G)

@@ -57,7 +57,7 @@ class Unrolled:
         return self._known[step]
 
     def _unroll(self, count: int) -> None:
-        """Run a fresh scheduler for so many steps, or to its end."""
+        """Run a fresh scheduler for ``count`` steps, or to its end."""
         assert self.schedule is not None
         optimiser = _dummy(self.lr, self.momentum)
         group, known = optimiser.param_groups[0], []

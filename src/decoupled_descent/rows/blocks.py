@@ -22,7 +22,7 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
 #: multiplies: its two whole products take less time than one pass in blocks.
 BLOCK_BYTES = 4 * 2**20
 SINGLE_BLOCK_BYTES = 16 * 2**20
-#: Rows are turned into float64 about so many bytes at a time.
+#: Rows are turned into float64 about this many bytes at a time.
 PIECE_BYTES = 4 * 2**20
 
 
@@ -383,7 +383,7 @@ class Rows:
 
 
 def piece_size(width: int) -> int:
-    """Rows of so many numbers that are handled in float64 at a time."""
+    """How many rows of ``width`` numbers are handled in float64 at a time."""
     return max(64, PIECE_BYTES // (8 * width))
 
 

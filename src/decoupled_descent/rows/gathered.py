@@ -21,11 +21,7 @@ from decoupled_descent.rows.sources import Part, Source
 
 
 class Gathered(Source):
-    """The rows of all processes, which all of them must read at the same time.
-
-    Args:
-        rows: Rows that are divided among processes.
-    """
+    """The rows of all processes, which all of them must read at the same time."""
 
     def __init__(self, rows: Rows) -> None:
         self.values, self.d, self.dtype = rows, rows.d, rows.like.dtype

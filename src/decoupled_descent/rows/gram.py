@@ -26,7 +26,7 @@ from decoupled_descent.rows.tensors import TOO_LARGE
 if TYPE_CHECKING:
     from decoupled_descent.rows.blocks import Rows
 
-#: Runs with so many different ridges, or fewer, use one matrix per ridge. With more of them, two
+#: Runs with at most this many different ridges use one matrix per ridge. With more of them, two
 #: products with the eigenvectors, which all ridges share, read less memory.
 FEW_RIDGES = 2
 #: If n and d differ by less than this factor, the matrix of a ridge is XA⁻¹, which is of the size
@@ -34,7 +34,7 @@ FEW_RIDGES = 2
 #: a step makes one more product, with a matrix of at most half the size of X. Either is small
 #: compared with what the decomposition takes for itself.
 SQUARE = 2
-#: A matrix of a ridge is computed in float64, so many numbers at a time.
+#: The matrix of a ridge is computed in float64, this many numbers at a time.
 NUMBERS = 2**18
 
 

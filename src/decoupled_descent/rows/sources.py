@@ -116,8 +116,8 @@ class Sliced(Source):
     def _in_place(self, held: mmap.mmap, which: slice) -> Tensor:
         """Consecutive rows of a map without a copy, whose pages are read here, before their use.
 
-        The disk works on the block after it meanwhile. The pages of the block that nobody uses any
-        more are given back; whoever uses it all the same gets them again.
+        Meanwhile the disk reads the block after it. The pages of the block that is no longer used
+        are given back; if it is used after all, they are read again.
         """
         start, size = which.start, which.stop - which.start
         _advise(held, self.values, mmap.MADV_WILLNEED, which.stop, which.stop + size)

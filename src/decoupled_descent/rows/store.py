@@ -13,8 +13,8 @@ from decoupled_descent.rows.blocks import Rows, piece_size
 from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released
 
-#: Up to this size numbers are kept in float64 whatever they were made from: ``Rows`` reads so many
-#: into memory.
+#: Up to this many bytes, numbers are kept in float64 whatever they were made from: ``Rows`` reads
+#: as much into memory.
 SMALL = HELD * READ_BYTES
 #: Numbers made from rows on disk stay in memory up to this many bytes. Features of kernels never
 #: take more: with more than 67,000 rows there are fewer than 2000 landmarks.
@@ -85,13 +85,9 @@ class Store(Source):
 
 
 class Mapped(Source):
-    """Rows that are made from other rows whenever they are read.
+    """Rows of d columns that are made from other rows whenever they are read.
 
-    Args:
-        rows: The other rows.
-        function: Takes some of them in float64 and returns as many rows.
-        d: Columns of the result.
-        dtype: Of the result.
+    ``function`` takes some of the other rows in float64 and returns as many rows.
     """
 
     def __init__(

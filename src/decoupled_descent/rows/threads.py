@@ -23,7 +23,7 @@ import torch
 #: Newton method (docs/studies/threads.py); small fits by Newton's method take twice as long with
 #: two.
 ENOUGH = 2**25
-#: To fetch an entry of X from memory takes about as long as so many multiplications with it.
+#: To fetch an entry of X from memory takes about as long as this many multiplications with it.
 FETCHING = 8
 
 #: The library of PyTorch that calls OpenMP and MKL, by the name of the system.

@@ -46,8 +46,8 @@ class Checkpoint:
 
     Args:
         folder: Where; made if missing. A folder belongs to one call.
-        every: Save after so many steps; by default, time decides.
-        seconds: Save when so much time has passed since the last save.
+        every: Save after this many steps; by default, ``seconds`` decides.
+        seconds: Save when this many seconds have passed since the last save.
         apart: Whether calls with different arguments get subfolders of their own.
 
     Example:

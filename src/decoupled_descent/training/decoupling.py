@@ -41,8 +41,8 @@ class Decoupling:
     Gradients may be accumulated over batches, scaled, and clipped by their norm.
 
     Args:
-        model: Starts with ``nn.Linear``, after an ``nn.Flatten`` perhaps, and treats rows one by
-            one.
+        model: Starts with ``nn.Linear``, or with ``nn.Flatten`` and ``nn.Linear``, and treats rows
+            one by one.
         criterion: ``criterion(outputs, y)``, the mean loss of a batch.
         optimizer: ``torch.optim.SGD`` that has the first layer's weights. Other parameters may be
             with any optimiser.

@@ -81,10 +81,7 @@ LENGTHS = tuple(2 ** (k / 4) for k in range(25))
 class Contest:
     """The candidates of one call: which algorithms are tried.
 
-    Args:
-        method: The name of a method.
-        given: lr, damping and ridge, or ``"auto"``.
-        rows: The data.
+    ``given`` has lr, damping and ridge, each a number or ``"auto"``.
     """
 
     def __init__(self, method: str, given: dict[str, Any], rows: Rows) -> None:
@@ -201,13 +198,6 @@ def stretch(run: Run, y: Tensor) -> float:
     about 1. Other heads, such as the linear one, depend on the length of θ for that, and damping
     holds it at a multiple of lr/(1 − damping). A factor of 3, say, then means that the rate should
     be about three times as large. Runs that had not come to rest get 1, since they may still grow.
-
-    Args:
-        run: A run.
-        y: The labels of its rows.
-
-    Returns:
-        One of ``LENGTHS``.
     """
     if run.stop_reason not in (StopReason.CONVERGED, StopReason.PRUNED):
         return 1.0

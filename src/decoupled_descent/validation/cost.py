@@ -13,7 +13,7 @@ from decoupled_descent.descent.spread import DUAL, SQUARE
 STEPS, FITS, REFINED = 6, 5, 400
 #: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
-#: Searches take about so many times as long as their matrix products alone.
+#: A search takes about this many times as long as its matrix products alone.
 OVERHEAD = 2.0
 
 
