@@ -42,8 +42,8 @@ class State(NamedTuple):
 
     theta: Tensor  # θ, shape (L, d)
     head: Parameters  # a, by parameter name
-    own: Any  # the state of the candidates, which all of them continue from
     preactivations: Tensor | None  # hᵀ, shape (L, n), where candidates share θ̃: known beforehand
+    own: Any  # the state of the candidates, which all of them continue from
     chosen: int  # which candidate led here; −1 at the start, and where none lowered the error
     step: int  # how many updates have been tried
 
@@ -154,7 +154,7 @@ class GreedyDescent(Algorithm):
                     f"{self.candidates[0]!r}; give all the same kind of rule and optimiser"
                 )
         h = rows.forward(start.theta) if self.shared else None
-        return State(start.theta, start.head, start, h, -1, 0)
+        return State(start.theta, start.head, h, start, -1, 0)
 
     def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
         """The update that lowers the train error most."""
@@ -187,7 +187,7 @@ class GreedyDescent(Algorithm):
                 theta = _moved(candidate, state.theta, tilde, rows.n)
                 memory = _moved(candidate, own.memory, -direction, rows.n)
                 following = own._replace(theta=theta, memory=memory, head=head)
-                best = State(theta, head, following, moved, index, state.step + 1)
+                best = State(theta, head, moved, following, index, state.step + 1)
         return best, info
 
     def _trying(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
@@ -201,7 +201,7 @@ class GreedyDescent(Algorithm):
                 now, lowest = info, info.train_error
             if ahead.train_error < lowest:
                 lowest = ahead.train_error
-                parts = (following.theta, following.head, following, None)
+                parts = (following.theta, following.head, None, following)
                 best = State(*parts, index, state.step + 1)
         return best, now
 
