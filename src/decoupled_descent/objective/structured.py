@@ -14,7 +14,6 @@ For the two-layer scalar head this is (D ⊙ ℓ'')ᵀD/n + diag(mean(ℓ' w σ'
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -25,12 +24,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.objective.activations import Activation
 from decoupled_descent.objective.chains import Affine, Step, parse, plain
-from decoupled_descent.objective.derivatives import (
-    Ask,
-    Parameters,
-    RowDerivatives,
-    weighted,
-)
+from decoupled_descent.objective.derivatives import Ask, Parameters, RowDerivatives, weighted
 from decoupled_descent.objective.heads import Product
 from decoupled_descent.objective.losses import Expansion, Loss
 
@@ -79,8 +73,8 @@ class _Pushed(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ClosedForm(ABC):
-    """Base class of the engines: a loss with known derivatives, and constant parameters."""
+class ClosedForm:
+    """What the engines have in common: a loss with known derivatives, and constant parameters."""
 
     loss: Loss
     constants: Parameters
@@ -88,10 +82,6 @@ class ClosedForm(ABC):
     def weights(self, parameters: Parameters, like: Tensor) -> Parameters:
         """All parameters of the head by name."""
         return {k: v.to(like) for k, v in self.constants.items()} | parameters
-
-    @abstractmethod
-    def __call__(self, h: Tensor, y: Tensor, parameters: Parameters, ask: Ask) -> RowDerivatives:
-        """Differentiate Ψ row by row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +254,7 @@ class ProductEngine(ClosedForm):
         return RowDerivatives(losses, (D * slope).T, bend, means)
 
 
-def engine(head: nn.Module, loss: Loss) -> ClosedForm | None:
+def engine(head: nn.Module, loss: Loss) -> Chain | ProductEngine | None:
     """Build the closed-form engine for a head and a loss, or return None where there is none.
 
     Parameters with ``requires_grad=False`` are constants.

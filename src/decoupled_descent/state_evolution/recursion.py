@@ -25,12 +25,7 @@ from decoupled_descent.state_evolution.laws import (
 from decoupled_descent.state_evolution.orders import one_time_nodes
 from decoupled_descent.state_evolution.populations import Nodes, independent_seeds
 from decoupled_descent.state_evolution.reuse import ReuseTrajectory, coordinates
-from decoupled_descent.state_evolution.ridge import (
-    Geometry,
-    Start,
-    agreed_covariance,
-    ridge_step,
-)
+from decoupled_descent.state_evolution.ridge import Geometry, Start, agreed_covariance, ridge_step
 from decoupled_descent.state_evolution.trajectory import (
     Trajectory,
     engine_makers,

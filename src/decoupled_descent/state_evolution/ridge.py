@@ -23,12 +23,7 @@ from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.responses import Sampler
 from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution.gaussian import hermite_rule
-from decoupled_descent.state_evolution.laws import (
-    MixtureLaw,
-    as_limit,
-    check_theta,
-    require_psd,
-)
+from decoupled_descent.state_evolution.laws import MixtureLaw, as_limit, check_theta, require_psd
 
 
 class RidgeStep(NamedTuple):
