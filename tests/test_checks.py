@@ -13,7 +13,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from decoupled_descent.checks import Z95, ignoring, interval, outside, real_number, whole_number
+from decoupled_descent.checks import (
+    Z95,
+    ignoring,
+    interval,
+    outside,
+    percent,
+    real_number,
+    unbroken,
+    whole_number,
+)
+
+
+def test_shares():
+    assert percent(1, 8) == "12.5\u00a0%"
+    assert percent(np.float64(0.126), decimals=0) == "13\u00a0%"
+    assert percent(1, 0) == "–"
+
+
+def test_a_number_is_not_parted_from_its_sign():
+    assert unbroken("95 % of 3 rows, 100% and %s") == "95\u00a0% of 3 rows, 100% and %s"
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int8(3), np.uint64(2**40)])

@@ -1,8 +1,9 @@
-"""Checks of single arguments, the one interval of the library, and whom warnings name."""
+"""Checks of single arguments, the one interval and the one way to write percentages."""
 
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import warnings
@@ -60,6 +61,28 @@ def interval(estimate: float, stderr: float) -> tuple[float, float]:
         (0.020018..., 1.97998...)
     """
     return estimate - Z95 * stderr, estimate + Z95 * stderr
+
+
+def percent(part: Any, whole: Any = 1, decimals: int = 1) -> str:
+    """Write a share as a percentage, or a dash if the whole is 0.
+
+    The space before the sign is a no-break space: a line never ends between the two.
+
+    Example:
+        >>> percent(0.5, decimals=0) == "50\N{NO-BREAK SPACE}%", percent(1, 0)
+        (True, '–')
+    """
+    return f"{100 * part / whole:.{decimals}f}\N{NO-BREAK SPACE}%" if whole else "–"
+
+
+def unbroken(text: str) -> str:
+    """Put a no-break space between a number and the per cent sign after it.
+
+    Example:
+        >>> unbroken("a 95 % interval") == "a 95\N{NO-BREAK SPACE}% interval"
+        True
+    """
+    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)
 
 
 def outside() -> int:

@@ -10,6 +10,7 @@ from scipy.stats import f_oneway
 
 import decoupled_descent as dd
 from decoupled_descent.cli import findings
+from decoupled_descent.cli.tables import prepare
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from tests.cli.conftest import table
 
@@ -113,7 +114,14 @@ def test_rows_that_make_up_the_error_are_named(run, tmp_path):
     arguments = ("train", tmp_path / "a.csv", "--target", "price", "--out", tmp_path / "o")
     found = json.loads(run(*arguments, "--json", "--ridge", "1", "--features", "linear")[1])
     (few,) = (one for one in found["findings"] if one["name"] == "rows behind the error")
-    assert re.match(r"check row 121, with \d+ % of the error ", few["advice"])
+    assert re.match(r"check row 121, with \d+\u00a0% of the error ", few["advice"])
+
+
+def test_duplicate_rows_make_no_column_a_leak(tmp_path):
+    """A row is predicted by its duplicate, from any column."""
+    frame = table(60).drop(columns=["grade", "answer"])
+    pd.concat([frame] * 3).to_csv(tmp_path / "a.csv", index=False)
+    assert findings.of_table(prepare(tmp_path / "a.csv", "price", None)) == []
 
 
 def test_advice_says_what_was_chosen():

@@ -72,9 +72,9 @@ def test_intervals_stand_below_each_other():
         output.intervals,
         {"log loss": (0.43217, 0.39042, 0.47392), "accuracy": (0.9312,), "R²": (0.5, 0.402, 0.598)},
     )
-    assert lines[0] == "  log loss   0.432     95 % interval 0.390 to 0.474"
+    assert lines[0] == "  log loss   0.432     95\u00a0% interval 0.390 to 0.474"
     assert lines[1].split() == ["accuracy", "93.12", "%", "no", "interval"]
-    assert lines[2] == "  R²         0.500     95 % interval 0.402 to 0.598"
+    assert lines[2] == "  R²         0.500     95\u00a0% interval 0.402 to 0.598"
 
 
 def test_points_keep_words_as_they_are():
@@ -84,15 +84,15 @@ def test_points_keep_words_as_they_are():
 def test_verdicts():
     trusted = {"verdict": "trust", "findings": [FOUND]}
     lines = printed(output.verdict, trusted)
-    assert lines == ["", "Verdict: ✓ trust", "  None of 1 checks found a problem."]
+    assert lines == ["", "Verdict: ✓ trust the estimate", "  1 check found no problem."]
     assert "  ✓ tails: 12.3 (caution from 9)" in printed(output.verdict, trusted, everything=True)
     bad = {"verdict": "do not trust", "findings": [FOUND | {"status": "alarm"}, FOUND]}
     lines = printed(output.verdict, bad)
     assert lines[1:4] == [
-        "Verdict: ✕ do not trust",
+        "Verdict: ✕ do not trust the estimate",
         "  ✕ tails: 12.3 (caution from 9)",
         "      Values are far out.",
     ]
     assert lines[4].startswith("      → use [these] words")
     assert all(len(line) <= 60 and line.startswith("      ") for line in lines[4:-1])
-    assert lines[-1] == "  1 other checks found no problem."
+    assert lines[-1] == "  1 other check found no problem."

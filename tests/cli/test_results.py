@@ -1,164 +1,45 @@
-"""What ``decoupled train`` writes: files that agree, replaced only as a whole."""
-
-import csv
-import html
-import re
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+"""Widths of intervals and the gain from more rows, of models that the command trains."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.cli import results
-from decoupled_descent.estimators.saving import load_model
-from decoupled_descent.report.text import together
+from decoupled_descent.cli.results import FEWEST, PATIENCE, more_rows, widths
+from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.tables.columns import Columns
-from tests.cli.conftest import FAST, SAID, spoilt
-from tests.report.examples import classification
-
-FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
-FILES |= {"left_out.csv"}
 
 
-def test_the_files_agree(run, tmp_path, shop):
-    out = tmp_path / "out"
-    assert run("train", shop, "--target", "answer", "--out", out, *FAST)[0] == 0
-    frame = spoilt().drop(columns=["grade", "price"]).dropna(subset="answer")
-    columns = Columns.learn(frame.drop(columns="answer").set_axis(frame.index + 1))
-    model = load_model(out)
-    assert model.columns == columns
-    assert (model.target, model.task) == ("answer", "classification")
-    options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 6, "random_state": 0}
-    fitted = dd.DecoupledClassifier(**options).fit(columns.apply(frame), frame["answer"])
-    np.testing.assert_array_equal(model.predict(frame), fitted.predict(columns.apply(frame)))
-    assert model.estimator.estimated_test_error_ == fitted.estimated_test_error_
-    with (out / "history.csv").open(newline="") as file:
-        rows = list(csv.reader(file))
-    assert rows[0] == ["step", "train_error", "stderr"]
-    assert [int(row[0]) for row in rows[1:]] == list(range(fitted.n_iter_))
-    assert [float(row[1]) for row in rows[1:]] == fitted.train_error_curve_.tolist()
-    assert [float(row[2]) for row in rows[1:]] == fitted.train_error_stderr_curve_.tolist()
-    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert b"<svg" in (out / "figure.svg").read_bytes()
-    page = html.unescape((out / "report.html").read_text(encoding="utf-8"))
-    assert "shop [x].csv: answer" in page
-    assert together([fitted.estimated_test_error_], fitted.estimated_test_error_stderr_)[0] in page
-    assert "6 missing values replaced" in page
-    assert "<script" not in page
+def problem(rows=60, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.normal(size=(rows, 2))).rename(columns="x{}".format)
+    y = frame["x0"].to_numpy() + rng.normal(size=rows)
+    columns = Columns.learn(frame)
+    return Prepared(columns.apply(frame), y, columns, "regression", [])
 
 
-def test_an_earlier_training_is_replaced_and_other_files_stay(run, tmp_path, shop):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "notes.txt").write_text("mine")
-    (out / "sub").mkdir()
-    arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
-    status, text, _ = run(*arguments)
-    assert status == 0
-    assert "replacing" not in text
-    before = (out / "model.safetensors").read_bytes()
-    status, text, _ = run(*arguments, "--seed", "1")
-    assert "(replacing those of an earlier training)" in text
-    assert (out / "model.safetensors").read_bytes() != before
-    assert {path.name for path in out.iterdir()} == {*FILES, "notes.txt", "sub"}
-    assert (out / "notes.txt").read_text() == "mine"
+def test_widths_hold_for_their_share():
+    given = problem(200)
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
+    found = widths(given, model)
+    assert [one.level for one in found] == [0.5, 0.8, 0.9, 0.95]
+    for one in found:
+        spread = (one.level * (1 - one.level) / 200) ** 0.5
+        assert abs(one.held - one.level) < 3 * spread
+        assert one.held == pytest.approx(np.mean(one.shares), abs=0.01)
+    assert found[2].half == pytest.approx(1.645, rel=0.2)  # the noise has deviation 1
+    few = problem(FEWEST - 1)
+    assert widths(few, model) == []
+    assert widths(given._replace(task="classification"), model) == []
 
 
-def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop, monkeypatch):
-    out = tmp_path / "out"
-    arguments = ("train", shop, "--target", "answer", "--out", out, *FAST)
-    run(*arguments)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(results, "save_model", full)
-    for place in (out, tmp_path / "fresh"):
-        status, text, err = run(*arguments[:4], "--out", place, *FAST, "--seed", "1")
-        assert (status, text) == (2, "")
-        assert err == f"{SAID}error: --out {place}: cannot write there (No space left on device)\n"
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", shop.name]
-
-
-def test_the_table_that_is_read_is_not_overwritten(run, tmp_path, shop):
-    out = tmp_path / "out"
-    run("train", shop, "--target", "answer", "--out", out, *FAST)
-    before = shop.read_bytes()
-    (out / "history.csv").write_bytes(before)
-    status, _, err = run("train", out / "history.csv", "--target", "answer", "--out", out, *FAST)
-    assert status == 2
-    assert "history.csv in it is the table to read; choose another folder" in err
-    assert (out / "history.csv").read_bytes() == before
-
-
-def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
-    """Several at once, again and again: the report is always that of the model."""
-    X = np.random.default_rng(0).normal(size=(40, 2))
-    columns = Columns.learn(pd.DataFrame(X, columns=["a", "b"]))
-    made = []
-    for seed in range(3):
-        y = np.random.default_rng(seed).normal(size=40)
-        options = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 2}
-        model = dd.DecoupledRegressor(**options).fit(X, y)
-        made.append((model, replace(classification(), title=f"seed {seed}")))
-    out = tmp_path / "out"
-    for _ in range(2):
-        with ThreadPoolExecutor(3) as pool:
-            each = [pool.submit(results.write, out, m, columns, "y", r) for m, r in made]
-            [one.result() for one in each]
-        title = re.search("<title>seed (.)", (out / "report.html").read_text(encoding="utf-8"))[1]
-        saved = load_model(out).estimator
-        assert saved.estimated_test_error_ == made[int(title)][0].estimated_test_error_
-    assert {path.name for path in out.iterdir()} == FILES
-
-
-def test_another_folder_is_asked_for_when_the_disk_is_full(run, tmp_path, shop, monkeypatch):
-    saved, answers = results.save_model, iter([str(tmp_path / "full"), str(tmp_path / "free")])
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    def write(out, *rest):
-        monkeypatch.setattr(results, "save_model", saved if out.name == "free" else full)
-        return written(out, *rest)
-
-    written = results.write
-    monkeypatch.setattr(results, "write", write)
-    monkeypatch.setattr(results.sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(results.sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(results.typer, "prompt", lambda *_, **__: next(answers))
-    status, text, err = run("train", shop, "--target", "answer", "--out", tmp_path / "o", *FAST)
-    assert status == 0
-    assert err.count("The model is trained and in memory.") == 2
-    assert f"Saved in {tmp_path / 'free'}" in text
-    assert load_model(tmp_path / "free").target == "answer"
-
-
-@pytest.mark.parametrize("rescued", [True, False])
-def test_a_full_disk_does_not_cost_a_training_in_a_pipe(run, tmp_path, shop, monkeypatch, rescued):
-    elsewhere, saved = tmp_path / "elsewhere", results.save_model
-    elsewhere.mkdir()
-
-    def save(model, path, *rest):
-        if not (rescued and path.is_relative_to(elsewhere)):
-            raise OSError(28, "No space left on device")
-        return saved(model, path, *rest)
-
-    monkeypatch.setattr(results, "save_model", save)
-    monkeypatch.setattr(results.tempfile, "tempdir", str(elsewhere))
-    status, text, err = run("train", shop, "--target", "answer", "--out", tmp_path / "o", *FAST)
-    assert (status, text) == (2, "")
-    line = err.splitlines()[-1]
-    assert line.startswith(f"error: --out {tmp_path / 'o'}: cannot write there (No space left")
-    assert not (tmp_path / "o").exists()
-    if rescued:
-        (folder,) = elsewhere.iterdir()
-        assert f"the results are in {folder}: move them" in line
-        assert {path.name for path in folder.iterdir()} == FILES
-        assert load_model(folder).target == "answer"
-    else:
-        assert not list(elsewhere.iterdir())
+def test_more_rows_are_asked_for_where_that_can_be_told():
+    given = problem()
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
+    found = more_rows(given, model, seconds=1.0)
+    assert found.rows == (15, 30, 60, 120)
+    assert found.errors[2] == pytest.approx(model.estimated_test_error_**0.5)
+    assert more_rows(given, model, seconds=PATIENCE + 1) is None
+    few = problem(20)
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(few.X, few.y)
+    assert more_rows(few, model, seconds=1.0) is None

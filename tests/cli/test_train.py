@@ -17,6 +17,7 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.checks import Z95
+from decoupled_descent.cli import results, tables
 from decoupled_descent.cli.train import SEARCHING, WRITING
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
@@ -44,7 +45,7 @@ def test_words_and_files(run, tmp_path, shop):
         "• dropped, row numbers: 'id'",
         together([estimator.estimated_test_error_], estimator.estimated_test_error_stderr_)[0],
         f"{100 * estimator.estimated_accuracy_:.1f}",
-        "95 % interval",
+        "95\u00a0% interval",
         f"{estimator.diagnostics_.verdict}",
         f"decoupled predict '{out}' new.csv",
         f"open '{out}/report.html'",
@@ -184,6 +185,36 @@ def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
     assert "Saved in" in text
 
 
+NOTHING = "there was no model yet, and nothing was written"
+
+
+def test_interruption_while_the_table_is_read(run, tmp_path, shop, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "read_table", interrupted)
+    found = run("train", shop, "--target", "answer", "--out", tmp_path / "out")
+    assert found == (130, "", f"interrupted; {NOTHING}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_interruption_of_the_report_keeps_the_model(run, tmp_path, shop, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results, "importance", interrupted)
+    out = tmp_path / "out"
+    status, text, err = run("train", shop, "--target", "answer", "--out", out, "--ridge", "1")
+    assert status == 130
+    assert f"interrupted; the model is complete, but not the report, in {out}" in err
+    assert "Interrupted: the model is complete, but not the report." in text
+    assert "Better than guessing?" in text  # was made before
+    assert load_model(out).estimator.stop_reason_ != "interrupted"
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "parts of this report are missing" in page
+    assert "Which columns matter?" not in page
+
+
 def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
     out = tmp_path / "out"
     arguments = ("train", shop, "--target", "answer", "--out", out)
@@ -208,7 +239,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
     assert "interrupted; the results so far are in" in err
     calls[:] = [1] * 11  # before anything is trained
     status, text, err = run(*arguments)
-    assert (status, text, err) == (130, "", f"{SEARCHING}\ninterrupted\n")
+    assert (status, text, err) == (130, "", f"{SEARCHING}\ninterrupted; {NOTHING}\n")
 
 
 def test_the_end_by_a_signal_leaves_nothing(tmp_path):

@@ -38,7 +38,7 @@ def test_copies_are_found_and_priced(jitter):
     # every row has a twin, and before training the correction counts as ½√min(n, d)
     assert value(diagnosis, "duplicate rows") == pytest.approx(0.5 * 60**0.5, rel=1e-6)
     assert diagnosis.verdict == "do not trust"
-    assert "100.0%" in find(diagnosis, "duplicate rows").reason
+    assert "100.0\u00a0%" in find(diagnosis, "duplicate rows").reason
 
 
 def test_copies_make_a_run_optimistic_as_predicted():

@@ -164,6 +164,6 @@ def test_copies_that_teach_nothing_do_no_harm():
     X[360:], y[360:] = X[:40], y[:40]
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(X, y)
     (found,) = (one for one in model.diagnostics_.findings if one.name == "duplicate rows")
-    assert "20.0%" in found.reason
+    assert "20.0\u00a0%" in found.reason
     assert found.status in ("ok", "note")
     assert model.diagnostics_.verdict == "trust"

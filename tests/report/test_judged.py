@@ -7,6 +7,7 @@ import pytest
 from sklearn import metrics
 
 from decoupled_descent.report import judged, render_report
+from decoupled_descent.report.data import Width
 from tests.report.examples import classification, regression
 from tests.report.reading import Page
 
@@ -40,8 +41,10 @@ def test_the_page_of_a_rare_class():
     chances, hits = problem(600, share=0.02)
     chances = np.minimum(chances, 0.49)  # never the most probable class
     text = Page(render_report(two(chances, hits))).text
-    assert f"Hardly ever found: 0 of {hits.sum()} rows of “fraud”" in text
+    assert f"Mostly missed: “fraud” (0 of {hits.sum()} rows found)" in text
     assert "rows flagged" in text
+    assert f"0.5 0 0 of {hits.sum()} (0.0 %) –" in text  # what the predictions do
+    assert "although their labels may be right" in text
     assert "the area under the line" in text
     worst = int(np.argmin(np.where(hits, chances, 1 - chances)))
     assert f"probability of the label {worst + 1} fraud fine" in text
@@ -49,8 +52,7 @@ def test_the_page_of_a_rare_class():
 
 def test_thresholds_count_rows():
     chances, hits = problem(400, seed=1)
-    page = Page(judged.thresholds(np.where(hits, "b", "a").tolist(),
-                                  np.stack([1 - chances, chances], 1), ["a", "b"]))  # fmt: skip
+    page = Page(judged.thresholds(two(chances, hits)))
     rows = page.text.partition("right among flagged")[2]
     flagged = int((chances >= 0.5).sum())
     found = int((hits & (chances >= 0.5)).sum())
@@ -58,19 +60,29 @@ def test_thresholds_count_rows():
 
 
 def test_nothing_is_said_where_there_is_nothing():
-    assert judged.thresholds(["a"] * 5, np.ones((5, 3)), ["a", "b", "c"]) == ""
-    assert judged.thresholds(["a"] * 5, np.ones((5, 2)), ["a", "b"]) == ""
-    assert judged.calibration(None, ["a", "b"]) == ""
-    assert judged.wrong_rows("regression", [], [], None, None, []) == ""
-    assert judged.importance([], "log loss") == ""
-    assert judged.widths([]) == ""
+    assert judged.thresholds(classification(3, chances=np.ones((600, 3)))) == ""
+    one = two(np.ones(5), np.ones(5, dtype=bool))  # of one class
+    assert judged.thresholds(one) == ""
+    for section in (judged.calibration, judged.wrong_rows, judged.importance, judged.widths):
+        assert section(classification(2)) == ""
+
+
+def calibrated(content):
+    return classification(2, calibration=content)
+
+
+def test_the_example_of_the_calibration_is_on_its_axis():
+    content = {"error": 0.01, "stderr": 0.01, "chance": 0.02}
+    for stated, said in (([0.1, 0.5], "30 %"), ([0.01, 0.06], "3 %"), ([0.001, 0.005], "0.3 %")):
+        text = Page(judged.calibration(calibrated(content | {"stated": stated, "seen": stated})))
+        assert f"a probability of {said} for “class 1”, {said} belong" in text.text
 
 
 def test_calibration_in_words():
     content = {"stated": [0.1, 0.5], "seen": [0.1, 0.5], "error": 0.01, "stderr": 0.01,
                "chance": 0.02}  # fmt: skip
-    assert "are well calibrated" in Page(judged.calibration(content, ["a", "b"])).text
-    text = Page(judged.calibration(content | {"error": 0.2}, ["a", "b"])).text
+    assert "are well calibrated" in Page(judged.calibration(calibrated(content))).text
+    text = Page(judged.calibration(calibrated(content | {"error": 0.2}))).text
     assert "use them only to rank rows" in text
 
 
@@ -78,15 +90,15 @@ def test_calibration_has_a_dot_per_bin_that_stands_out_from_the_line():
     """Dots of a cloud are faint and hardly wider than the line; these are opaque and wider."""
     stated = [0.1, 0.5, 0.8]
     content = {"stated": stated, "seen": stated, "error": 0.01, "stderr": 0.01, "chance": 0.02}
-    drawn = judged.calibration(content, ["a", "b"])
+    drawn = judged.calibration(calibrated(content))
     marks = drawn.split('<g class="dots bins">')[1].split("</g>")[0]
     assert marks.count("<path") == len(stated)
     assert ".dots.bins { stroke-width: 8; stroke-opacity: 1; }" in render_report(classification())
 
 
 def test_widths_in_words():
-    found = judged.Width(0.9, 1.65, 0.91, (1.0, 1.5, 2.5), (0.95, 0.9, 0.8))
-    text = Page(judged.widths([found])).text
+    found = Width(0.9, 1.65, 0.91, (1.0, 1.5, 2.5), (0.95, 0.9, 0.8))
+    text = Page(judged.widths(dataclasses.replace(regression(), widths=[found]))).text
     assert "90 % ± 1.65 91.0 % 95.0 % (± 1) 90.0 % (± 1.5) 80.0 % (± 2.5)" in text.replace(
         "\xa0", " "
     )

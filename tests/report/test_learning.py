@@ -6,7 +6,8 @@ import pytest
 
 from decoupled_descent.estimators.learning_curve import LearningCurve
 from decoupled_descent.report import render_report
-from decoupled_descent.report.learning import MoreRows, more_rows, sentence
+from decoupled_descent.report.data import MoreRows
+from decoupled_descent.report.learning import more_rows, sentence
 from tests.report.examples import regression
 from tests.report.reading import Page
 
@@ -36,7 +37,7 @@ def test_roots_of_squared_errors_have_the_units_of_the_target():
 
 
 def test_the_figure():
-    assert more_rows(None) == ""
+    assert more_rows(regression()) == ""
     data = dataclasses.replace(regression(), more=MoreRows.of(curve(-0.05, 0.01), roots=False))
     page = Page(render_report(data))
     assert "Would more rows help?" in page.text

@@ -93,7 +93,7 @@ def test_headline_shows_estimates_and_intervals():
     low, high = 87.68 - 1.96 * 1.34, 87.68 + 1.96 * 1.34
     assert f"87.7 % 95 % interval {low:.1f} % to {high:.1f} %" in text
     commonest = Counter(data.labels).most_common(1)[0]
-    assert f"{commonest[0]}, would be right in {commonest[1] / 6:.1f} %" in text
+    assert f"“{commonest[0]}” would be right in {commonest[1] / 6:.1f} %" in text
     assert "not checked" in text
 
 

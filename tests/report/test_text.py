@@ -10,7 +10,6 @@ from decoupled_descent.report.text import (
     column,
     interval,
     number,
-    percent,
     show,
     table,
     together,
@@ -45,15 +44,9 @@ def test_intervals_are_those_of_the_normal_law():
 def test_an_interval_is_written_in_one_way():
     assert written_interval(interval(0.9, 0.02), percent=True) == (
         "90.0\u00a0%",
-        "95 % interval 86.1\u00a0% to 93.9\u00a0%",
+        "95\u00a0% interval 86.1\u00a0% to 93.9\u00a0%",
     )
     assert written_interval((NAN,)) == ("undefined", "no interval")
-
-
-def test_shares():
-    assert percent(1, 8) == "12.5\u00a0%"
-    assert percent(1, 8, unit="") == "12.5"
-    assert percent(1, 0) == "–"
 
 
 def test_values_and_labels_are_escaped_and_cut():

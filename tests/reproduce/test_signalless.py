@@ -66,7 +66,7 @@ def test_selection_is_run_by_run():
     assert [panel["selected_by_train"] for panel in panels] == [0.75, 0.25, 0]
     text = signalless.SWEEP.findings(SWEEP, panels)
     assert "At the last step the train error selects c = 0.5 in 75% of the runs" in text
-    assert "the test error selects c = 0.5 in 100%" in text
+    assert "the test error selects c = 0.5 in 100\u00a0%" in text
     assert "The test error grows for c ≥ 6." in text
 
 

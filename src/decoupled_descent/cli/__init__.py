@@ -18,7 +18,7 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.cli import demo, diagnose, evolve, predict, probe, reproduce, train
-from decoupled_descent.cli.options import ReachedError, harmless
+from decoupled_descent.cli.options import StoppedError, harmless
 
 #: The exit status after Ctrl-C, as shells define it: 128 plus the number of the signal.
 INTERRUPTED = 130
@@ -73,8 +73,8 @@ def main() -> None:
         if status == INTERRUPTED:
             _print_error("interrupted")
         sys.exit(status)
-    except ReachedError as error:
-        _print_error(f"interrupted; the results so far are in {harmless(str(error))}")
+    except StoppedError as error:
+        _print_error(harmless(f"interrupted; {error}"))
         sys.exit(INTERRUPTED)
     except KeyboardInterrupt:  # not handled by typer, for example while options are read
         _print_error("interrupted")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import decoupled_descent as dd
 from decoupled_descent.cli.tables import Prepared
-from decoupled_descent.report.comparison import Contender
+from decoupled_descent.report.data import Contender
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def _guess_name(prepared: Prepared, log: bool) -> str:
     if prepared.task == "regression":
         return "always the geometric mean" if log else "always the mean"
     classes, counts = np.unique(prepared.y, return_counts=True)
-    return f"always {str(classes[counts.argmax()])!r:.40}"
+    return f"always {classes[counts.argmax()]!s:.40}"
 
 
 def _guesses(prepared: Prepared, log: bool = False) -> Floats:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from decoupled_descent.checks import percent
 from decoupled_descent.cli.baselines import losses_of, said_of
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
@@ -32,14 +33,15 @@ ADVICE = {
     "fitted error": "train without --method, with a larger --ridge, or with a smaller --max-iter",
     "correction": "the interval is already wider; --method newton needs no such correction",
     "Stein's identity": "train with --method newton",
+    "row norms": "train with --method newton, which does not assume rows of equal size",
+    "long tails": "train with --method newton, which does not assume Gaussian rows",
     "head": "train with a smaller --hidden",
     "rows that belong together": "train with --group and the column that says which rows belong "
     "together",
     "unusually similar rows": "if they belong together (one patient, one thing), train with "
     "--group and the column that says so",
     "neighbouring rows": "if rows belong together, train with --group and the column that says so",
-    "winner's curse": "the estimate is corrected for it; fix --ridge, --lr or --damping to compare "
-    "fewer candidates",
+    "winner's curse": "nothing: the estimate and its interval allow for it",
     "distance from the minimum": "train with a larger --ridge",
     "refitted rows": "train with a larger --ridge, or get more rows",
     "divergence": "train with a smaller --lr or --damping",
@@ -87,7 +89,7 @@ def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
         return ""
     names = ", ".join(str(prepared.frame.index[k]) for k in first)
     rows = f"row{'s' * (len(first) > 1)} {names}"
-    return f"check {rows}, with {100 * share:.0f} % of the error (a mistake? a total?); "
+    return f"check {rows}, with {percent(share, decimals=0)} of the error (a mistake? a total?); "
 
 
 def fewest(prepared: Prepared) -> str:
@@ -96,6 +98,8 @@ def fewest(prepared: Prepared) -> str:
         return ""
     names, counts = np.unique(np.asarray(prepared.y, dtype=object).astype(str), return_counts=True)
     more = f"get more rows of {str(names[counts.argmin()])!r:.40}"
+    if np.sum(counts == counts.min()) > 1 and len(names) > 2:
+        return f"{more} and the other small classes, or join similar classes"
     return more + ", or join it with another class" * (len(names) > 2)
 
 
@@ -113,7 +117,7 @@ def with_settings(advice: str, estimator: Any) -> str:
 def _quote(prepared: Prepared, log: bool) -> str:
     """Which number to quote in addition."""
     if prepared.task == "classification":
-        return "quote the accuracy as well as the log loss"
+        return "quote the interval, and how many rows of each class are found"
     quote = "quote the median absolute error as well"
     skewed = not log and bool((prepared.y > 0).all())
     return f"{quote}, or train with --log-target" if skewed else quote
@@ -198,7 +202,8 @@ def _leaks(prepared: Prepared) -> list[Finding]:
     if prepared.columns is None:
         return []
     X, labels = prepared.in_memory
-    y, start, found = targets(prepared.task, labels), 0, []
+    once = np.unique(X, axis=0, return_index=True)[1]  # any column identifies duplicate rows
+    X, y, start, found = X[once], targets(prepared.task, labels)[once], 0, []
     for column in prepared.columns.columns:
         stop = start + len(column.outputs)
         share = explained(X[:, start:stop], y) if column.kind != "text" else 0.0

@@ -25,6 +25,10 @@ from decoupled_descent.rows.gathered import everyone
 from decoupled_descent.rows.sources import released
 
 LEFT_OUT = "left_out.csv"
+UNSEEN = (
+    "rows that were trained on are not recognised in a table that is read in pieces: the model has "
+    "seen them, and predicts them better than new ones"
+)
 #: If at least this share of a table's rows are training rows, it is the training table. A smaller
 #: share can be a coincidence.
 KNOWN = 0.95
@@ -85,15 +89,19 @@ def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
     return LeftOut(prepared, estimator, target, found.view(np.uint64))
 
 
+def left_out_file(model: Path) -> Path:
+    """Where the predictions of the training rows are, beside the model."""
+    return (model if model.is_dir() else model.parent) / LEFT_OUT
+
+
 def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Return the leave-one-out predictions of the rows, if these are the training rows.
 
     The result is one column of numbers, or the probabilities of the classes. Rows that were not
     trained on get nan. It is None if there is no such file, or too few rows were trained on.
     """
-    path = (model if model.is_dir() else model.parent) / LEFT_OUT
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with left_out_file(model).open(encoding="utf-8", newline="") as file:
             lines = [line for line in csv.reader(file) if line]
     except (OSError, ValueError, csv.Error):
         return None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from decoupled_descent.report import ReportData
-from decoupled_descent.report.comparison import answers
+from decoupled_descent.report.comparison import ONLY_PROBABILITIES, answers, usefulness
 from decoupled_descent.report.learning import sentence
 
 
@@ -23,7 +23,8 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
         steps.append(f"The error was still falling: try `--max-iter {more}`.")
     if report.more is not None:
         steps.append(sentence(report.more))
-    steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")
+    if not report.contenders or usefulness(report.contenders)[0] != "alarm":
+        steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")
     return steps
 
 
@@ -33,10 +34,10 @@ def _after_comparison(report: ReportData) -> list[str]:
     steps = []
     if words.get("Better than guessing?") == "no":
         steps.append(
-            "Do not use this model: it is no better than guessing. Add columns that are related to "
-            "the target, or add rows."
+            f"Do not rely on this model: {usefulness(report.contenders)[1]}. Add rows, or columns "
+            "that are related to the target."
         )
-    elif words.get("Better than guessing?") == "only its probabilities":
+    elif words.get("Better than guessing?") == ONLY_PROBABILITIES:
         steps.append(
             "Use the probabilities, not the predicted class: choose a threshold from the table of "
             "thresholds in the report."

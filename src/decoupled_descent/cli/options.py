@@ -70,8 +70,8 @@ METHODS = {
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-class ReachedError(Exception):
-    """Work was interrupted by the user; the message is the folder with the results so far."""
+class StoppedError(Exception):
+    """Work was interrupted by the user; the message says what was written."""
 
 
 def harmless(text: str) -> str:

@@ -15,11 +15,18 @@ from rich.console import Console
 from rich.text import Text
 
 from decoupled_descent.cli.options import harmless
-from decoupled_descent.report.comparison import Contender, answers
+from decoupled_descent.report.comparison import answers, usefulness
+from decoupled_descent.report.data import Contender
 from decoupled_descent.report.text import TONES, number, written_interval
 
 #: Colours of verdicts and statuses on a terminal.
 STYLES = {"good": "green", "warn": "yellow", "bad": "red", "plain": "default"}
+#: Verdicts on the estimate, in the words of the terminal.
+WORDS = {
+    "trust": "trust the estimate",
+    "caution": "caution with the estimate",
+    "do not trust": "do not trust the estimate",
+}
 #: The most notes shown on a terminal.
 MOST_NOTES = 12
 
@@ -95,8 +102,13 @@ def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None
         screen.print(line.rstrip(), soft_wrap=True)
 
 
-def compare(screen: Console, contenders: Sequence[Contender], linear: bool = True) -> None:
-    """Print whether the model is better than guessing and, if ``linear``, than a linear model."""
+def compare(
+    screen: Console, contenders: Sequence[Contender], linear: bool = True, rare: str = ""
+) -> None:
+    """Print whether the model is better than guessing and, if ``linear``, than a linear model.
+
+    ``rare`` names the classes that are mostly missed.
+    """
     if not contenders:
         return
     heading(screen, "Is it any good?")
@@ -105,21 +117,36 @@ def compare(screen: Console, contenders: Sequence[Contender], linear: bool = Tru
         line = Text().append(f"  {sign} ", style=STYLES[tone])
         line.append(f"{one.question} {one.word}", style="bold").append(f": {harmless(one.reason)}")
         screen.print(line, soft_wrap=True)
+    if rare:
+        tone, sign = TONES["caution"]
+        line = Text().append(f"  {sign} ", style=STYLES[tone]).append("Mostly missed: ", "bold")
+        screen.print(line.append(harmless(f"{rare}.")), soft_wrap=True)
 
 
-def verdict(screen: Console, diagnosis: Mapping[str, Any], everything: bool = False) -> None:
-    """Print a verdict and its findings: all of them, or only those that are not ok."""
+def verdict(
+    screen: Console, diagnosis: Mapping[str, Any], everything: bool = False,
+    contenders: Sequence[Contender] = (),
+) -> None:  # fmt: skip
+    """Print a verdict and its findings: all of them, or only those that are not ok.
+
+    The second half of the verdict is whether the model is better than the other contenders.
+    """
     tone, sign = TONES[diagnosis["verdict"]]
-    heading(screen, f"Verdict: {sign} {diagnosis['verdict']}", STYLES[tone])
+    line = Text(f"Verdict: {sign} {WORDS[diagnosis['verdict']]}", style=f"bold {STYLES[tone]}")
+    if contenders:
+        second, words = usefulness(contenders)
+        style, sign = TONES[second]
+        line.append("; ", "bold default").append(f"{sign} {words}", f"bold {STYLES[style]}")
+    screen.print()
+    screen.print(line, soft_wrap=True)
     findings = diagnosis["findings"]
     flagged = [found for found in findings if found["status"] != "ok"]
     for found in findings if everything else flagged:
         _finding(screen, found)
     fine = len(findings) - len(flagged)
-    if not flagged:
-        screen.print(f"  None of {fine} checks found a problem.")
-    elif not everything:
-        screen.print(f"  {fine} other checks found no problem.")
+    if fine and not (flagged and everything):
+        count = f"{fine}{' other' * bool(flagged)} check{'s' * (fine > 1)}"
+        screen.print(f"  {count} found no problem.")
 
 
 def _finding(screen: Console, found: Mapping[str, Any]) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from decoupled_descent.cli.options import Data, Json, cannot_write, harmless, must_exist
-from decoupled_descent.files import write_text, written_whole
-
-if TYPE_CHECKING:
-    from decoupled_descent.tables.pieces import Pieces
+from decoupled_descent.files import written_whole
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.predictions import Predictions
@@ -46,7 +46,7 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     """
     must_exist(model, data)
     from decoupled_descent.cli import predictions
-    from decoupled_descent.cli.left_out import seen_before
+    from decoupled_descent.cli.left_out import UNSEEN, left_out_file, seen_before
     from decoupled_descent.cli.output import echo_json
     from decoupled_descent.estimators.saving import MODEL_FILE, load_model
     from decoupled_descent.tables.pieces import pieces_of
@@ -54,37 +54,46 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
 
     if out is not None:
         check_file(out, (data, model, model / MODEL_FILE))
-    pieces = pieces_of(data)
-    if pieces is not None:
-        predict_pieces(model, pieces, out, as_json)
-        return
-    saved, frame = load_model(model), read_table(data)
+    pieces, text = pieces_of(data), ""
+    if pieces is not None and out is None:
+        raise ValueError(
+            f"{data}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
+            "its predictions"
+        )
+    saved, frame = load_model(model), read_table(data) if pieces is None else None
     try:
-        found = predictions.predict(saved, frame, partial(seen_before, model))
+        if frame is not None:
+            found, text = predictions.predict(saved, frame, partial(seen_before, model))
+        with _to_file(out) as file:
+            if pieces is not None:
+                found = predictions.predict_pieces(saved, pieces, file)
+                found.notes.extend([UNSEEN] if left_out_file(model).exists() else [])
+            else:
+                file.write(text)
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
-    table, shielded = predictions.without_formulas(found.table)
-    if shielded:
-        found.notes.append(predictions.FORMULAS.format(shielded))
-    text = table.to_csv(index=False, lineterminator="\n")
-    if out is not None:
-        _write(out, text)
     if as_json:
         echo_json(predictions.to_dict(saved, found) | {"file": out})
     else:
         _show(saved, found, text, out)
 
 
-def _write(out: Path, text: str) -> None:
+@contextmanager
+def _to_file(out: Path | None) -> Iterator[TextIO]:
+    """A file that is written whole or not at all; without a name, what is written is forgotten."""
+    if out is None:
+        yield StringIO()
+        return
     try:
-        write_text(out, text)
+        with written_whole(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
     except OSError as error:
         raise cannot_write(out, error) from error
 
 
 def _show(saved: SavedModel, found: Predictions, text: str, out: Path | None) -> None:
     """Print the notes, the predictions or the name of their file, and the actual error."""
-    from decoupled_descent.cli import predictions
+    from decoupled_descent.cli import actual
     from decoupled_descent.cli.output import console, few
 
     if out is None:
@@ -96,38 +105,9 @@ def _show(saved: SavedModel, found: Predictions, text: str, out: Path | None) ->
         typer.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
     else:
         screen = console()
-        screen.print(f"{len(found.table):,} predictions: {out}", soft_wrap=True)
+        screen.print(f"{found.rows:,} predictions: {out}", soft_wrap=True)
     if found.actual is not None:
-        predictions.show(screen, saved, found.actual)
-
-
-def predict_pieces(model: Path, pieces: Pieces, out: Path | None, as_json: bool) -> None:
-    """Predict a table that is read in pieces, and say what was noticed."""
-    from decoupled_descent.cli import large_predictions, predictions
-    from decoupled_descent.cli.output import console, echo_json, few
-    from decoupled_descent.estimators.saving import load_model
-
-    if out is None:
-        raise ValueError(
-            f"{pieces.path}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out "
-            "FILE for its predictions"
-        )
-    saved = load_model(model)
-    try:
-        with written_whole(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-            written = large_predictions.predict(saved, model, pieces, file)
-    except ValueError as error:
-        raise ValueError(f"{pieces.path}: {error}") from error
-    except OSError as error:
-        raise cannot_write(out, error) from error
-    if as_json:
-        echo_json(large_predictions.to_dict(saved, written) | {"file": out})
-        return
-    for note in few(written.notes, "--json"):
-        console(stderr=True).print(f"note: {note}", soft_wrap=True)
-    console().print(f"{written.rows:,} predictions: {out}", soft_wrap=True)
-    if written.actual is not None:
-        predictions.show(console(), saved, written.actual)
+        actual.show(screen, saved, found.actual)
 
 
 def check_file(out: Path, inputs: tuple[Path, ...]) -> None:

@@ -11,7 +11,7 @@ from decoupled_descent.cli.options import Json, Task, must_exist
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
-    from decoupled_descent.report.comparison import Contender
+    from decoupled_descent.report.data import Contender
 
 #: Names under which embeddings and labels are stored, in order of preference.
 EMBEDDINGS = ("X", "embeddings", "features", "image_embeds", "text_embeds", "emb", "x")

@@ -1,163 +1,39 @@
-"""What ``decoupled train`` writes to its folder, and what it prints about it."""
+"""What is found out about a trained model: for the report, for machines, and for the terminal."""
 
 from __future__ import annotations
 
 import math
-import os
 import shlex
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import typer
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
-from decoupled_descent.cli import judged as judged_rows
 from decoupled_descent.cli.baselines import contenders, is_log
 from decoupled_descent.cli.findings import is_interrupted
+from decoupled_descent.cli.folder import FILES
 from decoupled_descent.cli.importance import importance
-from decoupled_descent.cli.left_out import LEFT_OUT, as_csv
+from decoupled_descent.cli.left_out import as_csv
 from decoupled_descent.cli.next_steps import next_steps
-from decoupled_descent.cli.options import cannot_write, harmless
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.descent import METHODS
 from decoupled_descent.estimators.parts import SCORES
-from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
-from decoupled_descent.files import permissions, write_text
-from decoupled_descent.plotting import style as plotting
-from decoupled_descent.report import ReportData, write_report
+from decoupled_descent.report import ReportData
 from decoupled_descent.report.comparison import answers
-from decoupled_descent.report.page import score_interval
+from decoupled_descent.report.data import MoreRows, Width, names_of
+from decoupled_descent.report.headline import score_interval
+from decoupled_descent.report.judged import LEVELS
 from decoupled_descent.report.text import interval
-from decoupled_descent.tables.columns import Columns
 
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None
-
-#: The files, in the order in which they are moved to the folder: the model is the last.
-FILES = ("history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", MODEL_FILE)
-
-
-def check_folder(out: Path, data: Path) -> bool:
-    """Raise ``OSError`` if the results cannot be written to a folder, which need not exist.
-
-    Nothing is written. Returns whether the folder has results of an earlier training, which will be
-    replaced. Files of the same names that are not from a training are an error.
-    """
-    nearest = next((one for one in (out, *out.absolute().parents) if os.path.exists(one)), out)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".decoupled-", dir=nearest):
-            pass
-    except OSError as error:
-        raise cannot_write(out, error, "; choose another folder") from error
-    taken = [name for name in FILES if (out / name).exists()]
-    if taken and not is_model(out / MODEL_FILE):
-        raise OSError(
-            f"--out {out}: has a {taken[0]} that is not from a training; choose another folder"
-        )
-    if any((out / name).is_dir() for name in taken):
-        raise OSError(f"--out {out}: a folder has the name of a file to write; choose another")
-    if any(data.exists() and (out / name).samefile(data) for name in taken):
-        raise OSError(f"--out {out}: {data.name} in it is the table to read; choose another folder")
-    return bool(taken)
-
-
-def write(
-    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
-) -> dict[str, Path]:
-    """Write all files to a temporary folder, and move them to ``out`` when they are complete.
-
-    Returns the files by name.
-    """
-    partial: Path | None = None
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        beside = out if out.exists() else out.parent
-        partial = Path(tempfile.mkdtemp(prefix=".decoupled-", dir=beside))
-        write_history(partial / "history.csv", report)
-        plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
-        write_report(partial / "report.html", report)
-        write_text(partial / LEFT_OUT, report.left_out)
-        save_model(estimator, partial / MODEL_FILE, columns, target)
-        os.chmod(partial, permissions(0o777))  # mkdtemp lets only the owner in
-        try:
-            partial.rename(out)
-        except OSError:  # the folder exists
-            with _alone(out):
-                for name in FILES:
-                    (partial / name).replace(out / name)
-    except OSError as error:
-        raise cannot_write(out, error) from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
-    return {name: out / name for name in FILES}
-
-
-def write_somewhere(
-    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
-) -> tuple[Path, dict[str, Path]]:
-    """Write the results; if that fails, ask on the terminal for another folder, and try again.
-
-    Without a terminal, the results go to the system's temporary folder, and the error says where.
-    Returns the folder and the files by name.
-    """
-    while True:
-        try:
-            return out, write(out, estimator, columns, target, report)
-        except OSError as error:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                found = _rescued(estimator, columns, target, report)
-                raise OSError(f"{error}{found}") from error
-            typer.echo(harmless(f"{error}. The model is trained and in memory."), err=True)
-            answer = typer.prompt("Another folder (empty to give up)", default="", err=True)
-            if not answer.strip():
-                raise
-            out = Path(answer.strip()).expanduser()
-
-
-def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) -> str:
-    """Write the results to a temporary folder; return where, or an empty text if that fails too."""
-    folder: Path | None = None
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="decoupled-"))
-        write(folder, estimator, columns, target, report)
-    except OSError:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        return ""
-    return f"; the results are in {folder}: move them to a disk with free space"
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other training writes to the folder, and keep others out."""
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def write_history(path: Path, report: ReportData) -> None:
-    """Write the error curve as a table: step, train_error, stderr."""
-    rows = enumerate(zip(report.train_error, report.train_error_stderr, strict=True))
-    lines = [f"{k},{float(error)!r},{float(stderr)!r}\n" for k, (error, stderr) in rows]
-    write_text(path, "step,train_error,stderr\n" + "".join(lines))
+#: With fewer rows, the coverage of intervals in each third of the rows is not computed.
+FEWEST = 30
+#: If the fit took more seconds than this, no learning curve is computed.
+PATIENCE = 60.0
 
 
 def report_data(
@@ -167,6 +43,7 @@ def report_data(
     """Gather what the report, the terminal and JSON show; ``seconds`` is the time of the fit."""
     classes = prepared.task == "classification"
     score = SCORES[prepared.task]
+    extras = _extras(prepared, estimator, seconds)
     n, d = len(prepared.y), prepared.X.shape[1]
     report = ReportData(
         title=f"{data.name}: {target}",
@@ -184,7 +61,7 @@ def report_data(
         estimated_score=float(getattr(estimator, score)),
         estimated_score_stderr=float(getattr(estimator, f"{score}stderr_")),
         labels=prepared.y.tolist(),
-        predictions=judged_rows.predicted(estimator).tolist(),
+        predictions=predicted(estimator).tolist(),
         classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
         candidates=estimator.candidates_,
         diagnosis=estimator.diagnostics_.to_dict(),
@@ -193,17 +70,66 @@ def report_data(
         next_steps=[],
         corrected=estimator.algorithm_.estimates_test_error,
         interrupted=is_interrupted(estimator),
-        contenders=contenders(prepared, estimator),
         chances=estimator.corrected_proba_ if classes else None,
         calibration=estimator.calibration_.to_dict() if classes else None,
         row_names=row_names(prepared),
-        importance=importance(prepared, estimator),
-        widths=judged_rows.widths(prepared, estimator),
-        more=judged_rows.more_rows(prepared, estimator, seconds),
         left_out=as_csv(prepared, estimator, target),
         made_with=estimator.metadata_,
+        **extras,
     )
     return replace(report, next_steps=next_steps(report, data, out))
+
+
+def _extras(prepared: Prepared, estimator: Any, seconds: float) -> dict[str, Any]:
+    """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
+    makers: dict[str, Callable[[], Any]] = {
+        "contenders": lambda: contenders(prepared, estimator),
+        "widths": lambda: widths(prepared, estimator),
+        "importance": lambda: importance(prepared, estimator),
+        "more": lambda: more_rows(prepared, estimator, seconds),
+    }
+    found: dict[str, Any] = {}
+    for name, make in makers.items():
+        try:
+            found[name] = make()
+        except KeyboardInterrupt:
+            return found | {"cut": True}
+    return found
+
+
+def predicted(estimator: Any) -> NDArray[Any]:
+    """The prediction of every training row by models that were fitted without it."""
+    if hasattr(estimator, "classes_"):
+        return np.asarray(estimator.classes_[estimator.corrected_proba_.argmax(1)])
+    return np.asarray(estimator.corrected_prediction_)
+
+
+def widths(prepared: Prepared, estimator: Any) -> list[Width]:
+    """Half the width of prediction intervals, and the share of left-out rows that they cover."""
+    if prepared.task != "regression" or len(prepared.y) < FEWEST:
+        return []
+    found = []
+    for level in LEVELS:
+        places, ends = estimator.training_intervals(level)
+        true, middle = prepared.y[places], estimator.corrected_prediction_[places]
+        held = (ends[:, 0] <= true) & (true <= ends[:, 1])
+        parts = np.array_split(np.argsort(middle, kind="stable"), 3)
+        half = [float(np.median(np.diff(ends[part], axis=1))) / 2 for part in parts]
+        shares = [float(held[part].mean()) for part in parts]
+        typical = float(np.median(np.diff(ends, axis=1))) / 2
+        found.append(Width(level, typical, float(held.mean()), tuple(half), tuple(shares)))
+    return found
+
+
+def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | None:
+    """The expected error with twice as many rows, or None if it takes too long or is unknown."""
+    if estimator.method_ != "newton" or seconds > PATIENCE or is_interrupted(estimator):
+        return None
+    try:
+        curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
+    except ValueError:  # too few rows, or too few rows of a class, to train on a quarter of them
+        return None
+    return MoreRows.of(curve, roots=prepared.task == "regression")
 
 
 def row_names(prepared: Prepared) -> list[Any]:
@@ -252,6 +178,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
             name: one._asdict()
             for name, one in zip(("guessing", "linear"), answers(report.contenders), strict=False)
         },
+        "mostly_missed": [one._asdict() for one in report.mostly_missed],
         "verdict": diagnosis["verdict"],
         "summary": diagnosis["summary"],
         "findings": diagnosis["findings"],
@@ -279,6 +206,8 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     )
     if report.interrupted:
         screen.print("Interrupted: these are the results so far.", style="yellow")
+    if report.cut:
+        screen.print("Interrupted: the model is complete, but not the report.", style="yellow")
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
@@ -291,8 +220,8 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
         named |= {"median absolute error": half} if half else {}
         named |= {report.score_name: score_interval(report)}
     intervals(screen, named)
-    compare(screen, report.contenders)
-    verdict(screen, report.diagnosis or {})
+    compare(screen, report.contenders, rare=names_of(report.mostly_missed))
+    verdict(screen, report.diagnosis or {}, contenders=report.contenders)
     heading(screen, "What to do next")
     page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"
     points(screen, [*report.next_steps, page])

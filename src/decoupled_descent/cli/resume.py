@@ -1,4 +1,4 @@
-"""``decoupled train --resume``: the progress is saved until the training is complete."""
+"""What is left after Ctrl-C: nothing, the progress (``--resume``), or a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ from pathlib import Path
 
 import typer
 
-from decoupled_descent.cli.options import harmless
-from decoupled_descent.training.folders import kept_in
+from decoupled_descent.cli.options import StoppedError, harmless
 
 #: The name of the folder of checkpoints, inside the folder of the results.
 FOLDER = "checkpoints"
+
+
+@contextmanager
+def nothing_written() -> Iterator[None]:
+    """Say after Ctrl-C in this block that there is no model yet."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise StoppedError("there was no model yet, and nothing was written") from error
 
 
 @contextmanager
@@ -22,14 +30,18 @@ def kept(out: Path, wanted: bool, part: str = "") -> Iterator[None]:
     if not wanted:
         yield
         return
+    from decoupled_descent.training.folders import kept_in
+
     folder = out / FOLDER
+    saved = f"the progress is saved in {folder}; the same command continues it"
     try:
         with kept_in(folder / part):
             yield
-    except (KeyboardInterrupt, SystemExit):  # Ctrl-C before there is a model; SIGTERM
+    except (KeyboardInterrupt, SystemExit) as error:  # Ctrl-C before there is a model; SIGTERM
+        if folder.exists() and isinstance(error, KeyboardInterrupt):
+            raise StoppedError(saved) from error
         if folder.exists():
-            said = f"interrupted; the progress is saved in {folder}; the same command continues it"
-            typer.echo(harmless(said), err=True)
+            typer.echo(harmless(f"interrupted; {saved}"), err=True)
         raise
 
 

@@ -19,11 +19,12 @@ from decoupled_descent.cli.options import (
     Identifier,
     Json,
     Missing,
-    ReachedError,
+    StoppedError,
     Target,
     Task,
     must_exist,
 )
+from decoupled_descent.cli.resume import clear, kept, nothing_written
 from decoupled_descent.cli.training_options import (
     Activation,
     Damping,
@@ -101,12 +102,14 @@ def train(
         check_distributed(method)
         share = this_share()
         with joined(resume):
-            prepared = prepare(data, target, task, wishes, share)
+            with nothing_written():
+                prepared = prepare(data, target, task, wishes, share)
             prepared = prepared._replace(rows=rows_of(prepared))
             options |= {"verbose": False} if share.rank else {}
             train_and_report(data, target, out, prepared, options, resume, as_json, share.rank)
         return
-    prepared = prepare(data, target, task, wishes)  # before PyTorch, which takes seconds to import
+    with nothing_written():  # before PyTorch, which takes seconds to import
+        prepared = prepare(data, target, task, wishes)
     train_and_report(data, target, out, prepared, options, resume, as_json)
 
 
@@ -118,14 +121,13 @@ def train_and_report(
 
     Of several processes only the first one, of rank 0, writes and prints.
     """
-    from decoupled_descent.cli import findings, results
+    from decoupled_descent.cli import findings, folder, results
     from decoupled_descent.cli.output import console, echo_json
-    from decoupled_descent.cli.resume import clear, kept
 
-    replaced, folder, first = results.check_folder(out, data), out, rank == 0
+    replaced, place, first = folder.check_folder(out, data), out, rank == 0
     if first:
         announce(prepared, options["method"], options["features"])
-    with stages(STAGES) if first else nullcontext(lambda _: None) as enter:
+    with nothing_written(), stages(STAGES) if first else nullcontext(lambda _: None) as enter:
         enter(SEARCHING)
         start = time.monotonic()
         with kept(out, resume, "" if prepared.rows is None else f"process {rank}"):
@@ -134,22 +136,24 @@ def train_and_report(
         interrupted = findings.is_interrupted(estimator)
         findings.add(estimator, prepared, interrupted)
         if interrupted and replaced:  # a half-trained model does not replace a good one
-            folder = Path(f"{out.resolve()}-interrupted")
-            replaced = results.check_folder(folder, data)
+            place = Path(f"{out.resolve()}-interrupted")
+            replaced = folder.check_folder(place, data)
         enter(JUDGING)
-        report = results.report_data(data, target, folder, prepared, estimator, warned, seconds)
+        report = results.report_data(data, target, place, prepared, estimator, warned, seconds)
         if not first:
             return
         enter(WRITING)
-    folder, files = results.write_somewhere(folder, estimator, prepared.columns, target, report)
+    place, files = folder.write_somewhere(place, estimator, prepared.columns, target, report)
     if resume and not interrupted:
         clear(out)
     if as_json:
         echo_json(results.to_dict(report, target, files))
     else:
-        results.show(console(), report, folder, replaced)
+        results.show(console(), report, place, replaced)
     if interrupted:
-        raise ReachedError(folder)
+        raise StoppedError(f"the results so far are in {place}")
+    if report.cut:
+        raise StoppedError(f"the model is complete, but not the report, in {place}")
 
 
 def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:

@@ -15,6 +15,7 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
+from decoupled_descent.checks import percent
 from decoupled_descent.diagnostics import companions, copies, measures
 from decoupled_descent.diagnostics.checks import Check, Evidence, Reading
 from decoupled_descent.training.callbacks import StopReason
@@ -62,7 +63,7 @@ def _duplicates(e: Evidence) -> Reading:
         if rise is not None:
             value, how = max(0.0, rise) / e.seen.stderr, MEASURED
     most = "note" if e.minimum and value < SERIOUS else "alarm"
-    return Reading(value, {"share": share, "how": how}, most)
+    return Reading(value, {"share": percent(share), "how": how}, most)
 
 
 def _first(groups: Tensor) -> Tensor:
@@ -105,7 +106,9 @@ def _spread(share: float) -> float:
 def _stein(e: Evidence) -> Reading:
     residual = measures.stein_residual(e.seen, e.groups)
     most = "caution" if "leverage" in e.traits else "alarm"
-    return Reading(residual * abs(e.seen.correction), {"share": residual}, most)
+    return Reading(
+        residual * abs(e.seen.correction), {"share": percent(residual, decimals=0)}, most
+    )
 
 
 def _rows_behind(e: Evidence) -> Reading:
@@ -169,8 +172,8 @@ def _similar(e: Evidence) -> Reading | None:
     X = columns.gather(torch.arange(e.rows.n, device=columns.like.device)).double().cpu().numpy()
     found = companions.company(e.run, e.rows, X)
     if found is None or found.rise <= CHANCE_SIMILAR * found.stderr:
-        return Reading(0.0, {"share": 0.0})
-    return Reading(found.rise / e.seen.stderr, {"share": found.share})
+        return Reading(0.0, {"share": percent(0, decimals=0)})
+    return Reading(found.rise / e.seen.stderr, {"share": percent(found.share, decimals=0)})
 
 
 def _few(e: Evidence) -> Reading | None:
@@ -233,7 +236,7 @@ CHECKS = (
     ),
     Check(
         name="duplicate rows", measure=_duplicates, note=0.25, caution=0.25, alarm=1,
-        meaning="{share:.1%} of the rows have an exact or near duplicate. Such a row is predicted "
+        meaning="{share} of the rows have an exact or near duplicate. Such a row is predicted "
         "by a model that was fitted to its duplicate, so the estimate is too low.",
         definition="{how}",
         advice="drop the duplicates, or keep one row of each group",
@@ -289,7 +292,7 @@ CHECKS = (
         name="Stein's identity", measure=_stein, needs_run=True, caution=0.5, alarm=2,
         concerns=frozenset({"gaussian rows"}),
         meaning="The correction assumes a relation between inputs and gradients. For these rows it "
-        "is violated by {share:.0%}.",
+        "is violated by {share}.",
         definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
         "expected bias, in standard errors",
         advice="look for outliers and long tails; use a larger ridge",
@@ -346,7 +349,7 @@ CHECKS = (
     Check(
         name="unusually similar rows", needs_run=True, caution=1, concerns=MINIMUM,
         measure=_similar,
-        meaning="{share:.0%} of the rows have unusually similar rows somewhere in the table, and "
+        meaning="{share} of the rows have unusually similar rows somewhere in the table, and "
         "are predicted much worse without them. If these are rows of one patient or thing, the "
         "estimate holds for the same patients only.",
         definition="rise of the error if unusually similar rows are left out together instead of "

@@ -46,7 +46,9 @@ class Diagnosis:
         """The verdict in a sentence."""
         raised = [found for found in self.findings if found.status in ("caution", "alarm")]
         if not raised:
-            return f"trust: none of {len(self.findings)} checks found a problem"
+            notes = sum(found.status == "note" for found in self.findings)
+            told = f", {notes} {'have notes' if notes > 1 else 'has a note'}" if notes else ""
+            return f"trust: none of {len(self.findings)} checks found a problem{told}"
         names = ", ".join(found.name for found in raised)
         return f"{self.verdict}: {names}; first of all, {raised[0].advice}"
 

@@ -6,22 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from decoupled_descent.checks import Z95
-from decoupled_descent.report.text import number, percent, read, show, table
+from decoupled_descent.checks import Z95, percent
+from decoupled_descent.report.data import Contender, ReportData
+from decoupled_descent.report.text import number, read, show, table
 
-
-class Contender(NamedTuple):
-    """A model or a guess, with its out-of-sample errors."""
-
-    name: str
-    error: float  # mean log loss or squared error
-    stderr: float
-    score: float  # accuracy or R²
-    half: float | None  # median absolute error, for numbers
-    gain: float  # mean over the rows of (this loss − the model's loss)
-    gain_stderr: float
-    loss: float  # the mean loss of the comparison
-    measure: str = "error"  # the name of the loss, or of its root for numbers
+#: The answer if the probabilities are better than guessing, but the most probable classes are not.
+ONLY_PROBABILITIES = "only its probabilities"
 
 
 class Answer(NamedTuple):
@@ -43,7 +33,9 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
         classes = model.half is None
         against = _reason(model, other)
         sure = Z95 * other.gain_stderr
-        if other.gain > sure:
+        if other is linear and other.gain == sure == 0:
+            word, tone, against = "it is one", "note", "no other kind of model was tried"
+        elif other.gain > sure:
             word, tone = "yes", "ok"
         elif other is linear and other.gain >= -sure:
             word, tone = "about as good", "note"
@@ -51,7 +43,7 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
             word, tone = "no", "alarm" if other is guess else "caution"
             against += "" if other.gain < -sure else ", which is not significant"
         if other is guess and classes and word == "yes" and model.score <= other.score:
-            word, tone = "only its probabilities", "caution"
+            word, tone = ONLY_PROBABILITIES, "caution"
         found.append(Answer(f"Better than {name}?", word, tone, against))
     return found
 
@@ -60,23 +52,35 @@ def _reason(model: Contender, other: Contender) -> str:
     """Compare two errors in words: by accuracy, or in the units of the target."""
     ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
     ratio = ratio if model.half is None else math.sqrt(max(0.0, ratio))
-    named = f"that of “{other.name}”"
-    against = f"its {other.measure} is {percent(abs(1 - ratio))} "
-    against += f"{'lower' if ratio < 1 else 'higher'} than {named}"
-    if abs(1 - ratio) < 0.0005:
-        against = f"its {other.measure} equals {named}"
+    change = f"{percent(abs(1 - ratio))} {'lower' if ratio < 1 else 'higher'}"
+    against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}"
     if model.half is not None:
-        return against
-    return f"{percent(model.score)} right, against {percent(other.score)}; {against}"
+        return f"against “{other.name}”, {against}"
+    right = f"{percent(model.score)} right, against {percent(other.score)} for “{other.name}”"
+    return f"{right}; {against}"
 
 
-def comparison(contenders: Sequence[Contender], loss: str) -> str:
+def usefulness(contenders: Sequence[Contender]) -> tuple[str, str]:
+    """The second half of the verdict: a tone, and whether the model is better than simpler ones."""
+    guess, linear = (one.word for one in answers(contenders))
+    if guess == "no":
+        chance = "significantly " if contenders[-1].gain > 0 else ""
+        return "alarm", f"the model is not {chance}better than guessing"
+    if guess == ONLY_PROBABILITIES:
+        return "caution", "only its probabilities are better than guessing"
+    if linear == "no":
+        return "caution", "the model is better than guessing, but a linear model is better still"
+    return "ok", "the model is better than guessing"
+
+
+def comparison(data: ReportData) -> str:
     """Write the table of the model, the linear model and the guess."""
+    contenders = data.contenders
     if not contenders:
         return ""
     classes = contenders[0].half is None
     header = ["", "right" if classes else "typical error (RMSE)"]
-    header += [loss] if classes else ["median absolute error", "R²"]
+    header += [show(data.loss_name)] if classes else ["median absolute error", "R²"]
     rows = []
     for one in contenders:
         if classes:

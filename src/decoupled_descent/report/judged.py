@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import percent
+from decoupled_descent.report.data import ReportData
 from decoupled_descent.report.svg import chart
-from decoupled_descent.report.text import number, percent, read, show, table
+from decoupled_descent.report.text import number, read, show, table
 
 Floats = NDArray[np.float64]
 
@@ -53,17 +54,17 @@ def area(found: Curves, rows: int) -> float:
     return float(np.trapezoid(hits, alarms))
 
 
-def thresholds(labels: Sequence[Any], chances: Any, classes: Sequence[str] | None) -> str:
+def thresholds(data: ReportData) -> str:
     """Draw ROC and precision-recall curves of one of two classes, with a table."""
-    if classes is None or len(classes) != 2 or chances is None:
+    if data.classes is None or len(data.classes) != 2 or data.chances is None:
         return ""
-    hits = np.array([str(one) == str(classes[1]) for one in labels])
+    hits = np.array([str(one) == str(data.classes[1]) for one in data.labels])
     sought = 0 if hits.mean() > COMMON else 1
     hits = hits if sought else ~hits
     if not 0 < hits.sum() < len(hits):
         return ""
-    found = curves(np.asarray(chances, dtype=float)[:, sought], hits)
-    name = str(classes[sought])
+    found = curves(np.asarray(data.chances, dtype=float)[:, sought], hits)
+    name = str(data.classes[sought])
     return (
         f'<div class="pair">{_roc(found, hits, name)}{_precision(found, hits, name)}</div>'
         + _threshold_table(found, hits, name)
@@ -105,33 +106,36 @@ def _precision(found: Curves, hits: NDArray[np.bool_], name: str) -> str:
 
 def _threshold_table(found: Curves, hits: NDArray[np.bool_], name: str) -> str:
     """What some thresholds flag and find."""
-    limits = -np.array(_limits(found, float(hits.mean()), len(hits)))
-    places = (np.searchsorted(-found.thresholds, limits, "right") - 1).tolist()
-    rows = []
-    for place in dict.fromkeys(places):
-        if place < 0:
-            continue
-        flagged, right = int(found.flagged[place]), int(found.found[place])
-        rows.append([
-            f"{found.thresholds[place]:.3g}", f"{flagged:,}",
-            f"{right:,} of {int(hits.sum()):,} ({percent(right, hits.sum())})",
-            percent(right, flagged),
-        ])  # fmt: skip
+    rows, known = [], set()
+    for limit in _limits(found, hits):
+        place = int(np.searchsorted(-found.thresholds, -limit, "right")) - 1
+        flagged, right = (int(one[place]) if place >= 0 else 0 for one in (found[1], found[2]))
+        if flagged not in known:
+            share = f"{right:,} of {int(hits.sum()):,} ({percent(right, hits.sum())})"
+            rows.append([f"{limit:.3g}", f"{flagged:,}", share, percent(right, flagged)])
+        known.add(flagged)
     header = ["threshold", "rows flagged", f"“{show(name)}” found", "right among flagged"]
     return table(header, rows, "What other thresholds would do", "stack", (0, 1, 2, 3), True)
 
 
-def _limits(found: Curves, share: float, n: int) -> list[float]:
-    """Thresholds to list: 0.5, and those that flag about ½, 1, 2 and 5 times the true share."""
+def _limits(found: Curves, hits: NDArray[np.bool_]) -> list[float]:
+    """Thresholds to list, largest first.
+
+    These are 0.5, those that flag about ½, 1, 2 and 5 times the true share, and those that find
+    90 and 99 % of the rows of the class.
+    """
+    share, n = float(hits.mean()), len(hits)
     wanted = [share * factor for factor in (0.5, 1, 2, 5) if share * factor < 0.9]
     places = [int(np.searchsorted(found.flagged, max(1.0, part * n))) for part in wanted]
+    places += [int(np.searchsorted(found.found, part * hits.sum())) for part in (0.9, 0.99)]
     limits = {float(found.thresholds[min(k, len(found.thresholds) - 1)]) for k in places}
     apart = {limit for limit in limits if abs(limit - 0.5) > 0.02}
     return sorted(apart | {0.5}, reverse=True)
 
 
-def calibration(content: Mapping[str, Any] | None, classes: Sequence[str] | None) -> str:
+def calibration(data: ReportData) -> str:
     """Draw observed frequencies against predicted probabilities."""
+    content, classes = data.calibration, data.classes
     if not content or len(content["stated"]) < 2 or classes is None:
         return ""
     what = f"“{show(classes[1])}”" if len(classes) == 2 else "the predicted class"
@@ -141,6 +145,9 @@ def calibration(content: Mapping[str, Any] | None, classes: Sequence[str] | None
         "Predicted probabilities and observed frequencies", "calibration",
         ends=((0, 0), (top, top)), dots=True, top=top,
     )  # fmt: skip
+    example = percent(
+        0.3 if top > 0.3 else float(f"{top / 2:.0e}"), decimals=0 if top > 0.02 else 1
+    )
     sound = content["error"] <= content["chance"] + 2 * content["stderr"]
     verdict = (
         "The probabilities are well calibrated."
@@ -149,21 +156,19 @@ def calibration(content: Mapping[str, Any] | None, classes: Sequence[str] | None
     )
     return (
         f'<figure class="side square">{svg}<figcaption>How to read it: each dot has about the '
-        "same number of rows. On the dashed line, of the rows with a probability of 30 % for "
-        f"{what}, 30 % belong to it. On average the two differ by {percent(content['error'])}; "
-        f"with perfect probabilities this would be {percent(content['chance'])}, by chance. "
-        f"{verdict}</figcaption></figure>"
+        f"same number of rows. On the dashed line, of the rows with a probability of {example} for "
+        f"{what}, {example} belong to it. On average the two differ by "
+        f"{percent(content['error'])}; with perfect probabilities this would be "
+        f"{percent(content['chance'])}, by chance. {verdict}</figcaption></figure>"
     )
 
 
-def wrong_rows(
-    task: str, labels: Sequence[Any], predicted: Sequence[Any], chances: Any,
-    classes: Sequence[str] | None, names: Sequence[Any],
-) -> str:  # fmt: skip
+def wrong_rows(data: ReportData) -> str:
     """List the rows with the largest errors: their labels may be wrong."""
+    names, labels, predicted = data.row_names, data.labels, data.predictions
     if not len(names):
         return ""
-    if task == "regression":
+    if data.task == "regression":
         true, said = np.asarray(labels, dtype=float), np.asarray(predicted, dtype=float)
         order = np.argsort(-np.abs(true - said), kind="stable")[:MOST_WRONG]
         header = ["row", "true value", "predicted", "error"]
@@ -171,11 +176,11 @@ def wrong_rows(
             [show(names[k]), number(true[k]), number(said[k]), number(true[k] - said[k])]
             for k in map(int, order)
         ]
-    elif chances is None or classes is None:
+    elif data.chances is None or data.classes is None:
         return ""
     else:
-        place = {str(name): k for k, name in enumerate(classes)}
-        own = np.asarray(chances, dtype=float)
+        place = {str(name): k for k, name in enumerate(data.classes)}
+        own = np.asarray(data.chances, dtype=float)
         own = own[np.arange(len(labels)), [place[str(one)] for one in labels]]
         order = np.argsort(own, kind="stable")[:MOST_WRONG]
         header = ["row", "label", "predicted", "probability of the label"]
@@ -186,10 +191,12 @@ def wrong_rows(
         ]
     if not rows:
         return ""
-    right = (1, 2, 3) if task == "regression" else (3,)
+    right = (1, 2, 3) if data.task == "regression" else (3,)
     return table(header, rows, "Rows with the largest errors", "", right) + read(
         "How to read it: each row was predicted by a model that was fitted without it. Check these "
         "rows: some of their labels may be wrong."
+        + " Rows of a class that is mostly missed are here although their labels may be right."
+        * bool(data.mostly_missed)
     )
 
 
@@ -200,8 +207,9 @@ def _rise(share: float) -> str:
     return percent(share) if share > 0 else "not at all"
 
 
-def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
+def importance(data: ReportData) -> str:
     """List columns by how much the error rises when one of them is shuffled."""
+    found = data.importance
     if not found:
         return ""
     most = max(max(rise for _, rise in found), 1e-300)
@@ -212,7 +220,7 @@ def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     ]  # fmt: skip
     rest = len(found) - len(rows)
     more = f" Not listed: {rest} columns that matter less." if rest > 0 else ""
-    header = ["column", "", f"{show(loss)} rises by"]
+    header = ["column", "", f"{show(data.loss_name)} rises by"]
     return table(header, rows, "Columns by their importance", "bars", (2,)) + read(
         "How to read it: the values of one column were shuffled among the rows, and the error "
         "rose by this much. Each row was predicted by a model that was fitted without it. If two "
@@ -221,22 +229,13 @@ def importance(found: Sequence[tuple[str, float]], loss: str) -> str:
     )
 
 
-class Width(NamedTuple):
-    """Prediction intervals of one level, and the share of left-out rows that they cover."""
-
-    level: float
-    half: float  # half the median width
-    held: float  # the share of rows that are covered
-    halves: tuple[float, ...]  # half the width for low, middle and high predictions
-    shares: tuple[float, ...]  # and the shares covered
-
-
-def widths(found: Sequence[Width]) -> str:
+def widths(data: ReportData) -> str:
     """List the widths of prediction intervals at several levels, and their coverage."""
+    found = data.widths
     if not found:
         return ""
     rows = [
-        [f"{100 * one.level:g} %", f"± {number(one.half, 3)}", percent(one.held),
+        [percent(one.level, decimals=0), f"± {number(one.half, 3)}", percent(one.held),
          *(f"{percent(share)} (± {number(half, 3)})"
            for share, half in zip(one.shares, one.halves, strict=True))]
         for one in found

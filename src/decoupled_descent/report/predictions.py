@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from decoupled_descent.checks import percent
+from decoupled_descent.report.data import Missed, ReportData, names_of
 from decoupled_descent.report.svg import MOST_POINTS, bin_means, scatter
-from decoupled_descent.report.text import number, percent, read, scrolling, show, table
+from decoupled_descent.report.text import read, scrolling, show, table
 
 #: More classes than this are summarised instead of drawn as a matrix.
 MOST_CLASSES = 12
@@ -18,34 +20,31 @@ RECALL = (
 )
 
 
-def predictions(
-    task: str, labels: Sequence[Any], predicted: Sequence[Any], classes: Sequence[str] | None
-) -> str:
+def predictions(data: ReportData) -> str:
     """Write the section: two figures for numbers, a matrix or its main entries for classes."""
-    if not len(labels):
+    if not len(data.labels):
         return ""
-    if task == "regression":
-        return _regression(labels, predicted)
-    counts, names = confusion_matrix(labels, predicted, classes)
+    if data.task == "regression":
+        return _regression(data.labels, data.predictions)
+    counts, names = confusion_matrix(data.labels, data.predictions, data.classes)
+    never = _never(data.mostly_missed, len(names))
     if len(names) <= MOST_CLASSES:
-        return _never(counts, names) + _matrix(counts, names)
-    return _never(counts, names) + _mixups(counts, names) + _weakest(counts, names)
+        return never + _matrix(counts, names)
+    return never + _mixups(counts, names) + _weakest(counts, names)
 
 
-def _never(counts: np.ndarray, names: Sequence[str], most: int = 10) -> str:
-    """Name the classes that are never or hardly ever found."""
-    totals, hits = counts.sum(1), np.diag(counts)
-    rare = [k for k in range(len(names)) if totals[k] > 0 and hits[k] <= 0.1 * totals[k]]
+def _never(rare: Sequence[Missed], classes: int) -> str:
+    """Say which classes are mostly missed, and what can be done."""
     if not rare:
         return ""
-    said = ", ".join(
-        f"{hits[k]:,} of {totals[k]:,} rows of “{show(names[k])}”" for k in rare[:most]
+    remedy = (
+        "The table of thresholds below shows how "
+        "many of its rows are found with a lower threshold for its probability."
+        if classes == 2
+        else "Their rows are taken for other classes. More rows of them may help, or joining them "
+        "with similar classes."
     )
-    more = f" and {len(rare) - most} more classes" if len(rare) > most else ""
-    return (
-        f'<p class="stopped">Hardly ever found: {said}{more}. A rare class is seldom the most '
-        "probable one. Use the probabilities, with a threshold below 0.5.</p>"
-    )
+    return f'<p class="stopped">Mostly missed: {show(names_of(rare, 10))}. {remedy}</p>'
 
 
 def confusion_matrix(
@@ -107,7 +106,7 @@ def _matrix(counts: np.ndarray, names: Sequence[str]) -> str:
 
 
 def _rate(part: Any, whole: Any) -> str:
-    return f'<td class="rate">{percent(part, whole, unit="")}</td>'
+    return f'<td class="rate">{percent(part, whole).removesuffix("%").strip()}</td>'
 
 
 def _mixups(counts: np.ndarray, names: Sequence[str], most: int = 15) -> str:
@@ -183,21 +182,3 @@ def _regression(labels: Sequence[Any], predictions: Sequence[Any]) -> str:
         f"<figure>{residuals}<figcaption>How to read it: dots should scatter evenly about the "
         f"dashed line, equally wide everywhere.{guide}{remark}</figcaption></figure></div>"
     )
-
-
-def baseline(task: str, labels: Sequence[Any], predictions: Sequence[Any]) -> str:
-    """Say in a sentence what to compare the score with; empty without labels."""
-    if not len(labels):
-        return ""
-    if task == "classification":
-        names, counts = np.unique([str(one) for one in labels], return_counts=True)
-        most = int(counts.argmax())
-        return (
-            f"Always predicting the most frequent class, {show(names[most])}, would be right in "
-            f"{percent(counts[most], counts.sum())} of the rows."
-        )
-    miss = np.abs(np.asarray(labels, dtype=float) - np.asarray(predictions, dtype=float))
-    miss = miss[np.isfinite(miss)]
-    median = number(np.median(miss), 3) if len(miss) else ""
-    half = f" The median absolute error is {median}." if median else ""
-    return f"1 is perfect, 0 is no better than always predicting the mean.{half}"

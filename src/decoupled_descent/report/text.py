@@ -13,6 +13,9 @@ from decoupled_descent import checks
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SPACE = "\N{NO-BREAK SPACE}"
 
+#: What an interval is called.
+INTERVAL = checks.unbroken("95 % interval")
+
 #: Characters that reverse the direction of text.
 TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
@@ -53,11 +56,6 @@ def number(value: float, digits: int = 4) -> str:
 def power_of_ten(exponent: int) -> str:
     """Write a power of ten, such as 10⁻⁵."""
     return "10" + str(exponent).translate(_RAISED)
-
-
-def percent(part: Any, whole: Any = 1, unit: str = f"{_SPACE}%") -> str:
-    """Write a share as a percentage, or a dash if the whole is 0."""
-    return f"{100 * part / whole:.1f}{unit}" if whole else "–"
 
 
 def _fixed(value: float, decimals: int, strip: bool = False) -> str:
@@ -108,15 +106,15 @@ def interval(
 
 
 def written_interval(found: Sequence[float], percent: bool = False) -> tuple[str, str]:
-    """Write what :func:`interval` returned: the estimate, and its 95 % interval in words.
+    r"""Write what :func:`interval` returned: the estimate, and its 95 % interval in words.
 
     Example:
         >>> written_interval((0.43217, 0.391, 0.473)), written_interval((0.5,))
-        (('0.432', '95 % interval 0.391 to 0.473'), ('0.5', 'no interval'))
+        (('0.432', '95\xa0% interval 0.391 to 0.473'), ('0.5', 'no interval'))
     """
     stderr = (found[2] - found[1]) / (2 * checks.Z95) if len(found) == 3 else 0.0
     value, *ends = together(found, stderr, percent)
-    return value, f"95 % interval {ends[0]} to {ends[1]}" if ends else "no interval"
+    return value, f"{INTERVAL} {ends[0]} to {ends[1]}" if ends else "no interval"
 
 
 def prose(text: Any) -> str:

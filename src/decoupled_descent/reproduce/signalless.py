@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import decoupled_descent as dd
+from decoupled_descent.checks import percent
 from decoupled_descent.reproduce import experiment as shared
 from decoupled_descent.reproduce.experiment import Experiment, Problem, Settings
 from decoupled_descent.reproduce.summary import (
@@ -81,7 +82,8 @@ def closeness(panels: list[Panel]) -> str:
     test = np.stack([medians(panel, "dd", "test") for panel in panels])
     return (
         "The train and test errors of decoupled descent differ by at most "
-        f"{np.max(distance[finite] / test[finite]):.1%} of the test error (medians, at any step)."
+        f"{percent(np.max(distance[finite] / test[finite]))} "
+        "of the test error (medians, at any step)."
     )
 
 

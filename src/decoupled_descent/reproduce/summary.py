@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from decoupled_descent.checks import percent
 from decoupled_descent.plotting import style
 
 #: Numbers by ``"panel/algorithm/kind"``: of one replication (T,), of several (replications, T).
@@ -170,10 +171,8 @@ def selection(panels: list[Panel]) -> str:
     choices = []
     for kind in ("train", "test"):
         chosen = max(panels, key=itemgetter(f"selected_by_{kind}"))
-        share = chosen[f"selected_by_{kind}"]
-        choices.append(
-            f"the {kind} error selects {written(chosen['name'])} in {share:.0%} of the runs"
-        )
+        share = percent(chosen[f"selected_by_{kind}"], decimals=0)
+        choices.append(f"the {kind} error selects {written(chosen['name'])} in {share} of the runs")
     return f"At the last step {choices[0]}, and {choices[1]}."
 
 

@@ -1,0 +1,144 @@
+"""The folder of a training: all of its files are written, or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+
+from decoupled_descent.cli.left_out import LEFT_OUT
+from decoupled_descent.cli.options import cannot_write, harmless
+from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
+from decoupled_descent.files import permissions, write_text
+from decoupled_descent.plotting import style as plotting
+from decoupled_descent.report import ReportData, write_report
+from decoupled_descent.tables.columns import Columns
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+#: The files, in the order in which they are moved to the folder: the model is the last.
+FILES = ("history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", MODEL_FILE)
+
+
+def check_folder(out: Path, data: Path) -> bool:
+    """Raise ``OSError`` if the results cannot be written to a folder, which need not exist.
+
+    Nothing is written. Returns whether the folder has results of an earlier training, which will be
+    replaced. Files of the same names that are not from a training are an error.
+    """
+    nearest = next((one for one in (out, *out.absolute().parents) if os.path.exists(one)), out)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".decoupled-", dir=nearest):
+            pass
+    except OSError as error:
+        raise cannot_write(out, error, "; choose another folder") from error
+    taken = [name for name in FILES if (out / name).exists()]
+    if taken and not is_model(out / MODEL_FILE):
+        raise OSError(
+            f"--out {out}: has a {taken[0]} that is not from a training; choose another folder"
+        )
+    if any((out / name).is_dir() for name in taken):
+        raise OSError(f"--out {out}: a folder has the name of a file to write; choose another")
+    if any(data.exists() and (out / name).samefile(data) for name in taken):
+        raise OSError(f"--out {out}: {data.name} in it is the table to read; choose another folder")
+    return bool(taken)
+
+
+def write(
+    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
+) -> dict[str, Path]:
+    """Write all files to a temporary folder, and move them to ``out`` when they are complete.
+
+    Returns the files by name.
+    """
+    partial: Path | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside = out if out.exists() else out.parent
+        partial = Path(tempfile.mkdtemp(prefix=".decoupled-", dir=beside))
+        write_history(partial / "history.csv", report)
+        plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
+        write_report(partial / "report.html", report)
+        write_text(partial / LEFT_OUT, report.left_out)
+        save_model(estimator, partial / MODEL_FILE, columns, target)
+        os.chmod(partial, permissions(0o777))  # mkdtemp lets only the owner in
+        try:
+            partial.rename(out)
+        except OSError:  # the folder exists
+            with _alone(out):
+                for name in FILES:
+                    (partial / name).replace(out / name)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    finally:
+        if partial is not None:
+            shutil.rmtree(partial, ignore_errors=True)
+    return {name: out / name for name in FILES}
+
+
+def write_somewhere(
+    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
+) -> tuple[Path, dict[str, Path]]:
+    """Write the results; if that fails, ask on the terminal for another folder, and try again.
+
+    Without a terminal, the results go to the system's temporary folder, and the error says where.
+    Returns the folder and the files by name.
+    """
+    while True:
+        try:
+            return out, write(out, estimator, columns, target, report)
+        except OSError as error:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                found = _rescued(estimator, columns, target, report)
+                raise OSError(f"{error}{found}") from error
+            typer.echo(harmless(f"{error}. The model is trained and in memory."), err=True)
+            answer = typer.prompt("Another folder (empty to give up)", default="", err=True)
+            if not answer.strip():
+                raise
+            out = Path(answer.strip()).expanduser()
+
+
+def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) -> str:
+    """Write the results to a temporary folder; return where, or an empty text if that fails too."""
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="decoupled-"))
+        write(folder, estimator, columns, target, report)
+    except OSError:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return ""
+    return f"; the results are in {folder}: move them to a disk with free space"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other training writes to the folder, and keep others out."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write_history(path: Path, report: ReportData) -> None:
+    """Write the error curve as a table: step, train_error, stderr."""
+    rows = enumerate(zip(report.train_error, report.train_error_stderr, strict=True))
+    lines = [f"{k},{float(error)!r},{float(stderr)!r}\n" for k, (error, stderr) in rows]
+    write_text(path, "step,train_error,stderr\n" + "".join(lines))

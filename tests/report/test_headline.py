@@ -1,0 +1,65 @@
+"""After the first lines a reader knows how good, better than what, and whether to believe it."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from decoupled_descent.report import render_report
+from decoupled_descent.report.headline import in_short
+from tests.report.examples import DIAGNOSIS, classification, regression
+from tests.report.reading import Page
+from tests.report.test_comparison import three
+
+FINE = {"verdict": "trust", "summary": "trust: none of 2 checks found a problem", "findings": []}
+
+
+def said(data):
+    return " ".join(in_short(data)).replace("\u00a0", " ")
+
+
+def test_a_good_model():
+    data = classification(2, contenders=three(), diagnosis=FINE, estimated_score=0.8)
+    text = said(data)
+    assert text.startswith("About 80.0 % of new rows are predicted right. Always answering “class ")
+    assert "The model is better than guessing. It is better than a linear model." in text
+    assert text.endswith("These numbers can be trusted: no check found a problem.")
+    assert said(data) in Page(render_report(data)).text.replace("\u00a0", " ")
+
+
+def test_a_useless_model_that_is_well_known_to_be_so():
+    labels = ["ok"] * 99 + ["fraud"]
+    data = classification(
+        2, labels=labels, predictions=["ok"] * 100, classes=["fraud", "ok"], diagnosis=FINE,
+        contenders=three(guess=(0.0, 0.1)), estimated_score=0.99,
+    )  # fmt: skip
+    text = said(data)
+    assert "About 99.0 % of new rows are predicted right. Always answering “ok” would be" in text
+    assert "The model is not better than guessing. Do not rely on it." in text
+    assert "Mostly missed: “fraud” (0 of 1 rows found)." in text
+
+
+def test_numbers_are_in_the_units_of_the_target():
+    data = dataclasses.replace(regression(), contenders=three(half=2.0), estimated_error=25.0)
+    half = np.median(np.abs(np.asarray(data.labels) - np.asarray(data.predictions)))
+    text = said(data)
+    assert text.startswith("Predictions of new rows miss by about 5 (root mean square), and half")
+    assert f"by less than {half:.3g}. Guessing (“always no”) misses by about 0.775." in text  # √0.6
+    assert "Do not trust" not in text
+    assert text.endswith("Use these numbers with caution (heavy tails, duplicates).")
+
+
+@pytest.mark.parametrize("verdict", ["do not trust", None])
+def test_other_verdicts(verdict):
+    data = classification(2, diagnosis=DIAGNOSIS | {"verdict": verdict} if verdict else None)
+    assert ("Do not trust these numbers (heavy tails, duplicates)." in said(data)) == bool(verdict)
+
+
+def test_an_interruption_comes_first():
+    for changes, words in (
+        ({"interrupted": True}, "Interrupted: training was not complete."),
+        ({"cut": True}, "Interrupted: the model is complete, but parts of this report are missing"),
+    ):
+        text = Page(render_report(classification(**changes))).text
+        assert words in text
+        assert text.index(words) < text.index("In short")
