@@ -12,16 +12,21 @@ from pathlib import Path
 from decoupled_descent import cli
 from decoupled_descent.validation import search
 
-mark, whole, made = Path(sys.argv.pop(1)), search.fit, []
+
+def main(mark):
+    """Run the command with the arguments after MARK."""
+    whole, made = search.fit, []
+
+    def fit(*arguments, **options):
+        made.append(None)
+        if os.environ["RANK"] == "1" and len(made) == 3 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(*arguments, **options)
+
+    search.fit = fit
+    cli.main()
 
 
-def fit(*arguments, **options):
-    made.append(None)
-    if os.environ["RANK"] == "1" and len(made) == 3 and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(*arguments, **options)
-
-
-search.fit = fit
-cli.main()
+if __name__ == "__main__":  # pytest imports all modules for their doctests
+    main(Path(sys.argv.pop(1)))
