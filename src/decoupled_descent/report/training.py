@@ -17,7 +17,9 @@ def how_found(data: ReportData) -> str:
     """Details of the training, folded away."""
     newton = data.settings.get("method") == "newton"
     parts = {
-        "The error for different ridges" if newton else "The error while training": _curve(data),
+        "The error for different ridges" if newton else "The error while training": _curve(
+            data, newton
+        ),
         "The candidates compared": _candidates(data.candidates),
         "Settings": _settings(data.settings),
     }
@@ -28,32 +30,32 @@ def how_found(data: ReportData) -> str:
     )
 
 
-def _ridges(data: ReportData) -> str:
-    """The error of the best features for several strengths of the penalty."""
-    best, lowest = data.best_step, number(float(data.train_error[data.best_step]), 3)
-    title = f"Error for {len(data.train_error)} ridges, lowest at number {best}: {lowest}"
-    name = f"estimated error ({data.loss_name})"
-    svg, log = error_curve(
-        data.train_error, data.train_error_stderr, best, name, title, "ridge number"
+def _curve(data: ReportData, newton: bool) -> str:
+    """The error over the steps or, with the Newton method, over the ridges of the best features."""
+    best, count = data.best_step, len(data.train_error)
+    lowest = number(float(data.train_error[best]), 3)
+    kind, over, many = "train", "step", "steps"
+    if newton:
+        kind, over, many = "estimated", "ridge number", "ridges"
+    title = f"Error over {count} {many}, lowest at {over} {best}: {lowest}"
+    name = f"{kind} error ({data.loss_name})"
+    svg, log = error_curve(data.train_error, data.train_error_stderr, best, name, title, over)
+    words = (
+        "the line estimates the error on new rows for several ridges, from strong to weak, and the "
+        "band is its 95 % interval. On the left the model is too simple, on the right it fits "
+        f"noise. The dot marks the lowest error ({lowest}). The model mixes this fit with others; "
+        "the estimate at the top is that of the mixture."
+        if newton
+        else _steps(data, lowest)
     )
     axis = " The vertical axis is logarithmic." if log else ""
-    return (
-        f'<figure class="side">{svg}<figcaption>How to read it: the line estimates the error '
-        "on new rows for several ridges, from strong to weak, and the band is its 95 % interval. "
-        "On the left the model is too simple, on the right it fits noise. The dot marks the "
-        f"lowest error ({lowest}). The model mixes this fit with others; the estimate at the top "
-        f"is that of the mixture.{axis}</figcaption></figure>"
-    )
+    caption = f"<figcaption>How to read it: {words}{axis}</figcaption>"
+    return f'<figure class="side">{svg}{caption}</figure>'
 
 
-def _curve(data: ReportData) -> str:
-    if data.settings.get("method") == "newton":
-        return _ridges(data)
+def _steps(data: ReportData, lowest: str) -> str:
+    """How to read the error over the steps."""
     last, best = len(data.train_error) - 1, data.best_step
-    lowest = number(float(data.train_error[best]), 3)
-    title = f"Train error over {last + 1} steps, lowest at step {best}: {lowest}"
-    name = f"train error ({data.loss_name})"
-    svg, log = error_curve(data.train_error, data.train_error_stderr, best, name, title)
     line = "is the error on the training rows, not on new ones,"
     if data.corrected:
         line = "estimates the error on new rows"
@@ -66,14 +68,12 @@ def _curve(data: ReportData) -> str:
         advice = "This error falls while rows are memorised, even if that of new rows does not."
     if len(data.candidates) > 1 and data.estimated_error > data.train_error[best] * (1 + 1e-6):
         advice += " The estimate at the top also allows for the choice among candidates."
-    axis = " The vertical axis is logarithmic." if log else ""
     drawn = MOST_POINTS // 2
     thinned = f" Drawn: about {drawn:,} of the {last + 1:,} steps." if last >= drawn else ""
     return (
-        f'<figure class="side">{svg}<figcaption>How to read it: the line {line} after each step, '
-        f"and the band is its 95 % interval. The dot marks step {best}, where the error was lowest "
-        f"({lowest}). {advice} Training ended: {show(str(data.stop_reason).rstrip('.'))}."
-        f"{axis}{thinned}</figcaption></figure>"
+        f"the line {line} after each step, and the band is its 95 % interval. The dot marks step "
+        f"{best}, where the error was lowest ({lowest}). {advice} Training ended: "
+        f"{show(str(data.stop_reason).rstrip('.'))}.{thinned}"
     )
 
 
