@@ -65,7 +65,7 @@ def test_selection_is_run_by_run():
     panels = signalless.SWEEP.summarise(curves)
     assert [panel["selected_by_train"] for panel in panels] == [0.75, 0.25, 0]
     text = signalless.SWEEP.findings(SWEEP, panels)
-    assert "At the last step the train error selects c = 0.5 in 75% of the runs" in text
+    assert "At the last step the train error selects c = 0.5 in 75\u00a0% of the runs" in text
     assert "the test error selects c = 0.5 in 100\u00a0%" in text
     assert "The test error grows for c ≥ 6." in text
 
