@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables import pieces, reading
+from decoupled_descent.tables import limits, pieces
+from decoupled_descent.tables.parquet import Parquet
 from decoupled_descent.tables.pieces import Drawn, pieces_of, sampled_rows
 from decoupled_descent.tables.reading import read_table
 
@@ -114,7 +115,7 @@ def test_packed_files_are_large_by_their_content(monkeypatch, tmp_path):
     assert pieces_of(path) is None
     monkeypatch.setattr(pieces, "LARGE", 20_003)
     assert pieces_of(path).size == 20_004
-    monkeypatch.setattr(pieces, "SMALL", 10_000)
+    monkeypatch.setattr(limits, "SMALL", 10_000)
     with pytest.raises(ValueError, match=r"a\.csv\.gz: it unpacks to more than"):
         pieces_of(path)
 
@@ -123,14 +124,13 @@ def test_parquet_is_measured_before_it_is_read(monkeypatch, tmp_path):
     path = tmp_path / "a.parquet"
     pd.DataFrame({"a": np.zeros(200_000), "b": np.zeros(200_000)}).to_parquet(path)
     assert path.stat().st_size < 10_000
-    monkeypatch.setattr(reading, "MOST_BYTES", 3_000_000)
-    monkeypatch.setattr(pd, "read_parquet", lambda *_, **__: pytest.fail("it was read"))
-    monkeypatch.setattr(reading.check_size, "__defaults__", (3_000_000,))
+    monkeypatch.setattr(limits, "MOST_BYTES", 3_000_000)
+    monkeypatch.setattr(Parquet, "frame", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(ValueError, match="unpacks to more than 3 MB"):
         read_table(path)
     monkeypatch.setattr(pieces, "LARGE", 3_000_000)
     assert pieces_of(path).size >= 3_200_000
-    monkeypatch.setattr(pieces, "SMALL", 1_000_000)
+    monkeypatch.setattr(limits, "SMALL", 1_000_000)
     with pytest.raises(ValueError, match=r"a\.parquet: it unpacks to more than"):
         pieces_of(path)
 

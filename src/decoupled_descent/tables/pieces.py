@@ -21,19 +21,10 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from decoupled_descent.tables.reading import (
-    DENSE,
-    NO_PARQUET,
-    READERS,
-    SMALL,
-    check_size,
-    kind_of_file,
-    named,
-    parquet_file,
-    parquet_size,
-    plain_frame,
-)
-from decoupled_descent.tables.text import MISSING, Notes, check_width, read_text, recognise, records
+from decoupled_descent.tables.limits import check_size, most_bytes
+from decoupled_descent.tables.parquet import Parquet
+from decoupled_descent.tables.reading import READERS, kind_of_file, named
+from decoupled_descent.tables.text import HEAD, MISSING, Notes, read_text, recognise, records
 from decoupled_descent.tables.values import is_number, plain
 
 #: Tables with more bytes than this, unpacked, are read in pieces. Training on a table that is read
@@ -45,8 +36,8 @@ MOST_SAMPLED = 100_000
 FIELDS, FEWEST_SAMPLED = 1_000_000, 1_000
 #: The bytes of a piece, unpacked.
 PIECE = 16 * 2**20
-#: The number of text rows that are checked at once, and the bytes that decide the format of a file.
-TOGETHER, HEAD = 10_000, 16 * 2**20
+#: The number of text rows that are checked at once.
+TOGETHER = 10_000
 #: A .gz file unpacks to at most so many times its size.
 DENSEST = 1032
 #: Damaged .gz files raise one of these. Which one depends on where the damage is.
@@ -157,12 +148,10 @@ class TextPieces(Pieces):
         size = path.stat().st_size
         for block in self._blocks() if packed else ():
             self.size += len(block)
-            check_size(self.size, max(SMALL, DENSE * size))
+            check_size(self.size, most_bytes(size, whole=False))
         self.size = self.size or size
         with self._open() as stream:
             head = stream.read(HEAD)
-        if len(head) == HEAD:
-            head = head[: head.rfind(b"\n") + 1] or head
         self._written = recognise(head, self._blocks)
         self.single = len(self._written.names) == 1
 
@@ -258,27 +247,19 @@ class TextPieces(Pieces):
 class ParquetPieces(Pieces):
     """A parquet file."""
 
-    def __init__(self, path: Path, file: Any) -> None:
-        self.path, self._file, self.size = path, file, parquet_size(file.metadata)
-        check_size(self.size, max(SMALL, DENSE * path.stat().st_size))
-        check_width(len(file.schema_arrow.names))
+    def __init__(self, path: Path, file: Parquet) -> None:
+        self.path, self._file, self.size = path, file, file.size
+        check_size(self.size, most_bytes(path.stat().st_size, whole=False))
 
     def _batches(self) -> Iterator[Any]:
-        metadata = self._file.metadata
-        rows = max(1, round(metadata.num_rows * PIECE / self.size))
-        try:
-            for group in range(metadata.num_row_groups):  # only one group is in memory at a time
-                options = {"row_groups": [group], "use_threads": False}
-                yield from self._file.iter_batches(batch_size=rows, **options)
-        except Exception as error:  # the type depends on where the damage is
-            raise ValueError(NO_PARQUET.format(error)) from error
+        return self._file.batches(max(1, round(self._file.rows * PIECE / self.size)))
 
     def scan(self, kept: Sequence[str] = ()) -> Scan:
         """Read all batches of rows once."""
         import pyarrow
 
-        width, rows = len(self._file.schema_arrow.names), self._file.metadata.num_rows
-        drawn = Drawn(sampled_rows(width))
+        rows = self._file.rows
+        drawn = Drawn(sampled_rows(self._file.width))
         for start in range(0, rows, MOST_SAMPLED):
             drawn.offer(range(start, min(start + MOST_SAMPLED, rows)))
         places = np.array([number - 1 for number, _ in drawn.items()], dtype=np.int64)
@@ -290,16 +271,16 @@ class ParquetPieces(Pieces):
                 if name in batch.schema.names:
                     columns[name].append(_uncategorised(plain(batch.column(name).to_pandas())))
             start += len(batch)
-        sample = pyarrow.Table.from_batches(taken).unify_dictionaries().to_pandas()
         notes: Notes = []
-        frame = named(plain_frame(sample), notes).set_axis(places + 1, axis=0)
+        sample = self._file.frame(pyarrow.concat_tables(taken))
+        frame = named(sample, notes).set_axis(places + 1, axis=0)
         index = pd.RangeIndex(1, rows + 1)
         whole = {name: pd.concat(one).set_axis(index) for name, one in columns.items() if one}
         return Scan(rows, frame, whole, {}, notes)
 
     def frames(self, scan: Scan) -> Iterator[pd.DataFrame]:
         """Yield batches of rows as data frames."""
-        found = (plain_frame(batch.to_pandas()) for batch in self._batches())
+        found = map(self._file.frame, self._batches())
         return self.checked((one.rename(columns=lambda k: str(k).strip()) for one in found), scan)
 
 
@@ -340,8 +321,8 @@ def pieces_of(path: str | Path, large: int | None = None) -> Pieces | None:
         return None
     try:
         if not text:
-            file = parquet_file(path)
-            return ParquetPieces(path, file) if parquet_size(file.metadata) > most else None
+            file = Parquet(path, path.stat().st_size)
+            return ParquetPieces(path, file) if file.size > most else None
         if not _is_large(path, packed, most):
             return None
         found = TextPieces(path, packed)

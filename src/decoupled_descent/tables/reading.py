@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
 import os
 import re
-import sys
-import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,14 +20,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.tables.text import Notes, check_width, read_text
-from decoupled_descent.tables.values import listed, plain
+from decoupled_descent.tables.arrays import arrays_of, read_matrix
+from decoupled_descent.tables.limits import check_size, check_width, most_bytes
+from decoupled_descent.tables.parquet import read_parquet
+from decoupled_descent.tables.text import Notes, read_text
+from decoupled_descent.tables.values import listed
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
-KINDS = "biufU"  # NumPy's codes of types that are read: booleans, numbers, text
-MOST_BYTES = 2_000_000_000  # the most bytes of a file, unpacked
-# Packed files may be malicious: the content may have SMALL bytes, or DENSE times those of the file.
-DENSE, SMALL = 100, 100_000_000
 
 
 def kind_of_file(path: Path) -> tuple[str, bool]:
@@ -116,7 +112,7 @@ def _content(path: Path) -> bytes:
 
 def _unpacked(content: bytes) -> bytes:
     """Unpack the content of a ``.gz`` file; raise ``ValueError`` if it is too large."""
-    most = _most(content)
+    most = most_bytes(len(content))
     try:
         unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except Exception as error:  # the type depends on where the damage is
@@ -125,20 +121,6 @@ def _unpacked(content: bytes) -> bytes:
         ) from error
     check_size(len(unpacked), most)
     return unpacked
-
-
-def _most(packed: bytes) -> int:
-    """Return how many bytes a packed file may unpack to."""
-    return min(MOST_BYTES, max(SMALL, DENSE * len(packed)))
-
-
-def check_size(size: int, most: int = MOST_BYTES) -> None:
-    """Raise ``ValueError`` if a file unpacks to too many bytes."""
-    if size > most:
-        raise ValueError(
-            f"it unpacks to more than {most / 1e6:,.0f} MB, the limit for a file of this size; "
-            "train on a part of the rows, or save it unpacked"
-        )
 
 
 def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
@@ -169,76 +151,6 @@ def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     return frame
 
 
-def parquet_file(source: Any) -> Any:
-    """Open a parquet file. Raise ``OSError`` without pyarrow, ``ValueError`` if it is damaged."""
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise OSError("parquet needs pyarrow: pip install 'decoupled-descent[tables]'") from error
-    try:
-        return pyarrow.parquet.ParquetFile(source)
-    except Exception as error:  # the type depends on where the damage is
-        raise ValueError(NO_PARQUET.format(error)) from error
-
-
-def parquet_size(metadata: Any) -> int:
-    """Return the unpacked bytes: what the file states, but at least eight for each value."""
-    groups = (metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-    return int(max(sum(groups), 8 * metadata.num_rows * metadata.num_columns))
-
-
-def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Turn named levels of the index into columns, and Arrow types into pandas types."""
-    index = frame.index.names
-    new = [k for k, name in enumerate(index) if name is not None and name not in frame.columns]
-    frame = frame.reset_index(level=new) if new else frame
-    for k in range(frame.shape[1]):
-        frame.isetitem(k, plain(frame.iloc[:, k]))
-    return frame
-
-
-def _read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    check_size(parquet_size(parquet_file(io.BytesIO(content)).metadata))
-    try:
-        frame = pd.read_parquet(io.BytesIO(content), engine="pyarrow")
-    except Exception as error:  # the type depends on where the damage is
-        raise ValueError(NO_PARQUET.format(error)) from error
-    return plain_frame(frame), []
-
-
-def _read_numpy(content: bytes) -> tuple[pd.DataFrame, Notes]:
-    arrays = _arrays(content)
-    y = arrays.pop("y") if set(arrays) == {"X", "y"} else None
-    if len(arrays) != 1:
-        raise ValueError(f"it contains {listed(arrays) or 'nothing'}; keep one matrix, or X and y")
-    ((name, X),) = arrays.items()
-    if X.ndim != 2 or not X.shape[1] or X.dtype.kind not in KINDS:
-        raise ValueError(
-            f"{name} has shape {X.shape} and dtype {X.dtype}; it must be a matrix of numbers or "
-            "text with one row per sample"
-        )
-    frame = pd.DataFrame(_native(X)).rename(columns=lambda k: f"x{k}")
-    if y is None:
-        return frame, []
-    if y.shape not in ((len(X),), (len(X), 1)) or y.dtype.kind not in KINDS:
-        raise ValueError(
-            f"y has shape {y.shape} and dtype {y.dtype}; it must hold one number or text for each "
-            f"of the {len(X)} rows of X"
-        )
-    return frame.assign(y=_native(y.reshape(-1))), []
-
-
-def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    arrays = {}
-    for name, member in _members(content).items():
-        _check_header(member)
-        try:
-            arrays[name] = np.load(io.BytesIO(member), allow_pickle=False)
-        except Exception as error:  # the type depends on where the damage is
-            raise ValueError(UNREADABLE.format(error)) from error
-    return arrays
-
-
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read the arrays of an ``.npz`` or ``.npy`` file, or the columns of a table.
 
@@ -248,7 +160,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix.lower() in (".npz", ".npy"):
         content = _content(path)
         try:
-            return _arrays(content)
+            return arrays_of(content)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
     frame = read_table(path)
@@ -259,60 +171,11 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return {"X": frame[numbers].to_numpy(dtype=np.float64), **rest}
 
 
-def _members(content: bytes) -> dict[str, bytes]:
-    """Return the arrays of an .npz or .npy file by name, each as the bytes of an .npy file."""
-    if not content.startswith(b"PK"):
-        return {"the array": content}
-    most, found = _most(content), {}
-    size = 0
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in archive.namelist():
-                with archive.open(name) as file:
-                    found[name.removesuffix(".npy")] = file.read(most + 1 - size)
-                size += len(found[name.removesuffix(".npy")])
-                if size > most:
-                    break
-    except Exception as error:  # the type depends on where the damage is
-        raise ValueError(UNREADABLE.format(error)) from error
-    check_size(size, most)
-    return found
-
-
-def _check_header(member: bytes) -> None:
-    """Raise ``ValueError`` if an array has fewer bytes than its shape needs."""
-    stream = io.BytesIO(member)
-    try:
-        version = np.lib.format.read_magic(stream)
-        read = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-        shape, _, dtype = read(stream)
-    except Exception as error:
-        raise ValueError(UNREADABLE.format(error)) from error
-    check_width(shape[1] if len(shape) > 1 else 1)
-    size = max(1, dtype.itemsize)  # strings of length 0 take no bytes
-    if not dtype.hasobject and math.prod(shape) * size > len(member):
-        raise ValueError(UNREADABLE.format(f"shape {shape} needs more bytes than the file has"))
-
-
-def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array in the byte order of this machine, which pandas needs; text as objects."""
-    if array.dtype.kind == "U" and array.size:
-        codes = np.frombuffer(array.astype(array.dtype.newbyteorder("=")).tobytes(), np.uint32)
-        if codes.max(initial=0) > sys.maxunicode:
-            raise ValueError(UNREADABLE.format("invalid characters"))
-    return array.astype(object if array.dtype.kind == "U" else array.dtype.newbyteorder("="))
-
-
 INDEX = (
     "the first column has no name and a different value in every row; it was left out as an index"
 )
-NO_PARQUET = "the file is damaged or not a parquet file ({}); save it again"
-UNREADABLE = (
-    "the file is damaged, is not a NumPy file, or contains Python objects ({}); save arrays of "
-    "numbers or text"
-)
 READERS: dict[str, Callable[[bytes], tuple[pd.DataFrame, Notes]]] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
-    ".parquet": _read_parquet,
-    **dict.fromkeys((".npz", ".npy"), _read_numpy),
+    ".parquet": read_parquet,
+    **dict.fromkeys((".npz", ".npy"), read_matrix),
 }

@@ -12,6 +12,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pandas as pd
 
+from decoupled_descent.tables.limits import check_width
+
 Notes = list[str]
 
 # The comma is last because it may be a decimal mark.
@@ -32,8 +34,8 @@ OTHERS = {
     b"%pdf": "a PDF; save its table as CSV",
     b"version https://git-lfs": "a pointer of Git LFS; download the file with git lfs pull",
 }
-MOST_COLUMNS = 100_000  # tables with more columns are refused
-LOOK = 1000  # the separator and the decimal mark are recognised from so many rows
+#: The separator and the decimal mark are recognised from so many rows and bytes.
+LOOK, HEAD = 1000, 16 * 2**20
 
 
 class Written(NamedTuple):
@@ -174,9 +176,12 @@ def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
     """Recognise the format of a text file.
 
     Args:
-        head: The first bytes of the file. Separator, names and decimal mark are found here.
+        head: The first bytes of the file, at least ``HEAD`` if it has so many. Separator, names and
+            decimal mark are found in whole lines of them.
         blocks: Each call yields all bytes of the file, in blocks. They decide the encoding.
     """
+    if len(head) >= HEAD:
+        head = head[: head.rfind(b"\n", 0, HEAD) + 1] or head[:HEAD]
     start = head[:100].removeprefix(codecs.BOM_UTF8).lstrip().lower()
     for beginning, kind in OTHERS.items():
         if start.startswith(beginning):
@@ -224,15 +229,6 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
         raise ValueError(f"{error}; is a quotation mark left open?") from error
     frame.columns = names
     return frame, written.notes
-
-
-def check_width(width: int) -> None:
-    """Raise ``ValueError`` if a table has too many columns."""
-    if width > MOST_COLUMNS:
-        raise ValueError(
-            f"it has {width:,} columns; the limit is {MOST_COLUMNS:,}; keep the columns that you "
-            "need, or transpose the table if rows and columns were exchanged"
-        )
 
 
 def _check_single(rows: list[list[str]]) -> None:

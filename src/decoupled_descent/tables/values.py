@@ -65,6 +65,8 @@ def parse_dates(texts: list[str], style: str = "") -> NDArray[np.datetime64]:
     """Read dates written as text, NaT for other text; times without a zone are taken as UTC."""
     texts = iso_dates(texts, style)
     likely = pd.Series([text if DATE.fullmatch(text) else None for text in texts], dtype=object)
+    if likely.isna().all():  # as in most columns of text
+        return np.full(len(texts), np.datetime64("NaT"), dtype="datetime64[us]")
     return _utc(pd.to_datetime(likely, format="ISO8601", utc=True, errors="coerce"))
 
 
