@@ -10,8 +10,8 @@ from scipy import stats
 import decoupled_descent as dd
 from decoupled_descent.descent.noise import Covariance, RowNorms
 from decoupled_descent.diagnostics import copies, measures
-from decoupled_descent.diagnostics.catalogue import WIDENING
 from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.diagnostics.readings import WIDENING
 from decoupled_descent.validation.sweep import Sweep
 from tests.diagnostics.problems import (
     GD,

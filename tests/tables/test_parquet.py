@@ -94,3 +94,12 @@ def test_an_index_without_a_name_is_not_a_column():
     pd.DataFrame({"a": [1, 2], "b": [[1], [2]]}, index=[7, 9]).to_parquet(stream)
     frame = Parquet(stream, len(stream.getvalue())).whole()
     assert list(frame.columns) == ["a", "b"]
+
+
+def test_text_that_is_not_utf_8_is_damage(tmp_path):
+    path = written(tmp_path / "a.parquet", a=arrow.array(["quite", "other"]))
+    content = path.read_bytes()
+    assert b"quite" in content
+    path.write_bytes(content.replace(b"quite", b"\xff\xff\xff\xff\xff"))
+    with pytest.raises(ValueError, match="damaged or not a parquet file"):
+        read_table(path)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from decoupled_descent.diagnostics.measures import losses_left_out
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.run import Run
 
@@ -52,12 +53,12 @@ def company(run: Run, rows: Rows, X: Floats) -> Company | None:
     if counts.max() == 1:
         return None
     n, parts = len(X), []
-    alone = _left_out(run, rows, np.arange(n))
+    alone = losses_left_out(run, rows, torch.arange(n))
     for groups in (together, others(distances, together)):
-        losses = _left_out(run, rows, groups)
+        losses = losses_left_out(run, rows, torch.from_numpy(groups))
         if alone is None or losses is None:
             return None
-        rise = losses - alone
+        rise = (losses - alone).cpu().numpy()
         sums = np.bincount(groups, rise - rise.mean())
         parts.append((float(rise.mean()), float(np.square(sums).sum()) / n**2))
     (near, variance), (far, other) = parts
@@ -109,14 +110,3 @@ def others(distances: Floats, together: Places) -> Places:
         free[chosen] = False
         groups[chosen] = group
     return np.unique(groups, return_inverse=True)[1].reshape(-1)
-
-
-def _left_out(run: Run, rows: Rows, groups: Places) -> Floats | None:
-    """Losses of rows that are left out with their group; None away from a minimum."""
-    grouped = rows.with_groups(torch.from_numpy(groups).to(rows.like.device))
-    _, info = run.algorithm.step(run.state, grouped, run.objective)
-    if not info.estimates:
-        return None
-    outputs = run.algorithm.outputs(run.state, info.preactivations, run.bound)
-    losses: Floats = run.objective.loss.of(outputs, rows.y).double().cpu().numpy()
-    return losses

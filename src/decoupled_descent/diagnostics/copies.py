@@ -15,6 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
+from decoupled_descent.diagnostics.measures import losses_left_out
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.run import Run
 
@@ -88,15 +89,10 @@ def rise(run: Run, rows: Rows, found: Copies) -> float | None:
     in any case. None if the run is not at a minimum.
     """
     alone = torch.arange(rows.n) if rows.groups is None else rows.groups.cpu()
-    losses = []
-    for groups in (alone, _joined(alone, found)):
-        grouped = rows.with_groups(groups.to(rows.like.device))
-        _, info = run.algorithm.step(run.state, grouped, run.objective)
-        if not info.estimates:
-            return None
-        outputs = run.algorithm.outputs(run.state, info.preactivations, run.bound)
-        losses.append(run.objective.loss.of(outputs, rows.y).double())
-    return float((losses[1] - losses[0])[found.rows].mean())
+    before, after = (losses_left_out(run, rows, one) for one in (alone, _joined(alone, found)))
+    if before is None or after is None:
+        return None
+    return float((after - before)[found.rows].mean())
 
 
 def _joined(groups: Tensor, found: Copies) -> Tensor:

@@ -199,6 +199,16 @@ def sorting(y: Tensor, columns: Tensor) -> Sorting:
     return Sorting(by_label, by_label)
 
 
+def losses_left_out(run: Run, rows: Rows, groups: Tensor) -> Tensor | None:
+    """Losses of rows that are left out with their group; None if the run is not at a minimum."""
+    grouped = rows.with_groups(groups.to(rows.like.device))
+    _, info = run.algorithm.step(run.state, grouped, run.objective)
+    if not info.estimates:
+        return None
+    outputs = run.algorithm.outputs(run.state, info.preactivations, run.bound)
+    return run.objective.loss.of(outputs, rows.y).double()
+
+
 class Together(NamedTuple):
     """The rise of the error if rows are left out with their neighbours in the table."""
 
@@ -223,15 +233,10 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
     for group in torch.unique(groups):
         for mine in torch.split(places[groups == group], APART * size):
             order[mine] = mine[torch.randperm(len(mine), generator=generator)]
-    found = []
-    for place in (places, order):
-        grouped = rows.with_groups(place // size)
-        _, info = run.algorithm.step(run.state, grouped, run.objective)
-        if not info.estimates:
-            return None
-        outputs = run.algorithm.outputs(run.state, info.preactivations, run.bound)
-        found.append(run.objective.loss.of(outputs, rows.y).double())
-    rise = found[0] - found[1]
+    near, far = (losses_left_out(run, rows, place // size) for place in (places, order))
+    if near is None or far is None:
+        return None
+    rise = near - far
     sums = (
         torch.zeros(rows.n // size + 1).double().index_add_(0, torch.arange(rows.n) // size, rise)
     )

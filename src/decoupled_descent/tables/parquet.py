@@ -102,6 +102,7 @@ class Parquet:
                 check_size(size, self._most)
             plain = table.column(k).cast(field.type.value_type)
             table = table.set_column(k, field.name, plain)
+        table.validate(full=True)  # text may not be UTF-8
         return table
 
     def frame(self, table: Any) -> pd.DataFrame:
