@@ -46,6 +46,8 @@ before = resident("VmRSS")
 options = {
     "newton": {"features": "linear", "ridge": 1.0},
     "network": {"method": "orthogonal", "max_iter": 20, "lr": 0.1, "damping": 1.0, "ridge": 1.0},
+    "maps": {"features": ["matern(1)", "matern(2)/ranks", "linear"], "ridge": 1.0},
+    "search": {},
 }
 if name == "predict_proba":
     model.predict_proba(X.numpy())
@@ -61,7 +63,7 @@ LINUX = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="n
 #: float64, which are 12 d/n of X.
 LIMITS = {
     **{"gd": 0.1, "dd": 0.1, "odd": 0.2 + 12 / 20, "predict_proba": 0.5},
-    **{"newton": 3.0, "network": 3.0},
+    **{"newton": 3.0, "network": 3.0, "maps": 3.0, "search": 3.0},
 }
 
 
