@@ -22,7 +22,7 @@ STYLES = {
     "Bellec–Tan": ("h", "#009E73"), "DD": ("o", "#D55E00"), "ODD": ("s", "#D55E00"),
     "Newton": ("D", "#D55E00"), "own": ("p", "#D55E00"),
 }  # fmt: skip
-TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 300)
 
 
 def draw(records: Iterable[Record]) -> Figure:
