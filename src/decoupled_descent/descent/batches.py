@@ -13,7 +13,6 @@ The memory of the rows in the batch takes ĥ in; that of all others follows the 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.lazy import LazyRows, next_transition
 from decoupled_descent.descent.rules import Slots
+from decoupled_descent.descent.starts import stream
 from decoupled_descent.descent.stepping import Pass, Product
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
@@ -242,9 +242,7 @@ class Batches:
     def _order(self) -> list[Tensor]:
         """Draw the pass: all rows in random order, or independent subsets."""
         size, replacement, seed = self.plan
-        text = f"batches {seed} {self.number}"
-        digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+        generator = stream(f"batches {seed} {self.number}")
         n, device = self.rows.n, self.rows.like.device
         if replacement:
             return [subset(n, size, generator).to(device) for _ in range(len(self))]

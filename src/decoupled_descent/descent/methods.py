@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from decoupled_descent.descent.common import Algorithm
@@ -30,28 +31,24 @@ class Method(NamedTuple):
     summary: str
 
 
-def _orthogonal(lr: float, damping: float, ridge: float, head_lr: float | None = None) -> Algorithm:
-    return OrthogonalDecoupledDescent(lr, damping, ridge, head_lr=head_lr, reduction="mean")
-
-
-def _decoupled(lr: float, damping: float, head_lr: float | None = None) -> Algorithm:
-    return DecoupledDescent(lr, damping, head_lr=head_lr, reduction="mean")
-
-
-def _gradient(lr: float) -> Algorithm:
-    return GradientDescent(lr, reduction="mean")
-
-
 METHODS = {
     "newton": Method(
         DecoupledNewton, ("ridge",), "linear and kernel models, with leave-one-out errors"
     ),
-    "orthogonal": Method(_orthogonal, SETTINGS, "decoupled descent, for columns of any covariance"),
+    "orthogonal": Method(
+        partial(OrthogonalDecoupledDescent, reduction="mean"),
+        SETTINGS,
+        "decoupled descent, for columns of any covariance",
+    ),
     "decoupled": Method(
-        _decoupled, ("lr", "damping"), "decoupled descent of the paper, for white noise"
+        partial(DecoupledDescent, reduction="mean"),
+        ("lr", "damping"),
+        "decoupled descent of the paper, for white noise",
     ),
     "gradient": Method(
-        _gradient, ("lr",), "gradient descent; its train error does not estimate the test error"
+        partial(GradientDescent, reduction="mean"),
+        ("lr",),
+        "gradient descent; its train error does not estimate the test error",
     ),
 }
 

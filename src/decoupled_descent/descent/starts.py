@@ -75,10 +75,15 @@ def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
     The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. With
     None every call draws another start.
     """
-    generator = torch.Generator()
     if seed is None:
+        generator = torch.Generator()
         generator.seed()
     else:
-        digest = hashlib.blake2b(f"theta {int(seed)}".encode(), digest_size=4).digest()
-        generator.manual_seed(int.from_bytes(digest, "little"))
+        generator = stream(f"theta {int(seed)}")
     return torch.randn(width, d, generator=generator, dtype=torch.float64, device=generator.device)
+
+
+def stream(name: str) -> torch.Generator:
+    """A source of random numbers that depend on a name alone; other names share none of them."""
+    digest = hashlib.blake2b(name.encode(), digest_size=4).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))

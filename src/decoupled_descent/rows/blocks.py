@@ -328,16 +328,7 @@ class Rows:
 
     def forward(self, theta: Tensor) -> Tensor:
         """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
-        found: Tensor | None = None
-        for block in self.blocks():
-            part = forward(theta, block.X)
-            if len(block.X) == self.here:
-                found = part
-                continue
-            found = part.new_empty(len(theta), self.here) if found is None else found
-            found[:, block.span] = part
-        assert found is not None
-        return found
+        return _joined([forward(theta, block.X) for block in self.blocks()])
 
     def backward(self, q: Tensor) -> Tensor:
         """Return qX, shape (L, d), for q of shape (L, n)."""
@@ -360,7 +351,7 @@ class Rows:
             parts.append(forward(theta, block.X))
             total = backward(middle(parts[-1], block.span), block.X, total)
         assert total is not None
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1), self.total(total)[0]
+        return _joined(parts), self.total(total)[0]
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
@@ -380,6 +371,11 @@ class Rows:
             span = slice(start, min(start + self.block_size, self.here))
             whole = self.block_size >= self.here
             yield Block(self._X if whole else self._X[span], self.y[span], span)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """Columns of all blocks side by side; those of a single one are not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def piece_size(width: int) -> int:
