@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows, piece_size
+from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.tensors import TOO_LARGE
 
 #: Rows are processed in pieces of this length.
@@ -154,6 +155,7 @@ def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
 def cholesky(matrix: Tensor) -> Tensor:
     """Cholesky factor; if there is none, the diagonal is increased by as little as possible."""
     factor: Tensor
+    make_room(matrix.nbytes)
     factor, failed = torch.linalg.cholesky_ex(matrix)
     jitter = 1e-12 * float(matrix.diagonal().mean())
     if not 0 < jitter < math.inf:  # no jitter would ever be enough

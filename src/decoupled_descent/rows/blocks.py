@@ -328,7 +328,22 @@ class Rows:
 
     def forward(self, theta: Tensor) -> Tensor:
         """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
-        return _joined([forward(theta, block.X) for block in self.blocks()])
+        found: Tensor | None = None
+        for block in self.blocks():
+            found = self._placed(found, forward(theta, block.X), block.span)
+        assert found is not None
+        return found
+
+    def _placed(self, found: Tensor | None, part: Tensor, span: slice) -> Tensor:
+        """Put the columns of a block among those of all rows.
+
+        A list of parts would stay between blocks in memory, where the next block does not fit.
+        """
+        if part.shape[1] == self.here:
+            return part
+        found = part.new_empty(len(part), self.here) if found is None else found
+        found[:, span] = part
+        return found
 
     def backward(self, q: Tensor) -> Tensor:
         """Return qX, shape (L, d), for q of shape (L, n)."""
@@ -346,12 +361,14 @@ class Rows:
         Each process has the h of its own rows.
         """
         total: Tensor | None = None
-        parts = []
+        found: Tensor | None = None
         for block in self.blocks():
-            parts.append(forward(theta, block.X))
-            total = backward(middle(parts[-1], block.span), block.X, total)
+            part = forward(theta, block.X)
+            total = backward(middle(part, block.span), block.X, total)
+            found = self._placed(found, part, block.span)
+        assert found is not None
         assert total is not None
-        return _joined(parts), self.total(total)[0]
+        return found, self.total(total)[0]
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
@@ -371,11 +388,6 @@ class Rows:
             span = slice(start, min(start + self.block_size, self.here))
             whole = self.block_size >= self.here
             yield Block(self._X if whole else self._X[span], self.y[span], span)
-
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    """Columns of all blocks side by side; those of a single one are not copied."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def piece_size(width: int) -> int:

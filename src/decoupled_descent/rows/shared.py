@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.kernels import Geometry, Units
+from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.scaling import (
     Columns,
     as_matrix,
@@ -48,6 +49,7 @@ class Scaled:
 
     def take(self, index: Tensor) -> Tensor:
         """Some rows, scaled, by their number among those of all processes."""
+        make_room(8 * len(index) * self.shape[1])
         found: Tensor = self.columns.apply(self.inputs.gather(index))
         return found
 
