@@ -82,13 +82,17 @@ def load(data, name):
     return X, np.asarray(y, None if task == "classification" else float), task
 
 
-def settings(data):
-    """All tables with their numbers of training rows, the smallest first."""
+def settings(data, more=()):
+    """All tables with their numbers of training rows, the smallest first.
+
+    ``more`` are further sizes, for tables that have 1000 other rows.
+    """
     names = [*json.loads((Path(data) / "about.json").read_text()), *OWN]
     found = []
     for name in names:
         rows = len(load(data, name)[1])
         sizes = {min(rows // 2, SIZES[-1])} | {n for n in SIZES if rows >= 2 * n}
+        sizes |= {n for n in more if SIZES[-1] < n <= rows - 1000}
         found += [(n, name) for n in sizes]
     return [(name, n) for n, name in sorted(found)]
 
@@ -375,7 +379,7 @@ def main():
     done = {(r["table"], r["n"], r["split"], r["model"]) for r in past}
     with asked.out.open("a") as out:
         for seed in asked.splits:
-            for name, n in settings(asked.data):
+            for name, n in settings(asked.data, asked.sizes or ()):
                 for model in asked.models.split(","):
                     wanted = not asked.tables or name in asked.tables.split(",")
                     wanted = wanted and (not asked.sizes or n in asked.sizes)
