@@ -198,6 +198,7 @@ def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Can
     rows, objective = place.rows, place.objective
     repairs = REFITTED // (rows.n * (objective.width or 1))
     algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
+    rows.kept.pop("spread", None)  # that of the last ridge; its memory is needed
     run = fit(rows, None, objective, algorithm, 100, state=start, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
