@@ -224,8 +224,8 @@ class DecoupledNewton(Algorithm):
             return problem.bound.objective.pure_head(h, head).reshape(-1)
 
         if done:
-            change = (found := move.left_out()) - outputs
-            moved = change.abs().amax(1)
+            found = move.left_out()
+            moved = _felt(problem, outputs, found)
             movers = (moved > LARGE_MOVE).nonzero().squeeze(1)
             if problem.rows.groups is not None:
                 movers = movers[:0]
