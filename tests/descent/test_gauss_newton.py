@@ -1,9 +1,11 @@
 """Newton's method for heads with weights of their own."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from torch.func import grad
+from torch.func import grad, hessian
 
 import decoupled_descent as dd
 from decoupled_descent.descent import gauss_newton
@@ -96,6 +98,7 @@ def test_a_group_against_the_formula_with_dense_matrices():
     labels = np.arange(30) // 3
     at, theta, head = posed("cross_entropy", 3, groups=labels)
     move = gauss_newton.step(at, theta, head)
+    move = replace(move, second=lambda: torch.zeros_like(move.factor.system))  # tested below
     J = _jacobian(at, theta, head, 3)
     W = move.bends.matrices()
     penalty = torch.full((J.shape[2],), 0.5).double()
@@ -109,6 +112,52 @@ def test_a_group_against_the_formula_with_dense_matrices():
     found = move.left_out()[mine]
     centred = [said - said.mean(1, keepdim=True) for said in (found, expected)]
     torch.testing.assert_close(*centred, atol=1e-6, rtol=1e-6)  # a common shift changes nothing
+
+
+def test_the_second_term_of_the_hessian(monkeypatch):
+    monkeypatch.setattr(gauss_newton, "COLUMNS", 4)  # in several pieces
+    at, theta, head = posed("cross_entropy", 3)
+    parts = [theta, *head.values()]
+    sizes = [part.numel() for part in parts]
+
+    def total(vector):
+        pieces = [p.reshape(q.shape) for p, q in zip(vector.split(sizes), parts, strict=True)]
+        said = outputs_of(at.rows.X, pieces[0], dict(zip(head, pieces[1:], strict=True)))
+        return torch.nn.functional.cross_entropy(said, at.rows.y, reduction="sum")
+
+    move = gauss_newton.step(at, theta, head)
+    J, W = _jacobian(at, theta, head, 3), move.bends.matrices()
+    first = torch.einsum("nap,nab,nbq->pq", J, W, J)
+    whole = hessian(total)(torch.cat([part.reshape(-1) for part in parts]))
+    torch.testing.assert_close(first + move.second(), whole)
+
+
+def test_the_second_term_brings_leave_one_out_closer_to_refits():
+    X, y = problem("squared", 40, 4)
+    head = dd.heads.TwoLayer(2, hidden_bias=True, bias=True, seed=0).double()
+    objective, algorithm = dd.Objective(head, "squared"), dd.DecoupledNewton(1.0, 1e-12, repairs=0)
+    run = dd.fit(X, y, objective, algorithm, 200, seed=0, progress=False)
+    refits = []
+    for row in range(40):
+        kept = torch.arange(40) != row
+        rows = dd.Rows(torch.tensor(X)[kept], torch.tensor(y)[kept])
+        again = dd.fit(rows, None, objective, algorithm, 200, state=run.state, progress=False)
+        refits.append(float(again.predict(torch.tensor(X)[row : row + 1])))
+    at = Problem(dd.Rows(X, y), run.bound, 1.0)
+    move = gauss_newton.step(at, run.theta, run.state.head)
+    plain = replace(move, second=lambda: torch.zeros_like(move.factor.system))
+    errors = [
+        float((each.left_out()[:, 0] - torch.tensor(refits).double()).abs().median())
+        for each in (move, plain)
+    ]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_a_term_that_makes_the_hessian_indefinite_is_left_out():
+    factor = _Factor(
+        normal(12, 1, 3, seed=1), torch.ones(12, 1, 1).double(), torch.ones(3).double()
+    )
+    assert factor.with_term(-1e3 * torch.eye(3).double()) is factor
 
 
 def test_single_precision_rows_and_a_head_in_double():

@@ -1,13 +1,15 @@
 r"""Newton's method and leave-one-out for heads with weights of their own.
 
 Outputs o_i(β) are not linear in β = (θ, a). The Hessian of F has two terms. The first, Σ_i
-J_iᵀW_iJ_i + Λ, is Gauss–Newton's and is used for leave-one-out. The second has the second
-derivatives of the outputs; the Newton direction includes it by conjugate gradients. Λ is λ, and
-nearly zero for the bias of the outputs.
+J_iᵀW_iJ_i + Λ, is Gauss–Newton's. The second, Σ_i g_i·∂²o_i, has the second derivatives of the
+outputs. The Newton direction includes it by conjugate gradients. Leave-one-out includes it if there
+are no more parameters than outputs of rows. With more, the model follows its rows, g is small, and
+the second term matters less. Λ is λ, and nearly zero for the bias of the outputs.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +26,8 @@ from decoupled_descent.objective.second_order import Curvature
 BIAS_SHARE = 1e-6
 #: The most conjugate gradient steps within one Newton step.
 INNER = 50
+#: So many columns of a Hessian are computed at a time.
+COLUMNS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,7 @@ class GaussNewtonMove:
         outputs: o at the start of the step, shape (n, K).
         bends: The loss to second order there.
         factor: The factored Gauss–Newton Hessian.
+        second: Computes the second term of the Hessian, shape (p, p).
         decrement: −gᵀ times the step, as a share of F.
         theta: θ after the step.
         head: a after the step.
@@ -44,6 +49,7 @@ class GaussNewtonMove:
     outputs: Tensor
     bends: Curvature
     factor: _Factor
+    second: Callable[[], Tensor]
     decrement: float
     theta: Tensor
     head: Parameters
@@ -55,7 +61,8 @@ class GaussNewtonMove:
         removed = self.problem.removed if rows.groups is None else self.problem.weights
         hessians = removed.reshape(-1, 1, 1) * self.bends.matrices()
         gradient = removed.unsqueeze(1) * self.bends.slope
-        half = self.factor.half()  # (·, n, K) with V_ij = half_iᵀ half_j
+        factor = self.factor.with_term(self.second()) if self.factor.primal else self.factor
+        half = factor.half()  # (·, n, K) with V_ij = half_iᵀ half_j
         found = self.outputs.clone()
         if rows.groups is None:
             blocks = torch.einsum("pna,pnb->nab", half, half)
@@ -87,14 +94,23 @@ class _Factor:
         bent = torch.einsum("nba,nbp->nap", roots, jacobian).reshape(n * count, size)
         self.primal = size <= n * count
         if self.primal:
-            system = bent.T @ bent
-            system.diagonal().add_(penalty)
-            self.root = cholesky(system)
+            self.system = bent.T @ bent
+            self.system.diagonal().add_(penalty)
+            self.root = cholesky(self.system)
             return
         self.scaled = bent / penalty.sqrt()  # rows of R J Λ^{−1/2}
         system = self.scaled @ self.scaled.T
         system.diagonal().add_(1.0)
         self.root = cholesky(system)
+
+    def with_term(self, term: Tensor) -> _Factor:
+        """The same with a further term of H, unless H is not positive definite then."""
+        root, failed = torch.linalg.cholesky_ex(self.system + term)
+        if int(failed):
+            return self
+        other = copy.copy(self)
+        other.root = root
+        return other
 
     def solve(self, vector: Tensor) -> Tensor:
         """H⁻¹ of a vector of parameters."""
@@ -147,8 +163,30 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
     t = search(value, now, gain, 1e-15 * problem.total)
     after, a = flat.split(start + t * direction)
     return GaussNewtonMove(
-        problem, outputs, bends, factor, share(-gain, now), after.contiguous(), a
-    )
+        problem, outputs, bends, factor, lambda: _second_term(outputs_of, start, pull),
+        share(-gain, now), after.contiguous(), a,
+    )  # fmt: skip
+
+
+def _second_term(outputs_of: Callable[[Tensor], Tensor], start: Tensor, pull: Tensor) -> Tensor:
+    """Σ_i g_i·∂²o_i/∂β², shape (p, p), a few columns at a time."""
+    size = len(start)
+    found = start.new_zeros(size, size)
+    with torch.enable_grad():
+        leaf = start.clone().requires_grad_()
+        (slope,) = torch.autograd.grad((outputs_of(leaf) * pull).sum(), leaf, create_graph=True)
+        if not slope.requires_grad:
+            return found
+        for columns in torch.split(
+            torch.eye(size, dtype=start.dtype, device=start.device), COLUMNS
+        ):
+            (part,) = torch.autograd.grad(
+                slope, leaf, columns, retain_graph=True, is_grads_batched=True,
+                materialize_grads=True,
+            )  # fmt: skip
+            place = int(columns[0].argmax())
+            found[place : place + len(columns)] = part
+    return (found + found.T) / 2
 
 
 def _direction(
