@@ -310,15 +310,15 @@ def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:
 def _felt(problem: Problem, outputs: Tensor, left_out: Tensor) -> Tensor:
     r"""How far rows move when they are left out, as the loss feels it, shape (n,).
 
-    .. math:: 2\,(\Delta^\top W \Delta)^{1/2}
+    .. math:: 2\,(\Delta^\top \bar W \Delta)^{1/2}, \qquad
+       \bar W \Delta = g(o + \Delta) - g(o),
 
-    for moves Δ of the outputs, with the larger one of the curvatures W at both ends. A logit may
-    move far without any effect if its class is very unlikely before and after.
+    for moves Δ of the outputs, with the mean curvature W̄ along the way. A logit may move far
+    without any effect if its class is very unlikely before and after.
     """
-    moves = left_out - outputs
-    bends = [problem.expand(at).matrices() for at in (outputs, left_out)]
-    squares = [torch.einsum("na,nab,nb->n", moves, bend, moves) for bend in bends]
-    return 2 * torch.stack(squares).amax(0).clamp_min(0).sqrt()
+    before, after = (problem.expand(at).slope for at in (outputs, left_out))
+    squares = ((left_out - outputs) * (after - before)).sum(1)
+    return 2 * squares.clamp_min(0).sqrt()
 
 
 def _shaped(outputs: Tensor) -> Tensor:
