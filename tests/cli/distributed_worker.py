@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from decoupled_descent import cli
-from decoupled_descent.validation import search
+from decoupled_descent.validation import walk
 
 
 def main(mark):
     """Run the command with the arguments after MARK."""
-    whole, made = search.fit, []
+    whole, made = walk.fit, []
 
     def fit(*arguments, **options):
         made.append(None)
@@ -24,7 +24,7 @@ def main(mark):
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(*arguments, **options)
 
-    search.fit = fit
+    walk.fit = fit
     cli.main()
 
 
