@@ -3,10 +3,12 @@
 import math
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.tables.columns import Columns
 from tests.estimators.test_saving import classifier, put, refused, regressor, resigned
@@ -127,4 +129,16 @@ def test_inconsistent_content_with_a_fitting_checksum(tmp_path, change, message)
 def test_inconsistent_regressors(tmp_path, change):
     path = save_model(tmp_path / "model.safetensors", regressor())
     resigned(path, change)
+    refused(path)
+
+
+@pytest.mark.parametrize("name", ["mean", "deviation", "projection", "shift", "landmarks"])
+@pytest.mark.parametrize("kind", [lambda v: torch.zeros(3, 3, 3).double(), lambda v: v[:0]])
+def test_feature_maps_that_do_not_match(tmp_path, name, kind):
+    """They are refused when the file is read, not when a row is predicted."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    model = dd.DecoupledRegressor(features="rbf", ridge=1.0).fit(X, X[:, 0])
+    path = save_model(tmp_path / "model.safetensors", model)
+    resigned(path, tensor(f"map.0.{name}", kind))
     refused(path)

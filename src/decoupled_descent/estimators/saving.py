@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ import decoupled_descent
 from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.estimators.base import DecoupledEstimator
 from decoupled_descent.estimators.layers import describe_head, rebuild_head
-from decoupled_descent.estimators.mixture import describe_mixture, rebuild_mixture
+from decoupled_descent.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
 from decoupled_descent.tables.columns import Columns
@@ -186,7 +187,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         return _rebuild(content, tensors)
     except RecursionError:
         raise ValueError(f"{path}: nested too deeply; train the model again") from None
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise ValueError(
             f"{path}: incomplete or inconsistent ({type(error).__name__}: {error}); train the "
             "model again"
@@ -211,6 +212,7 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
         estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, loss, outputs)
         if task == "regression":
             estimator._jackknife.check(estimator.mixture_, outputs)
+        _check_features(estimator.mixture_, estimator.n_features_in_)
     else:
         estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
         if own:
@@ -240,6 +242,17 @@ def _check_outputs(head: nn.Module, width: int, outputs: int) -> None:
             f"it gives {found.shape[1]} outputs instead of {outputs}, or they are not finite; "
             "train the model again"
         )
+
+
+def _check_features(mixture: Mixture, width: int) -> None:
+    """Predict two rows, to check that feature maps and coefficients match."""
+    try:
+        found = mixture.predict(np.zeros((2, width)))
+    except (RuntimeError, IndexError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"its features do not match ({reason}); train the model again") from error
+    if len(found) != 2 or not np.isfinite(found).all():
+        raise ValueError("its predictions are not finite; train the model again")
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:

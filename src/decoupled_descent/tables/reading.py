@@ -27,6 +27,7 @@ from decoupled_descent.tables.text import Notes, read_text
 from decoupled_descent.tables.values import listed
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
+BLOCK = 2**20  # bytes that are unpacked at a time; gzip takes memory for all that is asked for
 
 
 def kind_of_file(path: Path) -> tuple[str, bool]:
@@ -112,15 +113,17 @@ def _content(path: Path) -> bytes:
 
 def _unpacked(content: bytes) -> bytes:
     """Unpack the content of a ``.gz`` file; raise ``ValueError`` if it is too large."""
-    most = most_bytes(len(content))
+    most, unpacked = most_bytes(len(content)), bytearray()
     try:
-        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
+        stream = gzip.GzipFile(fileobj=io.BytesIO(content))
+        while len(unpacked) <= most and (block := stream.read(BLOCK)):
+            unpacked += block
     except Exception as error:  # the type depends on where the damage is
         raise ValueError(
             f"the file is damaged or not a .gz file ({error}); save it again"
         ) from error
     check_size(len(unpacked), most)
-    return unpacked
+    return bytes(unpacked)
 
 
 def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:

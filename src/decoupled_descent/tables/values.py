@@ -164,6 +164,7 @@ def numbers_of(column: pd.Series, style: str = "") -> Floats:
     """Read the values as numbers, nan where they are missing."""
     if is_number(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = np.where(np.isnan(values), np.nan, values)  # files may have NaNs that signal
     else:
         values = _parsed(
             column, partial(parse_numbers, style=style), f"number such as {style or '1234.5'}"
