@@ -7,6 +7,7 @@ from torch.func import grad, hessian
 
 import decoupled_descent as dd
 from decoupled_descent.descent import newton_step as module
+from decoupled_descent.descent import precondition
 from decoupled_descent.descent.newton_step import Problem, newton_step, search
 from tests.descent.test_newton import own_softmax, problem
 from tests.problems import normal
@@ -49,7 +50,7 @@ CASES = [
 @pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
 def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, weighted, dual):
     monkeypatch.setattr(module, "FORCING", 1e-14)
-    monkeypatch.setattr(module, "is_dual", lambda features: dual)
+    monkeypatch.setattr(precondition, "is_dual", lambda features: dual)
     weights = normal(40, seed=8).abs().numpy() + 0.3 if weighted else None
     at = posed(loss, outputs, intercept=intercept, weights=weights)
     size = outputs * at.rows.d
@@ -79,51 +80,6 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     assert found <= exact * (1 + 1e-9)
 
 
-def preconditioned(at, loss, outputs, intercept):
-    """Curvatures, a right-hand side, and what the preconditioner makes of it."""
-    bends = at.expand(normal(40, outputs, seed=4))
-    curvature = (at.weights * bends.diagonal.T).clamp_min(0)
-    theta, shift = normal(outputs, 6, seed=5), normal(outputs, seed=6) * intercept
-    if loss == "cross_entropy":  # blind to a common shift, but for the tiny ridge
-        shift -= shift.mean()
-    found = module._Dual(at, curvature, bends, intercept)(theta, shift)
-    return bends, curvature, theta, shift, found
-
-
-@pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
-def test_the_dual_preconditioner_is_the_inverse(monkeypatch, loss, outputs, intercept):
-    monkeypatch.setattr(module, "SMALL", 0.0)
-    at = posed(loss, outputs, intercept=intercept)
-    bends, _, theta, shift, (found, found_shift) = preconditioned(at, loss, outputs, intercept)
-    back, back_shift, _ = module._System(at, bends, intercept).times(found, found_shift)
-    close = {"rtol": 1e-5, "atol": 1e-5}  # it need not be exact; the gradient is
-    torch.testing.assert_close(back, theta, **close)
-    tiny = 1e-6 * 40 * found_shift if intercept else 0.0
-    torch.testing.assert_close(back_shift + tiny, shift, **close)
-
-
-@pytest.mark.parametrize("limit", [0.2, 0.5, 100.0])
-def test_small_curvatures_are_zero_in_the_preconditioner(monkeypatch, limit):
-    """It is the inverse for softmax among the classes that are left in each row."""
-    monkeypatch.setattr(module, "SMALL", limit)
-    at = posed("cross_entropy", 3)
-    _, curvature, theta, shift, (found, found_shift) = preconditioned(at, "cross_entropy", 3, True)
-    X = at.rows.X
-    size = curvature * X.square().sum(1) / at.ridge
-    left = curvature * (size >= size.amax(1, keepdim=True).clamp_max(limit))  # (K, n)
-    W = torch.diag_embed(left.T) - torch.einsum(
-        "an,bn->nab", left, left / left.sum(0).clamp_min(1e-300)
-    )
-    phi = torch.cat([X, torch.ones(40, 1)], 1).double()
-    H = torch.einsum("np,nab,nq->apbq", phi, W, phi)
-    ridge = torch.tensor([at.ridge] * 6 + [1e-6 * 40]).double()
-    H += torch.einsum("ab,pq->apbq", torch.eye(3).double(), ridge.diag())
-    both = torch.cat([found, found_shift.unsqueeze(1)], 1)
-    back = torch.einsum("apbq,bq->ap", H, both)
-    wanted = torch.cat([theta, shift.unsqueeze(1)], 1)
-    torch.testing.assert_close(back, wanted, rtol=1e-5, atol=1e-5)
-
-
 def test_an_older_preconditioner_leads_to_the_same_minimum():
     at = posed("cross_entropy", 3)
     theta, shift = torch.zeros(3, 6).double(), torch.zeros(3).double()
@@ -131,8 +87,8 @@ def test_an_older_preconditioner_leads_to_the_same_minimum():
     fresh, lagged = first, first
     for _ in range(8):
         fresh = newton_step(at, fresh.theta, fresh.intercept)
-        lagged = newton_step(at, lagged.theta, lagged.intercept, first.precondition)
-    assert lagged.precondition is first.precondition
+        lagged = newton_step(at, lagged.theta, lagged.intercept, first.inverse)
+    assert lagged.inverse is first.inverse
     torch.testing.assert_close(lagged.theta, fresh.theta, rtol=1e-6, atol=1e-8)
 
 
@@ -142,16 +98,6 @@ def test_squared_loss_needs_one_direction():
     again = newton_step(at, move.theta, move.intercept)
     assert again.decrement < 0.1 * move.decrement
     torch.testing.assert_close(move.outputs, torch.zeros(40, 1).double())
-
-
-def test_many_features_are_preconditioned_in_part(monkeypatch):
-    monkeypatch.setattr(module, "LEAD", 2)
-    at = posed("logistic")
-    theta, shift = torch.zeros(1, 6).double(), torch.zeros(1).double()
-    for _ in range(12):
-        move = newton_step(at, theta, shift)
-        theta, shift = move.theta, move.intercept
-    assert move.decrement < 1e-10
 
 
 def test_far_away_the_line_search_shortens_steps():

@@ -154,7 +154,7 @@ class DecoupledNewton(Algorithm):
         def refit(without: Problem, row: int) -> Tensor:
             theta, shift = state.theta, intercept
             for _ in range(REFIT_STEPS):
-                again = newton_step(without, theta, shift, move.precondition)
+                again = newton_step(without, theta, shift, move.inverse)
                 theta, shift = again.theta, again.intercept
                 if again.decrement <= REFIT_TOLERANCE:
                     break

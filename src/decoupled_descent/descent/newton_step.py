@@ -2,8 +2,7 @@ r"""One Newton step on a ridge-penalised loss whose outputs are linear in the pa
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,18 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.one_output import cholesky, pieces
-from decoupled_descent.descent.spread import is_dual
+from decoupled_descent.descent.precondition import Precondition, precondition
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.objective.second_order import Curvature, second_order
 from decoupled_descent.rows.blocks import Rows
 
-#: So many leading features are preconditioned jointly; features are sorted, largest first.
-LEAD = 512
-#: With classes that meet in a softmax, so many: what slows conjugate gradients down is how classes
-#: meet. On 400 rows and 40 classes 64 features took as many steps as 400, in a 20th of the time.
-MEETING_LEAD = 64
 #: Conjugate gradients stop at this accuracy: a further Newton step is cheaper than a more exact
 #: direction.
 FORCING = 1e-4
@@ -30,16 +23,8 @@ FORCING = 1e-4
 EXACT = 1e-24
 #: The most conjugate gradient steps within one Newton step.
 INNER = 300
-#: An output's curvature in a row counts as zero in the preconditioner if its product with the
-#: row's kernel is below this. Conjugate gradients make up for it, in a few more steps: with ten
-#: classes a third of the rows is left on average, and the time of a step is halved.
-SMALL = 0.3
 #: A backtracking step shorter than this ends the line search.
 SHORTEST = 1e-6
-
-
-#: An approximate H⁻¹ of parameters θ (K, d) and intercepts (K,).
-Precondition = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +107,21 @@ class Move(NamedTuple):
         decrement: gᵀH⁻¹g there, as a share of F: twice what the step gains if F is quadratic.
         theta: θ after the step, shape (K, d).
         intercept: The intercepts after the step, shape (K,), or None.
-        precondition: An approximate H⁻¹, for the next step of this problem or a similar one.
+        inverse: An approximate H⁻¹, for the next step of this problem or a similar one.
     """
 
     outputs: Tensor
     decrement: float
     theta: Tensor
     intercept: Tensor | None
-    precondition: Precondition
+    inverse: Precondition
 
 
 def newton_step(
     problem: Problem,
     theta: Tensor,
     intercept: Tensor | None,
-    precondition: Precondition | None = None,
+    inverse: Precondition | None = None,
 ) -> Move:
     """Solve for the Newton direction by conjugate gradients, and search along it.
 
@@ -144,7 +129,7 @@ def newton_step(
         problem: What is minimised.
         theta: θ, shape (K, d).
         intercept: The intercepts, shape (K,), or None.
-        precondition: That of an earlier step; by default one is made for this step.
+        inverse: The approximate H⁻¹ of an earlier step; by default one is made for this step.
 
     Returns:
         What was found, and where the step leads.
@@ -157,7 +142,7 @@ def newton_step(
     slope = rows.backward(weighted) + problem.ridge * theta
     pulled, now = rows.total(weighted.sum(1), weights @ bends.value)
     shift_slope = pulled if intercept is not None else torch.zeros_like(shift)
-    system = _System(problem, bends, intercept is not None, precondition)
+    system = _System(problem, bends, intercept is not None, inverse)
     direction, shift_direction, moved = system.solve(-slope, -shift_slope)
     gain = float((slope * direction).sum() + (shift_slope * shift_direction).sum())
 
@@ -199,16 +184,15 @@ class _System:
         problem: Problem,
         bends: Curvature,
         intercept: bool,
-        precondition: Precondition | None = None,
+        inverse: Precondition | None = None,
     ) -> None:
         self.rows, self.ridge, self.weights = problem.rows, problem.ridge, problem.weights
         self.bends, self.intercept = bends, intercept
         self.total, self.exact = problem.total, problem.exact
-        if precondition is None:
+        if inverse is None:
             curvature = (self.weights * bends.diagonal.T).clamp_min(0)  # (K, n)
-            kind = _Dual if is_dual(self.rows) and bends.full is None else _Leading
-            precondition = kind(problem, curvature, bends, intercept)
-        self.precondition: Precondition = precondition
+            inverse = precondition(self.rows, self.ridge, curvature, bends, intercept)
+        self.precondition = inverse
 
     def times(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """H v, and the outputs that v moves, in one pass over the rows."""
@@ -259,127 +243,3 @@ class _System:
             d_shift = z_shift + following / size * d_shift
             size = following
         return x, x_shift, moved
-
-
-class _Leading:
-    """An approximate H⁻¹, class by class: a block for the first features, a diagonal otherwise.
-
-    For softmax, P D⁻¹ P with P = I − 11ᵀ/K is the pseudo-inverse of D − ppᵀ.
-    """
-
-    def __init__(
-        self, problem: Problem, curvature: Tensor, bends: Curvature, intercept: bool
-    ) -> None:
-        rows, ridge = problem.rows, problem.ridge
-        self.coupled = bends.rank_one is not None
-        self.size = size = min(MEETING_LEAD if self.coupled else LEAD, rows.d)
-        count = len(curvature)
-        lead = curvature.new_zeros(count, size, size)
-        diagonal = curvature.new_zeros(count, rows.d - size)
-        for span, X in pieces(rows):
-            top, bent = X[:, :size], curvature[:, span]
-            diagonal.addmm_(bent, X[:, size:].square())
-            for own, row in zip(lead, bent, strict=True):
-                own.addmm_(top.T, row.unsqueeze(1) * top)
-        lead, diagonal, level = rows.total(lead, diagonal, curvature.sum(1))
-        self.diagonal, self.shift_diagonal = diagonal + ridge, level + 1e-6 * float(rows.n)
-        lead.diagonal(dim1=1, dim2=2).add_(ridge)
-        self.lead = torch.stack([torch.cholesky_inverse(cholesky(own)) for own in lead])
-
-    def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        theta = theta - theta.mean(0) if self.coupled else theta
-        lead = torch.bmm(self.lead, theta[:, : self.size].unsqueeze(2)).squeeze(2)
-        found = torch.cat([lead, theta[:, self.size :] / self.diagonal], 1)
-        shift = shift / self.shift_diagonal
-        if self.coupled:
-            return found - found.mean(0), shift - shift.mean()
-        return found, shift
-
-
-class _Dual:
-    r"""H⁻¹ by matrices among rows, with rows of little curvature left out.
-
-    With the kernel G = ΦΦᵀ/λ + 11ᵀ/ε and W = D − DR(RᵀDR)⁻¹RᵀD (the blocks of :mod:`spread`),
-
-    .. math:: H^{-1} = H_0^{-1} - H_0^{-1}\tilde\Phi^\top (W^{-1} + G)^{-1} \tilde\Phi H_0^{-1},
-       \qquad (W^{-1} + G)^{-1} = E - E R\,(\textstyle\sum_k E_k)^{-1} R^\top E,
-
-    H₀ = diag(λ, ε), E_k = (D_k⁻¹ + G)⁻¹ and R the sum over outputs. Losses that are a sum over
-    outputs have the first term only. Entries of D with D_ik G_ii < ``SMALL`` are set to zero. E_k
-    then has no more rows than class k needs.
-    """
-
-    def __init__(
-        self, problem: Problem, curvature: Tensor, bends: Curvature, intercept: bool
-    ) -> None:
-        rows = problem.rows
-        self.X, self.ridge = rows.X, problem.ridge
-        self.tiny = 1e-6 * float(rows.n) if intercept else math.inf
-        gram = rows.products / self.ridge
-        sizes = curvature * gram.diagonal()
-        small = sizes.amax(1, keepdim=True).clamp_max(0.0 if bends.rank_one is None else SMALL)
-        chosen = [row.nonzero().squeeze(1) for row in sizes >= small]
-        gram += 1 / self.tiny
-        kind = _Factor if bends.rank_one is None else _Inverse
-        self.parts = [
-            kind(index, row[index].sqrt(), gram)
-            for index, row in zip(chosen, curvature, strict=True)
-        ]
-        self.joint = None if bends.rank_one is None else _joint(self.parts, len(gram))
-
-    def __call__(self, theta: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        theta, shift = theta / self.ridge, shift / self.tiny
-        outputs = theta @ self.X.T + shift.unsqueeze(1)  # (K, n)
-        pulled = torch.zeros_like(outputs)
-        for own, row, part in zip(pulled, outputs, self.parts, strict=True):
-            own[part.index] = part.times(row[part.index])
-        if self.joint is not None:
-            shared = torch.cholesky_solve(pulled.sum(0).unsqueeze(1), self.joint).squeeze(1)
-            for own, part in zip(pulled, self.parts, strict=True):
-                own[part.index] -= part.times(shared[part.index])
-        return theta - pulled @ self.X / self.ridge, shift - pulled.sum(1) / self.tiny
-
-
-class _Factor:
-    """E_k among some rows, by a Cholesky factor of I + D^½ G D^½."""
-
-    def __init__(self, index: Tensor, root: Tensor, gram: Tensor) -> None:
-        self.index, self.root = index, root
-        few = len(index) < len(gram)
-        inner = gram[index.unsqueeze(1), index].mul_(root) if few else gram * root
-        inner.mul_(root.unsqueeze(1)).diagonal().add_(1.0)
-        self.factor = cholesky(inner)
-
-    def times(self, values: Tensor) -> Tensor:
-        """E_k of values of these rows, shape (s,)."""
-        solved = torch.cholesky_solve((self.root * values).unsqueeze(1), self.factor)
-        return self.root * solved.squeeze(1)
-
-    def matrix(self) -> Tensor:
-        """E_k, shape (s, s)."""
-        inverse = torch.cholesky_inverse(self.factor)
-        return inverse.mul_(self.root.unsqueeze(1)).mul_(self.root)
-
-
-class _Inverse(_Factor):
-    """The same with the matrix itself: for many products, and for a sum over outputs."""
-
-    def __init__(self, index: Tensor, root: Tensor, gram: Tensor) -> None:
-        super().__init__(index, root, gram)
-        self.dense = super().matrix()
-        del self.factor
-
-    def times(self, values: Tensor) -> Tensor:
-        return self.dense @ values
-
-    def matrix(self) -> Tensor:
-        return self.dense
-
-
-def _joint(parts: Sequence[_Factor], n: int) -> Tensor:
-    """The factor of Σ_k E_k; rows that are in no E_k do not matter."""
-    total = parts[0].root.new_zeros(n, n)
-    for part in parts:
-        total[part.index.unsqueeze(1), part.index] += part.matrix()
-    total.diagonal()[total.diagonal() == 0] = 1.0
-    return cholesky(total)

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from decoupled_descent.descent.newton_step import LEAD, MEETING_LEAD
+from decoupled_descent.descent.precondition import LEAD, MEETING_LEAD
 from decoupled_descent.descent.spread import DUAL, SQUARE
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
