@@ -160,7 +160,7 @@ DATA = {
     "lists": (
         "a.parquet",
         as_bytes(lambda f: GOOD.assign(b=[[1, 2]] * 60).to_parquet(f)),
-        "column 'b' holds values of type ndarray",
+        "column 'b' holds lists or other nested values",
     ),
     "1 row": ("a.csv", rows(1), "1 row is too few; at least 10"),
     "2 rows": ("a.csv", rows(2), "2 rows are too few"),

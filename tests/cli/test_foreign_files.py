@@ -56,12 +56,12 @@ DATA = {
     "nested parquet": (
         "a.parquet",
         as_bytes(lambda s: GOOD.assign(b=[{"u": 1}] * 60).to_parquet(s)),
-        "type dict",
+        "holds lists or other nested values",
     ),
     "bytes in parquet": (
         "a.parquet",
         as_bytes(lambda s: GOOD.assign(b=[b"x"] * 60).to_parquet(s)),
-        "type bytes",
+        "holds bytes",
     ),
     "durations in parquet": (
         "a.parquet",

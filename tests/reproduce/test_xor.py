@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.checks import percent
 from decoupled_descent.reproduce import xor
 from decoupled_descent.reproduce.experiment import normal_theta, streams
 from decoupled_descent.reproduce.summary import last, measure
@@ -16,6 +17,8 @@ from tests.oracles import descent as oracle
 SMALL = {"n": 60, "d": 50, "lr": 0.05, "steps": 12, "test_rows": 80}
 PURE = SMALL | {"snr": [1.0, 6.0], "replications": 3}
 DAMPED = SMALL | {"snr": 4.0, "damping": [1.0, 0.8], "replications": 3}
+
+WHOLE = percent(1.0, decimals=0)
 
 
 def stacked(replicate, settings):
@@ -122,11 +125,13 @@ def test_findings_name_the_damping_that_the_train_error_selects():
             changed[name] = curves[name] + 10
         text = xor.DAMPING.findings(DAMPED, xor.DAMPING.summarise(changed))
         for kind in ("train", "test"):
-            assert f"the {kind} error selects η₀ = {better} in 100% of the runs" in text
+            assert f"the {kind} error selects η₀ = {better} in {WHOLE} of the runs" in text
     changed["damping=1/dd/train"] = curves["damping=1/dd/train"] - 10
     text = xor.DAMPING.findings(DAMPED, xor.DAMPING.summarise(changed))
-    assert "the train error selects η₀ = 1 in 100% of the runs, and the test error selects" in text
-    assert "the test error selects η₀ = 0.8 in 100% of the runs" in text
+    assert (
+        f"the train error selects η₀ = 1 in {WHOLE} of the runs, and the test error selects" in text
+    )
+    assert f"the test error selects η₀ = 0.8 in {WHOLE} of the runs" in text
 
 
 def test_figures():

@@ -145,5 +145,5 @@ def test_other_algorithms_are_refused():
     objective = dd.Objective(dd.heads.Linear(), "squared")
     mixture = dd.mixtures.signalless(10)
     evolution = dd.StateEvolution(mixture, objective, dd.GradientDescent(0.1), paths=64).run(2)
-    with pytest.raises(ValueError, match="is not decoupled descent"):
+    with pytest.raises(ValueError, match="is written for DecoupledDescent without batch_size"):
         dd.theory.amp_form(evolution, *mixture.sample_with_modes(10), torch.ones(1, 10))

@@ -100,9 +100,10 @@ def texts_of(
 
 def _text(column: pd.Series, value: object) -> str:
     if isinstance(value, list | tuple | dict | set | bytes | np.ndarray):
+        what = "bytes" if isinstance(value, bytes) else "lists or other nested values"
         raise ValueError(
-            f"column {column.name!r} holds values of type {type(value).__name__}; spread them over "
-            "columns of numbers or text, or delete the column"
+            f"column {column.name!r} holds {what}; spread them over columns of numbers or text, or "
+            "leave the column out (--drop)"
         )
     return str(value)
 
