@@ -85,3 +85,8 @@ def test_of_many_rows_no_fold_is_left_out(monkeypatch):
     ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds_of(70, None, 0))
     assert len(keep(ranked)) <= KEPT + 1
     assert all(len(one.known.unique()) == 1 for one in ranked)
+
+
+def test_more_rows_rank_the_maps_of_larger_tables():
+    counts = [ranking.ranked_count(n) for n in (50, 400, 1000, 4000, 16_000, 10**6)]
+    assert counts == [50, 400, 400, 800, 1600, 2000]
