@@ -85,23 +85,25 @@ def fits(
     """
     found: list[Candidate] = []
     made: list[Rows] = []
+    outputs: Tensor | None = None  # of the best fit so far
     for index, one in enumerate(kept):
         phi = one.features.fit_rows(X, common["weights"]) if one.phi is None else one.phi
         rows = divided(phi, y, X, **common)
         del phi
         made.append(rows)
-        before = fitted_outputs(lowest(found)) if found else None
-        place = Place(rows, whole(rows, y, **common), objective, folds, before)
+        place = Place(rows, whole(rows, y, **common), objective, folds, outputs)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
         rows.kept.clear()
         place.everything.kept.clear()
+        if rows.processes is None and (best := lowest(found)).rows is rows:
+            outputs = fitted_outputs(best)
         if len(kept) > 1 and isinstance(X, Rows):
             _give_back(one.features, rows, X)
     if len(kept) > 1 and isinstance(X, Rows):
-        best = [one.features for one in kept].index(lowest(main(found)).features)
-        _keep_again(made[best], X)
+        place_of_best = [one.features for one in kept].index(lowest(main(found)).features)
+        _keep_again(made[place_of_best], X)
 
 
 def _give_back(features: Features, rows: Rows, X: Rows) -> None:
@@ -219,12 +221,12 @@ def _start(place: Place, ridge: float) -> State | None:
     that are uncorrelated or treated as if they were.
     """
     outputs, rows, loss = place.outputs, place.rows, place.objective.loss
-    if outputs is None or rows.processes is not None or loss.name == "squared":
+    if outputs is None or loss.name == "squared":
         return None
     weights = rows.like.new_ones(rows.n) if rows.weights is None else rows.weights
     shift = weights @ outputs / weights.sum()
     pulled = rows.backward(weights * (outputs - shift).T)
-    squares = sum(weights[block.span] @ block.X.square() for block in rows.blocks())
+    squares = sum(weights[span] @ part.square() for span, part in rows.doubles())
     bend = max(curvature(loss, outputs, rows.y), TINY)
     (name,) = place.objective.parameters(rows.like)
     return State(pulled / (squares + ridge / bend), {name: shift}, 0)
