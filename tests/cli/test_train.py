@@ -250,7 +250,7 @@ def test_the_end_by_a_signal_leaves_nothing(tmp_path):
     running = subprocess.Popen(arguments, stderr=subprocess.PIPE)
     time.sleep(3)
     running.terminate()
-    running.communicate(timeout=60)
+    running.communicate(timeout=300)  # a signal that is lost: training ends by itself
     assert running.returncode in (0, 143, -15)  # -15: before the command began
     assert {path.name for path in tmp_path.iterdir()} <= {"data.csv", "o"}
 
