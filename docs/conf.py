@@ -41,11 +41,13 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+strip_signature_backslash = True  # napoleon keeps the last _ of attributes such as classes_
 
 html_theme = "furo"
 html_title = f"decoupled-descent {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = "_static/scorer.js"
 html_show_sphinx = False
 html_copy_source = False
 
