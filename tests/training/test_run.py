@@ -404,3 +404,9 @@ def test_shown_in_notebooks(problem):
     assert cells["ended"] == run.message
     assert {cell.get("style") for row in table for cell in row} == {"text-align: left"}
     assert cells["algorithm"] == "DecoupledDescent(lr=0.1, damping=0.9)"  # what is not as usual
+    plain = dd.fit(X, y, objective, dd.GradientDescent(0.1), 5)
+    for shown, ending in (
+        (run, ", the estimated test error"),
+        (plain, ", not an estimate of the test error"),
+    ):
+        assert f"{ending}</td>" in shown._repr_html_()

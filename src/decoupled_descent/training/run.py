@@ -75,10 +75,12 @@ class Run:
     def _repr_html_(self) -> str:
         """Write the errors at the best step, and why training ended, as a table for notebooks."""
         best, error = self.best_step, self.best.train_error
+        estimated = self.algorithm.estimates_test_error
         cells = {
             "algorithm": self.algorithm.brief,
             "best step": f"{best} of {len(self.train_error) - 1}",
-            "train error at this step": f"{error:.4g} ± {self.best.train_error_stderr:.2g}",
+            "train error at this step": f"{error:.4g} ± {self.best.train_error_stderr:.2g}, "
+            + ("the estimated test error" if estimated else "not an estimate of the test error"),
         }
         if self.test_error is not None:
             cells["test error at this step"] = f"{self.test_error[best]:.4g}"
