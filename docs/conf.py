@@ -47,7 +47,7 @@ html_theme = "furo"
 html_title = f"decoupled-descent {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(HERE / "_extensions" / "scorer.js")
 html_show_sphinx = False
 html_copy_source = False
 
