@@ -9,6 +9,7 @@ import sys
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.state_evolution.averages import Point
 
 N, STEPS, RUNS = 1600, 20, 60
 METHODS = {"decoupled": dd.DecoupledDescent, "gradient": dd.GradientDescent}
@@ -77,7 +78,7 @@ def run(theory, theta, seed):
         moved = step.state.theta.double()
         overlaps = theory.mixture.means @ moved.T / N, moved @ moved.T / N
         head = {name: value.double() for name, value in step.state.head.items()}
-        test.append(float(model.test_error(nodes, *overlaps, head)))
+        test.append(float(model.test_error(nodes, Point(*overlaps, head))))
     return torch.stack([fitted.train_error.double(), torch.tensor(test).double()])
 
 

@@ -14,6 +14,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.files import write_text
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, save_figure, tidy
+from decoupled_descent.state_evolution.averages import Point
 
 OUT = Path(__file__).with_suffix(".json")
 N, STEPS, RUNS = 2000, 60, 50
@@ -63,7 +64,7 @@ def run(theory, theta, seed):
         moved = step.state.theta.double()
         overlaps = mixture.means @ moved.T / N, moved @ moved.T / N
         head = {name: value.double() for name, value in step.state.head.items()}
-        test.append(float(model.test_error(nodes, *overlaps, head)))
+        test.append(float(model.test_error(nodes, Point(*overlaps, head))))
     return torch.stack([fitted.train_error.double(), torch.tensor(test).double()])
 
 

@@ -4,7 +4,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.descent.info import LimitStep
-from decoupled_descent.state_evolution.averages import Model, mean_jacobian
+from decoupled_descent.state_evolution.averages import Model, Point, mean_jacobian
 from decoupled_descent.state_evolution.populations import quadrature_nodes
 
 MIXTURE = dd.mixtures.flipped_classes(10, flip=0.1, labels=(0.0, 1.0))
@@ -37,7 +37,7 @@ def test_three_ways_to_a_mean_jacobian(g):
     for curvature in ("auto", "autodiff", "smoothed"):
         own = model(curvature, g)
         a = own.objective.parameters()
-        found[curvature] = mean_jacobian(own.bound, nodes.population, M, noise, OMEGA, a)
+        found[curvature] = mean_jacobian(own.bound, nodes.population, Point(M, OMEGA, a), noise)
     rows = own.bound.row_jacobians(h, nodes.population.responses, a)
     expected = torch.einsum("n,nij->ij", nodes.population.weights, rows)
     for curvature, jacobian in found.items():
@@ -49,7 +49,7 @@ def test_corrected_directions_are_free_of_divergence():
     nodes, h, noise = placed()
     own = model("auto", twisted, divergence_free=True)
     a = own.objective.parameters()
-    jacobian = own.correction(nodes, M, OMEGA, a)
+    jacobian = own.correction(nodes, Point(M, OMEGA, a))
     seen = own.observe(nodes.population, h, a, jacobian)
     stein = seen.direction.T @ (nodes.population.weights.unsqueeze(1) * noise)
     np.testing.assert_allclose(stein, np.zeros((2, 2)), atol=1e-5)
@@ -57,7 +57,7 @@ def test_corrected_directions_are_free_of_divergence():
         own.directions(h, nodes.population.responses, a, jacobian), seen.direction
     )
     np.testing.assert_allclose(seen.signal, nodes.population.by_mode(seen.direction))
-    assert model("auto").correction(nodes, M, OMEGA, a) is None
+    assert model("auto").correction(nodes, Point(M, OMEGA, a)) is None
 
 
 def test_the_head_s_direction_is_the_slope_of_the_test_error():
@@ -86,9 +86,9 @@ def test_a_head_direction_of_its_own_is_weighted():
     a = objective.parameters()
     found = [
         own.observe(nodes.population, h, a).head,
-        own.slopes(nodes, M, OMEGA, a).head_direction,
+        own.slopes(nodes, Point(M, OMEGA, a)).head_direction,
     ]
     for head in found:
         np.testing.assert_allclose(head["1.weight"][0], expected, rtol=1e-12)
     gradient = model("auto").observe(nodes.population, h, a).head["1.weight"]
-    np.testing.assert_allclose(own.slopes(nodes, M, OMEGA, a).head["1.weight"], gradient)
+    np.testing.assert_allclose(own.slopes(nodes, Point(M, OMEGA, a)).head["1.weight"], gradient)

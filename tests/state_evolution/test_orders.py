@@ -15,7 +15,7 @@ import decoupled_descent as dd
 from decoupled_descent.datasets.responses import Noisy
 from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.state_evolution import orders
-from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.state_evolution.averages import Model, Point
 from decoupled_descent.state_evolution.orders import (
     has_kinks,
     loss_has_kinks,
@@ -170,7 +170,9 @@ def test_fixed_points_and_slopes(name):
     point = dd.theory.fixed_point(theory)
     assert float(point.overlap) == pytest.approx(exact, abs=1e-6)
     nodes = theory.nodes(1)
-    found = theory.model(1).slopes(nodes, torch.zeros(1, 1).double(), torch.eye(1).double(), {})
+    found = theory.model(1).slopes(
+        nodes, Point(torch.zeros(1, 1).double(), torch.eye(1).double(), {})
+    )
     stein = normal_mean(lambda r: r * ROBUST[name][1](r), 0.0, 10.0) / 10.0
     assert float(found.curvature) == pytest.approx(stein, abs=1e-6)
 

@@ -5,7 +5,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.descent.rules import Damped
-from decoupled_descent.state_evolution.averages import Model
+from decoupled_descent.state_evolution.averages import Model, Point
 from decoupled_descent.state_evolution.gaussian import product_rule, psd_root
 from decoupled_descent.state_evolution.trajectory import (
     HermiteEngine,
@@ -82,7 +82,7 @@ def test_mehler_sum_is_the_two_dimensional_expectation():
     alignment = torch.tensor([[[0.3], [-0.3]], [[0.5], [-0.2]], [[0.0], [1.0]]]).double()
     for t in range(3):
         row = omega[t : t + 1, : t + 1]
-        _, column = engine.step(Request(row, alignment[t], {}, row, row))
+        _, column = engine.step(Request(Point(alignment[t], row[:, -1:], {}), row, row, row))
     z, w = product_rule(2, 80)
     for r in range(3):
         joint = omega[[[r, r], [2, 2]], [[r, 2], [r, 2]]]
@@ -107,5 +107,7 @@ def test_path_engine_draws_the_covariance_it_is_given():
         own = torch.zeros(2, 2 * (t + 1), dtype=torch.float64)
         own[:, -2:] = torch.eye(2)
         row = gram[2 * t : 2 * t + 2, : 2 * t + 2]
-        _, found = engine.step(Request(row, torch.zeros(1, 2).double(), {}, own, row))
+        _, found = engine.step(
+            Request(Point(torch.zeros(1, 2).double(), row[:, -2:], {}), row, own, row)
+        )
         np.testing.assert_allclose(found, row.T, atol=1e-10)

@@ -16,8 +16,16 @@ from decoupled_descent.state_evolution.laws import MixtureLaw, typical_responses
 from decoupled_descent.state_evolution.populations import Nodes, Population
 
 
+class Point(NamedTuple):
+    """(m, Ω, a), where averages are taken."""
+
+    alignment: Tensor
+    overlap: Tensor
+    head: Parameters
+
+
 class Observed(NamedTuple):
-    r"""Averages at one iterate (m, Ω, a)."""
+    r"""Averages at one point."""
 
     loss: Tensor  # E Ψ, the test error
     direction: Tensor  # the direction of the step row by row, shape (N, L)
@@ -69,12 +77,10 @@ class Model:
         """Return Ψ row by row, shape (N,)."""
         return self.objective.losses(h, y, parameters).detach().double()
 
-    def test_error(
-        self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
-    ) -> Tensor:
+    def test_error(self, nodes: Nodes, at: Point) -> Tensor:
         """Return test(m, Ω, a), averaged over nodes."""
-        h, population = nodes.place(alignment, overlap), nodes.population
-        return population.weights @ self.losses(h, population.responses, parameters)
+        h, population = nodes.place(at.alignment, at.overlap), nodes.population
+        return population.weights @ self.losses(h, population.responses, at.head)
 
     def at(self, step: int) -> Model:
         """Return the model with the g of one update, if g depends on the update."""
@@ -120,51 +126,40 @@ class Model:
         direction = self._bent(rows.direction, h, jacobian)
         return Observed(weights @ rows.loss, direction, population.by_mode(direction), rows.head)
 
-    def correction(
-        self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
-    ) -> Tensor | None:
-        """Return J̄ at (m, Ω, a) if the direction depends on it; None if the direction is g."""
+    def correction(self, nodes: Nodes, at: Point) -> Tensor | None:
+        """Return J̄ at a point if the direction depends on it; None if the direction is g."""
         if not self.step.uses_jacobian:
             return None
-        about = (nodes.population, alignment, nodes.noise(overlap), overlap, parameters)
-        return mean_jacobian(self.bound, *about)
+        return mean_jacobian(self.bound, nodes.population, at, nodes.noise(at.overlap))
 
-    def slopes(
-        self, nodes: Nodes, alignment: Tensor, overlap: Tensor, parameters: Parameters
-    ) -> Slopes:
+    def slopes(self, nodes: Nodes, at: Point) -> Slopes:
         """Differentiate the test error functional in m, Ω and a ("gradA" to "gradOm")."""
-        population, noise = nodes.population, nodes.noise(overlap)
-        h, y = alignment[population.modes] + noise, population.responses
+        population, noise = nodes.population, nodes.noise(at.overlap)
+        h, y = at.alignment[population.modes] + noise, population.responses
         weights = population.weights * len(h)
-        rows = self.plain.derivatives(h, y, parameters, jacobian=False, weights=weights)
+        rows = self.plain.derivatives(h, y, at.head, jacobian=False, weights=weights)
         own = rows
         if self.step.f is not None:
-            own = self.bound.derivatives(h, y, parameters, jacobian=False, weights=weights)
-        about = (population, alignment, noise, overlap, parameters)
-        curvature = mean_jacobian(self.plain, *about)
+            own = self.bound.derivatives(h, y, at.head, jacobian=False, weights=weights)
+        curvature = mean_jacobian(self.plain, population, at, noise)
         symmetric = (curvature + curvature.T) / 2
         return Slopes(population.by_mode(rows.direction), symmetric, rows.head, own.head)
 
 
 def mean_jacobian(
-    bound: BoundObjective,
-    population: Population,
-    alignment: Tensor,
-    noise: Tensor,
-    overlap: Tensor,
-    parameters: Parameters,
+    bound: BoundObjective, population: Population, at: Point, noise: Tensor
 ) -> Tensor:
     r"""Return E ∇_h g at h = m_j + noise, shape (L, L), for noise of covariance Ω.
 
     If g has kinks, Stein's lemma is used: E[g noiseᵀ] Ω⁻¹.
     """
-    h, y = alignment[population.modes] + noise, population.responses
+    h, y = at.alignment[population.modes] + noise, population.responses
     if bound.kinked:
-        rows = bound.derivatives(h, y, parameters, jacobian=False, head=False)
+        rows = bound.derivatives(h, y, at.head, jacobian=False, head=False)
         mixed = rows.direction.T @ (population.weights.unsqueeze(1) * noise)
-        stein: Tensor = mixed @ torch.linalg.pinv(overlap, hermitian=True)
+        stein: Tensor = mixed @ torch.linalg.pinv(at.overlap, hermitian=True)
         return stein
     weights = population.weights * len(h)
-    jacobian = bound.derivatives(h, y, parameters, head=False, weights=weights).jacobian
+    jacobian = bound.derivatives(h, y, at.head, head=False, weights=weights).jacobian
     assert jacobian is not None
     return jacobian

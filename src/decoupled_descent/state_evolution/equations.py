@@ -13,16 +13,14 @@ with K = αχ, a = α and H = α²χ for decoupled descent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.optimize import root
 from torch import Tensor
 
-from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.kinks import jumps
-from decoupled_descent.state_evolution.averages import Observed, mean_jacobian
+from decoupled_descent.state_evolution.averages import Observed, Point, mean_jacobian
 from decoupled_descent.state_evolution.gaussian import psd_root
 from decoupled_descent.state_evolution.populations import Nodes
 from decoupled_descent.state_evolution.recursion import StateEvolution
@@ -31,14 +29,6 @@ from decoupled_descent.state_evolution.recursion import StateEvolution
 DIFFERENCE = 1e-5
 #: Number of rows with which jumps are searched for.
 PROBED = 64
-
-
-class Point(NamedTuple):
-    """(m, Ω, a)."""
-
-    alignment: Tensor
-    overlap: Tensor
-    head: Parameters
 
 
 class Equations:
@@ -56,8 +46,7 @@ class Equations:
         """Return the averages at h = m_j + noise, for noise of covariance Ω."""
         population, jacobian = self.nodes.population, None
         if self.model.step.divergence_free:
-            about = (population, at.alignment, noise, at.overlap, at.head)
-            jacobian = mean_jacobian(self.model.bound, *about)
+            jacobian = mean_jacobian(self.model.bound, population, at, noise)
         h = at.alignment[population.modes] + noise
         return self.model.observe(population, h, at.head, jacobian)
 
@@ -83,7 +72,7 @@ class Equations:
 
     def loss(self, point: Point) -> float:
         """Return the test error at a point."""
-        return float(self.model.test_error(self.nodes, *point))
+        return float(self.model.test_error(self.nodes, point))
 
 
 def pack(point: Point, names: list[str]) -> Tensor:
@@ -177,7 +166,7 @@ def replicon(equations: Equations, point: Point) -> float:
     population, model = equations.nodes.population, equations.model
     h = equations.nodes.place(point.alignment, point.overlap)
     rows = model.bound.row_jacobians(h, population.responses, point.head)
-    jacobian = model.correction(equations.nodes, point.alignment, point.overlap, point.head)
+    jacobian = model.correction(equations.nodes, point)
     if jacobian is not None:
         rows = rows - jacobian
     width = rows.shape[1]

@@ -15,6 +15,7 @@ from decoupled_descent.checks import outside
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.kinks import Values
 from decoupled_descent.progress import progress_bar
+from decoupled_descent.state_evolution.averages import Point
 from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.orders import value_orders
 from decoupled_descent.state_evolution.risk import Estimate, average_over, mean_value
@@ -76,6 +77,10 @@ class Evolution:
         """Return ā at one iterate, by name."""
         return {name: path[step] for name, path in self.head.items()}
 
+    def point(self, step: int) -> Point:
+        """Return m, Ω[t,t] and ā at one iterate."""
+        return Point(self.alignment[step], self.overlap[step], self.parameters(step))
+
     @on_cpu
     def expect(self, phi: Values, step: int, *, new: bool = False) -> Estimate:
         r"""The limit of the mean of any function over the training rows (Lemma "ddState").
@@ -110,10 +115,9 @@ class Evolution:
                 about = (trajectory.population, trajectory.heads[-1])
                 found.append(mean_value(phi, trajectory.preactivations, *about))
             return Estimate.of(found)
-        model, parameters = self.theory.model(self.overlap.shape[-1]), self.parameters(step)
-        point = (self.alignment[step], self.overlap[step], parameters)
-        orders = value_orders(model, phi, parameters)
-        return average_over(model, phi, point, orders, seed=self.theory.seed)
+        model, at = self.theory.model(self.overlap.shape[-1]), self.point(step)
+        orders = value_orders(model, phi, at.head)
+        return average_over(model, phi, at, orders, seed=self.theory.seed)
 
     def training_rows(self, step: int) -> TrainingRows | None:
         """Sampled training rows in the limit if they differ from new rows; else None."""

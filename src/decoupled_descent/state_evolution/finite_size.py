@@ -12,6 +12,7 @@ from torch import Tensor
 from decoupled_descent.checks import whole_number
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.progress import progress_bar
+from decoupled_descent.state_evolution.averages import Point
 from decoupled_descent.state_evolution.evolution import Evolution
 from decoupled_descent.state_evolution.laws import on_cpu
 from decoupled_descent.state_evolution.populations import Nodes, independent_seeds
@@ -178,7 +179,7 @@ def _measure(
     alignment = (path @ mixture.means.T / d).transpose(1, 2)
     overlap = path @ path.transpose(1, 2) / d
     test = [
-        model.test_error(nodes, m, omega, step.state.head)
+        model.test_error(nodes, Point(m, omega, step.state.head))
         for step, m, omega in zip(seen, alignment, overlap, strict=True)
     ]
     return {

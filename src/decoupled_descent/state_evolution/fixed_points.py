@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Point
 from decoupled_descent.state_evolution.equations import (
     Equations,
-    Point,
     direction_jumps,
     replicon,
     solve,
@@ -256,7 +256,7 @@ def critical_point(
     names = equations.unknowns(start)
 
     def residual(at: Point) -> Point:
-        found = equations.model.slopes(nodes, at.alignment, at.overlap, at.head)
+        found = equations.model.slopes(nodes, at)
         H, u = found.curvature, found.alignment
         return Point(
             at.alignment @ H + chi @ u,
@@ -271,5 +271,5 @@ def critical_point(
             f"no critical point was found: the equations are violated by {violation:.3g} > "
             f"tolerance={tolerance:g}; start closer, for instance from a trained theta"
         )
-    hessian = equations.model.slopes(nodes, *point).curvature
+    hessian = equations.model.slopes(nodes, point).curvature
     return CriticalPoint(*point, equations.loss(point), hessian, violation)

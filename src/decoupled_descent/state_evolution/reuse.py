@@ -17,6 +17,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.rules import require_linear
 from decoupled_descent.objective import Parameters
+from decoupled_descent.state_evolution.averages import Point
 from decoupled_descent.state_evolution.batches import path_factors
 from decoupled_descent.state_evolution.gaussian import Normals, psd_root
 from decoupled_descent.state_evolution.laws import check_theta
@@ -219,7 +220,7 @@ class ReuseTrajectory:
         hats = seen.direction if factors is None else seen.direction * factors.unsqueeze(1)
         back = self.root * self.noise.multiply_transposed(hats.T.contiguous(), self._fresh(t))
         tilde = back + self.ratio * seen.signal.T @ self.means
-        test = model.test_error(self.nodes, alignment, overlap, parameters)
+        test = model.test_error(self.nodes, Point(alignment, overlap, parameters))
         head = {f"head.{name}": value for name, value in parameters.items()}
         errors = {"test_error": test, "train_error": train}
         limits = {"alignment": alignment, "overlap": overlap, "signal": seen.signal}

@@ -119,19 +119,12 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The position of means and parameters relative to the eigenvectors of C.
+    """The position of means and parameters relative to the eigenvectors of C."""
 
-    Attributes:
-        mixture: Gives χ.
-        spectrum: Eigenvalues of C; a single one for C = I.
-        axes: Eigenvectors of C as columns; None where they are the coordinates.
-        means: M in the coordinates of C; None for C = I and for means in general position.
-    """
-
-    mixture: MixtureLaw
-    spectrum: Tensor
-    axes: Tensor | None = None
-    means: Tensor | None = None
+    mixture: MixtureLaw  # gives χ
+    spectrum: Tensor  # eigenvalues of C; a single one for C = I
+    axes: Tensor | None = None  # eigenvectors of C as columns; None if they are the coordinates
+    means: Tensor | None = None  # M in their coordinates; None for C = I, or in general position
 
     @classmethod
     def of(cls, mixture: MixtureLaw, covariance: Tensor | None) -> Geometry:

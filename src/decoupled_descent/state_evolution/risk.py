@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.objective.kinks import Values
-from decoupled_descent.state_evolution.averages import Model, Slopes
+from decoupled_descent.state_evolution.averages import Model, Point, Slopes
 from decoupled_descent.state_evolution.laws import (
     MixtureLaw,
     as_limit,
@@ -93,33 +93,36 @@ def asymptotic_test_error(
         >>> round(float(error), 12)
         1.5
     """
-    alignment, overlap = as_limit(alignment), as_limit(overlap)
-    check_limits(mixture, alignment, overlap)
-    width = len(overlap)
-    model = Model(objective, mixture, width)
-    parameters = head_parameters(objective, head)
-
+    at = _checked_point(mixture, objective, alignment, overlap, head)
+    model = Model(objective, mixture, len(at.overlap))
     if randomisations < 2 or samples // randomisations < 4:
         raise ValueError(
             f"samples={samples} split into randomisations={randomisations} must leave at least 2 "
             "randomisations of at least 4 points"
         )
-    orders = loss_orders(model, order, parameters)
-    point = (alignment, overlap, parameters)
-    return average_over(model, model.losses, point, orders, samples, randomisations, seed)
+    orders = loss_orders(model, order, at.head)
+    return average_over(model, model.losses, at, orders, samples, randomisations, seed)
+
+
+def _checked_point(
+    mixture: MixtureLaw, objective: Objective, alignment: Any, overlap: Any, head: Any
+) -> Point:
+    """(m, Ω, a) in float64, or ``ValueError`` if no vectors have these overlaps."""
+    at = Point(as_limit(alignment), as_limit(overlap), head_parameters(objective, head))
+    check_limits(mixture, at.alignment, at.overlap)
+    return at
 
 
 def average_over(
     model: Model,
     values: Values,
-    point: tuple[Tensor, Tensor, Parameters],
+    at: Point,
     orders: tuple[Orders, ...],
     samples: int = 2**16,
     randomisations: int = 8,
     seed: int = 0,
 ) -> Estimate:
-    """Average a function of (h, y, a) over new rows at (m, Ω, a), by two rules or by samples."""
-    alignment, overlap, parameters = point
+    """Average a function of (h, y, a) over new rows at a point, by two rules or by samples."""
     if orders:
         sets = [quadrature_nodes(model.mixture, model.width, *order) for order in orders]
     else:
@@ -127,9 +130,9 @@ def average_over(
         sets = [sampled_nodes(model.mixture, model.width, count, own) for own in seeds]
     found = []
     for nodes in sets:
-        h = nodes.place(alignment, overlap)
+        h = nodes.place(at.alignment, at.overlap)
         with torch.no_grad():
-            found.append(mean_value(values, h, nodes.population, parameters))
+            found.append(mean_value(values, h, nodes.population, at.head))
     return Estimate.of(found)
 
 
@@ -219,8 +222,6 @@ def slopes(
         >>> dd.theory.slopes(mixture, objective, [[0.0]], [[3.0]]).curvature
         tensor([[1.]], dtype=torch.float64)
     """
-    alignment, overlap = as_limit(alignment), as_limit(overlap)
-    check_limits(mixture, alignment, overlap)
-    model = Model(objective, mixture, len(overlap), trains_head=True)
-    nodes = one_time_nodes(model, order, seed)
-    return model.slopes(nodes, alignment, overlap, head_parameters(objective, head))
+    at = _checked_point(mixture, objective, alignment, overlap, head)
+    model = Model(objective, mixture, len(at.overlap), trains_head=True)
+    return model.slopes(one_time_nodes(model, order, seed), at)

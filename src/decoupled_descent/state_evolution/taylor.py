@@ -72,8 +72,7 @@ def _slopes(evolution: Evolution) -> Iterator[Slopes]:
     theory, width = evolution.theory, evolution.overlap.shape[-1]
     nodes, model = theory.nodes(width), theory.model(width)
     for t in range(len(evolution.test_error)):
-        overlaps = evolution.alignment[t], evolution.overlap[t]
-        yield model.slopes(nodes, *overlaps, evolution.parameters(t))
+        yield model.slopes(nodes, evolution.point(t))
 
 
 @on_cpu

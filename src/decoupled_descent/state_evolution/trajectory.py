@@ -18,7 +18,7 @@ from torch import Tensor
 from decoupled_descent.descent.common import Descent
 from decoupled_descent.descent.rules import LinearRule, require_linear
 from decoupled_descent.objective import Parameters
-from decoupled_descent.state_evolution.averages import Model, Observed
+from decoupled_descent.state_evolution.averages import Model, Observed, Point
 from decoupled_descent.state_evolution.gaussian import Normals, Paths, hermite_basis, hermite_rule
 from decoupled_descent.state_evolution.laws import RESPONSE_NODES
 from decoupled_descent.state_evolution.orders import step_orders
@@ -42,16 +42,10 @@ GRID = 2**14
 class Request(NamedTuple):
     r"""The point at which the expectations of step t are computed."""
 
+    point: Point  # (m_{j,t}, Ω[t,t], ā_t)
     overlaps: Tensor  # Ω[t,1], …, Ω[t,t] side by side, shape (L, t L)
-    alignment: Tensor  # m_{j,t}, shape (J, L)
-    parameters: Parameters  # ā_t, by name
     own: Tensor  # θ_t in terms of θ_1, θ̃_1, …, θ̃_{t−1}, shape (L, t L)
     gram: Tensor  # the last block row of their Gram matrix, shape (L, t L)
-
-    @property
-    def overlap(self) -> Tensor:
-        """Ω[t,t], shape (L, L)."""
-        return self.overlaps[:, -len(self.overlaps) :]
 
 
 class HermiteEngine:
@@ -85,10 +79,10 @@ class HermiteEngine:
         t, variances, population = self.time, at.overlaps[0], self.nodes.population
         deviation = variances[t].clamp(min=0).sqrt()
         self.deviations[t] = deviation
-        h = at.alignment[population.modes] + deviation * self.nodes.normals
+        h = at.point.alignment[population.modes] + deviation * self.nodes.normals
         model = self.model.at(t)
-        jacobian = model.correction(self.nodes, at.alignment, at.overlap, at.parameters)
-        seen = model.observe(population, h, at.parameters, jacobian)
+        jacobian = model.correction(self.nodes, at.point)
+        seen = model.observe(population, h, at.point.head, jacobian)
         found = seen.direction.reshape(-1, self.order) @ self.analysis
         self.coefficients[t] = found
         scales = deviation * self.deviations[: t + 1]
@@ -128,19 +122,19 @@ class PathEngine:
     def step(self, at: Request) -> tuple[Observed, Tensor]:
         """Return the averages of step t, and Σ[1,t], …, Σ[t,t] on top of each other, (t L, L)."""
         t, population, model = self.time, self.population, self.model.at(self.time)
+        alignment, overlap, head = at.point
         noise = self.paths.combine(at.own, at.gram)
-        h = (noise + at.alignment.T[:, population.modes]).T
+        h = (noise + alignment.T[:, population.modes]).T
         jacobian = None
         if self.jacobian_nodes is not None:
-            place = (at.alignment, at.overlap, at.parameters)
-            jacobian = model.correction(self.jacobian_nodes, *place)
+            jacobian = model.correction(self.jacobian_nodes, at.point)
         if self.nodes is None:
-            seen = model.observe(population, h, at.parameters, jacobian)
+            seen = model.observe(population, h, head, jacobian)
             direction = seen.direction
         else:
-            placed = self.nodes.place(at.alignment, at.overlap)
-            seen = model.observe(self.nodes.population, placed, at.parameters, jacobian)
-            direction = model.directions(h, population.responses, at.parameters, jacobian)
+            placed = self.nodes.place(alignment, overlap)
+            seen = model.observe(self.nodes.population, placed, head, jacobian)
+            direction = model.directions(h, population.responses, head, jacobian)
         self.directions[t] = direction.T
         stored = self.directions[: t + 1].flatten(0, 1)
         self.time += 1
@@ -250,7 +244,8 @@ class Trajectory:
         gram = self.gram[now, :size]
         if not bool(torch.isfinite(row).all() and torch.isfinite(gram).all()):
             return math.inf
-        seen, correlation = self.engine.step(Request(row, alignment, self.parameters, own, gram))
+        point = Point(alignment, row[:, -width:], self.parameters)
+        seen, correlation = self.engine.step(Request(point, row, own, gram))
         if self.masks is not None:
             own_masks = self.masks[: t + 1, t].repeat_interleave(width)
             correlation = correlation * own_masks.unsqueeze(1)
