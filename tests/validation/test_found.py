@@ -6,7 +6,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.validation.found import row_count
 from decoupled_descent.validation.search import search
-from tests.validation.test_search import FEW, several
+from tests.validation.test_search import FEW, predicted, several
 
 
 def test_members_are_mixed_by_their_weights():
@@ -24,7 +24,7 @@ def test_members_are_mixed_by_their_weights():
         for share, one in found.members
     )
     expected = (len(y) * expected + 1 / 3) / (len(y) + 1)  # one more row, of no class
-    torch.testing.assert_close(found.predict(X), expected)
+    torch.testing.assert_close(predicted(found, X), expected)
     torch.testing.assert_close(found.left_out.sum(1), torch.ones(len(y)).double())
     names = [name for name, _ in found.ranking]
     errors = [error for _, error in found.ranking]
@@ -39,7 +39,7 @@ def test_no_probability_is_surer_than_the_rows_allow():
     X[:, 0] += 4 * (2 * y - 1)  # no row is ever wrong
     found = search(X, y, "logistic", features="linear", progress=False)
     assert float(found.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
-    assert float(found.predict(100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
+    assert float(predicted(found, 100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
     assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
 
 

@@ -5,14 +5,18 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
+from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.ridge_path import losses_without
 from decoupled_descent.validation import ranking
-from decoupled_descent.validation.ranking import KEPT, keep, rank, some_rows
+from decoupled_descent.validation.ranking import KEPT, Sample, keep, rank, some_rows
 from decoupled_descent.validation.stacking import FOLDS, folds_of
 from tests.problems import normal
 
-ALONE = {"weights": None, "removed": None, "groups": None}
+
+def ranked_maps(X, y, tried, folds, **given):
+    squared = Objective(heads.Linear(1, intercept=True), "squared")
+    return rank(Sample(X, y, squared, **given), tried, 0, folds)
 
 
 def test_rows_are_drawn_without_groups_or_by_whole_groups():
@@ -32,7 +36,7 @@ def test_the_linear_map_is_always_kept():
     X = normal(80, 4, seed=0)
     y = (X[:, 0] * X[:, 1]).double()
     tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)"])
-    ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds_of(80, None, 0))
+    ranked = ranked_maps(X, y, tried, folds_of(80, None, 0))
     errors = [one.error for one in ranked]
     assert errors == sorted(errors)
     kept = keep(ranked)
@@ -48,7 +52,7 @@ def test_with_groups_the_error_is_that_of_whole_groups_left_out():
     groups = torch.arange(60) // 5
     y = X[:, 0] + normal(12, seed=2)[groups]
     folds = folds_of(60, groups, 0)
-    (one,) = rank(X, y, "squared", 1, as_features("linear"), ALONE | {"groups": groups}, 0, folds)
+    (one,) = ranked_maps(X, y, as_features("linear"), folds, groups=groups)
     phi = one.phi.numpy()
     model = KernelRidge(alpha=one.start, kernel="linear")  # no intercept: centred by a large column
     wide = np.hstack([phi, np.full((60, 1), 1e3)])
@@ -62,7 +66,7 @@ def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
     y = X[:, 0] + X[:, 0] * X[:, 1] + 0.3 * normal(70, seed=4)
     tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
     folds = folds_of(70, None, 0)
-    ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds)
+    ranked = ranked_maps(X, y, tried, folds)
     held = torch.arange(FOLDS).unsqueeze(1) == folds
     errors = {}
     for one in ranked:
@@ -82,7 +86,7 @@ def test_of_many_rows_no_fold_is_left_out(monkeypatch):
     monkeypatch.setattr(ranking, "NESTED", 60)
     X, y = normal(70, 3, seed=3), normal(70, seed=4)
     tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
-    ranked = rank(X, y, "squared", 1, tried, ALONE, 0, folds_of(70, None, 0))
+    ranked = ranked_maps(X, y, tried, folds_of(70, None, 0))
     assert len(keep(ranked)) <= KEPT + 1
     assert all(len(one.known.unique()) == 1 for one in ranked)
 

@@ -9,7 +9,7 @@ from decoupled_descent.rows.features import Kernel
 from decoupled_descent.validation import walk as module
 from decoupled_descent.validation.found import fitted_outputs
 from decoupled_descent.validation.search import search
-from tests.validation.test_search import FEW, log_loss, products, several, straight
+from tests.validation.test_search import FEW, log_loss, predicted, products, several, straight
 
 
 def counted(monkeypatch):
@@ -94,5 +94,5 @@ def test_many_rows_are_scouted_first(monkeypatch):
     assert sizes.count(400) == len(found.candidates)
     assert all(one.rows.n == 400 for one in found.candidates)
     fresh, labels = products(3000, seed=7)
-    losses = log_loss(found.predict(fresh), labels)
+    losses = log_loss(predicted(found, fresh), labels)
     assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,31 +21,17 @@ ROUNDED = 1e-6
 
 
 class Candidate(NamedTuple):
-    """One fit of the search.
+    """One fit of the search."""
 
-    Attributes:
-        features: The fitted feature map.
-        ridge: λ.
-        run: The Newton run that ended at the minimum.
-        outputs: Outputs of the rows with each left out, shape (n, K).
-        rows: The features of the training rows, with labels, weights and groups.
-        said: Left-out predictions, shape (n, K) or, with two classes, (n, 2).
-        error: The leave-one-out error of these predictions.
-        known: Whether the map is kept in a ranking without each fold of rows, and in the ranking
-            of all rows, which is the last entry.
-        without: Left-out predictions if a whole fold of rows is left out as well, shape
-            (folds, n, K); None where folds are not left out.
-    """
-
-    features: Features
-    ridge: float
-    run: Run
-    outputs: Tensor
-    rows: Rows
-    said: Tensor
-    error: float
-    known: Tensor
-    without: Tensor | None = None
+    features: Features  # the fitted feature map
+    ridge: float  # λ
+    run: Run  # Newton's method, which ended at the minimum
+    outputs: Tensor  # outputs of the rows with each left out, shape (n, K)
+    rows: Rows  # the features of the training rows, with labels, weights and groups
+    said: Tensor  # left-out predictions, shape (n, K) or, with two classes, (n, 2)
+    error: float  # the leave-one-out error of these predictions
+    known: Tensor  # whether the map is kept in each ranking, see Ranked
+    without: Tensor | None = None  # said, if each fold is left out as well, (folds, n, K)
 
     @property
     def name(self) -> str:
@@ -55,25 +41,15 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """What the search found.
+    """What the search found."""
 
-    Attributes:
-        objective: Ψ of all candidates.
-        candidates: All fits of the maps that were kept, in the order in which they were made.
-        weights: The share of each in the model, shape (F,); a single 1 without stacking.
-        estimate: The expected error on new rows, with its standard error.
-        losses: Cross-fitted losses row by row, shape (n,).
-        ranking: Feature maps and their errors in the first round, best first.
-        interrupted: Whether Ctrl-C ended the search early.
-    """
-
-    objective: Objective
-    candidates: tuple[Candidate, ...]
-    weights: Tensor
-    estimate: CorrectedError
-    losses: Tensor
-    ranking: tuple[tuple[str, float], ...]
-    interrupted: bool
+    objective: Objective  # Ψ of all candidates
+    candidates: tuple[Candidate, ...]  # all fits of the maps that were kept, as they were made
+    weights: Tensor  # the share of each in the model, shape (F,); a single 1 without stacking
+    estimate: CorrectedError  # the expected error on new rows, with its standard error
+    losses: Tensor  # cross-fitted losses row by row, shape (n,)
+    ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
+    interrupted: bool  # whether Ctrl-C ended the search early
 
     @property
     def best(self) -> Candidate:
@@ -86,25 +62,10 @@ class Search:
         pairs = zip(self.weights.tolist(), self.candidates, strict=True)
         return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
 
-    def outputs(self, of: Callable[[Candidate], Tensor]) -> Tensor:
-        """Mix the members' predictions, (m, K): probabilities for classes, numbers otherwise."""
-        loss = self.objective.loss.name
-        count = row_count(self.candidates[0].rows)
-        parts = [share * predictions(loss, of(member), count) for share, member in self.members]
-        return torch.stack(parts).sum(0)
-
     @property
     def left_out(self) -> Tensor:
         """Mixed predictions of the training rows as if they were new, (n, K)."""
-        return self.outputs(lambda member: member.outputs)
-
-    def predict(self, X: Any) -> Tensor:
-        """Mixed predictions of new rows, (m, K)."""
-        maps: dict[int, Tensor] = {}
-        for _, member in self.members:
-            if id(member.features) not in maps:
-                maps[id(member.features)] = member.features.transform(X)
-        return self.outputs(lambda member: evaluate(member, maps[id(member.features)]))
+        return torch.stack([share * member.said for share, member in self.members]).sum(0)
 
 
 def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
@@ -126,14 +87,6 @@ def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
     error, stderr = again.train_error, again.train_error_stderr
     best = replace(run.best, info=again, train_error=error, train_error_stderr=stderr)
     return replace(run, bound=bound, best=best)
-
-
-def evaluate(candidate: Candidate, phi: Tensor) -> Tensor:
-    """Outputs of a candidate for given features, shape (m, K)."""
-    state = candidate.run.state
-    with torch.no_grad():
-        found = candidate.run.objective.pure_head(phi @ state.theta.T, state.head)
-    return found.unsqueeze(1) if found.ndim == 1 else found
 
 
 def fitted_outputs(candidate: Candidate) -> Tensor:

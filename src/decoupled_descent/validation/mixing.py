@@ -45,19 +45,10 @@ def combined(
     ranking: tuple[tuple[str, float], ...],
     interrupted: bool,
 ) -> Search:
-    """Mix all fits, or take the best one, and estimate the error of the result.
+    """Mix all fits, or take the best one without ``stack``, and estimate the error of the result.
 
-    Args:
-        objective: Ψ of all fits.
-        found: The fits; those of maps that only judge come last.
-        folds: The fold of each row, shape (n,).
-        stack: Whether to mix; otherwise the best fit is the model.
-        seed: Draws the rows whose pairs enter the standard error.
-        ranking: Feature maps and their errors in the first round, best first.
-        interrupted: Whether the search was ended early.
-
-    Returns:
-        The search.
+    Fits of maps that only judge come last. ``folds`` has the fold of each row, shape (n,), and
+    ``seed`` draws the rows whose pairs enter the standard error.
     """
     own = main(found)
     loss, rows = objective.loss.name, own[0].rows

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
@@ -32,28 +34,42 @@ SHARE = 0.2
 
 
 class Ranked(NamedTuple):
-    """A feature map and its place.
+    """A feature map and its place."""
 
-    Attributes:
-        features: The map, fitted if all rows were used for the ranking; else not.
-        error: Its lowest leave-one-out error.
-        start: The first ridge to try with the real loss.
-        phi: The features of all rows, if all were used for the ranking; else None.
-        known: Whether the map is kept in a ranking without each fold of rows, and in the ranking
-            of all rows, which is the last entry.
-    """
-
-    features: Features
-    error: float
-    start: float
-    phi: Tensor | None
-    known: Tensor
+    features: Features  # fitted if all rows were used for the ranking; else not
+    error: float  # its lowest leave-one-out error
+    start: float  # the first ridge to try with the real loss
+    phi: Tensor | None  # the features of all rows, if all were used for the ranking; else None
+    known: Tensor  # whether it is kept without each fold of rows, and, last, if all are there
 
 
-def _targets(y: Tensor, loss: str, outputs: int) -> Tensor:
-    if loss == "cross_entropy":
-        return torch.nn.functional.one_hot(y.long(), outputs).double()
-    return y.double().reshape(len(y), -1)
+class Sample(NamedTuple):
+    """The rows of a search; weights and groups are as in :class:`Rows`."""
+
+    X: Any  # Rows or a CSR matrix; a plain matrix if they are some of many rows
+    y: Tensor  # labels of all rows
+    objective: Objective  # Ψ of all fits
+    weights: Tensor | None = None
+    removed: Tensor | None = None
+    groups: Tensor | None = None
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Weights and groups, as :class:`Rows` takes them."""
+        return {"weights": self.weights, "removed": self.removed, "groups": self.groups}
+
+    def some(self, most: int, seed: int) -> tuple[Tensor, Sample]:
+        """At most so many rows: which they are, and the same of them, their features in memory."""
+        rows = some_rows(len(self.y), most, self.groups, seed)
+        X = self.X.gather(rows) if isinstance(self.X, Rows) else self.X[rows.numpy()]
+        kept = [None if each is None else each[rows] for each in self.common.values()]
+        return rows, Sample(X, self.y[rows], self.objective, *kept)
+
+    def targets(self) -> Tensor:
+        """What ridge regression fits: numbers, or classes one-hot, shape (n, K)."""
+        if self.objective.loss.name == "cross_entropy":
+            return one_hot(self.y.long(), self.objective.width or -1).double()
+        return self.y.double().reshape(len(self.y), -1)
 
 
 def some_rows(n: int, most: int, groups: Tensor | None, seed: int) -> Tensor:
@@ -73,42 +89,24 @@ def ranked_count(n: int) -> int:
     return min(n, round(RANKED * math.sqrt(max(1.0, n / 1000))), MOST_RANKED)
 
 
-def part_of(X: Any, rows: Tensor) -> Any:
-    """Some rows, as a matrix in memory, of :class:`Rows` or of a CSR matrix."""
-    return X.gather(rows) if isinstance(X, Rows) else X[rows.numpy()]
-
-
-def rank(
-    X: Any,
-    y: Tensor,
-    loss: str,
-    outputs: int,
-    tried: Sequence[Features],
-    common: dict[str, Any],
-    seed: int,
-    folds: Tensor,
-) -> list[Ranked]:
+def rank(sample: Sample, tried: Sequence[Features], seed: int, folds: Tensor) -> list[Ranked]:
     """Exact leave-one-out of kernel ridge regression for every feature map, best first.
 
     Every fold of rows is also left out as a whole, for ridges near the best one: which maps would
     be kept without these rows?
     """
-    n = len(y)
-    rows = some_rows(n, ranked_count(n), common["groups"], seed)
+    n, loss = len(sample.y), sample.objective.loss.name
+    rows, few = sample.some(ranked_count(n), seed)
     everything = len(rows) == n
-    targets = _targets(y, loss, outputs)[rows]
-    weights, removed, groups = (
-        None if common[name] is None else common[name][rows]
-        for name in ("weights", "removed", "groups")
-    )
+    targets, weights = few.targets(), few.weights
     share = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
     ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
     held = torch.arange(int(folds.max()) + 1).unsqueeze(1) == folds[rows]
     maps = tried if everything else as_features(list(tried))  # others, which are gone afterwards
-    fitted = fit_all(maps, part_of(X, rows), weights)
+    fitted = fit_all(maps, few.X, weights)
     found, errors = [], []
     for features, (_, phi) in zip(tried, fitted, strict=True):
-        path = ridge_path(phi, targets, ridges, weights, removed, groups)
+        path = ridge_path(phi, targets, ridges, *few.common.values())
         own = path.losses @ share / share.sum()
         best = int(own.argmin())
         start = float(ridges[best]) * (1.0 if loss == "squared" else SHARE)
@@ -116,7 +114,7 @@ def rank(
         errors.append(own[best].repeat(len(held) + 1))
         if n <= NESTED:
             near = ridges[max(best - 1, 0) : best + 2]
-            losses = losses_without(phi, targets, near, held, weights, removed, groups)
+            losses = losses_without(phi, targets, near, held, *few.common.values())
             others = share * ~held
             errors[-1][:-1] = ((losses * others).sum(2) / others.sum(1)).amin(0)
     places = torch.stack(errors).argsort(dim=0, stable=True).argsort(dim=0)

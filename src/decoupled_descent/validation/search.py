@@ -29,7 +29,7 @@ from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
 from decoupled_descent.validation.found import Candidate, Search, lowest, main
 from decoupled_descent.validation.mixing import combined
-from decoupled_descent.validation.ranking import KEPT, NESTED, keep, rank
+from decoupled_descent.validation.ranking import KEPT, NESTED, Sample, keep, rank
 from decoupled_descent.validation.stacking import folds_of
 from decoupled_descent.validation.walk import fits, scouted
 
@@ -65,20 +65,17 @@ def search(
         outputs: K.
         features: What :func:`~decoupled_descent.rows.candidates.as_features` takes.
         ridge: λ, or ``"auto"``.
-        weights: The weight of each row, positive.
-        removed: The weight that is removed when a row is left out; see :class:`Rows`.
-        groups: Rows that belong together; see :class:`Rows`.
+        weights: Of the rows, positive; like the next two as in :class:`Rows`.
+        removed: The weight that is removed when a row is left out.
+        groups: Rows that belong together.
         stack: Whether to mix all candidates; otherwise the best one is the model.
         seed: Draws the rows of the ranking, landmarks and the folds of the cross-fit.
         progress: Whether to draw a progress bar; by default, only on a terminal.
-
-    Returns:
-        The search.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
     tried = _tried(features, X, y, outputs, loss)
-    common: dict[str, Any] = {"weights": weights, "removed": removed, "groups": groups}
     X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
+    sample = Sample(X, y, objective, weights, removed, groups)
     folds = folds_of(len(y), groups, seed)
     found: list[Candidate] = []
     ranking: list[tuple[str, float]] = []
@@ -89,13 +86,13 @@ def search(
     with threads_for(len(y) * max(widths), outputs):
         with progress_bar(1 + FITS * maps, "search", progress) as advance:
             try:
-                ranked = rank(X, y, loss, outputs, tried, common, seed, folds)
+                ranked = rank(sample, tried, seed, folds)
                 ranking += [(one.features.name, one.error) for one in ranked]
                 kept = keep(ranked)
                 if ridge == "auto":
-                    kept = scouted(kept, X, y, objective, common, seed)
+                    kept = scouted(kept, sample, seed)
                 nested = folds if len(y) <= NESTED else None
-                for share, fitted in fits(kept, X, y, objective, ridge, common, nested):
+                for share, fitted in fits(kept, sample, ridge, nested):
                     found.append(fitted)
                     note = f"{fitted.features.name}, lowest error {lowest(main(found)).error:.4g}"
                     advance(1 + round(FITS * maps * share), note)

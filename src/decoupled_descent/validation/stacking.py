@@ -54,11 +54,8 @@ def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor, extra: flo
 def _likeliest(own: Tensor, shares: Tensor, extra: float, usable: Tensor) -> Tensor:
     """Weights of several mixtures at once, shape (B, F), by expectation-maximisation.
 
-    Args:
-        own: The probability of each row's own class, shape (B or 1, F, n).
-        shares: How much each row counts, shape (B, n).
-        extra: How much the row counts that is dealt to all usable candidates alike.
-        usable: The candidates that each mixture may have, shape (B, F).
+    ``own`` has the probability of each row's own class, shape (B or 1, F, n), ``shares`` how much
+    each row counts, (B, n), and ``usable`` the candidates that each mixture may have, (B, F).
     """
     dealt = usable.to(own) / usable.sum(1, keepdim=True)
     weights, total = dealt, shares.sum(1, keepdim=True)
@@ -128,20 +125,11 @@ def cross_fitted(
 ) -> Tensor:
     """Losses of each row under a mixture that was chosen without the row's fold, shape (n,).
 
-    Args:
-        loss: As in :func:`stack_weights`, like ``said``, ``y``, ``shares`` and ``extra``.
-        said: The left-out predictions of F candidates, shape (F, n, K).
-        y: Labels or targets.
-        shares: How much each row counts.
-        folds: The fold of each row, shape (n,).
-        extra: How much one row counts on average.
-        known: Which candidates the mixture of each fold may use, shape (folds, F): those that
-            would have been found without the fold. All of them by default, and if there is none.
-        without: Like ``said``, with a whole fold left out as well, shape (F, folds, n, K): these
-            predictions choose the mixture that judges the fold. ``said`` by default.
-
-    Returns:
-        The losses, shape (n,).
+    ``folds`` has the fold of each row; the first four arguments and ``extra`` are those of
+    :func:`stack_weights`. ``known`` says which candidates the mixture of each fold may use, shape
+    (folds, F): those that would have been found without the fold. All of them by default, and if
+    there is none. ``without`` is like ``said``, with a whole fold left out as well, shape
+    (F, folds, n, K): these predictions choose the mixture that judges the fold.
     """
     count = int(folds.max()) + 1
     held = torch.arange(count).unsqueeze(1) == folds  # (folds, n)

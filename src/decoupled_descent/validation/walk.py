@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,14 +31,7 @@ from decoupled_descent.validation.found import (
     predictions,
     row_count,
 )
-from decoupled_descent.validation.ranking import (
-    HIGHEST,
-    LOWEST,
-    STEP,
-    Ranked,
-    part_of,
-    some_rows,
-)
+from decoupled_descent.validation.ranking import HIGHEST, LOWEST, STEP, Ranked, Sample
 from decoupled_descent.validation.stacking import row_losses
 
 #: With more rows than this, ridges are first found on this many rows.
@@ -52,46 +45,32 @@ REFITTED = 2000
 
 
 class Place(NamedTuple):
-    """Where a feature map is fitted.
+    """Where a feature map is fitted."""
 
-    Attributes:
-        rows: The features of the rows of this process.
-        everything: The rows of all processes.
-        objective: Ψ.
-        folds: The fold of each row, shape (n,), to be left out as well; None for none.
-        outputs: Outputs of another map's fit, from which the first fit starts, shape (n, K); None
-            to start at zero.
-    """
-
-    rows: Rows
-    everything: Rows
-    objective: Objective
-    folds: Tensor | None
-    outputs: Tensor | None = None
+    rows: Rows  # the features of the rows of this process
+    everything: Rows  # those of all processes
+    objective: Objective  # Ψ
+    folds: Tensor | None  # the fold of each row, shape (n,), to be left out as well, or None
+    outputs: Tensor | None = None  # of another map's fit, to start from, (n, K); None for zero
 
 
 def fits(
-    kept: Sequence[Ranked],
-    X: Any,
-    y: Tensor,
-    objective: Objective,
-    ridge: float | str,
-    common: dict[str, Any],
-    folds: Tensor | None,
+    kept: Sequence[Ranked], sample: Sample, ridge: float | str, folds: Tensor | None
 ) -> Iterator[tuple[float, Candidate]]:
     """Fit every map with every ridge that is tried; beside a fit is the share of work done.
 
     Large features are in memory for one map at a time, and in the end for the best one.
     """
+    X, y, objective, *_ = sample
     found: list[Candidate] = []
     made: list[Rows] = []
     outputs: Tensor | None = None  # of the best fit so far
     for index, one in enumerate(kept):
-        phi = one.features.fit_rows(X, common["weights"]) if one.phi is None else one.phi
-        rows = divided(phi, y, X, **common)
+        phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
+        rows = divided(phi, y, X, **sample.common)
         del phi
         made.append(rows)
-        place = Place(rows, whole(rows, y, **common), objective, folds, outputs)
+        place = Place(rows, whole(rows, y, **sample.common), objective, folds, outputs)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
@@ -121,25 +100,17 @@ def _keep_again(rows: Rows, X: Rows) -> None:
     rows.move(store)
 
 
-def scouted(
-    kept: Sequence[Ranked],
-    X: Any,
-    y: Tensor,
-    objective: Objective,
-    common: dict[str, Any],
-    seed: int,
-) -> list[Ranked]:
+def scouted(kept: Sequence[Ranked], sample: Sample, seed: int) -> list[Ranked]:
     """Find the ridge of each map on some of many rows, and leave out maps that are clearly worse.
 
     The best ridge hardly depends on the number of rows, and a fit to all of them is expensive.
     """
-    if len(y) <= SCOUTED:
+    if len(sample.y) <= SCOUTED:
         return list(kept)
-    rows = some_rows(len(y), SCOUTED, common["groups"], seed)
-    if objective.loss.name != "squared" and bool((y[rows] == y[rows[0]]).all()):
+    few = sample.some(SCOUTED, seed)[1]
+    if sample.objective.loss.name != "squared" and bool((few.y == few.y[0]).all()):
         return list(kept)  # a rare class, of which none was drawn
-    part: dict[str, Any] = {k: None if each is None else each[rows] for k, each in common.items()}
-    found = [_scout(one, part_of(X, rows), y[rows], objective, part) for one in kept]
+    found = [_scout(one, few) for one in kept]
     least, better = min(found, key=lambda pair: pair[0].error), []
     for one, losses in found:
         more = losses - least[1]
@@ -149,15 +120,13 @@ def scouted(
     return better
 
 
-def _scout(
-    one: Ranked, X: Any, y: Tensor, objective: Objective, common: dict[str, Any]
-) -> tuple[Ranked, Tensor]:
+def _scout(one: Ranked, few: Sample) -> tuple[Ranked, Tensor]:
     """The best ridge of a map and its losses on some rows. The map that was fitted is not kept."""
     again = one._replace(features=as_features(one.features)[0])
-    phi = again.features.fit_transform(X, sample_weight=common["weights"])
-    rows = Rows(phi, y, **common)
-    best = lowest(list(walk(again, Place(rows, rows, objective, None), "auto")))
-    losses = best.rows.averaged(row_losses(objective.loss.name, best.said, y))
+    phi = again.features.fit_transform(few.X, sample_weight=few.weights)
+    rows = Rows(phi, few.y, **few.common)
+    best = lowest(list(walk(again, Place(rows, rows, few.objective, None), "auto")))
+    losses = best.rows.averaged(row_losses(few.objective.loss.name, best.said, few.y))
     return one._replace(start=best.ridge, error=best.error, phi=None), losses
 
 
