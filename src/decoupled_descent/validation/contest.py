@@ -21,46 +21,39 @@ from decoupled_descent.training.run import Run
 
 @dataclass(frozen=True)
 class Defaults:
-    """The settings that compete, and when runs end.
+    """The settings that compete, and when runs end."""
 
-    Attributes:
-        rates: In units of 1/κ, κ being the curvature of the loss; the usual rate first.
-        newton_share: An orthogonal step is divided by the mean leverage, so it is far shorter than
-            a Newton step when the degrees of freedom Σp are many. The rate is multiplied by this
-            share of (1 − η₀) Σp where that is above 1.
-        weight_decay: 1 − η₀ for many rows; with n rows it is larger by ``extra_decay``/n, because
-            steps on few rows are noisier. The more careful damping has twice as much.
-        extra_decay: See above.
-        ridges: λ for many rows; with n rows they are multiplied by 1 + ``extra_ridge``/n.
-        extra_ridge: See above.
-        patience: Steps without improvement after which a run ends.
-        start: The smallest number of steps of a run: from a random start the error may stay the
-            same, or rise, until the signal is found.
-        progress: An improvement must be at least this many standard errors.
-        pruned_at: The step at which candidates end that are clearly worse than the best.
-        fast: A descent to the best iterate in fewer steps than this is repeated at half the rate.
-        retreats: How often everything is repeated at other rates. They are divided by ``back_off``
-            if the best run diverged or never improved on its start.
-        back_off: See above.
-        stretch: If the best run has come to rest, and longer pre-activations have the lowest train
-            error, longer by this factor or more, each rate is multiplied by its best factor. Heads
-            with a trained factor come to rest at 1.2 or less, others at 3 or more (docs, page on
-            the orthogonal method).
-    """
-
+    #: In units of 1/κ, κ being the curvature of the loss; the usual rate first.
     rates: tuple[float, ...] = (0.25, 0.125)
+    #: An orthogonal step is divided by the mean leverage, so it is far shorter than a Newton step
+    #: when the degrees of freedom Σp are many. The rate is multiplied by this share of (1 − η₀) Σp
+    #: where that is above 1.
     newton_share: float = 0.6
+    #: 1 − η₀ for many rows. With n rows it is larger by ``extra_decay``/n, because steps on few
+    #: rows are noisier. The more careful damping has twice as much.
     weight_decay: float = 0.02
     extra_decay: float = 7.5
+    #: λ for many rows; with n rows they are multiplied by 1 + ``extra_ridge``/n.
     ridges: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
     extra_ridge: float = 250.0
+    #: Steps without improvement after which a run ends, and the smallest number of steps: from a
+    #: random start the error may stay the same, or rise, until the signal is found.
     patience: int = 30
     start: int = 100
+    #: An improvement must be at least this many standard errors.
     progress: float = 0.01
+    #: The step at which candidates end that are clearly worse than the best.
     pruned_at: int = 200
+    #: A descent to the best iterate in fewer steps than this is repeated at half the rate.
     fast: int = 50
+    #: How often everything is repeated at other rates. They are divided by ``back_off`` if the best
+    #: run diverged or never improved on its start.
     retreats: int = 3
     back_off: float = 4.0
+    #: If the best run has come to rest, and longer pre-activations have the lowest train error,
+    #: longer by this factor or more, each rate is multiplied by its best factor. Heads with a
+    #: trained factor come to rest at 1.2 or less, others at 3 or more (docs, page on the orthogonal
+    #: method).
     stretch: float = 1.5
 
     def dampings(self, n: int) -> tuple[float, ...]:

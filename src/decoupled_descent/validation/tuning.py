@@ -1,16 +1,14 @@
 r"""Training with rate, damping and ridge chosen by the train error.
 
-The train error of decoupled descent estimates the test error, so choosing by it needs no further
-data. The choice makes the estimate optimistic: the lowest of many errors is too low, and the train
-error is least reliable for a weak ridge with a large rate. So few settings compete. First all
-ridges run at the usual rate and damping; then the best ridge runs with a stronger damping and,
-after a fast descent, with a smaller rate.
+The choice makes the train error optimistic: the lowest of many errors is too low, and the train
+error is least reliable for a weak ridge with a large rate. So few settings compete.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from numbers import Real
 from pathlib import Path
@@ -18,22 +16,27 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import ignoring, outside
 from decoupled_descent.descent.common import Algorithm
-from decoupled_descent.descent.methods import SETTINGS, check_method
+from decoupled_descent.descent.methods import check_method
+from decoupled_descent.descent.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
-from decoupled_descent.training.callbacks import Callback, as_callbacks
+from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.loop import check_rows
-from decoupled_descent.training.run import DivergenceWarning, Run
+from decoupled_descent.training.run import DivergenceWarning, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 from decoupled_descent.validation.configurations import combine
-from decoupled_descent.validation.contest import DEFAULTS, Contest, lowest
+from decoupled_descent.validation.contest import DEFAULTS, Contest, lowest, was_interrupted
 from decoupled_descent.validation.sweep import Halving, Sweep, train_stack
-from decoupled_descent.validation.tuning_newton import walk_ridges
 
 #: A number, or ``"auto"`` to have it chosen.
 Setting = float | Literal["auto"]
+
+#: Ridges are powers of √10. These exponents are tried first.
+FIRST = (0, -3, 3)
+#: The largest exponent, and the smallest one with a minus sign.
+LIMIT = 12
 
 
 def tune(
@@ -97,7 +100,15 @@ def tune(
     check_settings(method, given)
     place = as_checkpoint(checkpoint)
     if method == "newton":
-        return walk_ridges(rows, objective, given, steps, theta, seed, progress, place)
+        check_used(method, given)
+
+        def minimum(algorithm: DecoupledNewton) -> Run:
+            where = place and place.within(f"ridge {algorithm.ridge:.9g}")
+            options: dict[str, Any] = {"seed": seed, "progress": progress, "checkpoint": where}
+            with ignoring(DivergenceWarning):  # a ridge that does not reach its minimum is ignored
+                return fit(rows, None, objective, algorithm, steps, theta, **options)
+
+        return _walk_ridges(minimum, ridge, steps)
     contest = Contest(method, given, rows)
     bound = contest.bind(objective, theta)
     if callbacks is None:
@@ -105,10 +116,8 @@ def tune(
     told, stacks = as_callbacks(callbacks), count(1)
 
     def train(algorithms: Sequence[Algorithm]) -> list[Run]:
-        configurations = [
-            each._replace(name=_settings(each.algorithm), objective=bound)
-            for each in combine(objective, algorithms, theta, seed)
-        ]
+        combined = combine(objective, algorithms, theta, seed)
+        configurations = [each._replace(objective=bound) for each in combined]
         halving = Halving(rungs=(DEFAULTS.pruned_at,))
         where = place and place.within(f"stack {next(stacks)}")
         return train_stack(configurations, rows, steps, None, told, halving, progress, where)
@@ -128,10 +137,44 @@ def stopping() -> EarlyStopping:
     )
 
 
-def _settings(algorithm: Algorithm) -> str:
-    """A name that no other run of the call has, before or after rates were changed."""
-    given = algorithm.settings
-    return " ".join(f"{name}={given[name]:g}" for name in SETTINGS if name in given)
+def _walk_ridges(minimum: Callable[[DecoupledNewton], Run], ridge: Setting, steps: int) -> Sweep:
+    """Fit a few ridges far apart, then walk downhill from the best one; or fit the one given.
+
+    Returns the fits that reached their minimum; all of them, with a warning, if none did.
+    """
+    runs: dict[float, Run] = {}
+
+    def error(place: float) -> float:
+        """The error at ridge 10^(place/2); infinite where the minimum was not reached."""
+        if place not in runs:
+            if was_interrupted(list(runs.values())):
+                return math.inf
+            runs[place] = minimum(DecoupledNewton(10 ** (place / 2)))
+        return runs[place].best.train_error if _at_minimum(runs[place]) else math.inf
+
+    if ridge == "auto":
+        best = min(FIRST, key=error)
+        while (lower := min((best, best - 1, best + 1), key=error)) != best:
+            best = lower
+            if abs(best) >= LIMIT:
+                break
+    else:
+        error(2 * math.log10(DecoupledNewton(ridge).ridge))
+    tried = [run for _, run in sorted(runs.items())]
+    reached = [run for run in tried if _at_minimum(run)]
+    if not reached:
+        warnings.warn(
+            f"no ridge reached its minimum within steps={steps}: the errors are fitted ones and "
+            "say nothing about new rows; allow more steps or give a larger ridge",
+            DivergenceWarning,
+            stacklevel=outside(),
+        )
+    kept = tuple(reached or tried)
+    return Sweep(tuple(f"ridge={run.algorithm.settings['ridge']:g}" for run in kept), kept)
+
+
+def _at_minimum(run: Run) -> bool:
+    return run.stop_reason is StopReason.MINIMUM
 
 
 def check_settings(method: str, settings: dict[str, Any]) -> None:
@@ -141,3 +184,12 @@ def check_settings(method: str, settings: dict[str, Any]) -> None:
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not number and not (isinstance(value, str) and value == "auto"):
             raise ValueError(f"{name}={value!r} must be a number or 'auto'")
+
+
+def check_used(method: str, settings: dict[str, Any]) -> None:
+    """Raise ``ValueError`` for settings that the method does not have."""
+    for name, value in settings.items():
+        if name not in check_method(method).settings and value != "auto":
+            raise ValueError(
+                f"{name}={value!r} has no effect with method={method!r}; leave it at 'auto'"
+            )
