@@ -25,7 +25,9 @@ def test_options_are_the_constructors_and_nothing_else(kind):
     assert ("class_weight" in names) == (kind is Classifier)
     with pytest.raises(TypeError):
         kind(3, "relu", None)  # all else by name
-    assert {name: signature[name].default for name in DESCENT} == DESCENT
+    assert set(DESCENT) < set(names)
+    assert not kind()._changed(*DESCENT)
+    assert kind(hidden=4, early_stopping=1)._changed(*DESCENT) == ["hidden", "early_stopping"]
     assert clone(model).get_params() == model.get_params()
     assert repr(kind(ridge=2.0)) == f"{kind.__name__}(ridge=2.0)"
 

@@ -16,9 +16,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.saving import KEY, _checksum, is_model, load_model, save_model
+from decoupled_descent.estimators.saving import KEY, is_model, load_model, save_model
 from decoupled_descent.objective import heads
 from decoupled_descent.tables.columns import Columns
+from decoupled_descent.training.state_file import content_checksum
 
 FAST = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 8}
 
@@ -261,7 +262,7 @@ def resigned(path, change):
     tensors = load_file(path)
     content = change(content, tensors) or content
     text = content if isinstance(content, str) else json.dumps(content)
-    save_file(tensors, path, {KEY: text, "sha256": _checksum(tensors, text)})
+    save_file(tensors, path, {KEY: text, "sha256": content_checksum(tensors, text)})
 
 
 def put(*keys, value):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from torch import Tensor, from_numpy, nn
+from torch import Tensor
 
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import check_method
@@ -29,7 +27,6 @@ from decoupled_descent.estimators.network import Floats, NetworkTraining
 from decoupled_descent.estimators.newton import (
     Weighing,
     candidate_records,
-    check_groups,
     judged_run,
     ridge_curve,
     standardised,
@@ -44,17 +41,14 @@ from decoupled_descent.rows.store import SMALL
 from decoupled_descent.rows.tensors import check_plain
 from decoupled_descent.validation.found import Candidate, Search
 from decoupled_descent.validation.search import search
-from decoupled_descent.validation.tuning import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Options of networks and descents, with their defaults. With any other value, ``"auto"`` means
-#: ``"orthogonal"``.
-DESCENT = {
-    "hidden": "auto", "activation": "tanh", "head": None, "lr": "auto", "damping": "auto",
-    "max_iter": 500, "early_stopping": True, "warm_start": False, "device": "cpu",
-}  # fmt: skip
+#: Options of networks, and those of networks and descents: with other values of these than their
+#: defaults, ``"auto"`` means ``"orthogonal"``.
+NETWORK = ("hidden", "activation", "head", "warm_start")
+DESCENT = (*NETWORK, "lr", "damping", "max_iter", "early_stopping", "device")
 #: Larger arrays are predicted in parts of about so many numbers, which bounds memory.
 PREDICTED = 2**18
 #: float32 stays as it is; all other types become float64. Sums are always in float64.
@@ -63,30 +57,48 @@ PRECISIONS = [np.float64, np.float32]
 SPARSE = ("csr", "csc")
 
 
-@dataclass(eq=False, repr=False)
-class DecoupledEstimator(NetworkTraining, BaseEstimator):
+class DecoupledEstimator(NetworkTraining):
     """The common base; see :class:`DecoupledClassifier` for the options and attributes."""
 
-    _task: ClassVar[str]
     _error_name: ClassVar[str]
-    _encoded: ClassVar[Callable[[Any, Any], tuple[Tensor, str, int]]]
+    _cleaned: ClassVar[Callable[[Any, Any], NDArray[Any]]]  # labels of fit, checked
+    _learn_labels: ClassVar[Callable[[Any, Any, Weighing], None]]  # of the rows that are used
+    _encoded: ClassVar[Callable[[Any, Any], tuple[Tensor, str, int]]]  # targets, loss, outputs
+    _conclude: ClassVar[Callable[..., None]]  # sets what only one of the tasks has
 
-    hidden: int | tuple[int, ...] | str = "auto"
-    activation: str = "tanh"
-    _: KW_ONLY
-    head: nn.Module | None = None
-    method: str = "auto"
-    features: Any = "auto"
-    stack: bool = True
-    lr: Setting = "auto"
-    damping: Setting = "auto"
-    ridge: Setting = "auto"
-    max_iter: int = 500
-    early_stopping: bool = True
-    warm_start: bool = False
-    random_state: Any = 0
-    device: str = "cpu"
-    verbose: bool = False
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Train on all rows.
+
+        Args:
+            X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
+                Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
+                blocks of rows are read block by block (docs/big.md).
+            y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
+                targets, shape (n, K). None if X yields rows with their labels.
+            sample_weight: How often each row counts, shape (n,); once by default.
+            groups: Rows that belong together (of one patient, say) have the same value here, shape
+                (n,). They are left out together, so that the estimate is for new groups.
+
+        Returns:
+            The fitted estimator.
+        """
+        self.method_ = self._chosen_method()
+        self._check_divided(X)
+        rows, labels = self._given(X, y)
+        weighing = self._weighing(X, labels, sample_weight, groups)
+        features, kept = rows, weighing.kept
+        if kept is not None:
+            features, labels = selected(rows, kept), labels[kept]
+        self._learn_labels(labels, weighing)
+        encoded = self._encoded(labels)
+        if self.method_ == "newton":
+            judged = self._search(features, encoded, weighing)
+        else:
+            found = self._train(features, *encoded).best_outputs
+            judged = self._predictions(found.double().cpu().numpy().reshape(len(labels), -1))
+        self._kept = kept
+        self._conclude(judged, self._completed(judged, rows, kept), encoded[0], weighing)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         """Declare that the Newton method supports sparse matrices and several targets."""
@@ -146,53 +158,43 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             self, X, y, dtype=np.float64, reset=False, accept_sparse=SPARSE,
             multi_output=self._task == "regression",
         )  # fmt: skip
-        weighing, codes = self._weighing(
-            rows, sample_weight, self._own_weights(labels), groups, rows.shape[0]
-        )
+        weighing = self._weighing(rows, labels, sample_weight, groups)
         if weighing.kept is not None:
             rows, labels = rows[weighing.kept], labels[weighing.kept]
-        targets = self._encoded(labels)[0]
-        n, seed = len(targets), int(check_random_state(self.random_state).randint(2**31 - 1))
+        targets, *kind = self._encoded(labels)
+        n, seed, features = len(targets), self._seed(), self.mixture_.main_features()
+
+        def judge(part: NDArray[np.intp]) -> Floats:
+            """Fit some of the rows alone, and return their leave-one-out losses."""
+            encoded = (targets[part], *kind)
+            found = self._find(rows[part], encoded, weighing.some(part), features, seed, False)
+            losses: Floats = self._row_errors(found).numpy()
+            return losses
+
         strata = targets.long().numpy() if self._task == "classification" else np.zeros(n, int)
-        together = np.arange(n) if codes is None else codes.numpy()
+        together = np.arange(n) if weighing.groups is None else weighing.groups.numpy()
         shares = np.ones(n) if weighing.shares is None else weighing.shares.numpy()
-        judge = self._judge_of_parts(rows, labels, weighing, codes, seed)
         losses = measured_losses(judge, together, strata, repeats, seed)
         now = self.estimated_test_error_, self.estimated_test_error_stderr_
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
-    def _judge_of_parts(
-        self, rows: Any, labels: Any, weighing: Weighing, codes: Tensor | None, seed: int
-    ) -> Callable[[NDArray[np.intp]], Floats]:
-        """A function that fits some of the rows alone, and returns their leave-one-out losses."""
-        targets, loss, outputs = self._encoded(labels)
-        features = self.mixture_.main_features()
+    def _find(
+        self, X: Any, encoded: Any, given: Any, features: Any, seed: int, progress: bool | None
+    ) -> Search:
+        """Search among features and ridges; ``given`` are weights and groups."""
+        targets, loss, outputs = encoded
+        return search(
+            X, targets, loss, outputs=outputs, features=features, ridge=self.ridge,
+            stack=bool(self.stack), seed=seed, progress=progress, **given,
+        )  # fmt: skip
 
-        def judge(part: NDArray[np.intp]) -> Floats:
-            given = [None if v is None else v[part] for v in (*weighing[1:3], codes)]
-            found = search(
-                rows[part], targets[part], loss, outputs=outputs, features=features,
-                ridge=self.ridge, weights=given[0], removed=given[1], groups=given[2],
-                stack=bool(self.stack), seed=seed, progress=False,
-            )  # fmt: skip
-            losses: Floats = self._row_errors(found).numpy()
-            return losses
-
-        return judge
-
-    def _search(
-        self, X: Any, targets: Tensor, loss: str, outputs: int, weighing: Weighing, groups: Any
-    ) -> Floats:
+    def _search(self, X: Any, encoded: tuple[Tensor, str, int], weighing: Weighing) -> Floats:
         """Train by the Newton method; return the left-out predictions of the rows."""
         self._check_settings()
         self._check_unused()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        inputs = X if is_sparse(X) else as_rows(X)
-        found = search(
-            inputs, targets, loss, outputs=outputs, features=self.features, ridge=self.ridge,
-            weights=weighing.weights, removed=weighing.removed, groups=groups,
-            stack=bool(self.stack), seed=seed, progress=bool(self.verbose) or None,
-        )  # fmt: skip
+        inputs, seed = X if is_sparse(X) else as_rows(X), self._seed()
+        progress = bool(self.verbose) or None
+        found = self._find(inputs, encoded, weighing.some(), self.features, seed, progress)
         best = found.best
         self.mixture_ = Mixture.of(found)
         self._estimate(found, weighing, seed)
@@ -206,7 +208,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             *judged_run(best),
             task=self._task,
             optimism=found.estimate.optimism,
-            columns=standardised(whole(inputs, targets) if is_divided(inputs) else inputs),
+            columns=standardised(whole(inputs, encoded[0]) if is_divided(inputs) else inputs),
             stderr=found.estimate.stderr,
         )
         left_out: Floats = found.left_out.numpy()
@@ -220,6 +222,10 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """Weights that follow from the labels; none unless a task has them."""
         return None
+
+    def _predictions(self, outputs: Floats) -> Floats:
+        """Predictions of a network from its outputs, (m, K); a task may have others."""
+        return outputs
 
     def _row_errors(self, found: Search) -> Tensor:
         """Leave-one-out losses of the rows, shape (n,)."""
@@ -247,33 +253,25 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             return str(self.method)
         if getattr(self, "class_weight", None) is not None:
             return "newton"
-        given = [name for name, usual in DESCENT.items() if _differs(getattr(self, name), usual)]
-        return "orthogonal" if given else "newton"
+        return "orthogonal" if self._changed(*DESCENT) else "newton"
 
-    def _weighing(
-        self, X: Any, sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
-    ) -> tuple[Weighing, Tensor | None]:
+    def _weighing(self, X: Any, labels: NDArray[Any], sample_weight: Any, groups: Any) -> Weighing:
         """Check weights and groups, which only the Newton method supports."""
+        class_weight = self._own_weights(labels)
         given = {"sample_weight": sample_weight, "class_weight": class_weight, "groups": groups}
         for name, value in given.items():
             if value is not None and self.method_ != "newton":
                 raise ValueError(f"{name} needs method='newton', not {self.method_!r}")
         sample_weight = _of_all(X, "sample_weight", sample_weight)
-        groups = _of_all(X, "groups", groups)
-        weighing, codes = weigh(sample_weight, class_weight, n), check_groups(groups, n)
-        if codes is not None and weighing.kept is not None:
-            codes = codes[from_numpy(weighing.kept)]
-        return weighing, codes
+        return weigh(sample_weight, class_weight, _of_all(X, "groups", groups), len(labels))
 
     def _check_unused(self) -> None:
         """Raise ``ValueError`` for options of networks, which the Newton method does not train."""
-        for name in ("hidden", "activation", "head", "warm_start"):
-            given = getattr(self, name)
-            if _differs(given, DESCENT[name]):
-                raise ValueError(
-                    f"{name}={given!r} has no effect with method='newton'; leave it out, or use "
-                    "method='orthogonal' to train a network"
-                )
+        for name in self._changed(*NETWORK):
+            raise ValueError(
+                f"{name}={getattr(self, name)!r} has no effect with method='newton'; leave it out, "
+                "or use method='orthogonal' to train a network"
+            )
 
     def _outputs(self, X: Any) -> Floats:
         """Evaluate the model on new rows, in float64; large arrays some rows at a time."""
@@ -303,8 +301,9 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         check_plain("X", X)
         return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
 
-    def _given(self, X: Any, y: Any, several: bool = False) -> tuple[Any, NDArray[Any]]:
+    def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
+        several = self._task == "regression"
         check_plain("X", X)
         check_plain("y", y)
         source = X if isinstance(X, Rows) else streamed(X)
@@ -313,7 +312,7 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
                 self, X, y, dtype=PRECISIONS, ensure_min_samples=2, multi_output=several,
                 y_numeric=several, accept_sparse=SPARSE if self.method_ == "newton" else False,
             )  # fmt: skip
-            return rows, labels
+            return rows, self._cleaned(labels)
         if y is not None:
             labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)
             labels = labels if several else column_or_1d(labels)
@@ -325,7 +324,8 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         labels = source.y.cpu().numpy() if y is None else labels
-        return source, all_labels(source, labels) if is_divided(source) else labels
+        labels = all_labels(source, labels) if is_divided(source) else labels
+        return source, self._cleaned(labels)
 
     def _check_divided(self, X: Any) -> None:
         """Raise ``ValueError`` for methods that cannot use rows divided among processes."""
@@ -336,7 +336,10 @@ class DecoupledEstimator(NetworkTraining, BaseEstimator):
             )
 
     def _predicted(self, rows: Any) -> Floats:
-        return self.mixture_.predict(rows) if self.method_ == "newton" else self._evaluate(rows)
+        """Predictions for checked rows: probabilities, or numbers on the scale of the fit."""
+        if self.method_ == "newton":
+            return self.mixture_.predict(rows)
+        return self._predictions(self._evaluate(rows))
 
 
 def streamed(X: Any) -> Source | None:
@@ -370,11 +373,6 @@ def selected(X: Any, kept: NDArray[np.bool_]) -> Any:
             "out here: leave them out of X"
         )
     return X[kept]
-
-
-def _differs(given: Any, usual: Any) -> bool:
-    """Whether an option differs from its default, in value or type."""
-    return given is not usual and (type(given) is not type(usual) or bool(given != usual))
 
 
 def check_level(level: Any) -> float:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from decoupled_descent.checks import outside
-from decoupled_descent.estimators.base import DecoupledEstimator, check_level, selected
+from decoupled_descent.estimators.base import DecoupledEstimator, check_level
 from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
+from decoupled_descent.estimators.newton import Weighing
 
 #: Up to FEW different whole numbers are classes; more are classes only if each has ROWS rows on
 #: average. Tables are read by the same rule.
@@ -98,64 +100,40 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name, _unit = "classification", "log loss", 1.0
+    _task, _error_name = "classification", "log loss"
 
     class_weight: Any = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Train on all rows.
-
-        Args:
-            X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
-                Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
-                blocks of rows are read block by block (docs/big.md).
-            y: Class labels, shape (n,), of any kind; None if X yields rows with their labels.
-            sample_weight: How often each row counts, shape (n,); once by default.
-            groups: Rows that belong together (of one patient, say) have the same value here, shape
-                (n,). They are left out together, so that the estimate is for new groups.
-
-        Returns:
-            The fitted classifier.
-        """
-        self.method_ = self._chosen_method()
-        newton = self.method_ == "newton"
-        self._check_divided(X)
-        features, labels = self._given(X, y)
+    def _cleaned(self, labels: NDArray[Any]) -> NDArray[Any]:
         check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
-        codes = codes.reshape(-1)
-        own = self._own_weights(labels)
-        weighing, groups = self._weighing(X, sample_weight, own, groups, len(codes))
-        rows, kept = features, weighing.kept
-        if kept is not None:
-            features, labels = selected(features, kept), labels[kept]
-            classes, codes = np.unique(labels, return_inverse=True)
+        return labels
+
+    def _learn_labels(self, labels: NDArray[Any], weighing: Weighing) -> None:
+        """Find the classes."""
+        classes, n = np.unique(labels), len(labels)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
-        if classes.dtype.kind in "iu" and len(classes) > FEW and len(classes) * ROWS > len(codes):
+        if classes.dtype.kind in "iu" and len(classes) > FEW and len(classes) * ROWS > n:
             warnings.warn(
-                f"y has {len(classes)} different whole numbers in {len(codes)} rows, taken as "
+                f"y has {len(classes)} different whole numbers in {n} rows, taken as "
                 "classes, which takes long; if they are quantities, use DecoupledRegressor",
                 UserWarning,
                 stacklevel=outside(),
             )
         self.classes_: NDArray[Any] = classes
-        targets, loss, outputs = self._encoded(labels)
-        if newton:
-            chances = self._search(features, targets, loss, outputs, weighing, groups)
-            widening = 1.0
-        else:
-            run = self._train(features, targets.float() if outputs == 1 else targets, loss, outputs)
-            logits = run.best_outputs.double().cpu().numpy().reshape(len(codes), -1)
-            chances, widening = _probabilities(logits), self.diagnostics_.widening
-        self.corrected_proba_ = self._completed(chances, rows, kept)
-        counted = weighing.counted(groups)
+
+    def _conclude(
+        self, chances: Floats, every: Floats, targets: Tensor, weighing: Weighing
+    ) -> None:
+        """Accuracy, calibration and scores from out-of-sample probabilities of the rows used."""
+        codes, counted = targets.long().numpy(), weighing.counted()
+        widening = 1.0 if self.method_ == "newton" else self.diagnostics_.widening
+        self.corrected_proba_ = every
         self.estimated_accuracy_, stderr = share_of(chances.argmax(1) == codes, *counted)
         self.estimated_accuracy_stderr_ = widening * stderr
         self.calibration_ = reliability(chances, codes, *counted)
         scores = 1 - chances[np.arange(len(codes)), codes]
         self._jackknife = Jackknife.plain(scores[:, None], weighing.shares)
-        return self
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """The class weight of each row."""
@@ -170,24 +148,26 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         codes = np.searchsorted(self.classes_, labels)
         if not (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == labels).all():
             raise ValueError("y has labels that are not among classes_; pass the labels of fit")
+        loss, outputs = self._loss
         targets = torch.from_numpy(codes)
-        if len(self.classes_) == 2:
-            return targets.double(), "logistic", 1
-        return targets, "cross_entropy", len(self.classes_)
+        return targets.double() if outputs == 1 else targets, loss, outputs
+
+    @property
+    def _loss(self) -> tuple[str, int]:
+        return ("logistic", 1) if len(self.classes_) == 2 else ("cross_entropy", len(self.classes_))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return logits: shape (m,) for two classes, positive for the second; else (m, K)."""
-        outputs = self._outputs(X)
-        if self.method_ == "newton":
-            logs = np.log(np.maximum(outputs, 1e-300))
-            logits: Floats = logs[:, 1] - logs[:, 0] if outputs.shape[1] == 2 else logs
-            return logits
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        check_is_fitted(self)
+        if self.method_ != "newton":
+            logits = self._piecewise(X, self._evaluate)
+            return logits[:, 0] if logits.shape[1] == 1 else logits
+        logs: Floats = np.log(np.maximum(self._outputs(X), 1e-300))
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, shape (m, K), in the order of ``classes_``."""
-        outputs = self._outputs(X)
-        return outputs if self.method_ == "newton" else _probabilities(outputs)
+        return self._outputs(X)
 
     def predict_set(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.bool_]:
         """Return a set of classes for each row that has the right class with a given probability.
@@ -234,17 +214,15 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         order = np.argsort(chances)
         return order, chances[order]
 
+    def _predictions(self, outputs: Floats) -> Floats:
+        """Sigmoid of one column of logits, softmax of several."""
+        if outputs.shape[1] == 1:
+            outputs = np.concatenate([np.zeros_like(outputs), outputs], 1)
+        probabilities: Floats = softmax(outputs, axis=1)
+        return probabilities
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row, shape (m,)."""
         codes = self.predict_proba(X).argmax(1)
         chosen: NDArray[Any] = self.classes_[codes]
         return chosen
-
-
-def _probabilities(logits: Floats) -> Floats:
-    """Sigmoid of one column of logits, softmax of several."""
-    if logits.shape[1] == 1:
-        logits = np.concatenate([np.zeros_like(logits), logits], 1)
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    probabilities: Floats = powers / powers.sum(1, keepdims=True)
-    return probabilities

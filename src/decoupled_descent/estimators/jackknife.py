@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
+from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.validation.found import Search
@@ -45,24 +46,16 @@ SINGLE = ("residuals", "weights", "groups")
 class Jackknife:
     """The data of s training rows that intervals need.
 
-    Attributes:
-        residuals: abs(y − μ₋ᵢ(x_i)), shape (s, K).
-        weights: The weight of each row, shape (s,); their sum is the effective sample size.
-        groups: Rows with the same whole number are left out together, shape (s,).
-        constant: 1/Σ_j w_j over all training rows.
-        features: φ of these rows for each feature map of the mixture, shapes (s, r).
-        moves: d for each member of the mixture, shapes (s, K); empty for networks, whose intervals
-            have the same width everywhere.
-        places: The indices of these rows, shape (s,); not saved in files.
+    There are no moves for networks, whose intervals have the same width everywhere.
     """
 
-    residuals: Tensor
-    weights: Tensor
-    groups: Tensor
-    constant: float = 0.0
-    features: tuple[Tensor, ...] = ()
-    moves: tuple[Tensor, ...] = ()
-    places: Tensor | None = None
+    residuals: Tensor  # abs(y − μ₋ᵢ(x_i)), shape (s, K)
+    weights: Tensor  # of the rows, shape (s,); their sum is the effective sample size
+    groups: Tensor  # rows with the same whole number are left out together, shape (s,)
+    constant: float = 0.0  # 1/Σ_j w_j over all training rows
+    features: tuple[Tensor, ...] = ()  # φ for each feature map of the mixture, shapes (s, r)
+    moves: tuple[Tensor, ...] = ()  # d for each member of the mixture, shapes (s, K)
+    places: Tensor | None = None  # the indices of these rows, shape (s,); not saved in files
 
     @classmethod
     def of(cls, found: Search, shares: Tensor | None, seed: int) -> Jackknife:
@@ -101,9 +94,7 @@ class Jackknife:
         for start in range(0, len(centre), size):
             rows = slice(start, start + size)
             models = centre[rows].unsqueeze(1) + self.changes(mixture, X[rows])
-            lower = -quantiles(self.residuals - models, self.weights, level)
-            upper = quantiles(self.residuals + models, self.weights, level)
-            found.append(torch.stack([lower, upper], 2))
+            found.append(self._ends(models, self.weights, level))
         return torch.cat(found)
 
     def own_intervals(self, mixture: Mixture | None, judged: Tensor, level: float) -> Tensor:
@@ -114,25 +105,23 @@ class Jackknife:
         """
         models = judged.unsqueeze(1)
         if mixture is not None and self.moves:
-            models = models + self._changes(mixture, None)
-        weights = self.weights * (self.groups.unsqueeze(1) != self.groups)
+            models = models + self.changes(mixture, None)
+        return self._ends(models, self.weights * (self.groups.unsqueeze(1) != self.groups), level)
+
+    def _ends(self, models: Tensor, weights: Tensor, level: float) -> Tensor:
+        """Quantiles of the predictions without each row ∓ its residual, shape (m, K, 2)."""
         lower = -quantiles(self.residuals - models, weights, level)
-        upper = quantiles(self.residuals + models, weights, level)
-        return torch.stack([lower, upper], 2)
+        return torch.stack([lower, quantiles(self.residuals + models, weights, level)], 2)
 
     def check(self, mixture: Mixture, outputs: int) -> None:
         """Raise ``ValueError`` if the shapes do not match those of a mixture."""
         maps = {id(member.features): len(member.theta.T) for member in mixture.members}
         shapes = [value.shape[1] for value in (self.residuals, *self.features, *self.moves)]
-        if shapes != [outputs, *maps.values(), *[outputs] * len(mixture.members)]:
-            raise ValueError("its left-out rows do not match its members; train the model again")
+        wanted = [outputs, *maps.values(), *[outputs] * len(mixture.members)]
+        require(shapes == wanted, "its left-out rows do not match its members")
 
-    def changes(self, mixture: Mixture, X: Any) -> Tensor:
-        """μ₋ᵢ(x) − μ(x), shape (m, s, K)."""
-        return self._changes(mixture, X)
-
-    def _changes(self, mixture: Mixture, X: Any | None) -> Tensor:
-        """As :meth:`changes`; for these rows themselves if X is None."""
+    def changes(self, mixture: Mixture, X: Any | None) -> Tensor:
+        """μ₋ᵢ(x) − μ(x), shape (m, s, K); for these rows themselves if X is None."""
         total, maps = torch.zeros(()), iter(self.features)
         known: dict[int, tuple[Tensor, Tensor]] = {}
         for member, moves in zip(mixture.members, self.moves, strict=True):
@@ -202,15 +191,14 @@ def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Ja
         starts = f"jackknife.{name}."
         places = sorted(int(key.removeprefix(starts)) for key in tensors if key.startswith(starts))
         lists.append(tuple(tensors[f"{starts}{place}"].clone() for place in places))
-    constant, rows = content["jackknife"]["constant"], len(single[0])
-    floats = [*single[:2], *lists[0], *lists[1]]
+    (residuals, weights, groups), constant = single, content["jackknife"]["constant"]
+    rows, matrices = len(residuals), [residuals, *lists[0], *lists[1]]
     right = is_finite_number(constant) and all(
         len(value) == rows and value.dtype == torch.float64 and bool(value.isfinite().all())
-        for value in floats
+        for value in (weights, *matrices)
     )
-    groups = single[2]
-    right = right and groups.dtype == torch.int64 and groups.shape == single[1].shape == (rows,)
-    right = right and all(value.ndim == 2 for value in (single[0], *lists[0], *lists[1]))
-    if not right or not rows or int(groups.min()) < 0 or int(groups.max()) >= rows:
-        raise ValueError("its left-out rows do not match; train the model again")
-    return Jackknife(single[0], single[1], groups, float(constant), lists[0], lists[1])
+    right = right and groups.dtype == torch.int64 and groups.shape == weights.shape == (rows,)
+    right = right and all(value.ndim == 2 for value in matrices) and rows > 0
+    right = right and int(groups.min()) >= 0 and int(groups.max()) < rows
+    require(right, "its left-out rows do not match")
+    return Jackknife(residuals, weights, groups, float(constant), lists[0], lists[1])

@@ -21,6 +21,12 @@ CHAINS = (nn.Sequential, heads.Deep, heads.TwoLayer, heads.Linear, heads.General
 KINDS = {kind.__name__: kind for kind in LAYERS}
 
 
+def require(right: Any, what: str) -> None:
+    """Raise ``ValueError`` for a model file unless something about it is right."""
+    if not right:
+        raise ValueError(f"{what}; train the model again")
+
+
 def describe_head(head: nn.Module) -> dict[str, Any]:
     """Describe a head layer by layer; raise ``ValueError`` for layers of unknown kinds.
 
@@ -56,10 +62,10 @@ def rebuild_head(
         head = _layer(description)
     state = {k.removeprefix("head."): v for k, v in tensors.items() if k.startswith("head.")}
     wanted = {name: tuple(value.shape) for name, value in head.state_dict().items()}
-    if {name: tuple(value.shape) for name, value in state.items()} != wanted:
-        raise ValueError("the head's parameters do not match its layers; train the model again")
-    if not all(v.is_floating_point() and v.isfinite().all() for v in state.values()):
-        raise ValueError("the head has parameters that are not finite; train the model again")
+    given = {name: tuple(value.shape) for name, value in state.items()}
+    require(given == wanted, "the head's parameters do not match its layers")
+    finite = all(v.is_floating_point() and v.isfinite().all() for v in state.values())
+    require(finite, "the head has parameters that are not finite")
     head.load_state_dict({name: value.clone() for name, value in state.items()}, assign=True)
     head.width = len(theta)  # type: ignore[assignment]
     return head
@@ -72,8 +78,8 @@ def _layer(content: Any) -> nn.Module:
         return nn.Sequential(*(_layer(layer) for layer in options["layers"]))
     if kind == "Linear":
         sizes = options["inputs"], options["outputs"]
-        if any(type(size) is not int or not 0 < size < 2**31 for size in sizes):
-            raise ValueError(f"a layer has the sizes {sizes!r:.60}; train the model again")
+        right = all(type(size) is int and 0 < size < 2**31 for size in sizes)
+        require(right, f"a layer has the sizes {sizes!r:.60}")
         return nn.Linear(*sizes, bias=bool(options["bias"]))
     if kind == "Product":
         return heads.Product(a=0.0)
@@ -81,6 +87,5 @@ def _layer(content: Any) -> nn.Module:
         raise ValueError(f"the layer {content!r:.80} is not known; update decoupled-descent")
     for name, value in options.items():
         known = value in ("none", "tanh") if name == "approximate" else is_finite_number(value)
-        if not known:
-            raise ValueError(f"a layer has {name}={value!r:.40}; train the model again")
+        require(known, f"a layer has {name}={value!r:.40}")
     return KINDS[kind](**options)

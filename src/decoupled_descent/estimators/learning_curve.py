@@ -96,12 +96,8 @@ def measured_losses(
 ) -> Floats:
     """Losses of the rows under models of n/4, n/2 and n rows, shape (3, n).
 
-    Args:
-        judge: Returns the leave-one-out losses of a part that is fitted alone.
-        codes: Rows with the same number belong together, shape (n,).
-        strata: Classes; every part gets its share of each.
-        repeats: How often the rows are divided.
-        seed: The seed of the divisions.
+    ``judge`` returns the leave-one-out losses of a part that is fitted alone. Rows with the same
+    code stay together, and every part gets its share of each stratum.
     """
     losses = np.zeros((3, len(codes)))
     losses[2] = judge(np.arange(len(codes)))

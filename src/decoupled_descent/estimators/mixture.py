@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
+from decoupled_descent.estimators.layers import require
 from decoupled_descent.rows.features import restore
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.validation.found import Search, predictions, row_count
@@ -18,36 +19,22 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Member(NamedTuple):
-    """One model of the mixture.
+    """One model of the mixture."""
 
-    Attributes:
-        share: Its weight.
-        features: The fitted feature map.
-        theta: Coefficients, shape (K, r).
-        bias: Intercepts, shape (K,).
-        ridge: λ.
-    """
-
-    share: float
-    features: Features
-    theta: Tensor
-    bias: Tensor
-    ridge: float
+    share: float  # its weight
+    features: Features  # the fitted feature map
+    theta: Tensor  # coefficients, shape (K, r)
+    bias: Tensor  # intercepts, shape (K,)
+    ridge: float  # λ
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """A trained model: members whose predictions are mixed.
+    """A trained model: members whose predictions are mixed."""
 
-    Attributes:
-        loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
-        members: With shares that sum to 1, largest first.
-        rows: The number of training rows, which bounds probabilities away from 0 and 1.
-    """
-
-    loss: str
-    members: tuple[Member, ...]
-    rows: float
+    loss: str  # "logistic", "cross_entropy" or "squared"
+    members: tuple[Member, ...]  # with shares that sum to 1, largest first
+    rows: float  # the number of training rows, which bounds probabilities away from 0 and 1
 
     @classmethod
     def of(cls, found: Search) -> Mixture:
@@ -104,32 +91,28 @@ def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any
 
 def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: str, outputs: int) -> Mixture:
     """Restore a mixture, or raise ``ValueError`` if parts do not match."""
-    if content["loss"] != loss:
-        raise ValueError(f"it has the loss {content['loss']!r:.20}; train the model again")
+    require(content["loss"] == loss, f"it has the loss {content['loss']!r:.20}")
     maps = []
     for place, settings in enumerate(content["maps"]):
         start = f"map.{place}."
         parts = {
             k.removeprefix(start): v.clone() for k, v in tensors.items() if k.startswith(start)
         }
-        if not all(v.isfinite().all() for v in parts.values() if v.is_floating_point()):
-            raise ValueError("a feature map has numbers that are not finite; train the model again")
+        finite = all(v.isfinite().all() for v in parts.values() if v.is_floating_point())
+        require(finite, "a feature map has numbers that are not finite")
         maps.append(restore(settings, parts))
     members = []
     for index, member in enumerate(content["members"]):
         theta, bias = (tensors[f"member.{index}.{name}"].clone() for name in ("theta", "bias"))
         features, share, ridge = maps[member["map"]], member["share"], member["ridge"]
         wanted = (outputs, len(features.map_.shift))
-        if theta.shape != wanted or bias.shape != wanted[:1] or not is_finite_number(share):
-            raise ValueError("its coefficients do not match its features; train the model again")
-        if not is_finite_number(ridge) or ridge <= 0:
-            raise ValueError("its coefficients do not match its features; train the model again")
-        if not (theta.isfinite().all() and bias.isfinite().all() and 0 < share <= 1):
-            raise ValueError("its coefficients or shares are not valid; train the model again")
+        right = theta.shape == wanted and bias.shape == wanted[:1] and is_finite_number(share)
+        right = right and is_finite_number(ridge) and ridge > 0
+        require(right, "its coefficients do not match its features")
+        finite = bool(theta.isfinite().all() and bias.isfinite().all())
+        require(finite and 0 < share <= 1, "its coefficients or shares are not valid")
         members.append(Member(float(share), features, theta, bias, float(ridge)))
-    if not members or abs(sum(member.share for member in members) - 1) > 1e-6:
-        raise ValueError("the shares of its members do not sum to 1; train the model again")
-    rows = content["rows"]
-    if not is_finite_number(rows) or not rows > 0:
-        raise ValueError(f"its number of rows is {rows!r:.20}; train the model again")
+    total, rows = sum(member.share for member in members), content["rows"]
+    require(abs(total - 1) <= 1e-6, "the shares of its members do not sum to 1")
+    require(is_finite_number(rows) and rows > 0, f"its number of rows is {rows!r:.20}")
     return Mixture(loss, tuple(members), rows)

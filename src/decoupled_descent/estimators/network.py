@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import warnings
-from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
-from decoupled_descent.descent import METHODS, SETTINGS
+from decoupled_descent.descent import SETTINGS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.scaling import as_rows, moments
 from decoupled_descent.rows.store import Mapped
-from decoupled_descent.training.callbacks import Callback, Step
+from decoupled_descent.training.callbacks import Callback
+from decoupled_descent.training.fingerprint import checksum
 from decoupled_descent.training.loop import History
 from decoupled_descent.training.run import Run, fit
 from decoupled_descent.validation.selection import CorrectedError
 from decoupled_descent.validation.sweep import Sweep
-from decoupled_descent.validation.tuning import Setting, check_settings, stopping, tune
+from decoupled_descent.validation.tuning import Setting, check_settings, check_used, stopping, tune
 
 Floats = NDArray[np.floating[Any]]
 
@@ -41,63 +42,69 @@ class Continuation(NamedTuple):
 
     fingerprint: str
     method: str
-    algorithm: Any
-    state: Any
-    history: History
-    best: Step
+    built: tuple[Any, ...]
+    run: Run
     optimism: float
-
-    @classmethod
-    def of(cls, run: Run, key: str, method: str, optimism: float) -> Continuation:
-        """Take the data from a finished run."""
-        return cls(key, method, run.algorithm, run.state, run.history, run.best, optimism)
 
     def join(self, run: Run) -> Run:
         """Join the two parts of a run; the second part starts with the last step of the first."""
-        merged = History()
+        before, merged = self.run.history, History()
         for name in ("train_error", "train_error_stderr"):
-            setattr(merged, name, getattr(self.history, name) + getattr(run.history, name)[1:])
-        before = len(self.history.train_error) - 1
-        last, best = (replace(step, index=step.index + before) for step in (run.last, run.best))
-        better = run.history.lowest < self.history.lowest
-        return replace(run, history=merged, last=last, best=best if better else self.best)
+            setattr(merged, name, getattr(before, name) + getattr(run.history, name)[1:])
+        made = len(before.train_error) - 1
+        last, best = (replace(step, index=step.index + made) for step in (run.last, run.best))
+        better = run.history.lowest < before.lowest
+        return replace(run, history=merged, last=last, best=best if better else self.run.best)
 
 
-class NetworkTraining:
-    """The part of the estimators that trains networks; see the estimators for the options."""
+@dataclass(eq=False, repr=False)
+class Options(BaseEstimator):
+    """The options of both estimators, which explain them."""
 
-    _task: ClassVar[str]
-    _unit: float
+    hidden: int | tuple[int, ...] | str = "auto"
+    activation: str = "tanh"
+    _: KW_ONLY
+    head: nn.Module | None = None
+    method: str = "auto"
+    features: Any = "auto"
+    stack: bool = True
+    lr: Setting = "auto"
+    damping: Setting = "auto"
+    ridge: Setting = "auto"
+    max_iter: int = 500
+    early_stopping: bool = True
+    warm_start: bool = False
+    random_state: Any = 0
+    device: str = "cpu"
+    verbose: bool = False
+
+    def _changed(self, *names: str) -> list[str]:
+        """Those of these options that differ from their defaults, in value or type."""
+        pairs = [(name, getattr(self, name), getattr(Options, name)) for name in names]
+        return [k for k, given, usual in pairs if type(given) is not type(usual) or given != usual]
+
+
+class NetworkTraining(Options):
+    """The part of the estimators that trains networks."""
+
+    _task: str
+    _unit = 1.0  # an error of the estimator, for an error of the loss of one
     _continuation: Continuation | None = None
-    _built: tuple[Any, ...] | None = None
-    hidden: int | tuple[int, ...] | str
-    activation: str
-    head: nn.Module | None
-    features: Any
-    lr: Setting
-    damping: Setting
-    ridge: Setting
-    max_iter: int
-    early_stopping: bool
-    warm_start: bool
-    random_state: Any
-    device: str
-    verbose: bool
     method_: str
-    candidates_: list[dict[str, Any]]
     train_error_curve_: Floats
     train_error_stderr_curve_: Floats
 
     def _train(self, X: Any, targets: Tensor, loss: str, outputs: int) -> Run:
         """Standardise, train, and set the attributes that both tasks have."""
         whole_number("max_iter", self.max_iter)
+        targets = targets.float() if targets.is_floating_point() else targets
         self._check_settings()
         inputs = as_rows(X)
         self.learn_scale(inputs)
         rows = self._network_rows(inputs, targets, _device(self.device))
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed()
         wanted = self._architecture(outputs)
-        key = _fingerprint(rows) if self.warm_start else ""
+        key = checksum(*(block.X for block in rows.blocks()), rows.y) if self.warm_start else ""
         before = self._before(key)
         if before is None:
             objective = Objective(self._starting_head(wanted, outputs, seed), loss)
@@ -108,12 +115,15 @@ class NetworkTraining:
             self._check_unchanged(before, wanted)
             objective, sweep = Objective(copy.deepcopy(self.head_), loss), None
             run = self._continue(before, rows, objective)
-            chosen = _own_error(run, before.optimism)
+            error, stderr = run.best.train_error, run.best.train_error_stderr
+            chosen = CorrectedError(error + before.optimism, stderr, before.optimism)
         self._record(run, rows, sweep, chosen)
-        kept = Continuation.of(run, key, self.method_, chosen.optimism)
+        kept = Continuation(key, self.method_, wanted, run, chosen.optimism)
         self._continuation = kept if self.warm_start else None
-        self._built = wanted
         return run
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _network_rows(self, inputs: Rows, targets: Tensor, device: torch.device) -> Rows:
         """Scaled rows in float32: in memory if X is, else scaled whenever they are read."""
@@ -158,13 +168,8 @@ class NetworkTraining:
         """Raise ``ValueError`` for settings that are not numbers, or that have no effect."""
         settings = {name: getattr(self, name) for name in SETTINGS}
         check_settings(self.method_, settings)
-        for name in SETTINGS:
-            if name not in METHODS[self.method_].settings and settings[name] != "auto":
-                raise ValueError(
-                    f"{name}={settings[name]!r} has no effect with method={self.method_!r}; leave "
-                    "it at 'auto'"
-                )
-        if self.method_ != "newton" and _given(self.features):
+        check_used(self.method_, settings)
+        if self.method_ != "newton" and self._changed("features"):
             raise ValueError(
                 f"features={self.features!r} has no effect with method={self.method_!r}; leave out "
                 "one of the two, or train on the features with dd.tune"
@@ -234,7 +239,7 @@ class NetworkTraining:
 
     def _check_unchanged(self, before: Continuation, wanted: tuple[Any, ...]) -> None:
         """Raise ``ValueError`` if options were changed such that the run cannot be continued."""
-        if self._built != wanted:
+        if before.built != wanted:
             raise ValueError(
                 f"hidden={self.hidden!r}, activation={self.activation!r} or head are not those of "
                 "the model to continue; use warm_start=False"
@@ -248,10 +253,11 @@ class NetworkTraining:
     def _continue(self, before: Continuation, rows: Rows, objective: Objective) -> Run:
         """Continue training on the same rows."""
         given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) != "auto"}
-        changed = {k: float(v) for k, v in given.items() if k in before.algorithm.settings}
+        algorithm: Any = before.run.algorithm
+        changed = {k: float(v) for k, v in given.items() if k in algorithm.settings}
         run = fit(
-            rows, None, objective, replace(before.algorithm, **changed), int(self.max_iter),
-            state=before.state, progress=bool(self.verbose), callbacks=self._callbacks,
+            rows, None, objective, replace(algorithm, **changed), int(self.max_iter),
+            state=before.run.state, progress=bool(self.verbose), callbacks=self._callbacks,
         )  # fmt: skip
         return before.join(run)
 
@@ -308,13 +314,6 @@ def _candidates(sweep: Sweep, unit: float) -> list[dict[str, Any]]:
     ]
 
 
-def _own_error(run: Run, optimism: float) -> CorrectedError:
-    """The error of a continued run, corrected for the choice among candidates."""
-    step = run.best_step
-    error, stderr = float(run.train_error[step]), float(run.train_error_stderr[step])
-    return CorrectedError(error + optimism, stderr, optimism)
-
-
 def _device(name: Any) -> torch.device:
     """Return a device, or raise ``ValueError`` if this machine does not have it."""
     try:
@@ -324,16 +323,3 @@ def _device(name: Any) -> torch.device:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here ({reason}); use 'cpu'") from error
     return device
-
-
-def _given(features: Any) -> bool:
-    """Whether ``features`` is not ``"auto"``."""
-    return not isinstance(features, str) or features != "auto"
-
-
-def _fingerprint(rows: Rows) -> str:
-    """A checksum by which rows are recognised."""
-    digest = hashlib.sha256()
-    for values in (*(block.X for block in rows.blocks()), rows.y):
-        digest.update(values.cpu().contiguous().numpy().data)
-    return digest.hexdigest()

@@ -22,34 +22,34 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Weighing(NamedTuple):
-    """The rows of positive weight, their weights, and the weight that is left out with each row.
+    """The rows of positive weight, their weights (None where all are one) and their groups."""
 
-    Attributes:
-        kept: Marks the rows of positive weight, shape (n,); None if all have.
-        weights: Of the kept rows in training, or None for ones.
-        removed: The weight that is left out with a row, or None for all of it.
-        shares: Of the kept rows in the estimates: sample weights without class weights, or None.
-    """
+    kept: NDArray[np.bool_] | None = None  # marks them, shape (n,); None if all are positive
+    weights: Tensor | None = None  # in training
+    removed: Tensor | None = None  # what is left out with a row, or None for all of it
+    shares: Tensor | None = None  # in the estimates: sample weights without class weights
+    groups: Tensor | None = None  # whole numbers; rows of a group are left out together
 
-    kept: NDArray[np.bool_] | None
-    weights: Tensor | None
-    removed: Tensor | None
-    shares: Tensor | None
-
-    def counted(self, groups: Tensor | None) -> tuple[Floats | None, NDArray[Any] | None]:
+    def counted(self) -> tuple[Floats | None, NDArray[Any] | None]:
         """Weights of the kept rows in the estimates, and their groups."""
         shares = None if self.shares is None else self.shares.numpy()
-        return shares, None if groups is None else groups.numpy()
+        return shares, None if self.groups is None else self.groups.numpy()
+
+    def some(self, part: Any = slice(None)) -> dict[str, Any]:
+        """What the search needs of some of the kept rows."""
+        parts = {"weights": self.weights, "removed": self.removed, "groups": self.groups}
+        return {name: None if each is None else each[part] for name, each in parts.items()}
 
 
-def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
+def weigh(sample_weight: Any, class_weight: Floats | None, groups: Any, n: int) -> Weighing:
     """Combine sample weights, which are numbers of equal rows, and class weights, which are not.
 
     A row of sample weight 2 represents two equal rows, one of which is left out at a time. A class
     weight belongs to the row itself and is left out with it.
     """
+    codes = check_groups(groups, n)
     if sample_weight is None and class_weight is None:
-        return Weighing(None, None, None, None)
+        return Weighing(groups=codes)
     copies = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if copies.ndim == 0:
         copies = np.full(n, float(copies))
@@ -68,7 +68,8 @@ def weigh(sample_weight: Any, class_weight: Floats | None, n: int) -> Weighing:
     weights = torch.from_numpy((copies * own)[kept])
     removed = torch.from_numpy((np.minimum(copies, 1.0) * own)[kept])
     shares = torch.from_numpy(copies[kept])
-    return Weighing(None if kept.all() else kept, weights, removed, shares)
+    codes = None if codes is None else codes[torch.from_numpy(kept)]
+    return Weighing(None if kept.all() else kept, weights, removed, shares, codes)
 
 
 def check_groups(groups: Any, n: int) -> Tensor | None:

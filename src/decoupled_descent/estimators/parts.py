@@ -19,6 +19,7 @@ from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration
 from decoupled_descent.estimators.jackknife import describe_jackknife, rebuild_jackknife
+from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.network import CLIP
 
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
@@ -88,38 +89,25 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     The content comes from a file and is checked here: wrong values raise ``ValueError``, missing
     ones ``KeyError`` and the like.
     """
-    if content["clip"] != CLIP:
-        raise ValueError(
-            f"outliers were cut off at {content['clip']!r:.20} instead of {CLIP:g} deviations; "
-            "train the model again"
-        )
+    clip = content["clip"]
+    require(clip == CLIP, f"outliers were cut off at {clip!r:.20} instead of {CLIP:g} deviations")
     estimator._jackknife = rebuild_jackknife(content, tensors)
     if content["method"] not in METHODS:
         raise ValueError(f"it has the method {content['method']!r:.20}; update decoupled-descent")
     estimator.method_ = content["method"]
-    if estimator.method_ == "newton":
-        count = content["columns_in"]
-        if type(count) is not int or count < 1:
-            raise ValueError(f"it has {count!r:.20} columns; train the model again")
-        return _rebuild_rest(estimator, content, tensors, count)
-    theta, mean, scale = (_array(tensors, name) for name in ("theta", "mean", "scale"))
-    if theta.ndim != 2 or 0 in theta.shape or not mean.shape == scale.shape == theta.shape[1:]:
-        raise ValueError("the weights do not match the columns; train the model again")
-    if not (np.isfinite(theta).all() and np.isfinite(mean).all() and (scale > 0).all()):
-        raise ValueError("weights, means or scales are not finite; train the model again")
-    estimator.theta_, estimator.mean_, estimator.scale_ = theta, mean, scale
-    return _rebuild_rest(estimator, content, tensors, theta.shape[1])
-
-
-def _rebuild_rest(
-    estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor], count: int
-) -> bool:
-    """Set the attributes that all methods have; return whether the head was the user's own."""
+    count, names = content["columns_in"], content["feature_names"]
+    require(type(count) is int and count > 0, f"it has {count!r:.20} columns")
+    if estimator.method_ != "newton":
+        theta, mean, scale = (_array(tensors, name) for name in ("theta", "mean", "scale"))
+        right = theta.ndim == 2 and len(theta) and mean.shape == scale.shape == theta.shape[1:]
+        require(right and len(mean) == count, "the weights do not match the columns")
+        finite = np.isfinite(theta).all() and np.isfinite(mean).all() and (scale > 0).all()
+        require(finite, "weights, means or scales are not finite")
+        estimator.theta_, estimator.mean_, estimator.scale_ = theta, mean, scale
     estimator.n_features_in_ = count
-    names = content["feature_names"]
     if names is not None:
-        if len(names) != count or not all(isinstance(name, str) for name in names):
-            raise ValueError("the column names do not match the weights; train the model again")
+        right = len(names) == count and all(isinstance(name, str) for name in names)
+        require(right, "the column names do not match the weights")
         estimator.feature_names_in_ = np.array(names, dtype=object)
     if estimator._task == "classification":
         estimator.classes_ = _rebuild_classes(content["classes"])
@@ -147,8 +135,7 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
     score = SCORES[estimator._task]
     for name in (*ESTIMATES, score, f"{score}stderr_"):
         value = content["estimates"][name]
-        if not (value is None or is_finite_number(value)):
-            raise ValueError(f"{name} is {value!r:.40}; train the model again")
+        require(value is None or is_finite_number(value), f"{name} is {value!r:.40}")
         setattr(estimator, name, math.nan if value is None else float(value))
     estimator.diagnostics_ = Diagnosis(tuple(_finding(one) for one in content["findings"]))
     estimator.candidates_ = [dict(one) for one in content["candidates"]]
@@ -159,16 +146,15 @@ def _finding(content: dict[str, Any]) -> Finding:
     numbers = {name: content[name] for name in ("value", "widening")}
     texts = [content[f.name] for f in fields(Finding) if f.name not in numbers]
     right = all(isinstance(text, str) for text in texts) and content["status"] in STATUSES
-    if not right or not all(value is None or is_finite_number(value) for value in numbers.values()):
-        raise ValueError(f"the finding {content!r:.80} is not valid; train the model again")
+    right = right and all(v is None or is_finite_number(v) for v in numbers.values())
+    require(right, f"the finding {content!r:.80} is not valid")
     known = {name: math.nan if value is None else float(value) for name, value in numbers.items()}
     return Finding(**{**content, **known})
 
 
 def _array(tensors: dict[str, Tensor], name: str) -> NDArray[Any]:
     value = tensors[name]
-    if not value.is_floating_point():
-        raise ValueError(f"{name} has the type {value.dtype}; train the model again")
+    require(value.is_floating_point(), f"{name} has the type {value.dtype}")
     return value.clone().numpy()
 
 
@@ -186,10 +172,8 @@ def _rebuild_targets(estimator: Any, content: dict[str, Any]) -> None:
     scores, stderrs = content["output_r2"]
     count, numbers = len(centres), [*centres, *widths, *scores, *stderrs]
     right = 0 < count == len(widths) == len(scores)
-    if not right or len(numbers) != 4 * count or not all(map(is_finite_number, numbers)):
-        raise ValueError("the targets' scales are not finite; train the model again")
-    if min(widths) <= 0:
-        raise ValueError("the targets' scales are not positive; train the model again")
+    right = right and len(numbers) == 4 * count and all(map(is_finite_number, numbers))
+    require(right and min(widths) > 0, "the targets' scales are not finite and positive")
     estimator.target_mean_ = np.array(centres, dtype=float) if several else float(centre)
     estimator.target_scale_ = np.array(widths, dtype=float) if several else float(width)
     estimator.output_r2_, estimator.output_r2_stderr_ = np.array(scores), np.array(stderrs)
@@ -199,8 +183,8 @@ def _rebuild_calibration(content: dict[str, Any]) -> Calibration:
     bins = [content[name] for name in ("stated", "seen", "count")]
     numbers = [content[name] for name in ("error", "stderr", "chance")]
     flat = [*(value for column in bins for value in column), *numbers]
-    if len({len(column) for column in bins}) != 1 or not all(map(is_finite_number, flat)):
-        raise ValueError("its calibration is not valid; train the model again")
+    right = len({len(column) for column in bins}) == 1 and all(map(is_finite_number, flat))
+    require(right, "its calibration is not valid")
     stated, seen, count = map(tuple, bins)
     return Calibration(stated, seen, count, *map(float, numbers))
 
@@ -222,16 +206,16 @@ def _describe_classes(estimator: Any) -> dict[str, Any]:
 
 def _rebuild_classes(content: dict[str, Any]) -> NDArray[Any]:
     name, labels = content["dtype"], content["labels"]
-    if not isinstance(labels, list) or not isinstance(name, str) or not DTYPE.fullmatch(name):
-        raise ValueError(f"the classes have the type {name!r:.40}; train the model again")
+    known = isinstance(name, str) and DTYPE.fullmatch(name)
+    require(known and isinstance(labels, list), f"the classes have the type {name!r:.40}")
     dtype = np.dtype(name)
     longest = max((len(one) for one in labels if isinstance(one, str)), default=0)
-    if dtype.kind == "U" and dtype.itemsize > 4 * max(1, longest):
-        raise ValueError(f"the classes have the type {name!r:.40}, wider than any of them")
+    narrow = dtype.kind != "U" or dtype.itemsize <= 4 * max(1, longest)
+    require(narrow, f"the classes have the type {name!r:.40}, wider than any of them")
     right = all(type(label) is PYTHON[dtype.kind] for label in labels)
     classes = np.array(labels, dtype=dtype) if right else np.array([])
-    if len(labels) < 2 or len(set(labels)) < len(labels) or classes.tolist() != labels:
-        raise ValueError(f"the classes {labels!r:.80} are not valid; train the model again")
+    right = len(labels) > 1 and len(set(labels)) == len(labels) and classes.tolist() == labels
+    require(right, f"the classes {labels!r:.80} are not valid")
     return classes
 
 
@@ -264,6 +248,6 @@ def _setting(name: str, value: Any) -> Any:
     """Check the type of an option; lists become tuples again."""
     if isinstance(value, list):
         return tuple(_setting(name, one) for one in value)
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise ValueError(f"the setting {name}={value!r:.40} is not valid; train the model again")
+    right = value is None or isinstance(value, bool | int | float | str)
+    require(right, f"the setting {name}={value!r:.40} is not valid")
     return math.inf if value == "inf" else value

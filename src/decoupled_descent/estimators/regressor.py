@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
-from decoupled_descent.estimators.base import DecoupledEstimator, check_level, selected
+from decoupled_descent.estimators.base import DecoupledEstimator, check_level
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
@@ -85,53 +85,30 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     log_target: bool = False
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Train on all rows.
-
-        Args:
-            X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
-                Data that do not fit into memory are read block by block, as in the classifier.
-            y: Targets, shape (n,); or (n, K) for K of them, with the Newton method. None if X
-                yields rows with their targets.
-            sample_weight: How often each row counts, shape (n,); once by default.
-            groups: Rows that belong together have the same value here, shape (n,). They are left
-                out together, so that the estimate is for new groups.
-
-        Returns:
-            The fitted regressor.
-        """
-        self.method_ = self._chosen_method()
-        newton = self.method_ == "newton"
-        self._check_divided(X)
-        features, labels = self._given(X, y, several=True)
-        if labels.ndim == 1 or labels.shape[1] == 1 or not newton:
+    def _cleaned(self, labels: NDArray[Any]) -> Floats:
+        """Targets of shape (n,), or (n, K) for several with the Newton method."""
+        if labels.ndim == 1 or labels.shape[1] == 1 or self.method_ != "newton":
             labels = column_or_1d(labels, warn=True)
-        labels = labels.astype(np.float64)
-        weighing, groups = self._weighing(X, sample_weight, None, groups, len(labels))
-        rows, kept = features, weighing.kept
-        self._kept = kept
-        if kept is not None:
-            features, labels = selected(features, kept), labels[kept]
-        _check_range(labels)
-        self._learn_target(self._fitted_scale(labels), weighing.counted(groups)[0])
-        scaled, loss, outputs = self._encoded(labels)
-        if newton:
-            judged = self._search(features, scaled, loss, outputs, weighing, groups)
-        else:
-            run = self._train(features, scaled.float(), loss, 1)
-            judged = run.best_outputs.double().cpu().numpy().reshape(-1, 1)
+        return labels.astype(np.float64)
+
+    def _conclude(self, judged: Floats, every: Floats, targets: Tensor, weighing: Weighing) -> None:
+        """Predictions of the training rows; for networks also R² and the errors of the rows."""
+        self.corrected_prediction_ = self._shaped(every)
+        if self.method_ != "newton":
             share = self.estimated_test_error_stderr_ / self._unit * 2
             self._set_r2([2 * self.estimated_test_error_ / self._unit], [share])
-            self._jackknife = Jackknife.plain(judged - scaled.numpy().reshape(-1, 1))
-        self.corrected_prediction_ = self._shaped(self._completed(judged, rows, kept))
-        return self
+            self._jackknife = Jackknife.plain(judged - targets.numpy().reshape(-1, 1))
 
     def _encoded(self, labels: Floats) -> tuple[Tensor, str, int]:
         """Scaled targets, the loss, and the number of outputs."""
         labels = self._fitted_scale(labels)
         shaped = labels if self._several else labels.reshape(-1)
         scaled = torch.from_numpy((shaped - self.target_mean_) / self.target_scale_)
-        return scaled, "squared", np.size(self.target_mean_)
+        return scaled, *self._loss
+
+    @property
+    def _loss(self) -> tuple[str, int]:
+        return "squared", np.size(self.target_mean_)
 
     def _fitted_scale(self, labels: Floats) -> Floats:
         """The targets on the scale of the fit: as they are, or their logarithms."""
@@ -148,8 +125,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         logarithms: Floats = np.log(labels)
         return logarithms
 
-    def _learn_target(self, labels: Floats, shares: Floats | None) -> None:
+    def _learn_labels(self, labels: Floats, weighing: Weighing) -> None:
         """Means and deviations of the targets, numbers or, for several outputs, arrays."""
+        _check_range(labels)
+        labels, shares = self._fitted_scale(labels), weighing.counted()[0]
         mean = np.average(labels, axis=0, weights=shares)
         deviation = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=shares))
         self._varies = np.atleast_1d(labels.std(0) > 1e-12 * np.abs(labels.mean(0)))

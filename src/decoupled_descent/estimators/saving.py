@@ -9,13 +9,12 @@ inconsistent files raise ``ValueError``.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,16 +22,17 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
-from torch import Tensor, nn
+from torch import Tensor
 
 import decoupled_descent
 from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.estimators.base import DecoupledEstimator
-from decoupled_descent.estimators.layers import describe_head, rebuild_head
-from decoupled_descent.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
+from decoupled_descent.estimators.layers import describe_head, rebuild_head, require
+from decoupled_descent.estimators.mixture import describe_mixture, rebuild_mixture
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
 from decoupled_descent.tables.columns import Columns
+from decoupled_descent.training.state_file import content_checksum
 
 FORMAT = 1
 #: The name of the model file in a folder.
@@ -129,7 +129,7 @@ def save_model(
         "target": None if target is None else str(target),
     }
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    content = save(tensors, {KEY: text, "sha256": _checksum(tensors, text)})
+    content = save(tensors, {KEY: text, "sha256": content_checksum(tensors, text)})
     _rebuild(json.loads(text), tensors)  # check that the file can be read again
     try:
         with written_whole(path) as partial:
@@ -203,56 +203,39 @@ def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
     estimator: Any = ESTIMATORS[task]()
     own = rebuild_estimator(estimator, content, tensors)
-    if task == "classification":
-        outputs = 1 if len(estimator.classes_) == 2 else len(estimator.classes_)
-        loss = "logistic" if outputs == 1 else "cross_entropy"
-    else:
-        outputs, loss = len(estimator.output_r2_), "squared"
+    loss, outputs = estimator._loss
     if estimator.method_ == "newton":
         estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, loss, outputs)
         if task == "regression":
             estimator._jackknife.check(estimator.mixture_, outputs)
-        _check_features(estimator.mixture_, estimator.n_features_in_)
     else:
         estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
         if own:
             estimator.head = copy.deepcopy(estimator.head_)
-        _check_outputs(estimator.head_, len(estimator.theta_), outputs)
-    if columns is not None and len(columns.names) != estimator.n_features_in_:
-        raise ValueError(
-            f"its columns make {len(columns.names)} features but it has "
-            f"{estimator.n_features_in_}; train the model again"
-        )
+    _check_predictions(estimator, outputs)
+    made = estimator.n_features_in_ if columns is None else len(columns.names)
+    require(
+        made == estimator.n_features_in_,
+        f"its columns make {made} features but it has {estimator.n_features_in_}",
+    )
     estimator.metadata_ = dict(content["made_with"])
     kept = ("library", "settings", "chosen", "made_with")
     metadata = {name: content[name] for name in kept} | {"verdict": estimator.diagnostics_.verdict}
     return SavedModel(estimator, columns, target, task, metadata)
 
 
-def _check_outputs(head: nn.Module, width: int, outputs: int) -> None:
-    """Evaluate the head on two rows, to check that its layers match."""
+def _check_predictions(estimator: Any, outputs: int) -> None:
+    """Predict two rows, to check that layers or feature maps match."""
+    newton, rows = estimator.method_ == "newton", np.zeros((2, estimator.n_features_in_))
     try:
-        with torch.no_grad():
-            found = copy.deepcopy(head).double()(torch.zeros(2, width).double()).reshape(2, -1)
+        with np.errstate(all="ignore"):
+            found = estimator.mixture_.predict(rows) if newton else estimator._evaluate(rows)
     except (RuntimeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"its layers do not match ({reason}); train the model again") from error
-    if found.shape[1] != outputs or not found.isfinite().all():
-        raise ValueError(
-            f"it gives {found.shape[1]} outputs instead of {outputs}, or they are not finite; "
-            "train the model again"
-        )
-
-
-def _check_features(mixture: Mixture, width: int) -> None:
-    """Predict two rows, to check that feature maps and coefficients match."""
-    try:
-        found = mixture.predict(np.zeros((2, width)))
-    except (RuntimeError, IndexError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"its features do not match ({reason}); train the model again") from error
-    if len(found) != 2 or not np.isfinite(found).all():
-        raise ValueError("its predictions are not finite; train the model again")
+        what, reason = "features" if newton else "layers", str(error).splitlines()[0]
+        raise ValueError(f"its {what} do not match ({reason}); train the model again") from error
+    made = outputs if newton else found.shape[1]
+    require(made == outputs, f"it gives {made} outputs instead of {outputs}")
+    require(len(found) == 2 and np.isfinite(found).all(), "its predictions are not finite")
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:
@@ -291,7 +274,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         raise OSError(f"{path} cannot be read ({error.strerror or error})") from error
     except (SafetensorError, KeyError) as error:
         raise ValueError(f"{path}: damaged ({error}); copy it again or train again") from error
-    if _checksum(tensors, text) != checksum:
+    if content_checksum(tensors, text) != checksum:
         raise ValueError(
             f"{path}: the checksum is wrong: the file was damaged or edited; copy it again, or "
             "train again"
@@ -299,16 +282,5 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
     return tensors, text
 
 
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """SHA-256 over names, types, shapes and bytes of the tensors, and the description."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = tensors[name]
-        digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
-        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    digest.update(text.encode())
-    return digest.hexdigest()
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"its description holds {constant}; train the model again")
+def _refuse(constant: str) -> None:
+    require(False, f"its description holds {constant}")

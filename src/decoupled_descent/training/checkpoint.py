@@ -97,10 +97,7 @@ def as_checkpoint(given: Any) -> Checkpoint | None:
 class Saver:
     """Saves runs that are trained together, and continues from what an earlier call saved.
 
-    Args:
-        checkpoint: Where and how often.
-        trainees: The runs, at their start.
-        asked: The arguments of the call; a call that continues must have the same.
+    ``asked`` has the arguments of the call; a call that continues must have the same.
     """
 
     def __init__(

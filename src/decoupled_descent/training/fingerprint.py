@@ -37,11 +37,12 @@ def checksum(*parts: Tensor | bytes) -> str:
     """Sixteen hexadecimal digits that depend on all of the content."""
     found = hashlib.blake2b(digest_size=8)
     for part in parts:
-        found.update(_bytes(part) if isinstance(part, Tensor) else part)
+        found.update(as_bytes(part) if isinstance(part, Tensor) else part)
     return found.hexdigest()
 
 
-def _bytes(tensor: Tensor) -> Any:
+def as_bytes(tensor: Tensor) -> Any:
+    """The content of a tensor, in the order of its entries."""
     flat = tensor.detach().cpu().reshape(-1).contiguous()
     return flat.view(torch.uint8).numpy() if len(flat) else b""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from decoupled_descent.training.fingerprint import checksum
+from decoupled_descent.training.fingerprint import as_bytes
 
 #: The format that this version reads and writes.
 FORMAT = "1"
@@ -104,12 +105,14 @@ def write(
 
 
 def content_checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """The checksum over names, types, shapes and bytes of tensors, and a text."""
-    parts: list[Tensor | bytes] = [text.encode()]
+    """SHA-256 over names, types, shapes and bytes of tensors, and a text."""
+    digest = hashlib.sha256()
     for name in sorted(tensors):
         value = tensors[name]
-        parts += [f"{name} {value.dtype} {tuple(value.shape)}".encode(), value]
-    return checksum(*parts)
+        digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+        digest.update(as_bytes(value))
+    digest.update(text.encode())
+    return digest.hexdigest()
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
