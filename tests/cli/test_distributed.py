@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.cli.distributed import Share
 from tests.cli.conftest import spoilt, table
 from tests.rows.test_processes import free_port, started
 
@@ -120,11 +119,3 @@ def test_what_cannot_be_done_is_one_line(run, monkeypatch, tmp_path):
     torch.distributed.destroy_process_group()
     assert (status, "--distributed needs a csv or parquet file" in err) == (2, True)
     assert not (tmp_path / "o").exists()
-
-
-def test_shares_are_all_rows_once():
-    for n in (1, 7, 8, 100):
-        spans = [Share(rank, 4).span(n) for rank in range(4)]
-        assert [k for span in spans for k in range(n)[span]] == list(range(n))
-        sizes = [len(range(n)[span]) for span in spans]
-        assert max(sizes) - min(sizes) <= 1

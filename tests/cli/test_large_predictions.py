@@ -15,6 +15,7 @@ from decoupled_descent.cli.tables import Wishes, prepare
 from decoupled_descent.estimators import base
 from decoupled_descent.rows import blocks, sources, store
 from decoupled_descent.tables import pieces
+from decoupled_descent.tables.large import pieces_of
 from tests.cli.conftest import spoilt, table
 
 #: Megabytes that preparing a table may take, and how often 20,000 rows are repeated for it.
@@ -113,7 +114,7 @@ def test_groups_identifiers_and_values_that_the_sample_lacks(in_pieces, monkeypa
     monkeypatch.setattr(pieces, "FEWEST_SAMPLED", 100)
     path = written(frame, tmp_path, "csv")
     in_pieces()
-    sampled = set(pieces.pieces_of(path).scan().sample.index)
+    sampled = set(pieces_of(path).scan().sample.index)
     row = next(k for k in range(200, 400) if k not in sampled)
     frame.loc[row - 1, "b"] = "lots"
     prepared = prepare(

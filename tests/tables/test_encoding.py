@@ -7,8 +7,9 @@ import pytest
 from decoupled_descent.tables import pieces
 from decoupled_descent.tables.columns import Columns
 from decoupled_descent.tables.encoding import Tally, encode, numbers_of_texts
-from decoupled_descent.tables.pieces import pieces_of
+from decoupled_descent.tables.large import pieces_of
 from decoupled_descent.tables.reading import read_table
+from tests.tables.company import in_company
 
 
 def table(rows=80):
@@ -103,6 +104,31 @@ def test_a_table_on_disk_is_that_of_memory(suffix, monkeypatch, tmp_path):
     codes = np.unique(table()["customer_id"][kept], return_inverse=True)[1]
     np.testing.assert_array_equal(encoded.codes["customer_id"], codes)
     assert encoded.notes == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_processes_have_parts_of_the_matrix_and_all_notes(suffix, monkeypatch, tmp_path):
+    monkeypatch.setattr(pieces, "LARGE", 0)
+    path, frame = tmp_path / f"a.{suffix}", table()
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    learnt = Columns.learn(read_table(path)[:50])
+    frame.loc[[41, 71, 76], "price"] = "gratis"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    kept = np.arange(80) % 5 > 0
+
+    def encoded(share):
+        found = pieces_of(path, share)
+        return encode(found, found.scan(), learnt, kept, ["customer_id"])
+
+    whole, parts = encoded(None), in_company(3, encoded)
+    np.testing.assert_array_equal(np.vstack([part.X for part in parts]), whole.X)
+    assert min(len(part.X) for part in parts) > 10
+    assert "3 values are not numbers" in whole.notes[0]
+    assert "'gratis' in row 42" in whole.notes[0]
+    for part in parts:
+        assert part.notes == whole.notes
+        codes = part.codes["customer_id"]
+        np.testing.assert_array_equal(codes, whole.codes["customer_id"])
 
 
 def test_texts_keep_their_numbers():

@@ -8,8 +8,8 @@ import pytest
 
 from decoupled_descent.tables import limits, pieces
 from decoupled_descent.tables.columns import Columns
+from decoupled_descent.tables.large import pieces_of
 from decoupled_descent.tables.parquet import Parquet
-from decoupled_descent.tables.pieces import pieces_of
 from decoupled_descent.tables.reading import read_table
 
 arrow = pytest.importorskip("pyarrow")

@@ -1,25 +1,15 @@
 """Tables in pieces: the rows and columns of a table that is read as a whole."""
 
-import gzip
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables import limits, pieces
-from decoupled_descent.tables.parquet import Parquet
-from decoupled_descent.tables.pieces import Drawn, pieces_of, sampled_rows
+from decoupled_descent.tables import pieces
+from decoupled_descent.tables.large import pieces_of
+from decoupled_descent.tables.pieces import Drawn, sampled_rows
 from decoupled_descent.tables.reading import read_table
 
 ROWS = 97
-
-
-@pytest.fixture
-def small_pieces(monkeypatch):
-    """Every table is large, and pieces have a few rows."""
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE", 500)
-    monkeypatch.setattr(pieces, "TOGETHER", 7)
 
 
 def table(rows=ROWS):
@@ -98,48 +88,6 @@ def test_named_index_of_parquet_is_a_column(small_pieces, tmp_path):
     assert found["code"].tolist() == list(frame.index) == scan.kept["code"].tolist()
 
 
-def test_small_tables_and_other_kinds_are_read_as_a_whole(tmp_path):
-    table().to_csv(tmp_path / "a.csv", index=False)
-    table().to_csv(tmp_path / "a.csv.gz", index=False)
-    table().to_parquet(tmp_path / "a.parquet")
-    np.save(tmp_path / "a.npy", np.eye(3))
-    for path in tmp_path.iterdir():
-        assert pieces_of(path) is None
-    assert pieces_of(tmp_path / "absent.csv") is None
-
-
-def test_packed_files_are_large_by_their_content(monkeypatch, tmp_path):
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 5000))
-    monkeypatch.setattr(pieces, "LARGE", 20_004)
-    assert pieces_of(path) is None
-    monkeypatch.setattr(pieces, "LARGE", 20_003)
-    assert pieces_of(path).size == 20_004
-    monkeypatch.setattr(limits, "SMALL", 10_000)
-    with pytest.raises(ValueError, match=r"a\.csv\.gz: it unpacks to more than"):
-        pieces_of(path)
-
-
-def test_parquet_is_measured_before_it_is_read(monkeypatch, tmp_path):
-    path = tmp_path / "a.parquet"
-    pd.DataFrame({"a": np.zeros(200_000), "b": np.zeros(200_000)}).to_parquet(path)
-    assert path.stat().st_size < 10_000
-    monkeypatch.setattr(limits, "MOST_BYTES", 3_000_000)
-    monkeypatch.setattr(Parquet, "frame", lambda *_, **__: pytest.fail("it was read"))
-    with pytest.raises(ValueError, match="unpacks to more than 3 MB"):
-        read_table(path)
-    monkeypatch.setattr(pieces, "LARGE", 3_000_000)
-    assert pieces_of(path).size >= 3_200_000
-    monkeypatch.setattr(limits, "SMALL", 1_000_000)
-    with pytest.raises(ValueError, match=r"a\.parquet: it unpacks to more than"):
-        pieces_of(path)
-
-
-def test_one_column_is_read_as_a_whole(small_pieces, tmp_path):
-    (tmp_path / "a.csv").write_text("size\n1\n\n3\n")
-    assert pieces_of(tmp_path / "a.csv") is None
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -154,18 +102,6 @@ def test_what_is_wrong_is_named(content, message, small_pieces, tmp_path):
     (tmp_path / "a.csv").write_text(content)
     with pytest.raises(ValueError, match=message):
         joined(tmp_path / "a.csv")
-
-
-def test_damaged_files_are_named(small_pieces, monkeypatch, tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing else")
-    with pytest.raises(ValueError, match=r"a\.parquet: the file is damaged"):
-        pieces_of(tmp_path / "a.parquet")
-    packed = gzip.compress(table(2000).to_csv(index=False).encode())
-    (tmp_path / "a.csv.gz").write_bytes(packed[:-2000])
-    with pytest.raises(ValueError, match=r"a\.csv\.gz: the file is damaged"):
-        pieces_of(tmp_path / "a.csv.gz")
-    monkeypatch.setattr(pieces, "LARGE", 10**6)
-    assert pieces_of(tmp_path / "a.csv.gz") is None  # the one that reads it as a whole says it
 
 
 def test_a_file_that_changed_is_refused(small_pieces, tmp_path):
@@ -198,9 +134,13 @@ def test_rows_are_drawn_alike_whatever_the_pieces():
         assert len(set(items)) == 6
         counts[[item for _, item in items]] += 1
         if seed < 5:
-            at_once = Drawn(6, seed)
+            at_once, parts = Drawn(6, seed), [Drawn(6, seed, before=k) for k in (0, 13)]
             at_once.offer(range(30))
-            assert at_once.items() == items
+            for part, own in zip(parts, (range(13), range(13, 30)), strict=True):
+                part.offer(own)
+            joined = Drawn(6)
+            joined.join(part.cut() for part in parts)
+            assert at_once.items() == items == joined.items()
     expected, deviation = 2000 * 6 / 30, np.sqrt(2000 * 0.2 * 0.8)
     assert np.abs(counts - expected).max() < 4 * deviation
 

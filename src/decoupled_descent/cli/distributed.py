@@ -7,32 +7,34 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from decoupled_descent.tables.shares import Share
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
     from decoupled_descent.rows.blocks import Rows
+    from decoupled_descent.rows.processes import Processes
 
 #: Seconds to wait for the other processes.
 TIMEOUT = 120.0
 
 
-class Share(NamedTuple):
-    """Which of several processes this is."""
+class Company(Share):
+    """The processes of torchrun, which tell each other things through PyTorch."""
 
-    rank: int
-    size: int
+    @cached_property
+    def _processes(self) -> Processes:
+        import torch.distributed as dist
 
-    def span(self, n: int) -> slice:
-        """The rows of this process among n: consecutive, and as many as in any other, or one less.
+        from decoupled_descent.rows.processes import Processes
 
-        Example:
-            >>> [Share(rank, 3).span(8) for rank in range(3)]
-            [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
-        """
-        few, more = divmod(n, self.size)
-        start = self.rank * few + min(self.rank, more)
-        return slice(start, start + few + (self.rank < more))
+        return Processes(dist.group.WORLD, TIMEOUT)
+
+    def each(self, content: bytes) -> list[bytes]:
+        """Return what every process passes, by rank."""
+        return self._processes.contents(content)
 
 
 def this_share() -> Share:
@@ -44,7 +46,7 @@ def this_share() -> Share:
             "--distributed is for processes that torchrun starts: torchrun --nproc-per-node 2 "
             "--no-python decoupled train …"
         ) from error
-    return Share(rank, size)
+    return Company(rank, size)
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     from decoupled_descent.cli.left_out import UNSEEN, left_out_file, seen_before
     from decoupled_descent.cli.output import echo_json
     from decoupled_descent.estimators.saving import MODEL_FILE, load_model
-    from decoupled_descent.tables.pieces import pieces_of
+    from decoupled_descent.tables.large import pieces_of
     from decoupled_descent.tables.reading import read_table
 
     if out is not None:

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.cli.distributed import Share
 from decoupled_descent.tables.columns import MOST_DECIMALS, Columns
 from decoupled_descent.tables.encoding import Tally, encode
-from decoupled_descent.tables.pieces import Pieces, Scan, pieces_of
+from decoupled_descent.tables.large import pieces_of
+from decoupled_descent.tables.pieces import Pieces, Scan
 from decoupled_descent.tables.reading import as_written, read_table
+from decoupled_descent.tables.shares import Share
 from decoupled_descent.tables.targets import (
     CLASSES,
     check_target,
@@ -97,13 +98,13 @@ def prepare(
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    wishes, pieces = wishes or Wishes(), pieces_of(path, None if share is None else 0)
+    wishes, pieces = wishes or Wishes(), pieces_of(path, share)
     if pieces is None and share is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     frame = mark_missing(read_table(path), wishes.words) if pieces is None else None
     try:
         if pieces is not None:
-            return _in_pieces(pieces, target, task, wishes, share)
+            return _in_pieces(pieces, target, task, wishes)
         assert frame is not None
         features, labels = split_target(frame, target, quantity=task == "regression")
         texts = partial(as_written, path, target)
@@ -118,9 +119,7 @@ def prepare(
         raise ValueError(f"{path}: {message}") from error
 
 
-def _in_pieces(
-    pieces: Pieces, target: str, task: str | None, wishes: Wishes, share: Share | None
-) -> Prepared:
+def _in_pieces(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
     """Prepare a table in pieces. Only labels, groups, identifiers and a sample are in memory."""
     named = [name for name in (wishes.group, wishes.identifier) if name is not None]
     scan = pieces.scan([target, *named])
@@ -133,11 +132,8 @@ def _in_pieces(
     groups = kept[known].get(wishes.group)
     texts = None if written is None else written.str.strip().tolist
     decided = _decide(sample, labels, groups, texts or (lambda: None), task, wishes)
-    mine, repeated = known, decided.columns.repeated
-    if share is not None:
-        mine, repeated = np.zeros_like(known), ()
-        mine[np.flatnonzero(known)[share.span(len(labels))]] = True
-    encoded = encode(pieces, scan, decided.columns, mine, repeated)
+    scan = pieces.labelled(scan, known)
+    encoded = encode(pieces, scan, decided.columns, known, decided.columns.repeated)
     said = [_read(pieces, scan), *scan.notes, *notes, *encoded.notes, *decided.notes]
     said += _belong(encoded.codes)
     rows = pd.DataFrame(index=labels.index)

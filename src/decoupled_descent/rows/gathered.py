@@ -92,12 +92,6 @@ def all_labels(rows: Rows, labels: NDArray[Any]) -> NDArray[Any]:
 def _all_texts(rows: Rows, texts: list[str]) -> NDArray[Any]:
     """Send texts as bytes."""
     assert rows.processes is not None
-    own = np.frombuffer(json.dumps(texts).encode(), dtype=np.uint8)
-    ends = rows.processes.each(torch.tensor(len(own))).cumsum(0).tolist()
-    buffer = torch.zeros(ends[-1], dtype=torch.uint8)
-    stop = ends[rows.processes.rank]
-    buffer[stop - len(own) : stop] = torch.from_numpy(own.copy())
-    content = rows.total(buffer)[0].numpy().tobytes()
-    parts = [content[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    parts = rows.processes.contents(json.dumps(texts).encode())
     found = [text for part in parts for text in json.loads(part)]
     return np.array(found, dtype=object)

@@ -62,6 +62,16 @@ class Processes:
         found[self.rank] = values
         return self.total([found])[0]
 
+    def contents(self, content: bytes) -> list[bytes]:
+        """The bytes that every process passes, by rank."""
+        ends = self.each(torch.tensor(len(content), device="cpu")).cumsum(0).tolist()
+        found, stop = torch.zeros(ends[-1], dtype=torch.uint8), ends[self.rank]
+        if content:
+            own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+            found[stop - len(content) : stop] = own
+        whole = self.total([found])[0].numpy().tobytes()
+        return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
     def smallest(self, number: int) -> int:
         """The smallest of one whole number per process."""
         return int(self.each(torch.tensor(number, device="cpu")).min())

@@ -5,7 +5,7 @@ The rules for the columns were learnt from other rows: a sample of the table, or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from decoupled_descent.files import unnamed_file
 from decoupled_descent.tables.column import Column
 from decoupled_descent.tables.columns import Columns
 from decoupled_descent.tables.pieces import Pieces, Scan
+from decoupled_descent.tables.shares import Share
 from decoupled_descent.tables.values import (
     LARGEST,
     Floats,
@@ -45,6 +46,12 @@ class Count:
             self.first, self.text = int(column.index[place]), str(column.iloc[place]).strip()
         self.rows += int(found.sum())
 
+    def join(self, other: Count) -> None:
+        """Add the values of later rows."""
+        if not self.rows:
+            self.first, self.text = other.first, other.text
+        self.rows += other.rows
+
     def said(self, words: str) -> str:
         """Return a sentence with the count and the first value; ``words`` has places for verbs."""
         several = self.rows > 1
@@ -62,6 +69,11 @@ class Counts:
     unreadable: Count = field(default_factory=Count)  # not a number, or not a date
     unknown: Count = field(default_factory=Count)  # categories that have no column
     absent: Count = field(default_factory=Count)  # missing values
+
+    @property
+    def each(self) -> tuple[Count, Count, Count]:
+        """The three counts."""
+        return self.unreadable, self.unknown, self.absent
 
 
 class Tally:
@@ -108,6 +120,19 @@ class Tally:
             counts.unknown.add(values, np.isin(codes, new))
             counts.absent.add(values, codes < 0)
         return column.apply(values)
+
+    def told(self) -> dict[str, list[list[Any]]]:
+        """Return the counts as lists, by column."""
+        return {
+            name: [[one.rows, one.first, one.text] for one in counts.each]
+            for name, counts in self.found.items()
+        }
+
+    def add(self, told: dict[str, list[list[Any]]]) -> None:
+        """Add the counts of later rows, as of :meth:`told`."""
+        for name, counts in self.found.items():
+            for mine, other in zip(counts.each, told[name], strict=True):
+                mine.join(Count(*other))
 
     def notes(self, known: str, everything: bool = False) -> list[str]:
         """Return a sentence for each column with unexpected values.
@@ -181,7 +206,7 @@ def encode(
     kept: NDArray[np.bool_],
     numbered: Sequence[str] = (),
 ) -> Encoded:
-    """Turn rows of a table into numbers on disk, piece by piece.
+    """Turn the rows of this process into numbers on disk, piece by piece.
 
     Args:
         pieces: The table.
@@ -191,23 +216,56 @@ def encode(
         numbered: Names of columns whose different values are numbered 0, 1, 2, …
 
     Returns:
-        The matrix, the numbers, and sentences about unexpected values.
+        The matrix, and, of the rows of all processes, the numbers and sentences about unexpected
+        values.
     """
-    shape = int(kept.sum()), len(columns.names)
     tally = Tally(columns)
-    places: dict[str, dict[str, int]] = {name: {} for name in numbered}
-    codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in numbered}
+    own: list[tuple[Floats, dict[str, NDArray[np.int64]]]] = []
+
+    def made() -> list[Any]:
+        places: dict[str, dict[str, int]] = {name: {} for name in numbered}
+        own.append(_written(pieces.frames(scan), int(kept[scan.own].sum()), tally, kept, places))
+        return [tally.told(), {name: list(places[name]) for name in numbered}]
+
+    told = pieces.share.together(made)
+    X, codes = own[0]
+    joined = {
+        name: _numbers_of_all(pieces.share, codes[name], [texts[name] for _, texts in told])
+        for name in numbered
+    }
+    whole = Tally(columns)
+    for counts, _ in told:
+        whole.add(counts)
+    return Encoded(X, joined, whole.notes("the sample"))
+
+
+def _written(
+    frames: Iterable[pd.DataFrame], n: int, tally: Tally, kept: NDArray[np.bool_],
+    places: dict[str, dict[str, int]],
+) -> tuple[Floats, dict[str, NDArray[np.int64]]]:  # fmt: skip
+    """Write n rows to disk as numbers; number the values of the columns in ``places``."""
+    shape = n, len(tally.columns.names)
+    codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in places}
     with unnamed_file(8 * shape[0] * shape[1]) as file:
-        for frame in pieces.frames(scan):
+        for frame in frames:
             part = frame[kept[frame.index.to_numpy() - 1]]
             if len(part):
                 file.write(np.ascontiguousarray(tally.apply(part)).tobytes())
-                for name in numbered:
-                    codes[name].append(numbers_of_texts(part[name], places[name]))
+                for name, known in places.items():
+                    codes[name].append(numbers_of_texts(part[name], known))
         file.flush()
-        X = np.memmap(file, dtype=np.float64, mode="r", shape=shape)
-    joined = {name: np.concatenate(parts) for name, parts in codes.items()}
-    return Encoded(X, joined, tally.notes("the sample"))
+        X: Floats = np.memmap(file, dtype=np.float64, mode="r", shape=shape)
+    return X, {name: np.concatenate(parts) for name, parts in codes.items()}
+
+
+def _numbers_of_all(
+    share: Share, own: NDArray[np.int64], texts: list[list[str]]
+) -> NDArray[np.int64]:
+    """Join the numbers of all processes; ``texts`` are the values that each has numbered."""
+    places: dict[str, int] = {}
+    numbers = [[places.setdefault(text, len(places)) for text in mine] for mine in texts]
+    found: NDArray[np.int64] = np.array([*numbers[share.rank], -1], dtype=np.int64)[own]
+    return np.concatenate([np.frombuffer(one, np.int64) for one in share.sent(found.tobytes)])
 
 
 def numbers_of_texts(column: pd.Series, places: dict[str, int]) -> NDArray[np.int64]:

@@ -34,6 +34,7 @@ class Parquet:
         size: The bytes that it unpacks to: what it states, but at least eight for each value.
         rows: The number of rows.
         width: The number of columns.
+        about: Names, types and numbers of rows, as bytes.
 
     Args:
         source: The path, or a stream of bytes.
@@ -59,6 +60,8 @@ class Parquet:
         except Exception as error:  # the type depends on where the damage is
             raise ValueError(NO_PARQUET.format(error)) from error
         self.rows, self.width, self._most = about.num_rows, len(schema), most_bytes(packed)
+        self._ends = np.cumsum([about.row_group(k).num_rows for k in range(about.num_row_groups)])
+        self.about = f"{schema.to_string()} {self._ends.tolist()}".encode()
         nested = [pyarrow.types.is_nested(field.type) for field in schema]
         self._nested = [
             field.name for field, is_nested in zip(schema, nested, strict=True) if is_nested
@@ -75,15 +78,21 @@ class Parquet:
         except Exception as error:
             raise _damaged(error) from error
 
-    def batches(self, rows: int) -> Iterator[Any]:
-        """Read so many rows at a time, as tables of Arrow."""
+    def batches(self, rows: int, own: slice) -> Iterator[Any]:
+        """Read some of the rows, so many at a time or fewer, as tables of Arrow."""
         import pyarrow
 
         try:
-            for group in range(self._file.num_row_groups):  # only one is in memory at a time
+            for group, end in enumerate(self._ends.tolist()):  # only one is in memory at a time
+                start = end - self._file.metadata.row_group(group).num_rows
+                if start >= own.stop or end <= own.start:
+                    continue
                 options = {"row_groups": [group], "batch_size": rows, **self._read}
                 for batch in self._file.iter_batches(**options):
-                    yield self._decoded(pyarrow.Table.from_batches([batch]))
+                    part = slice(max(0, own.start - start), max(0, own.stop - start))
+                    start += len(batch)
+                    if len(mine := batch[part]):
+                        yield self._decoded(pyarrow.Table.from_batches([mine]))
         except Exception as error:
             raise _damaged(error) from error
 

@@ -34,6 +34,9 @@ OTHERS = {
     b"%pdf": "a PDF; save its table as CSV",
     b"version https://git-lfs": "a pointer of Git LFS; download the file with git lfs pull",
 }
+#: In the order in which they are tried.
+ENCODINGS = ("utf-8-sig", "cp1252")
+OTHER_ENCODING = "the text is not UTF-8; it was read as Windows-1252 (Latin-1)"
 #: The separator and the decimal mark are recognised from so many rows and bytes.
 LOOK, HEAD = 1000, 16 * 2**20
 
@@ -88,8 +91,13 @@ class Written(NamedTuple):
         )
 
 
-def records(stream: BinaryIO, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the fields of each row. Skip blank lines; close the stream."""
+def records(
+    stream: BinaryIO, encoding: str, separator: str, before: Callable[[], int] = lambda: 0
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the fields of each row. Skip blank lines; close the stream.
+
+    ``before()`` is the number of lines of the file before the stream, for errors.
+    """
     with io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
         reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
         line = 1
@@ -99,7 +107,8 @@ def records(stream: BinaryIO, encoding: str, separator: str) -> Iterator[tuple[i
                     yield line, record
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise ValueError(f"line {line}: {error}; is a quotation mark left open?") from error
+            where = line + before()
+            raise ValueError(f"line {where}: {error}; is a quotation mark left open?") from error
 
 
 def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
@@ -111,13 +120,16 @@ def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int
     return ((k, line.count(separator.encode()) + 1) for k, line in lines if line)
 
 
-def _encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, Notes]:
-    """Return UTF-8 if the text can be decoded so, else Windows-1252 and a note.
+def decodes(blocks: Iterable[bytes], encoding: str, place: int = 0) -> bool:
+    """Whether text can be decoded so. Raise ``ValueError`` if the content is not text.
 
-    Raise ``ValueError`` if the content is not text.
+    Args:
+        blocks: The bytes, in blocks.
+        encoding: The encoding.
+        place: The number of bytes of the file before them.
     """
-    place = 0
-    for block in blocks():
+    decoder, possible = codecs.getincrementaldecoder(encoding)(), True
+    for block in blocks:
         if not place and block.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise ValueError("the text is UTF-16; save it as UTF-8")
         control = CONTROL.search(block, 0, 1 << 20) if not place else None
@@ -128,20 +140,14 @@ def _encoding(blocks: Callable[[], Iterable[bytes]]) -> tuple[str, Notes]:
                 "files; check that the extension matches the content"
             )
         place += len(block)
-    other = "the text is not UTF-8; it was read as Windows-1252 (Latin-1)"
-    for encoding, notes in (("utf-8-sig", []), ("cp1252", [other])):
-        if _decodes(blocks(), encoding):
-            return encoding, notes
-    raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
+        possible = possible and _decoded(decoder, block)
+    return possible and _decoded(decoder, b"")
 
 
-def _decodes(blocks: Iterable[bytes], encoding: str) -> bool:
-    """Whether all blocks together can be decoded."""
-    decoder = codecs.getincrementaldecoder(encoding)()
+def _decoded(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
+    """Whether the next bytes can be decoded; none stands for the end."""
     try:
-        for block in blocks:
-            decoder.decode(block)
-        decoder.decode(b"", final=True)
+        decoder.decode(block, final=not block)
     except UnicodeDecodeError:
         return False
     return True
@@ -172,13 +178,13 @@ def _decimal(rows: list[list[str]], separator: str) -> tuple[str, Notes]:
     return ",", [f"the comma is the decimal mark: {value!r} was read as {read!r}"]
 
 
-def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
+def recognise(head: bytes, decoded: Callable[[str], bool]) -> Written:
     """Recognise the format of a text file.
 
     Args:
         head: The first bytes of the file, at least ``HEAD`` if it has so many. Separator, names and
             decimal mark are found in whole lines of them.
-        blocks: Each call yields all bytes of the file, in blocks. They decide the encoding.
+        decoded: Whether all bytes of the file can be decoded in an encoding.
     """
     if len(head) >= HEAD:
         head = head[: head.rfind(b"\n", 0, HEAD) + 1] or head[:HEAD]
@@ -186,7 +192,10 @@ def recognise(head: bytes, blocks: Callable[[], Iterable[bytes]]) -> Written:
     for beginning, kind in OTHERS.items():
         if start.startswith(beginning):
             raise ValueError(f"this is {kind}")
-    encoding, notes = _encoding(blocks)
+    encoding = next((one for one in ENCODINGS if decoded(one)), None)
+    if encoding is None:
+        raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
+    notes = [] if encoding == ENCODINGS[0] else [OTHER_ENCODING]
     told = SEP_LINE.match(head)
     head = head[told.end() :] if told else head
     separator = told[1].decode() if told else _separator(head, encoding)
@@ -211,7 +220,7 @@ def read_text(content: bytes, only: str | None = None) -> tuple[pd.DataFrame, No
     Returns:
         The table, and sentences for the user about its format.
     """
-    written = recognise(content, lambda: [content])
+    written = recognise(content, lambda encoding: decodes([content], encoding))
     content, names = content[written.skipped :], written.names
     for line, width in _widths(content, written.encoding, written.separator):
         if width != len(names):
