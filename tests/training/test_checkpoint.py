@@ -217,8 +217,8 @@ def test_another_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.undo()
     with safe_open(tmp_path / FILE, "pt") as file:
         metadata = file.metadata()
-    save_file({}, tmp_path / FILE, metadata | {"format": "2"})
-    with pytest.raises(ValueError, match="has format '2', and this version reads 1"):
+    save_file({}, tmp_path / FILE, metadata | {"format": "1"})
+    with pytest.raises(ValueError, match="has format '1', and this version reads 2"):
         dd.fit(**GIVEN, checkpoint=tmp_path)
     assert json.loads(metadata["about"])["made with"] == dict(run.metadata)
 

@@ -5,7 +5,14 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from decoupled_descent.training.state_file import leaves, read, rebuilt, write
+from decoupled_descent.training.state_file import (
+    FORMAT,
+    content_checksum,
+    leaves,
+    read,
+    rebuilt,
+    write,
+)
 from tests.problems import normal
 
 
@@ -52,3 +59,9 @@ def test_a_changed_number_is_noticed(tmp_path):
 def test_what_no_file_can_hold(tmp_path):
     with pytest.raises(ValueError, match="x is a complex, which no checkpoint can hold"):
         write(tmp_path / "a.safetensors", {"x": 1j}, {}, {})
+
+
+def test_another_checksum_is_another_format():
+    """Else files of the version before would be called damaged. Change both together."""
+    found = content_checksum({"a": torch.arange(3, dtype=torch.float32)}, "text")
+    assert (FORMAT, found[:16]) == ("2", "13dabf7aa2969c39")

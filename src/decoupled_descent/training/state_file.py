@@ -16,8 +16,9 @@ from torch import Tensor
 
 from decoupled_descent.training.fingerprint import as_bytes
 
-#: The format that this version reads and writes.
-FORMAT = "1"
+#: The format that this version reads and writes. It changes with the checksum, too: a file of
+#: another version is no damaged file.
+FORMAT = "2"
 #: The name under which a file keeps what its run was made with.
 MADE = "made with"
 
