@@ -1,5 +1,7 @@
 """Styles of numbers and dates: recognised by the column, and read alike ever after."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,11 @@ def test_a_style_is_kept():
 )
 def test_dates(texts, style):
     assert styles.date_style(texts) == style
+
+
+def test_texts_without_digits_are_no_numbers_but_infinity_is():
+    found = styles.plain_numbers(["inf", "-Infinity", "nan", "x", ""])
+    assert found.tolist()[:2] == [math.inf, -math.inf]
+    assert np.isnan(found[2:]).all()
+    assert np.isnan(styles.plain_numbers(["a", "١x", "-"])).all()
+    assert styles.plain_numbers([]).tolist() == []

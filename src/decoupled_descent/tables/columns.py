@@ -124,13 +124,13 @@ class Columns:
 
     def missing(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that :meth:`apply` needs and the table does not have."""
-        known = _by_name(frame)
+        known = set(_names(frame))
         return [column.name for column in self.columns if column.name not in known]
 
     def extra(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that the training table did not have; they are ignored."""
         known = {column.name for column in self.columns} | set(self.dropped)
-        return [name for name in _by_name(frame) if name not in known]
+        return [name for name in _names(frame) if name not in known]
 
     def apply(self, frame: pd.DataFrame) -> Floats:
         """Turn a table into a matrix of finite numbers, shape (n, len(names)).
@@ -203,14 +203,21 @@ def _entries(content: object, kinds: dict[str, type], what: str) -> dict[str, An
 
 
 def _by_name(frame: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return the columns by their names as text; refuse names that occur twice."""
+    """Return the columns by their names as text."""
+    names, columns = _names(frame), (plain(column) for _, column in frame.items())
+    return {
+        name: column if column.name == name else column.rename(name)
+        for name, column in zip(names, columns, strict=True)
+    }
+
+
+def _names(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the columns as text; refuse names that occur twice."""
     if not isinstance(frame, pd.DataFrame):
         kind = f"{type(frame).__module__.split('.')[0]}.{type(frame).__name__}"
         raise ValueError(f"a pandas.DataFrame is needed, not {kind}")
-    table = {
-        str(name): plain(frame.iloc[:, k]).rename(str(name)) for k, name in enumerate(frame.columns)
-    }
-    if len(table) < frame.shape[1]:
-        twice = [name for name, count in Counter(map(str, frame.columns)).items() if count > 1]
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
         raise ValueError(f"the table has more than one column {listed(twice)}; rename all but one")
-    return table
+    return names

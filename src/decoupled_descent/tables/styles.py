@@ -27,12 +27,16 @@ PATTERNS = {
     ENGLISH: re.compile(rf"{_BEFORE}(\d{{1,3}}([,{_GAPS}]\d{{3}})+|\d+)?(\.\d*)?{_AFTER}"),
     EUROPEAN: re.compile(rf"{_BEFORE}(\d{{1,3}}([.{_GAPS}]\d{{3}})+|\d+)(,\d*)?{_AFTER}"),
 }
+#: What every number has: a digit, or the word infinity.
+NUMERIC = re.compile(r"\d|inf", re.IGNORECASE)
 ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 CALENDAR = re.compile(r"(\d{1,4})[./-](\d{1,2})[./-](\d{1,4})((?:[ T]\d{2}:\d{2}.*)?)")
 
 
 def plain_numbers(texts: Sequence[str]) -> Floats:
     """Read numbers such as 1234.5 or 1e-3, nan for other text."""
+    if not any(NUMERIC.search(text) for text in texts):  # as in most columns of words
+        return np.full(len(texts), np.nan)
     numbers = pd.to_numeric(pd.Series(list(texts), dtype=object), errors="coerce")
     found: Floats = numbers.to_numpy(dtype=np.float64)
     return found

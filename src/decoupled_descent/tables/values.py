@@ -64,10 +64,11 @@ def parse_numbers(texts: list[str], style: str = "") -> Floats:
 def parse_dates(texts: list[str], style: str = "") -> NDArray[np.datetime64]:
     """Read dates written as text, NaT for other text; times without a zone are taken as UTC."""
     texts = iso_dates(texts, style)
-    likely = pd.Series([text if DATE.fullmatch(text) else None for text in texts], dtype=object)
-    if likely.isna().all():  # as in most columns of text
-        return np.full(len(texts), np.datetime64("NaT"), dtype="datetime64[us]")
-    return _utc(pd.to_datetime(likely, format="ISO8601", utc=True, errors="coerce"))
+    likely = [text if DATE.fullmatch(text) else None for text in texts]
+    if not any(likely):  # as in most columns of text
+        return np.full(len(texts), "NaT", dtype="datetime64[us]")
+    dates = pd.Series(likely, dtype=object)
+    return _utc(pd.to_datetime(dates, format="ISO8601", utc=True, errors="coerce"))
 
 
 def _utc(dates: pd.Series) -> NDArray[np.datetime64]:
@@ -110,8 +111,9 @@ def _text(column: pd.Series, value: object) -> str:
 
 def _merge(codes: NDArray[np.intp], texts: list[Any]) -> tuple[NDArray[np.intp], list[str]]:
     """Give equal texts one number, and None the number −1."""
-    merged, different = pd.factorize(np.array(texts, dtype=object))
-    return np.append(merged, -1)[codes], list(different)
+    places: dict[str, int] = {}
+    merged = [-1 if text is None else places.setdefault(text, len(places)) for text in texts]
+    return np.array([*merged, -1], dtype=np.intp)[codes], list(places)
 
 
 def levels(texts: list[str]) -> list[str]:
@@ -153,7 +155,8 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> 
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
             f"is not a {what}; correct it, or leave it empty if it is missing"
         )
-    return np.append(values, values.dtype.type("nan" if values.dtype.kind == "f" else "NaT"))[codes]
+    missing = np.full(1, "nan" if values.dtype.kind == "f" else "NaT", dtype=values.dtype)
+    return np.append(values, missing)[codes]
 
 
 def is_number(dtype: Any) -> bool:
