@@ -5,7 +5,13 @@ import stat
 
 import pytest
 
-from decoupled_descent.files import permissions, write_text, written_whole
+from decoupled_descent.files import (
+    permissions,
+    remove_unfinished,
+    temporary_folder,
+    write_text,
+    written_whole,
+)
 
 
 def test_the_file_appears_only_at_the_end(tmp_path):
@@ -73,3 +79,21 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
         os.umask(before)
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a.txt", "b.txt")]
     assert modes == [0o640, 0o640]
+
+
+def test_a_folder_is_removed_with_all_in_it_unless_it_is_renamed(tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        (folder / "a").touch()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not list(tmp_path.iterdir())
+    with temporary_folder(tmp_path) as folder:
+        folder.rename(tmp_path / "b")
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_a_hasty_end_removes_what_is_not_complete(tmp_path):
+    with temporary_folder(tmp_path) as folder:
+        (folder / "a").touch()
+        remove_unfinished()
+        assert not list(tmp_path.iterdir())
+    remove_unfinished()

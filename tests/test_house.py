@@ -20,7 +20,7 @@ ROOT = Path(dd.__file__).parent
 #: The order of the packages, lowest first: a module imports from its own level or from below.
 #: Packages of one level do not import each other, except from left to right.
 ORDER = [
-    ["checks", "files", "progress"],
+    ["checks", "files", "model_file", "progress"],
     ["tables", "datasets"],
     ["rows"],
     ["objective"],

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 if "torch" not in sys.modules:  # idle threads sleep: spinning ones waste a busy machine's time
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 del os, sys
 
+TYPE_CHECKING = False  # type checkers take a variable of this name as true
 if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
     from decoupled_descent import datasets as datasets
     from decoupled_descent import estimators as estimators
@@ -138,7 +138,7 @@ _MODULES = {
 __all__ = [*_NAMES, *_MODULES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name on first use, and keep it."""
     if name in _NAMES:
         value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
@@ -152,5 +152,5 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the names that are not imported yet, too."""
-    hidden = {"Any", "TYPE_CHECKING", "annotations", "import_module"}
+    hidden = {"TYPE_CHECKING", "annotations", "import_module"}
     return sorted({*globals(), *__all__} - hidden)

@@ -3,11 +3,44 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+#: Files and folders that are being written.
+_UNFINISHED: set[Path] = set()
+
+
+@contextmanager
+def _unfinished(folder: str | Path, suffix: str = "") -> Iterator[Path]:
+    """Give a name to write to, in a folder; what has this name at the end is removed.
+
+    The name is noted before anything has it, so a signal at any moment leaves nothing.
+    """
+    path = Path(folder) / f".decoupled-{os.urandom(8).hex()}{suffix}"
+    _UNFINISHED.add(path)
+    try:
+        yield path
+    finally:
+        _remove(path)
+        _UNFINISHED.discard(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def remove_unfinished() -> None:
+    """Remove what is not complete: for a process that must leave at once."""
+    for path in list(_UNFINISHED):
+        _remove(path)
 
 
 @contextmanager
@@ -24,17 +57,19 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         'done'
     """
     target = Path(path)
-    handle, name = tempfile.mkstemp(
-        prefix=".decoupled-", suffix=f".partial{target.suffix}", dir=target.parent
-    )
-    os.close(handle)
-    partial = Path(name)
-    try:
+    with _unfinished(target.parent, f".partial{target.suffix}") as partial:
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
         yield partial
-        partial.chmod(permissions(0o666))  # mkstemp makes files that only their owner can read
+        partial.chmod(permissions(0o666))
         partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_folder(beside: str | Path) -> Iterator[Path]:
+    """Make a folder in another folder; it is removed at the end, unless it was renamed."""
+    with _unfinished(beside) as partial:
+        partial.mkdir(0o700)
+        yield partial
 
 
 def write_text(path: str | Path, text: str | Iterable[str]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent import cli
+from decoupled_descent.cli import command
 from decoupled_descent.cli.train import STAGES
 
 #: What a training writes to standard error in a pipe.
@@ -32,12 +32,13 @@ def run(monkeypatch, capsys):
     """Run the command in this process: exit status, standard output, standard error."""
 
     def invoke(*arguments):
-        monkeypatch.setattr(sys, "argv", ["decoupled", *map(str, arguments)])
         monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer replaces it
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
+        try:
+            status = command.answer([*map(str, arguments)])
+        except SystemExit as ended:  # as after SIGTERM
+            status = ended.code
         out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
+        return status, out, err
 
     return invoke
 
@@ -73,7 +74,7 @@ def trained(tmp_path_factory):
         others = [name for name in ("answer", "grade", "price") if name != target]
         table().drop(columns=others).to_csv(folder / f"{target}.csv", index=False)
         arguments = ["train", folder / f"{target}.csv", "--target", target, *FAST]
-        cli.app([*map(str, arguments), "--out", str(folder / target)], standalone_mode=False)
+        command.app([*map(str, arguments), "--out", str(folder / target)], standalone_mode=False)
     return folder
 
 

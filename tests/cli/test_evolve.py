@@ -7,7 +7,8 @@ import statistics
 import pytest
 import torch
 
-from decoupled_descent.cli.evolve import evolution_table
+from decoupled_descent.cli.evolve import MIXTURES, evolution_table
+from decoupled_descent.state_evolution import examples
 
 TINY = ("evolve", "xor", "--dimension", "40", "--steps", "5", "--paths", "64")
 
@@ -76,3 +77,7 @@ def test_bad_settings_make_no_folder(run, tmp_path, arguments, words):
     assert (status, out) == (2, "")
     assert words in err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_mixtures_are_those_of_the_examples():
+    assert MIXTURES == examples.NAMES

@@ -43,15 +43,29 @@ def test_the_table_of_methods_is_that_of_the_descents():
         ("train", "absent.csv", "--target", "y"),
         ("train", "data.csv", "--target", "z"),
         ("train", "data.csv", "--target", "y", "--ridge", "x"),
+        ("train", "data.csv", "--target", "y", "--out", "data.csv"),
+        ("train", "results/left_out.csv", "--target", "y", "--out", "results"),
         ("predict", "absent", "data.csv"),
+        ("predict", "damaged", "data.csv"),
+        ("predict", "results", "other.csv"),
+        ("predict", "results", "data.csv", "--out", "results"),
+        ("evolve", "spiral"),
+        ("evolve", "xor", "--out", "data.csv"),
+        ("reproduce", "xor", "--out", "data.csv"),
+        ("reproduce", "moon"),
+        ("reproduce", "mnist", "--data", "absent"),
         ("diagnose", "data.csv", "--target", "z"),
         ("probe", "absent.npz"),
     ],
     ids=" ".join,
 )
-def test_help_and_errors_do_not_wait_for_pytorch(tmp_path, arguments):
+def test_help_and_errors_do_not_wait_for_pytorch(tmp_path, trained, arguments):
     """A process of its own, because this one has imported everything."""
     (tmp_path / "data.csv").write_text("a,y\n" + "1,yes\n2,no\n" * 10)
+    (tmp_path / "other.csv").write_text("a\n1\n")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    (tmp_path / "results").symlink_to(trained / "answer")
     code = (
         "import sys\nfrom decoupled_descent.cli import main\n"
         f"sys.argv = ['decoupled', *{arguments!r}]\n"

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from decoupled_descent import reproduce
+from decoupled_descent.cli.reproduce import FIGURES
 
 
 @pytest.fixture
@@ -64,3 +65,7 @@ def test_unknown_figures_make_no_folder(run, tmp_path):
     assert (status, out) == (2, "")
     assert "spiral" in err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_figures_are_those_that_exist():
+    assert tuple(reproduce.EXPERIMENTS) == FIGURES

@@ -145,3 +145,21 @@ def test_options_that_should_be_refused_by_name(options, message):
     with pytest.raises(ValueError, match=message) as caught:
         cheap(**options).fit(X, Y)
     assert "Objective(" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [dd.DecoupledClassifier, dd.DecoupledRegressor])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_of_a_training_are_taken(kind, dtype):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(40, 3, generator=generator).to(dtype)
+    y = (X[:, 0] > 0).float()
+    found = kind(ridge=1.0, features="linear").fit(X.clone().requires_grad_(), y.requires_grad_())
+    same = kind(ridge=1.0, features="linear").fit(X.float().numpy(), y.detach().numpy())
+    expected = same.predict(X.float().numpy())
+    np.testing.assert_allclose(found.predict(X.requires_grad_()), expected, rtol=1e-6)
+
+
+def test_labels_that_are_none():
+    X, y = np.arange(20.0).reshape(10, 2), np.array(["a", None] * 5, dtype=object)
+    with pytest.raises(ValueError, match=r"y\[1\] is None \(5 such entries in all\)"):
+        dd.DecoupledClassifier().fit(X, y)

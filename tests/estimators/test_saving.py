@@ -16,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.saving import KEY, is_model, load_model, save_model
+from decoupled_descent.estimators.saving import load_model, save_model
+from decoupled_descent.model_file import KEY, is_model
 from decoupled_descent.objective import heads
 from decoupled_descent.tables.columns import Columns
 from decoupled_descent.training.state_file import content_checksum

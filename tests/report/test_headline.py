@@ -58,7 +58,8 @@ def test_other_verdicts(verdict):
 def test_an_interruption_comes_first():
     for changes, words in (
         ({"interrupted": True}, "Interrupted: training was not complete."),
-        ({"cut": True}, "Interrupted: the model is complete, but parts of this report are missing"),
+        ({"missing": ["a", "b"]}, "the model is complete, but this report is not. Missing: a, b."),
+        ({"interrupted": True, "missing": ["a"]}, "These are the results so far. Missing: a."),
     ):
         text = Page(render_report(classification(**changes))).text
         assert words in text

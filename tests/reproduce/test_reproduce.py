@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoupled_descent import cli, reproduce
+from decoupled_descent import reproduce
+from decoupled_descent.cli import command
 from decoupled_descent.reproduce import mnist
 from tests.reproduce.small_data import write_embeddings, write_mnist
 
@@ -55,12 +56,10 @@ def run(monkeypatch, capsys):
     """Run the command in this process: exit status, standard output, standard error."""
 
     def invoke(*arguments):
-        monkeypatch.setattr(sys, "argv", ["decoupled", "reproduce", *map(str, arguments)])
         monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer replaces it
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
+        status = command.answer(["reproduce", *map(str, arguments)])
         out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
+        return status, out, err
 
     return invoke
 
@@ -165,8 +164,14 @@ def test_all_makes_do_without_data_and_says_so(tiny, run):
         (["moon"], "error: figure 'moon' is unknown; use one of signalless, .*, cifar, all\n"),
         (["cifar"], "error: no cifar10_cats_dogs_resnet18.npz .*\n"),
         (["mnist"], "error: MNIST was not found and could not be downloaded .*offline.*\n"),
-        (["mnist", "--data", "nowhere"], "error: data folder nowhere does not exist\n"),
-        (["all", "--data", "nowhere"], "error: data folder nowhere does not exist\n"),
+        (
+            ["mnist", "--data", "nowhere"],
+            "error: nowhere does not exist; check the name .*\n",
+        ),
+        (
+            ["all", "--data", "nowhere"],
+            "error: nowhere does not exist; check the name .*\n",
+        ),
     ],
 )
 def test_bad_input(tiny, run, arguments, line):

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import decoupled_descent as dd
+from decoupled_descent.cli.destination import check_writable
 from decoupled_descent.cli.options import Json, output_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from decoupled_descent.state_evolution.examples import Comparison
+
+
+#: A copy of ``examples.NAMES``, whose import takes seconds. A test compares the two.
+MIXTURES = ("signalless", "flipped", "discrete", "xor")
 
 
 def evolve(
@@ -37,6 +42,9 @@ def evolve(
 
     The runs begin at the same starting point as the theory.
     """
+    if mixture not in MIXTURES:
+        raise ValueError(f"mixture {mixture!r} is unknown; use one of {', '.join(MIXTURES)}")
+    check_writable(out)
     from decoupled_descent.cli.output import console, echo_json
     from decoupled_descent.state_evolution import examples
 

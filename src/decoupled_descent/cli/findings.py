@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -130,9 +131,12 @@ def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnos
     """
     words = ADVICE | {name.replace("_", " "): text for name, text in advice.items()}
     known = [replace(one, advice=words.get(one.name, one.advice)) for one in diagnosis.findings]
-    findings = [*found, *known]
-    findings.sort(key=lambda one: STATUSES.index(one.status), reverse=True)
-    return Diagnosis(tuple(findings))
+    return Diagnosis(tuple(sorted([*found, *known], key=severity, reverse=True)))
+
+
+def severity(finding: Finding) -> int:
+    """The place of a finding among others: the larger, the more serious."""
+    return STATUSES.index(finding.status)
 
 
 def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
@@ -249,11 +253,13 @@ def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     return 1 - float(np.square(y - guess).sum()) / variance
 
 
-def stopped() -> Finding:
-    """The finding on an interrupted training."""
+def stopped(missing: Sequence[str] = ()) -> Finding:
+    """The finding on an interrupted training, or on a report of which parts are missing."""
+    reason = "Training was stopped before its end. Better models may not have been tried."
+    if missing:
+        reason = f"The model is complete, but not what is said of it: {', '.join(missing)}."
     return Finding(
-        "interrupted", 1.0, "caution from 1", "caution",
-        "Training was stopped before its end. Better models may not have been tried.",
+        "interrupted", 1.0, "caution from 1", "caution", reason,
         "train again and let it finish",
-        "1 where a run was interrupted",
+        "1 after Ctrl-C",
     )  # fmt: skip

@@ -14,10 +14,12 @@ from typing import Any
 
 import typer
 
-from decoupled_descent.cli.left_out import LEFT_OUT
+from decoupled_descent.cli.destination import FILES, LEFT_OUT
 from decoupled_descent.cli.options import cannot_write, harmless
-from decoupled_descent.estimators.saving import MODEL_FILE, is_model, save_model
-from decoupled_descent.files import permissions, write_text
+from decoupled_descent.cli.signals import Postponed
+from decoupled_descent.estimators.saving import save_model
+from decoupled_descent.files import permissions, temporary_folder, write_text
+from decoupled_descent.model_file import MODEL_FILE
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.report import ReportData, write_report
 from decoupled_descent.tables.columns import Columns
@@ -28,33 +30,6 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
-#: The files, in the order in which they are moved to the folder: the model is the last.
-FILES = ("history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", MODEL_FILE)
-
-
-def check_folder(out: Path, data: Path) -> bool:
-    """Raise ``OSError`` if the results cannot be written to a folder, which need not exist.
-
-    Nothing is written. Returns whether the folder has results of an earlier training, which will be
-    replaced. Files of the same names that are not from a training are an error.
-    """
-    nearest = next((one for one in (out, *out.absolute().parents) if os.path.exists(one)), out)
-    try:
-        with tempfile.TemporaryDirectory(prefix=".decoupled-", dir=nearest):
-            pass
-    except OSError as error:
-        raise cannot_write(out, error, "; choose another folder") from error
-    taken = [name for name in FILES if (out / name).exists()]
-    if taken and not is_model(out / MODEL_FILE):
-        raise OSError(
-            f"--out {out}: has a {taken[0]} that is not from a training; choose another folder"
-        )
-    if any((out / name).is_dir() for name in taken):
-        raise OSError(f"--out {out}: a folder has the name of a file to write; choose another")
-    if any(data.exists() and (out / name).samefile(data) for name in taken):
-        raise OSError(f"--out {out}: {data.name} in it is the table to read; choose another folder")
-    return bool(taken)
-
 
 def write(
     out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
@@ -63,29 +38,29 @@ def write(
 
     Returns the files by name.
     """
-    partial: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        beside = out if out.exists() else out.parent
-        partial = Path(tempfile.mkdtemp(prefix=".decoupled-", dir=beside))
-        write_history(partial / "history.csv", report)
-        plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
-        write_report(partial / "report.html", report)
-        write_text(partial / LEFT_OUT, report.left_out)
-        save_model(estimator, partial / MODEL_FILE, columns, target)
-        os.chmod(partial, permissions(0o777))  # mkdtemp lets only the owner in
-        try:
-            partial.rename(out)
-        except OSError:  # the folder exists
-            with _alone(out):
-                for name in FILES:
-                    (partial / name).replace(out / name)
+        with temporary_folder(out if out.exists() else out.parent) as partial:
+            write_history(partial / "history.csv", report)
+            plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
+            write_report(partial / "report.html", report)
+            write_text(partial / LEFT_OUT, report.left_out)
+            save_model(estimator, partial / MODEL_FILE, columns, target)
+            os.chmod(partial, permissions(0o777))
+            _move(partial, out)
     except OSError as error:
         raise cannot_write(out, error) from error
-    finally:
-        if partial is not None:
-            shutil.rmtree(partial, ignore_errors=True)
     return {name: out / name for name in FILES}
+
+
+def _move(partial: Path, out: Path) -> None:
+    """Give the folder its name, or move its files to the folder that has it."""
+    try:
+        partial.rename(out)
+    except OSError:  # the folder exists
+        with _alone(out), Postponed():
+            for name in FILES:
+                (partial / name).replace(out / name)
 
 
 def write_somewhere(

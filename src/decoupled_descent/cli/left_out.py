@@ -19,12 +19,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from decoupled_descent.cli.destination import LEFT_OUT
 from decoupled_descent.cli.predictions import without_formulas
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.rows.gathered import everyone
 from decoupled_descent.rows.sources import released
 
-LEFT_OUT = "left_out.csv"
 UNSEEN = (
     "rows that were trained on are not recognised in a table that is read in pieces: the model has "
     "seen them, and predicts them better than new ones"

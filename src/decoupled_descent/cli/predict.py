@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -15,8 +16,11 @@ import typer
 
 from decoupled_descent.cli.options import Data, Json, cannot_write, harmless, must_exist
 from decoupled_descent.files import written_whole
+from decoupled_descent.model_file import MODEL_FILE, description, model_file
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from decoupled_descent.cli.predictions import Predictions
     from decoupled_descent.estimators.saving import SavedModel
 
@@ -45,22 +49,27 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     has the target, the actual error is compared with the estimate made at training.
     """
     must_exist(model, data)
-    from decoupled_descent.cli import predictions
-    from decoupled_descent.cli.left_out import UNSEEN, left_out_file, seen_before
-    from decoupled_descent.cli.output import echo_json
-    from decoupled_descent.estimators.saving import MODEL_FILE, load_model
+    if out is not None:
+        check_file(out, (data, model, model / MODEL_FILE))
+    about, _ = description(model_file(model))
     from decoupled_descent.tables.large import pieces_of
     from decoupled_descent.tables.reading import read_table
 
-    if out is not None:
-        check_file(out, (data, model, model / MODEL_FILE))
     pieces, text = pieces_of(data), ""
     if pieces is not None and out is None:
         raise ValueError(
             f"{data}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
             "its predictions"
         )
-    saved, frame = load_model(model), read_table(data) if pieces is None else None
+    frame = read_table(data) if pieces is None else None
+    if frame is not None:
+        _check_columns(about, frame, data)
+    from decoupled_descent.cli import predictions
+    from decoupled_descent.cli.left_out import UNSEEN, left_out_file, seen_before
+    from decoupled_descent.cli.output import echo_json
+    from decoupled_descent.estimators.saving import load_model
+
+    saved = load_model(model)
     try:
         if frame is not None:
             found, text = predictions.predict(saved, frame, partial(seen_before, model))
@@ -76,6 +85,23 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
         echo_json(predictions.to_dict(saved, found) | {"file": out})
     else:
         _show(saved, found, text, out)
+
+
+def _check_columns(about: str, frame: pd.DataFrame, data: Path) -> None:
+    """Raise ``ValueError`` if a table lacks columns of a model, before PyTorch is imported.
+
+    ``about`` is the model's description. Whether it is right is checked when the model is read.
+    """
+    from decoupled_descent.tables.columns import Columns
+
+    try:
+        columns = Columns.from_dict(json.loads(about)["columns"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return
+    try:
+        columns.table(frame)
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from error
 
 
 @contextmanager

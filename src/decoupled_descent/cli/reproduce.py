@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from decoupled_descent.cli.options import Json, harmless, output_folder
+from decoupled_descent.cli.destination import check_writable
+from decoupled_descent.cli.options import Json, harmless, must_exist, output_folder
 
 if TYPE_CHECKING:
     from decoupled_descent.reproduce import Reproduced
 
+
+#: A copy of the names in decoupled_descent.reproduce, whose import takes seconds. A test compares.
+FIGURES = ("signalless", "signalless-sweep", "xor", "xor-damping", "mnist", "runtime", "cifar")
 
 Figure = Annotated[
     str,
@@ -47,6 +51,11 @@ def reproduce(
     Writes a PNG, an SVG and summary.json per figure, and index.html for all. Replications that are
     done are kept: the same command continues where it was interrupted.
     """
+    if figure not in (*FIGURES, "all"):
+        raise ValueError(f"figure {figure!r} is unknown; use one of {', '.join(FIGURES)}, all")
+    if data is not None:
+        must_exist(data)
+    check_writable(out)
     from decoupled_descent import reproduce as figures
     from decoupled_descent.cli.output import echo_json
 

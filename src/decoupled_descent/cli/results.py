@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,33 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from decoupled_descent.cli.baselines import contenders, is_log
-from decoupled_descent.cli.findings import is_interrupted
-from decoupled_descent.cli.folder import FILES
+from decoupled_descent.cli.destination import FILES
+from decoupled_descent.cli.findings import is_interrupted, severity, stopped
 from decoupled_descent.cli.importance import importance
 from decoupled_descent.cli.left_out import as_csv
 from decoupled_descent.cli.next_steps import next_steps
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.descent import METHODS
+from decoupled_descent.diagnostics.checks import Finding
+from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.report import ReportData
 from decoupled_descent.report.comparison import answers
 from decoupled_descent.report.data import MoreRows, Width, names_of
-from decoupled_descent.report.headline import score_interval
+from decoupled_descent.report.headline import interruption, score_interval
 from decoupled_descent.report.judged import LEVELS
 from decoupled_descent.report.text import interval
 
 #: With fewer rows, the coverage of intervals in each third of the rows is not computed.
 FEWEST = 30
+#: The parts of a report that take time, in words.
+PARTS = {
+    "contenders": "the comparison with guessing and a linear model",
+    "widths": "the widths of prediction intervals",
+    "importance": "which columns matter",
+    "more": "whether more rows would help",
+}
 #: If the fit took more seconds than this, no learning curve is computed.
 PATIENCE = 60.0
 
@@ -64,7 +73,7 @@ def report_data(
         predictions=predicted(estimator).tolist(),
         classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
         candidates=estimator.candidates_,
-        diagnosis=estimator.diagnostics_.to_dict(),
+        diagnosis=_judged(estimator, extras.get("missing", ())).to_dict(),
         settings=_settings(estimator),
         notes=[*prepared.notes, *warned],
         next_steps=[],
@@ -88,13 +97,23 @@ def _extras(prepared: Prepared, estimator: Any, seconds: float) -> dict[str, Any
         "importance": lambda: importance(prepared, estimator),
         "more": lambda: more_rows(prepared, estimator, seconds),
     }
+    if prepared.task != "regression":
+        del makers["widths"]
     found: dict[str, Any] = {}
     for name, make in makers.items():
         try:
             found[name] = make()
         except KeyboardInterrupt:
-            return found | {"cut": True}
+            return found | {"missing": [PARTS[one] for one in makers if one not in found]}
     return found
+
+
+def _judged(estimator: Any, missing: Sequence[str]) -> Diagnosis:
+    """The diagnosis of an estimator; an interrupted report adds a finding."""
+    findings: tuple[Finding, ...] = estimator.diagnostics_.findings
+    if missing and not is_interrupted(estimator):
+        findings = (*findings, stopped(missing))
+    return Diagnosis(tuple(sorted(findings, key=severity, reverse=True)))
 
 
 def predicted(estimator: Any) -> NDArray[Any]:
@@ -185,7 +204,8 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "steps": len(report.train_error),
         "best_step": report.best_step,
         "stop_reason": report.stop_reason,
-        "interrupted": report.interrupted,
+        "interrupted": report.interrupted or bool(report.missing),
+        "missing": list(report.missing),
         "more_rows": None if report.more is None else report.more._asdict(),
         "prediction_intervals": [one._asdict() for one in report.widths],
         "importance": dict(report.importance),
@@ -204,10 +224,8 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
         f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
         soft_wrap=True,
     )
-    if report.interrupted:
-        screen.print("Interrupted: these are the results so far.", style="yellow")
-    if report.cut:
-        screen.print("Interrupted: the model is complete, but not the report.", style="yellow")
+    if words := interruption(report):
+        screen.print(words, style="yellow", soft_wrap=True)
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))

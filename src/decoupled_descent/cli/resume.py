@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +17,24 @@ FOLDER = "checkpoints"
 
 @contextmanager
 def nothing_written() -> Iterator[None]:
-    """Say after Ctrl-C in this block that there is no model yet."""
+    """Say after Ctrl-C in this block that nothing was written: earlier results stay as they are."""
     try:
         yield
     except KeyboardInterrupt as error:
-        raise StoppedError("there was no model yet, and nothing was written") from error
+        raise StoppedError("nothing was written") from error
+
+
+@contextmanager
+def written_to(place: Path, interrupted: bool, missing: Sequence[str]) -> Iterator[None]:
+    """Say after Ctrl-C in this block, or before it, where the results are, and if all are there."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise StoppedError(f"the results are in {place}") from error
+    if interrupted:
+        raise StoppedError(f"the results so far are in {place}")
+    if missing:
+        raise StoppedError(f"the model is complete, but not the report, in {place}")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import decoupled_descent as dd
+from decoupled_descent.cli.destination import check_folder
 from decoupled_descent.cli.distributed import joined, rows_of, this_share
 from decoupled_descent.cli.options import (
     Data,
@@ -19,12 +20,11 @@ from decoupled_descent.cli.options import (
     Identifier,
     Json,
     Missing,
-    StoppedError,
     Target,
     Task,
     must_exist,
 )
-from decoupled_descent.cli.resume import clear, kept, nothing_written
+from decoupled_descent.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.cli.training_options import (
     Activation,
     Damping,
@@ -95,6 +95,7 @@ def train(
     options |= {"features": features} | ({"log_target": True} if log_target else {})
     check_newton_only(method, {"--group": group is not None, "--log-target": log_target})
     must_exist(data)
+    check_folder(out, data)
     from decoupled_descent.cli.tables import Wishes, prepare
 
     wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
@@ -121,10 +122,11 @@ def train_and_report(
 
     Of several processes only the first one, of rank 0, writes and prints.
     """
-    from decoupled_descent.cli import findings, folder, results
-    from decoupled_descent.cli.output import console, echo_json
+    with nothing_written():  # PyTorch takes seconds to import
+        from decoupled_descent.cli import findings, folder, results
+        from decoupled_descent.cli.output import console, echo_json
 
-    replaced, place, first = folder.check_folder(out, data), out, rank == 0
+    replaced, place, first = check_folder(out, data), out, rank == 0
     if first:
         announce(prepared, options["method"], options["features"])
     with nothing_written(), stages(STAGES) if first else nullcontext(lambda _: None) as enter:
@@ -137,23 +139,21 @@ def train_and_report(
         findings.add(estimator, prepared, interrupted)
         if interrupted and replaced:  # a half-trained model does not replace a good one
             place = Path(f"{out.resolve()}-interrupted")
-            replaced = folder.check_folder(place, data)
+            replaced = check_folder(place, data)
         enter(JUDGING)
         report = results.report_data(data, target, place, prepared, estimator, warned, seconds)
         if not first:
             return
         enter(WRITING)
-    place, files = folder.write_somewhere(place, estimator, prepared.columns, target, report)
-    if resume and not interrupted:
-        clear(out)
-    if as_json:
-        echo_json(results.to_dict(report, target, files))
-    else:
-        results.show(console(), report, place, replaced)
-    if interrupted:
-        raise StoppedError(f"the results so far are in {place}")
-    if report.cut:
-        raise StoppedError(f"the model is complete, but not the report, in {place}")
+    with nothing_written():
+        place, files = folder.write_somewhere(place, estimator, prepared.columns, target, report)
+    with written_to(place, interrupted, report.missing):
+        if resume and not interrupted:
+            clear(out)
+        if as_json:
+            echo_json(results.to_dict(report, target, files))
+        else:
+            results.show(console(), report, place, replaced)
 
 
 def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:

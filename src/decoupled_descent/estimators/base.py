@@ -38,7 +38,7 @@ from decoupled_descent.rows.gathered import all_labels, is_divided, whole
 from decoupled_descent.rows.scaling import as_rows, is_sparse
 from decoupled_descent.rows.sources import Source, as_source, read_size
 from decoupled_descent.rows.store import SMALL
-from decoupled_descent.rows.tensors import check_plain
+from decoupled_descent.rows.tensors import plain
 from decoupled_descent.validation.found import Candidate, Search
 from decoupled_descent.validation.search import search
 
@@ -298,14 +298,13 @@ class DecoupledEstimator(NetworkTraining):
 
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as a checked matrix, or ``ValueError``."""
-        check_plain("X", X)
+        X = plain("X", X)
         return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
 
     def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
         several = self._task == "regression"
-        check_plain("X", X)
-        check_plain("y", y)
+        X, y = plain("X", X), plain("y", y)
         source = X if isinstance(X, Rows) else streamed(X)
         if source is None:
             rows, labels = validate_data(

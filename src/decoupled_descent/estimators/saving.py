@@ -31,18 +31,15 @@ from decoupled_descent.estimators.layers import describe_head, rebuild_head, req
 from decoupled_descent.estimators.mixture import describe_mixture, rebuild_mixture
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
+from decoupled_descent.model_file import KEY, description, model_file
 from decoupled_descent.tables.columns import Columns
 from decoupled_descent.training.state_file import content_checksum
 
 FORMAT = 1
-#: The name of the model file in a folder.
-MODEL_FILE = "model.safetensors"
-KEY = "decoupled-descent"  # in the header: the description
 ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
     "classification": DecoupledClassifier,
     "regression": DecoupledRegressor,
 }
-LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors itself
 
 
 @dataclass(frozen=True)
@@ -173,8 +170,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         OSError: If there is no such file, or it cannot be read.
         ValueError: If it is not a model, has an unknown version, or was damaged or edited.
     """
-    path = Path(path)
-    path = path / MODEL_FILE if path.is_dir() else path
+    path = model_file(path)
     tensors, text = _read(path)
     try:
         content = json.loads(text, parse_constant=_refuse)
@@ -238,38 +234,11 @@ def _check_predictions(estimator: Any, outputs: int) -> None:
     require(len(found) == 2 and np.isfinite(found).all(), "its predictions are not finite")
 
 
-def is_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a model of this library, of any version, perhaps damaged."""
-    try:
-        _description(Path(path))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _description(path: Path) -> tuple[str, str]:
-    """The description and the checksum from the header of a file."""
-    stranger = f"{path} is not a model of decoupled-descent"
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        header = file.read(min(size, LONGEST_HEADER))
-    try:
-        metadata = json.loads(header)["__metadata__"]
-        text, checksum = metadata[KEY], metadata["sha256"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{stranger}, or truncated; name the file that train wrote") from error
-    if not isinstance(text, str) or not isinstance(checksum, str):
-        raise ValueError(f"{stranger}; name the file that train wrote")
-    return text, checksum
-
-
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:
     """Read tensors and description, and compare them with the checksum."""
+    text, checksum = description(path)
     try:
-        text, checksum = _description(path)
         tensors = load(path.read_bytes())
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} does not exist; name a file or folder of train") from error
     except OSError as error:
         raise OSError(f"{path} cannot be read ({error.strerror or error})") from error
     except (SafetensorError, KeyError) as error:

@@ -108,7 +108,7 @@ class ReportData:
     next_steps: Sequence[str]  # what to do now
     corrected: bool  # whether the train error estimates the test error
     interrupted: bool = False  # whether the user interrupted training
-    cut: bool = False  # whether the user interrupted the making of the report
+    missing: Sequence[str] = ()  # the parts of the report that were not made, after Ctrl-C
     contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
     chances: Any = None  # out-of-sample probabilities of the training rows, (n, K)
     calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns

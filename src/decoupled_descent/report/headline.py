@@ -32,11 +32,7 @@ LIKE_LINEAR = {
 
 def headline(data: ReportData) -> str:
     """Write the result in a few sentences, the cards, and what they mean."""
-    words = ""
-    if data.interrupted:
-        words = "Interrupted: training was not complete. These are the results so far."
-    elif data.cut:
-        words = "Interrupted: the model is complete, but parts of this report are missing."
+    words = interruption(data)
     stopped = f'<p class="stopped">{words}</p>' if words else ""
     diagnosis = data.diagnosis or {"summary": "The data were not checked."}
     verdict = diagnosis.get("verdict")
@@ -51,6 +47,18 @@ def headline(data: ReportData) -> str:
         f'{stopped}<section class="short"><h2>In short</h2>{short}</section>'
         f'<div class="cards">{"".join(cards)}</div>{read(_meaning(data))}'
     )
+
+
+def interruption(data: ReportData) -> str:
+    """What Ctrl-C has left out, in a sentence or two; an empty text without it."""
+    words = []
+    if data.interrupted:
+        words.append("Interrupted: training was not complete. These are the results so far.")
+    elif data.missing:
+        words.append("Interrupted: the model is complete, but this report is not.")
+    if data.missing:
+        words.append(f"Missing: {', '.join(data.missing)}.")
+    return " ".join(words)
 
 
 def in_short(data: ReportData) -> list[str]:

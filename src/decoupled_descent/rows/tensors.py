@@ -86,6 +86,25 @@ class _Unlocked:
         self.__array_interface__ = about | {"data": (about["data"][0], False)}
 
 
+def plain(name: str, values: Any) -> Any:
+    """Return what scikit-learn can check: tensors in memory, of a type that NumPy has, alone.
+
+    Raises ``ValueError`` as :func:`check_plain` does, and for labels that are None.
+    """
+    check_plain(name, values)
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().resolve_conj().resolve_neg()
+        return values.float() if values.dtype == torch.bfloat16 else values
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype == object:
+        absent = [k for k, one in enumerate(values) if one is None]
+        if absent:
+            raise ValueError(
+                f"{name}[{absent[0]}] is None ({len(absent)} such entries in all); remove or "
+                "impute missing values first"
+            )
+    return values
+
+
 def check_plain(name: str, values: Any) -> None:
     """Raise ``ValueError`` for arrays with a mask, and tensors that hold no plain real numbers."""
     if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):

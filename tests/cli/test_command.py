@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent import cli
+from decoupled_descent.cli import command
 
 COMMANDS = ("train", "predict", "diagnose", "probe", "demo", "evolve", "reproduce")
 
@@ -39,8 +39,8 @@ import sys, types
 package = types.ModuleType("decoupled_descent")
 package.__path__ = [{str(Path(dd.__file__).parent)!r}]
 sys.modules["decoupled_descent"] = package
-from decoupled_descent import cli
-cli.app(["--help"], standalone_mode=False)
+from decoupled_descent.cli import command
+command.app(["--help"], standalone_mode=False)
 slow = {{"torch", "numpy", "pandas", "sklearn", "scipy", "matplotlib", "joblib"}} & set(sys.modules)
 assert not slow, slow
 """
@@ -59,7 +59,7 @@ def test_errors_give_one_line(run, monkeypatch, error, line):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(command, "app", fail)
     assert run("demo") == (2, "", line + "\n")
 
 
@@ -75,6 +75,6 @@ def test_other_errors_are_not_hidden(monkeypatch):
     def fail(*_, **__):
         raise KeyError("a mistake of ours")
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(command, "app", fail)
     with pytest.raises(KeyError, match="of ours"):
-        cli.main()
+        command.answer(["demo"])
