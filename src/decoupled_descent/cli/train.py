@@ -13,7 +13,6 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.cli.destination import check_folder
-from decoupled_descent.cli.distributed import joined, rows_of, this_share
 from decoupled_descent.cli.options import (
     Data,
     Drop,
@@ -100,6 +99,8 @@ def train(
 
     wishes = Wishes(group, identifier, tuple(drop or ()), tuple(missing or ()), log_target)
     if distributed:
+        from decoupled_descent.cli.distributed import joined, rows_of, this_share
+
         check_distributed(method)
         share = this_share()
         with joined(resume):
