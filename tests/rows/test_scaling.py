@@ -6,9 +6,10 @@ import scipy.sparse
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
-from decoupled_descent.rows import blocks
+from decoupled_descent.rows import blocks, scaling
 from decoupled_descent.rows.scaling import CUT, SORTED, Columns, row_weights, sorted_rows
 
 
@@ -184,3 +185,29 @@ def test_rows_of_another_kind_are_refused():
 def test_bad_weights_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
         row_weights(weights, 3)
+
+
+@pytest.mark.parametrize("numbers", [1, 500, 2**20])
+def test_knots_of_all_columns_are_those_of_each(monkeypatch, numbers):
+    """Blocks of any size; columns of few values, of many, and of more than there are knots."""
+    monkeypatch.setattr(scaling, "NUMBERS", numbers)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(5, 1200))
+    x[1], x[2], x[3] = (x[1] > 1), x[2].round(1), 0.0
+    x[3, 7] = 4.0
+    share = rng.random(1200)
+    share /= share.sum()
+    found = scaling._knots(torch.from_numpy(x), torch.from_numpy(share)).numpy()
+    for column, knots in zip(x, found.transpose(1, 0, 2), strict=True):
+        values, place = np.unique(column, return_inverse=True)
+        mass = np.bincount(place, weights=share)
+        scores = ndtri(mass.cumsum() - mass / 2)
+        if len(values) <= scaling.KNOTS:
+            np.testing.assert_array_equal(knots[0, : len(values)], values)
+            np.testing.assert_allclose(knots[1, : len(values)], scores, atol=1e-12)
+            assert (knots[:, len(values) :] == knots[:, len(values) - 1 : len(values)]).all()
+        else:
+            assert np.isin(knots[0], values).all()
+            expected = scores[np.searchsorted(values, knots[0])]
+            np.testing.assert_allclose(knots[1], expected, atol=1e-12)
+            assert (knots[0, 0], knots[0, -1]) == (values[0], values[-1])

@@ -29,6 +29,8 @@ SQUARED = 450
 SORTED = 4096
 #: Scores of ranks are interpolated between at most so many values of a column.
 KNOTS = 1000
+#: So many numbers are sorted at a time.
+NUMBERS = 2**20
 
 
 def is_sparse(X: Any) -> bool:
@@ -133,7 +135,7 @@ class Columns:
         some = sorted_rows(weights)
         share = weights[some] / weights[some].sum()
         given = rows.gather(some)[:, keep]
-        knots = _padded([_scores(column.double().contiguous(), share) for column in given.T])
+        knots = _knots(given.T, share)
         varying = _varying(_counts(knots) - 1.0, torch.zeros(1))  # a rare value may not be here
         keep, given, knots = keep[varying], given[:, varying], knots[:, varying]
         scales = []
@@ -288,16 +290,55 @@ def _learn_sparse(cls: type[Columns], X: Any, share: Tensor) -> Columns:
     return cls(X.shape[1], keep, none, scale, sparse=True)
 
 
-def _scores(x: Tensor, share: Tensor) -> Tensor:
-    """Distinct values and the normal scores Φ⁻¹(mid-rank) of their weighted mid-ranks, (2, u)."""
-    values, place = torch.unique(x, return_inverse=True)
-    mass = torch.zeros_like(values).index_add_(0, place, share)
-    middle = mass.cumsum(0) - mass / 2
+def _knots(columns: Tensor, share: Tensor) -> Tensor:
+    """Distinct values and the normal scores Φ⁻¹(mid-rank) of their weighted mid-ranks, (2, k, u).
+
+    ``columns`` are given as rows, shape (k, n). The last knot of a column is repeated.
+    """
+    tables = []
+    for some in torch.split(columns, max(1, NUMBERS // columns.shape[1])):
+        values, middle, counts = _mid_ranks(some.double().contiguous(), share)
+        if int(counts.max()) > KNOTS:
+            parts = zip(values, middle, counts.tolist(), strict=True)
+            tables.append(_padded([_thinned(x[:u], rank[:u]) for x, rank, u in parts]))
+        else:
+            places = torch.arange(values.shape[1], device=values.device)
+            last = torch.minimum(places, counts.unsqueeze(1) - 1)
+            both = torch.stack((values, torch.special.ndtri(middle)))
+            tables.append(both.gather(2, last.expand(2, -1, -1)))
+    longest = max(2, *(one.shape[2] for one in tables))
+    return torch.cat([_extended(one, longest) for one in tables], 1)
+
+
+def _mid_ranks(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct values of each row of (k, n), their weighted mid-ranks, and their numbers u_k.
+
+    The first two have shape (k, u). What follows the first u_k numbers of a row means nothing.
+    """
+    ordered, order = x.sort(dim=1, stable=True)
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    place = first.cumsum(1) - 1
+    counts = place[:, -1] + 1
+    mass = ordered.new_zeros(len(x), int(counts.max())).scatter_add_(1, place, share[order])
+    values = torch.zeros_like(mass)
+    values[first.nonzero()[:, 0], place[first]] = ordered[first]
+    return values, mass.cumsum(1) - mass / 2, counts
+
+
+def _thinned(values: Tensor, middle: Tensor) -> Tensor:
+    """The knots of one column, (2, u): evenly spaced ranks if there are too many values."""
     if len(values) > KNOTS:
         even = torch.linspace(0, 1, KNOTS, dtype=middle.dtype, device=middle.device)
         some = torch.unique(torch.searchsorted(middle, even).clamp_max(len(values) - 1))
         values, middle = values[some], middle[some]
     return torch.stack((values, torch.special.ndtri(middle)))
+
+
+def _extended(knots: Tensor, longest: int) -> Tensor:
+    """Repeat the last knot of every column until there are so many."""
+    more = knots[:, :, -1:].expand(-1, -1, longest - knots.shape[2])
+    return torch.cat((knots, more), 2)
 
 
 def _padded(knots: Sequence[Tensor]) -> Tensor:
