@@ -53,7 +53,7 @@ def test_tags_say_what_each_method_takes():
         newton, network = kind().__sklearn_tags__(), kind(hidden=3).__sklearn_tags__()
         assert newton.input_tags.sparse
         assert newton.target_tags.multi_output is several
-        assert not network.input_tags.sparse
+        assert network.input_tags.sparse
         assert not network.target_tags.multi_output
 
 

@@ -20,6 +20,7 @@ WEIGHTED = (
     "check_sample_weights_shape",
     "check_sample_weights_not_overwritten",
     "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weight_equivalence_on_sparse_data",
     "check_classifiers_one_label_sample_weights",
     "check_class_weight_classifiers",
 )

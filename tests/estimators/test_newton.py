@@ -137,8 +137,9 @@ def test_sparse_rows_with_linear_features():
     )
     auto = Classifier().fit(csr_matrix(X), y)
     np.testing.assert_array_equal(auto.predict_proba(X), sparse.predict_proba(X))
-    with pytest.raises(ValueError, match="only linear features"):
-        Classifier(features="rbf").fit(csr_matrix(X), y)
+    kernels = [Classifier(features="rbf", ridge=0.1).fit(rows, y) for rows in (X, csr_matrix(X))]
+    found = [kernel.predict_proba(csr_matrix(X)) for kernel in kernels]
+    np.testing.assert_allclose(*found, rtol=1e-8)
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])

@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -142,6 +143,25 @@ def test_networks_read_their_rows_too(on_disk, tmp_path):
     found.fit(mapped(X, tmp_path), y)
     np.testing.assert_allclose(found.train_error_curve_, model.train_error_curve_, rtol=1e-4)
     assert found.diagnostics_.verdict == model.diagnostics_.verdict
+
+
+@pytest.mark.parametrize("options", [
+    {"features": "rbf", "ridge": 0.1}, {"features": ["linear", "linear/ranks"], "ridge": 0.1},
+    {"method": "orthogonal", "lr": 0.05, "damping": 1.0, "ridge": 1.0, "max_iter": 20},
+])  # fmt: skip
+def test_sparse_rows_come_in_dense_blocks_where_they_must(options, on_disk):
+    X, y = table()
+    X[X < 0.3] = 0
+    model, found = (dd.DecoupledClassifier(**options) for _ in range(2))
+    model.fit(X, y)
+    on_disk()
+    found.fit(scipy.sparse.csr_array(X), y)
+    np.testing.assert_allclose(found.train_error_curve_, model.train_error_curve_, rtol=1e-5)
+    same(found, model, "estimated_test_error_")
+    expected = model.predict_proba(X)
+    for other in (X, scipy.sparse.csr_array(X), scipy.sparse.csc_matrix(X)):
+        np.testing.assert_allclose(found.predict_proba(other), expected, rtol=1e-5)
+        np.testing.assert_allclose(model.predict_proba(other), expected, rtol=1e-5)
 
 
 def test_features_on_disk_are_those_of_memory(on_disk, monkeypatch, tmp_path):

@@ -34,6 +34,7 @@ from decoupled_descent.estimators.newton import (
 )
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.gathered import all_labels, is_divided, whole
 from decoupled_descent.rows.scaling import as_rows, is_sparse
 from decoupled_descent.rows.sources import Source, as_source, read_size
@@ -53,7 +54,7 @@ DESCENT = (*NETWORK, "lr", "damping", "max_iter", "early_stopping", "device")
 PREDICTED = 2**18
 #: float32 stays as it is; all other types become float64. Sums are always in float64.
 PRECISIONS = [np.float64, np.float32]
-#: Formats of sparse matrices that linear features support.
+#: Formats of sparse matrices that are used as they are.
 SPARSE = ("csr", "csc")
 
 
@@ -70,7 +71,7 @@ class DecoupledEstimator(NetworkTraining):
         """Train on all rows.
 
         Args:
-            X: Features, shape (n, d): numbers, none missing; may be sparse for linear features.
+            X: Features, shape (n, d): numbers, none missing; may be sparse.
                 Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
                 blocks of rows are read block by block (docs/big.md).
             y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
@@ -101,10 +102,10 @@ class DecoupledEstimator(NetworkTraining):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that the Newton method supports sparse matrices and several targets."""
+        """Declare that sparse matrices are supported, and several targets by the Newton method."""
         tags = super().__sklearn_tags__()
         newton = self._chosen_method() == "newton"
-        tags.input_tags.sparse = newton
+        tags.input_tags.sparse = True
         tags.target_tags.multi_output = newton and self._task == "regression"
         return tags
 
@@ -280,7 +281,7 @@ class DecoupledEstimator(NetworkTraining):
     def _piecewise(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
         """Apply a function to checked rows, in parts if there are many, (m, …)."""
         check_is_fitted(self)
-        source = streamed(X)
+        source = as_source(X.tocsr()) if is_sparse(X) and self._dense else streamed(X)
         if source is not None:
             blocks = (part.X.numpy() for part in source.parts(read_size(X, 8 * source.d)))
             return np.concatenate([self._piecewise(block, function) for block in blocks])
@@ -305,11 +306,14 @@ class DecoupledEstimator(NetworkTraining):
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
         several = self._task == "regression"
         X, y = plain("X", X), plain("y", y)
+        self._dense = not is_sparse(X) or not self._takes_sparse()
         source = X if isinstance(X, Rows) else streamed(X)
+        if is_sparse(X) and self._dense:
+            source = as_source(X.tocsr())
         if source is None:
             rows, labels = validate_data(
                 self, X, y, dtype=PRECISIONS, ensure_min_samples=2, multi_output=several,
-                y_numeric=several, accept_sparse=SPARSE if self.method_ == "newton" else False,
+                y_numeric=several, accept_sparse=SPARSE,
             )  # fmt: skip
             return rows, self._cleaned(labels)
         if y is not None:
@@ -325,6 +329,12 @@ class DecoupledEstimator(NetworkTraining):
         labels = source.y.cpu().numpy() if y is None else labels
         labels = all_labels(source, labels) if is_divided(source) else labels
         return source, self._cleaned(labels)
+
+    def _takes_sparse(self) -> bool:
+        """Whether sparse matrices are used as they are; otherwise in dense blocks."""
+        unset = isinstance(self.features, str) and self.features == "auto"
+        maps = [] if unset else as_features(self.features)
+        return self.method_ == "newton" and all(one.takes_sparse for one in maps)
 
     def _check_divided(self, X: Any) -> None:
         """Raise ``ValueError`` for methods that cannot use rows divided among processes."""

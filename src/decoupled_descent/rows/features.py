@@ -93,6 +93,11 @@ class Kernel(Features):
         kind = kernel_name(self.kind) if own else self.kind
         return f"{kind}{scale}{'/ranks' if self.ranks else ''}"
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Linear features have products of sparse matrices."""
+        return self.kind == "linear" and not self.ranks
+
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
         """Learn the map and return the features of the training rows.
 

@@ -23,6 +23,11 @@ class Features(ABC):
     def name(self) -> str:
         """Short name for tables of candidates."""
 
+    @property
+    @abstractmethod
+    def takes_sparse(self) -> bool:
+        """Whether it uses sparse matrices as they are."""
+
     @abstractmethod
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
         """Learn the map and return the features of the training rows."""

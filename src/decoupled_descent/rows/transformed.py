@@ -40,6 +40,11 @@ class Transformed(Features):
         """The transformer's class."""
         return type(self.transformer).__name__
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Transformers get the rows as they are."""
+        return True
+
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
         """Fit a copy of the transformer and return the features of the training rows.
 
