@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.versus.records import Record
-from benchmarks.versus.summary import ORDER, SIZES, Group, cells, groups
+from benchmarks.versus.summary import ORDER, SIZES, Group, cells, families, groups
 
 #: Ours are orange, what serves every model is blue, formulas for linear models are green.
 STYLES = {
@@ -28,19 +28,20 @@ TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 300)
 def draw(records: Iterable[Record]) -> Figure:
     """Ways as points: cost to the right, error of the estimate upward."""
     found = cells(records)
-    families = list(dict.fromkeys(place[0] for place in found))
+    names = families(found)
     sizes = [n for n in SIZES if any(place[2] == n for place in found)]
-    shape = len(families), len(sizes)
+    shape = len(names), len(sizes)
     figure = Figure(figsize=(1 + 2.6 * shape[1], 0.9 + 2.3 * shape[0]), layout="constrained")
     grid = figure.subplots(*shape, squeeze=False, sharey=True, sharex="row")
     shown = set()
-    for family, row in zip(families, grid, strict=True):
+    for family, row in zip(names, grid, strict=True):
         for n, axis in zip(sizes, row, strict=True):
             shown |= panel(axis, groups(found, family, n))
             axis.set_title(f"n = {n}", fontsize="medium")
         row[0].set_ylabel(family.replace(", ", ",\n").replace(" with", "\nwith"))
     for axis in grid[-1]:
         axis.set_xlabel("cost, in single fits")
+    figure.supylabel("error of the estimate, in errors of a test set of n rows", fontsize="medium")
     legend(figure, shown)
     return figure
 

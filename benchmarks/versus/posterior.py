@@ -25,7 +25,7 @@ from benchmarks.versus.scaling import scaler
 from benchmarks.versus.ways import Answer, Array, RowLosses, Way, lowest, mean_and_stderr
 
 #: Data sets for which draws are made, by training rows: they take long.
-DATA_SETS = {100: 3, 400: 1}
+DATA_SETS = {100: 4, 400: 2}
 #: The largest shape k with which a row counts as known.
 RELIABLE = 0.7
 #: Chains side by side, states of each that count, and states before those.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.versus.problems import FAMILIES
 from benchmarks.versus.records import Record
 from benchmarks.versus.ways import Array
 
@@ -123,6 +124,12 @@ def _ratio(own: dict[int, Record], reference: dict[int, Record]) -> Mean:
     return Mean(float(ratio), mean(ours - ratio * theirs).stderr / float(theirs.mean()))
 
 
+def families(found: Iterable[Place]) -> list[str]:
+    """Model classes in their usual order, for records in any order."""
+    names = dict.fromkeys(family for family, _, _ in found)
+    return sorted(names, key=lambda name: (*FAMILIES, name).index(name))
+
+
 class Group(NamedTuple):
     """One way over the problems of a model class and a range of sizes."""
 
@@ -208,7 +215,7 @@ def family_tables(records: Iterable[Record]) -> str:
     """One table per model class."""
     found = cells(records)
     lines = []
-    for family in dict.fromkeys(place[0] for place in found):
+    for family in families(found):
         lines += [
             f"**{family}**\n",
             "| n | method | problems | data sets each | RMS error | bias | RMS z "
@@ -246,7 +253,7 @@ def short_table(records: Iterable[Record], sizes: tuple[int, ...] = (100, 1000))
         "| model | method |" + "".join(f" n = {n}: RMS error | cost |" for n in sizes),
         "|---" * (2 + 2 * len(sizes)) + "|",
     ]
-    for family in dict.fromkeys(place[0] for place in found):
+    for family in families(found):
         by_size = [{each.way: each for each in groups(found, family, n)} for n in sizes]
         name = family
         for way in SHORT:

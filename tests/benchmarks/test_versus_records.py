@@ -124,3 +124,8 @@ def test_tables_and_figure_have_every_way():
     assert costs == pytest.approx([1.5, 11])
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["10-fold", "DD"]
+
+
+def test_model_classes_have_their_order_for_records_in_any_order():
+    places = [(name, "rows", 100) for name in ("default estimator", "toys", "ridge regression")]
+    assert summary.families(places) == ["ridge regression", "default estimator", "toys"]
