@@ -13,7 +13,7 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.cli.tables import Wishes, prepare
 from decoupled_descent.estimators import base
-from decoupled_descent.rows import blocks, sources, store
+from decoupled_descent.rows import inputs, sources, store
 from decoupled_descent.tables import pieces
 from decoupled_descent.tables.large import pieces_of
 from tests.cli.conftest import spoilt, table
@@ -30,7 +30,7 @@ def in_pieces(monkeypatch):
     def begin():
         monkeypatch.setattr(pieces, "LARGE", 0)
         monkeypatch.setattr(pieces, "PIECE", 1500)
-        monkeypatch.setattr(blocks, "HELD", 0)
+        monkeypatch.setattr(inputs, "HELD", 0)
         monkeypatch.setattr(sources, "READ_BYTES", 2000)
         for module in (store, base):
             monkeypatch.setattr(module, "SMALL", 0)

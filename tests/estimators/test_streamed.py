@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import decoupled_descent as dd
 from decoupled_descent.estimators import base
-from decoupled_descent.rows import blocks, sources, store
+from decoupled_descent.rows import inputs, sources, store
 from decoupled_descent.validation import ranking, walk
 
 N, D = 240, 6
@@ -27,8 +27,8 @@ def on_disk(monkeypatch):
     """Makes nothing small enough to be read as a whole; pieces have a few rows."""
 
     def streaming():
-        monkeypatch.setattr(blocks, "HELD", 0)
-        monkeypatch.setattr(blocks, "PIECE_BYTES", 64 * 8 * D)
+        monkeypatch.setattr(inputs, "HELD", 0)
+        monkeypatch.setattr(inputs, "PIECE_BYTES", 64 * 8 * D)
         monkeypatch.setattr(sources, "READ_BYTES", 50 * 8 * D)
         for module in (store, base):
             monkeypatch.setattr(module, "SMALL", 0)

@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_leaves
 
 import decoupled_descent as dd
 from decoupled_descent.objective.autodiff import components
-from decoupled_descent.rows import blocks as rows_module
-from decoupled_descent.rows.blocks import automatic_block_size
+from decoupled_descent.rows import inputs as rows_module
+from decoupled_descent.rows.inputs import automatic_block_size
 from tests.objective.references import assert_agree
 from tests.problems import binary, normal
 

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 import decoupled_descent as dd
-from decoupled_descent.rows import blocks, gathered, sources, store
+from decoupled_descent.rows import gathered, inputs, sources, store
 from decoupled_descent.validation import ranking, walk
 
 SIZES = (170, 70)
@@ -76,7 +76,7 @@ def main(folder):
     for name, (model, kind, given) in calls().items():
         y = labels(kind)[span]
         if name.endswith("landmarks"):  # nothing is small enough to be in memory as a whole
-            blocks.HELD, blocks.PIECE_BYTES, sources.READ_BYTES = 0, 64 * 32, 50 * 32
+            inputs.HELD, inputs.PIECE_BYTES, sources.READ_BYTES = 0, 64 * 32, 50 * 32
             store.SMALL = 0
         rows = dd.Rows(X[span], torch.zeros(len(y)), group=group)
         own = {key: values[span] for key, values in given.items()}

@@ -6,8 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoupled_descent.rows import blocks as module
-from decoupled_descent.rows.blocks import Rows, automatic_block_size
+from decoupled_descent.rows.blocks import Rows
 from tests.problems import binary, normal
 
 X, Y = binary(6, 4)
@@ -42,12 +41,6 @@ def spoilt(tensor, where, value):
 def test_bad_data(X, y, message):
     with pytest.raises(ValueError, match=message):
         Rows(X, y)
-
-
-@pytest.mark.parametrize("size", [0, -1, 2.5])
-def test_bad_block_size(size):
-    with pytest.raises(ValueError, match=f"block_size={size} must be a whole number"):
-        Rows(X, Y, block_size=size)
 
 
 def test_finite_values_whose_sum_is_not_are_accepted():
@@ -110,14 +103,6 @@ def test_blocks_partition_the_rows(n, size):
     assert {len(block.X) for block in blocks[:-1]} <= {size}
 
 
-def test_large_data_goes_in_blocks_that_fit_the_cache(monkeypatch):
-    monkeypatch.setattr(module, "SINGLE_BLOCK_BYTES", 1000)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 800)
-    assert automatic_block_size(torch.zeros(25, 10)) == 25
-    assert automatic_block_size(torch.zeros(100, 10)) == 20
-    assert automatic_block_size(torch.zeros(100, 10, dtype=torch.float64)) == 16
-
-
 def test_weighted_losses_have_the_weighted_mean():
     losses, weights = torch.arange(6.0).double(), torch.tensor([1.0, 2, 3, 1, 1, 4]).double()
     assert torch.equal(Rows(X, Y).averaged(losses), losses)
@@ -161,22 +146,6 @@ def test_squared_norms_leave_the_rows_as_they_are(dtype):
     assert torch.equal(rows.X, given)
 
 
-@pytest.mark.parametrize("kind", ["memory", "sliced", "blocks"])
-def test_rows_by_number_and_in_float64(kind, monkeypatch):
-    X = normal(30, 3).float()
-    given = {"memory": X, "sliced": Numbers(X), "blocks": None}[kind]
-    monkeypatch.setattr(module, "HELD", 0)
-    monkeypatch.setattr(module, "PIECE_BYTES", 0)
-    given = torch.utils.data.DataLoader(X, batch_size=11) if kind == "blocks" else given
-    rows = Rows(given, torch.zeros(30))
-    assert rows.held == (kind == "memory")
-    some = torch.tensor([29, 0, 12, 12])
-    assert torch.equal(rows.gather(some), X[some])
-    spans, parts = zip(*rows.doubles(), strict=True)
-    assert torch.equal(torch.cat(parts), X.double())
-    assert spans[-1].stop == 30
-
-
 def test_the_same_rows_in_groups():
     rows = Rows(normal(6, 2), torch.zeros(6))
     grouped = rows.with_groups([0, 0, 1, 1, 2, 2])
@@ -185,11 +154,15 @@ def test_the_same_rows_in_groups():
     assert grouped.X is rows.X
 
 
-class Numbers:
-    """An array that is not one of NumPy."""
+def test_what_was_made_last_is_recalled_for_the_same_key():
+    rows, made = Rows(X, Y), []
 
-    def __init__(self, X):
-        self.X, self.shape, self.dtype = X.numpy(), tuple(X.shape), X.numpy().dtype
+    def recalled(*key):
+        return rows.recall("numbers", key, lambda: made.append(key) or len(made))
 
-    def __getitem__(self, which):
-        return self.X[which]
+    assert [recalled(1, torch.ones(2)), recalled(1, torch.ones(2))] == [1, 1]
+    assert [recalled(1, torch.zeros(2)), recalled(2, torch.zeros(2))] == [2, 3]
+    assert recalled(1, torch.ones(2)) == 4  # only the last one is kept
+    assert list(rows.kept) == ["numbers"]
+    rows.kept.clear()
+    assert recalled(1, torch.ones(2)) == 5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import decoupled_descent as dd
 from decoupled_descent.rows import products
-from decoupled_descent.rows.blocks import automatic_block_size
+from decoupled_descent.rows.inputs import automatic_block_size
 
 available = pytest.mark.skipif(
     products._onednn() is None, reason="this build of PyTorch has no oneDNN for x86-64"

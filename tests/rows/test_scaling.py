@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
-from decoupled_descent.rows import blocks, scaling
+from decoupled_descent.rows import inputs, scaling
 from decoupled_descent.rows.scaling import CUT, SORTED, Columns, row_weights, sorted_rows
 
 
@@ -139,7 +139,7 @@ BAD = {
 def test_the_unit_of_a_column_does_not_matter(kind, power, monkeypatch):
     """Multiplying by a power of two is exact, and so is what follows, to the last bit."""
     if kind == "in pieces":
-        monkeypatch.setattr(blocks, "piece_size", lambda width: 3)
+        monkeypatch.setattr(inputs, "piece_size", lambda width: 3)
     X = table()
     factors = np.ones(X.shape[1])
     factors[1:3] = 2.0**power

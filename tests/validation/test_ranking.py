@@ -7,7 +7,7 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.candidates import as_features
-from decoupled_descent.rows.ridge_path import losses_without
+from decoupled_descent.rows.ridge_path import RidgePath
 from decoupled_descent.validation import ranking
 from decoupled_descent.validation.ranking import KEPT, Sample, keep, rank, some_rows
 from decoupled_descent.validation.stacking import FOLDS, folds_of
@@ -71,7 +71,7 @@ def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
     errors = {}
     for one in ranked:
         near = one.start * 10.0 ** (ranking.STEP * np.array([1, 0, -1]))
-        losses = losses_without(one.phi, y.unsqueeze(1), near, held)
+        losses = RidgePath(one.phi, y.unsqueeze(1), near).losses_without(held)
         errors[one.features.name] = [
             min(own[fold][folds != fold].mean() for own in losses) for fold in range(FOLDS)
         ]

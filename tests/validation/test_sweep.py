@@ -52,7 +52,7 @@ def test_equals_separate_runs_of_all_kinds(n_jobs):
 
 def test_blocks_change_nothing(monkeypatch):
     whole = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
-    monkeypatch.setattr("decoupled_descent.rows.blocks.automatic_block_size", lambda X: 7)
+    monkeypatch.setattr("decoupled_descent.rows.inputs.automatic_block_size", lambda X: 7)
     blocks = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
     for one, other in zip(whole.runs, blocks.runs, strict=True):
         assert_same_run(one, other)

@@ -26,7 +26,7 @@ class Product(NamedTuple):
 
     left: Tensor  # shape (L, k)
     matrix: Tensor | Rows  # a tensor, or the rows themselves
-    transposed: bool  # whether M is transposed: (L, d) meets X (n, d) that way
+    transposed: bool  # whether M is transposed: a product of (L, d) with X (n, d)
 
 
 class Preconditioned(NamedTuple):
@@ -152,34 +152,31 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
         >>> found.gradient
         tensor([[1., 1., 1.]])
     """
-    alone, sizes = len(requests) == 1, [len(request.theta) for request in requests]
-    theta = requests[0].theta if alone else torch.cat([request.theta for request in requests])
+    sizes = [len(request.theta) for request in requests]
+    theta, alone = stacked(request.theta for request in requests), len(requests) == 1
     gradient: Tensor | None = None
     parts: list[list[_Part]] = [[] for _ in requests]
     for block in rows.blocks():
+        added = [
+            each.memory if each.memory is None else each.memory[:, block.span] for each in requests
+        ]
         if alone:  # the product adds the memory
-            memory = requests[0].memory
-            add = None if memory is None else memory[:, block.span]
-            preactivations = [forward(theta, block.X, add)]
+            preactivations = [forward(theta, block.X, added[0])]
         else:
+            together = torch.split(forward(theta, block.X), sizes)
             preactivations = [  # copies: a view would keep the memory of all other runs
-                h.clone() if request.memory is None else h + request.memory[:, block.span]
-                for request, h in zip(
-                    requests, torch.split(forward(theta, block.X), sizes), strict=True
-                )
+                h.clone() if memory is None else h + memory
+                for h, memory in zip(together, added, strict=True)
             ]
         share = block.X.shape[0] / rows.n
-        directions = []
         for request, h, seen in zip(requests, preactivations, parts, strict=True):
             found = request.look(h, block.y, block.span)
-            directions.append(found.direction.T)
-            seen.append(_Part(share, h, directions[-1], found))
-        gradient = backward(directions[0] if alone else torch.cat(directions), block.X, gradient)
+            seen.append(_Part(share, h, found.direction.T, found))
+        gradient = backward(stacked(seen[-1].direction for seen in parts), block.X, gradient)
     assert gradient is not None
-    gradients = [gradient] if alone else torch.split(gradient, sizes)
     joined = [
         _join(seen, own, request.memory)
-        for request, seen, own in zip(requests, parts, gradients, strict=True)
+        for request, seen, own in zip(requests, parts, torch.split(gradient, sizes), strict=True)
     ]
     return joined if rows.processes is None else [_everywhere(found, rows) for found in joined]
 
@@ -195,25 +192,21 @@ class _Part(NamedTuple):
 
 def _join(parts: list[_Part], gradient: Tensor, memory: Tensor | None) -> Found:
     """Put blocks together: concatenate what is per row, weight means by their share of the rows."""
-    if len(parts) == 1 and parts[0].share == 1:
-        _, h, direction, found = parts[0]
-        losses, bend, head = found.loss, found.jacobian, found.head
-    else:
 
-        def average(values: list[Tensor]) -> Tensor:
-            total = parts[0].share * values[0]
-            for part, value in zip(parts[1:], values[1:], strict=True):
-                total = torch.add(total, value, alpha=part.share)
-            return total
+    def average(values: list[Tensor]) -> Tensor:
+        total = values[0] if parts[0].share == 1 else parts[0].share * values[0]
+        for part, value in zip(parts[1:], values[1:], strict=True):
+            total = torch.add(total, value, alpha=part.share)
+        return total
 
-        bends = [part.found.jacobian for part in parts if part.found.jacobian is not None]
-        bend = average(bends) if bends else None
-        names = parts[0].found.head
-        head = {name: average([part.found.head[name] for part in parts]) for name in names}
-        losses = torch.cat([part.found.loss for part in parts])
-        h = torch.cat([part.preactivations for part in parts], 1)
-        direction = torch.cat([part.direction for part in parts], 1)
+    bends = [part.found.jacobian for part in parts if part.found.jacobian is not None]
+    names = parts[0].found.head
+    head = {name: average([part.found.head[name] for part in parts]) for name in names}
+    losses = stacked(part.found.loss for part in parts)
+    h = stacked((part.preactivations for part in parts), 1)
+    direction = stacked((part.direction for part in parts), 1)
     overlap = None if memory is None else memory @ direction.T
+    bend = average(bends) if bends else None
     return Found(losses, h, direction, gradient, bend, head, overlap, None)
 
 

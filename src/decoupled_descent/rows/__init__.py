@@ -4,7 +4,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.features import Kernel, restore
 from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.ridge_path import RidgePath, ridge_path
+from decoupled_descent.rows.ridge_path import RidgePath
 from decoupled_descent.rows.transformed import Transformed
 
 __all__ = [
@@ -16,5 +16,4 @@ __all__ = [
     "as_features",
     "fit_all",
     "restore",
-    "ridge_path",
 ]

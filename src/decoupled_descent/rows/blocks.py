@@ -1,29 +1,20 @@
-"""The training rows, checked once and read block by block."""
+"""The training rows: features with labels, weights and groups, and products with them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.checks import whole_number
 from decoupled_descent.rows.gram import Gram
+from decoupled_descent.rows.inputs import Inputs
 from decoupled_descent.rows.processes import Processes
-from decoupled_descent.rows.products import backward, fast_routine, forward
-from decoupled_descent.rows.sources import HELD, Source, as_source, read_size
-from decoupled_descent.rows.tensors import as_floats, as_tensor, check_finite
-
-#: Rows are processed in blocks of about this many bytes, so that a block is still in the cache at
-#: its second use. Data up to ``SINGLE_BLOCK_BYTES`` is one block, and so is any data that oneDNN
-#: multiplies: its two whole products take less time than one pass in blocks.
-BLOCK_BYTES = 4 * 2**20
-SINGLE_BLOCK_BYTES = 16 * 2**20
-#: Rows are turned into float64 about this many bytes at a time.
-PIECE_BYTES = 4 * 2**20
+from decoupled_descent.rows.products import backward, forward
+from decoupled_descent.rows.tensors import as_tensor, check_finite
 
 
 class Block(NamedTuple):
@@ -34,7 +25,7 @@ class Block(NamedTuple):
     span: slice  # where the rows sit among all n
 
 
-class Rows:
+class Rows(Inputs):
     """Features and labels of n samples, validated, in blocks.
 
     Args:
@@ -80,18 +71,11 @@ class Rows:
         group: Any = None,
         timeout: float = 120.0,
     ) -> None:
-        if block_size is not None:
-            whole_number("block_size", block_size)
+        super().__init__(X, block_size)
         self.kept: dict[str, Any] = {}
-        self._source, self._X = as_source(X), None
-        if self._source is None:
-            self._X = as_floats("X", X).contiguous()
-        else:
-            y = self._look_through(self._source, y, block_size)
-        if self._X is not None:
-            self.here, self.d = self._X.shape
-            self.block_size = block_size or automatic_block_size(self._X)
-            self.like = self._X.new_empty(0, self.d)
+        if y is not None and self.labels is not None:
+            raise ValueError("y must be None when X yields rows with labels of their own")
+        y = self.labels if y is None else y
         self.y = self._labels(y)
         self.processes = None if group is None else Processes(group, timeout)
         self.n, self.first = self.here, 0
@@ -102,32 +86,6 @@ class Rows:
         self.weights = None if weights is None else self._per_row("weights", weights)
         self.removed = self.weights if removed is None else self._per_row("removed", removed)
         self.groups = None if groups is None else self._grouped(groups)
-
-    def _look_through(self, source: Source, y: Any, block_size: int | None) -> Any:
-        """Read and check all rows once; keep them in memory if they are few. Returns the labels."""
-        size = block_size or read_size(source.values, source.d * source.dtype.itemsize)
-        kept: list[Tensor] = []
-        labels: list[Tensor] = []
-        count = largest = 0
-        for blocks, part in enumerate(source.parts(size), 1):
-            if part.X.shape[1] != source.d:
-                raise ValueError(
-                    f"X has blocks of {source.d} and of {part.X.shape[1]} columns; all rows "
-                    "must have the same columns"
-                )
-            check_finite("X", part.X, part.span.start)
-            count, largest = part.span.stop, max(largest, len(part.X))
-            labels += [] if part.y is None else [part.y]
-            kept = [*kept, part.X] if blocks <= HELD else []
-        if kept:
-            self._source, self._X = None, torch.cat(kept).contiguous()
-        self.here, self.d, self.block_size = count, source.d, largest
-        self.like = torch.empty(0, self.d, dtype=source.dtype, device="cpu")
-        if y is None and labels:
-            return torch.cat(labels)
-        if labels:
-            raise ValueError("y must be None when X yields rows with labels of their own")
-        return y
 
     def _labels(self, y: Any) -> Tensor:
         """Check the labels, and bring them to the device of X, and to its dtype unless whole."""
@@ -187,16 +145,6 @@ class Rows:
             raise ValueError(f"{why}, but these are divided; fit takes such rows, one by one")
 
     @property
-    def in_order_only(self) -> bool:
-        """Whether to read single rows takes a pass over all of them."""
-        return self._source is not None and self._source.in_order_only
-
-    @property
-    def held(self) -> bool:
-        """Whether the rows of this process are in its memory."""
-        return self._X is not None
-
-    @property
     def in_memory(self) -> bool:
         """Whether all of X is in the memory of this process."""
         return self.held and self.processes is None
@@ -216,13 +164,6 @@ class Rows:
             return values.mean(-1)
         return self.total(values.sum(-1))[0] / self.n
 
-    def take(self, index: Tensor) -> Tensor:
-        """Return rows of this process by their numbers here, shape (B, d)."""
-        if self._X is None:
-            assert self._source is not None
-            return self._source.take(index)
-        return self._X.index_select(0, index)  # faster than self._X[index]
-
     def gather(self, index: Tensor) -> Tensor:
         """Return rows by their numbers among those of all processes, which all get, (B, d)."""
         if self.processes is None:
@@ -234,19 +175,15 @@ class Rows:
             found[inside] = self.take(mine[inside])
         return self.total(found)[0]
 
-    def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
-        """Go through the rows once in float64, in small pieces of ``width`` or d numbers a row."""
-        size = piece_size(max(width, self.d))
-        for block in self.blocks():
-            start = block.span.start
-            for part in torch.split(block.X, size):
-                yield slice(start, start + len(part)), part.double()
-                start += len(part)
-
-    def move(self, source: Source) -> None:
-        """Read the same rows from another source from now on, unless they are in memory."""
-        if self._X is None:
-            self._source = source
+    def recall(self, name: str, key: Sequence[Any], make: Callable[[], Any]) -> Any:
+        """What was made under this name last time, if that was for the same key; else make it."""
+        before, found = self.kept.get(name, (None, None))
+        if before is None or not all(map(_same, before, key)):
+            before = found = None
+            self.kept.pop(name, None)  # its memory is needed
+            found = make()
+            self.kept[name] = key, found
+        return found
 
     def with_groups(self, groups: Any) -> Self:
         """The same rows in groups that leave together."""
@@ -316,9 +253,7 @@ class Rows:
     @property
     def products(self) -> Tensor:
         """XXᵀ, shape (n, n), for rows in memory; it is kept."""
-        if "products" not in self.kept:
-            self.kept["products"] = self.X @ self.X.T
-        found: Tensor = self.kept["products"]
+        found: Tensor = self.recall("products", (), lambda: self.X @ self.X.T)
         return found
 
     @cached_property
@@ -372,33 +307,10 @@ class Rows:
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
-        if self._source is not None:
-            for span, X, _ in self._source.parts(self.block_size):
-                if span.stop > self.here:
-                    break
-                yield Block(X, self.y[span], span)
-            if span.stop != self.here:
-                raise ValueError(
-                    f"X yielded {span.stop} rows or more, and {self.here} before; it must yield "
-                    "the same rows each time"
-                )
-            return
-        assert self._X is not None
-        for start in range(0, self.here, self.block_size):
-            span = slice(start, min(start + self.block_size, self.here))
-            whole = self.block_size >= self.here
-            yield Block(self._X if whole else self._X[span], self.y[span], span)
+        for span, X in self.parts():
+            yield Block(X, self.y[span], span)
 
 
-def piece_size(width: int) -> int:
-    """How many rows of ``width`` numbers are handled in float64 at a time."""
-    return max(64, PIECE_BYTES // (8 * width))
-
-
-def automatic_block_size(X: Tensor) -> int:
-    """Rows per block such that a block fits the cache, or all rows if blocks are not faster."""
-    row_bytes = X.shape[1] * X.element_size()
-    small = len(X) * row_bytes <= SINGLE_BLOCK_BYTES
-    if small or X.device.type != "cpu" or fast_routine(X) is not None:
-        return len(X)
-    return max(16, BLOCK_BYTES // row_bytes)
+def _same(one: Any, other: Any) -> bool:
+    both = isinstance(one, Tensor) and isinstance(other, Tensor)
+    return torch.equal(one, other) if both else one is other or one == other

@@ -34,9 +34,6 @@ def as_features(spec: Any) -> list[Features]:
     Returns:
         New, unfitted feature maps, at least one.
 
-    Raises:
-        ValueError: If the description is none of these.
-
     Example:
         >>> as_features("matern(2)/ranks")
         [Kernel(kind='matern', scale=2.0, ranks=True)]
@@ -64,13 +61,7 @@ def fit_all(
 ) -> Iterator[tuple[Features, Tensor]]:
     """Fit feature maps to the same rows one after the other; kernels share scales and distances.
 
-    Args:
-        candidates: The maps to fit.
-        X: Rows, shape (n, d).
-        sample_weight: Weight of every row.
-
-    Yields:
-        Each fitted map with the features of the training rows.
+    Yields each fitted map with the features of the training rows.
     """
     training: Training | None = None
     for features in candidates:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.rows.room import make_room
+from decoupled_descent.rows.sources import spans
 
 #: Directions whose variance is below this share of the largest are rounding errors; they are
 #: dropped.
@@ -67,9 +68,7 @@ def product(raw: Any, matrix: Tensor) -> Tensor:
 
 def blocks(n: int, width: int) -> Iterator[slice]:
     """Slices of n rows with ``width`` float64 numbers each, about ``BLOCK_BYTES`` at a time."""
-    size = max(1, BLOCK_BYTES // (8 * max(width, 1)))
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+    return spans(n, max(1, BLOCK_BYTES // (8 * max(width, 1))))
 
 
 def from_kernel(K: Tensor, weights: Tensor, most: int) -> tuple[FeatureMap, Tensor]:

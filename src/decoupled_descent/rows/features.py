@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.checks import real_number, whole_number
-from decoupled_descent.rows.blocks import piece_size
 from decoupled_descent.rows.decomposition import (
     FeatureMap,
     IndefiniteError,
@@ -26,6 +25,7 @@ from decoupled_descent.rows.decomposition import (
     leading_directions,
     product,
 )
+from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.kernels import (
     KERNELS,
@@ -99,16 +99,7 @@ class Kernel(Features):
         return self.kind == "linear" and not self.ranks
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
-        """Learn the map and return the features of the training rows.
-
-        Args:
-            X: Rows, shape (n, d); for linear features also a sparse matrix of SciPy.
-            y: Ignored.
-            sample_weight: Weight of every row, shape (n,); all 1 by default.
-
-        Returns:
-            Features, shape (n, r), float64.
-        """
+        """Learn the map; linear features also take a sparse matrix of SciPy."""
         return self.fit_shared(Training(X, sample_weight))
 
     def fit_rows(self, X: Any, sample_weight: Any = None) -> Tensor | Source:
@@ -142,14 +133,7 @@ class Kernel(Features):
         return self._with_absent(training, phi.matrix_of_all() if isinstance(phi, Store) else phi)
 
     def transform(self, X: Any) -> Tensor:
-        """Return the features of rows.
-
-        Args:
-            X: Rows, shape (m, d).
-
-        Returns:
-            Features, shape (m, r), float64. Training rows get their training features.
-        """
+        """Return the features of rows, shape (m, r); training rows get their training features."""
         self._check_fitted()
         X = as_matrix(X)
         m = X.shape[0]
@@ -159,11 +143,7 @@ class Kernel(Features):
         return phi
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what :func:`restore` needs: plain JSON settings, and float64 tensors by name.
-
-        Raises:
-            ValueError: If the kernel is a function of the user's own.
-        """
+        """Return what :func:`restore` needs; ``ValueError`` for a kernel function of one's own."""
         self._check_fitted()
         if callable(self.kind):
             raise ValueError(
@@ -311,13 +291,7 @@ def restore(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Kernel:
 
     Args:
         settings: The plain settings.
-        tensors: The tensors by name.
-
-    Returns:
-        Features that transform rows as the saved ones did.
-
-    Raises:
-        ValueError: If the parts do not fit together.
+        tensors: The tensors by name. ``ValueError`` if these do not fit together.
     """
     try:
         kernel = Kernel(**{name: settings[name] for name in Kernel.parameter_names()})

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.sources import Part, Source
+from decoupled_descent.rows.sources import Part, Source, spans
 
 
 class Gathered(Source):
@@ -28,9 +28,7 @@ class Gathered(Source):
 
     def parts(self, size: int | None) -> Iterator[Part]:
         """Send block by block."""
-        n = self.values.n
-        for start in range(0, n, size or n):
-            span = slice(start, min(start + (size or n), n))
+        for span in spans(self.values.n, size or self.values.n):
             yield Part(span, self.take(torch.arange(span.start, span.stop)), None)
 
     def take(self, index: Tensor) -> Tensor:

@@ -30,7 +30,16 @@ class Features(ABC):
 
     @abstractmethod
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
-        """Learn the map and return the features of the training rows."""
+        """Learn the map and return the features of the training rows.
+
+        Args:
+            X: Rows, shape (n, d).
+            y: Ignored.
+            sample_weight: Weight of every row, shape (n,); all 1 by default.
+
+        Returns:
+            Features, shape (n, r), float64.
+        """
 
     @abstractmethod
     def transform(self, X: Any) -> Tensor:

@@ -36,10 +36,10 @@ def backward(q: Tensor, X: Tensor, add: Tensor | None = None) -> Tensor:
     return q @ X if add is None else torch.addmm(add, q, X)
 
 
-def stacked(parts: Iterable[Tensor]) -> Tensor:
-    """Stack the left factors of several products; a single one is not copied."""
+def stacked(parts: Iterable[Tensor], axis: int = 0) -> Tensor:
+    """Put tensors together, such as the left factors of several products; one is not copied."""
     several = list(parts)
-    return several[0] if len(several) == 1 else torch.cat(several)
+    return several[0] if len(several) == 1 else torch.cat(several, axis)
 
 
 def fast_routine(X: Tensor) -> Routine | None:

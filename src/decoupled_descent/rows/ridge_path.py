@@ -22,7 +22,7 @@ same holds for a group G of rows that are left out together, with V_GG = 1/Σw +
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,33 +35,8 @@ UNCORRELATED = 1e-6
 TINY = torch.finfo(torch.float64).tiny
 
 
-class RidgePath(NamedTuple):
-    """Ridge regressions for L ridges with every row left out in turn.
-
-    Attributes:
-        outputs: o^(−i), shape (L, n, K).
-        losses: Squared errors ‖y_i − o_i^(−i)‖², shape (L, n).
-        leverages: w_i V_i, shape (L, n): the share of every row in its own fitted value.
-        coefficients: β with all rows, shape (L, r, K).
-        intercept: b with all rows, shape (K,), the same for every ridge.
-    """
-
-    outputs: Tensor
-    losses: Tensor
-    leverages: Tensor
-    coefficients: Tensor
-    intercept: Tensor
-
-
-def ridge_path(
-    features: Tensor,
-    y: Any,
-    ridges: Any,
-    sample_weight: Any = None,
-    removed: Any = None,
-    groups: Tensor | None = None,
-) -> RidgePath:
-    """Fit ridge regressions and leave every row, or group of rows, out of each, exactly.
+class RidgePath:
+    """Ridge regressions for L ridges, with every row, or group of rows, left out of each in turn.
 
     Args:
         features: Centred and uncorrelated features, shape (n, r), from a feature map that was
@@ -73,138 +48,91 @@ def ridge_path(
             default. It is 1 for a row of weight 2 that represents two rows.
         groups: Rows with the same number are left out together, shape (n,).
 
-    Returns:
-        Left-out outputs and losses, leverages, and the coefficients with all rows.
+    Attributes:
+        outputs: o^(−i), shape (L, n, K).
+        losses: Squared errors ‖y_i − o_i^(−i)‖², shape (L, n).
+        leverages: w_i V_i, shape (L, n): the share of every row in its own fitted value.
+        coefficients: β with all rows, shape (L, r, K).
+        intercept: b with all rows, shape (K,), the same for every ridge.
 
     Example:
         >>> phi = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
-        >>> ridge_path(phi, torch.tensor([0.0, 1.0, 3.0]), [1.0]).outputs.ravel()
+        >>> RidgePath(phi, torch.tensor([0.0, 1.0, 3.0]), [1.0]).outputs.ravel()
         tensor([1.0000, 1.5000, 1.0000], dtype=torch.float64)
     """
-    features = as_floats("features", features).double()
-    n = len(features)
-    weights = row_weights(sample_weight, n)
-    y = as_tensor("y", y).double()
-    if y.ndim not in (1, 2) or len(y) != n:
-        raise ValueError(f"y has shape {tuple(y.shape)} but features has {n} rows")
-    y = y.reshape(n, -1)
-    ridge = _checked_ridges(ridges)
-    share = _share_removed(removed, weights)
-    values = weights @ features.square()
-    _check_uncorrelated(features, weights, values)
-    mean = weights @ y / weights.sum()
-    centred = y - mean
-    projected = features.T @ (weights[:, None] * centred)
-    coefficients = projected / (values + ridge[:, None])[:, :, None]
-    L, r, K = coefficients.shape
-    fitted = (features @ coefficients.transpose(0, 1).reshape(r, L * K)).reshape(n, L, K)
-    residuals = centred - fitted.transpose(0, 1)
-    leverages = _leverages(features, weights, values, ridge)
-    inverse = 1 / (values + ridge[:, None])
-    if groups is None:
-        rest = (1 - share * leverages).clamp_min(TINY)
-        errors = residuals / rest[:, :, None]
-    else:
-        errors = _groups_left_out(residuals, features, weights, inverse, groups)
-    return RidgePath(y - errors, errors.square().sum(2), leverages, coefficients, mean)
 
+    def __init__(
+        self,
+        features: Tensor,
+        y: Any,
+        ridges: Any,
+        sample_weight: Any = None,
+        removed: Any = None,
+        groups: Tensor | None = None,
+    ) -> None:
+        self.features, self.groups = as_floats("features", features).double(), groups
+        n = len(self.features)
+        self.weights = weights = row_weights(sample_weight, n)
+        self.removed = weights if removed is None else as_tensor("removed", removed).double()
+        y = as_tensor("y", y).double().reshape(n, -1)
+        values = weights @ self.features.square()
+        _check_uncorrelated(self.features, weights, values)
+        self.intercept = weights @ y / weights.sum()
+        centred = y - self.intercept
+        projected = self.features.T @ (weights[:, None] * centred)
+        self.inverse = 1 / (values + as_tensor("ridges", ridges).double()[:, None])  # (L, r)
+        self.coefficients = projected * self.inverse[:, :, None]
+        L, r, K = self.coefficients.shape
+        flat = self.coefficients.transpose(0, 1).reshape(r, L * K)
+        self.residuals = centred - (self.features @ flat).reshape(n, L, K).transpose(0, 1)
+        self.spread = (self.features.square() @ self.inverse.T).T + 1 / weights.sum()  # V_i, (L, n)
+        self.leverages = weights * self.spread
+        errors = self._left_out(self.residuals)
+        self.outputs, self.losses = y - errors, errors.square().sum(2)
 
-def losses_without(
-    features: Tensor,
-    y: Tensor,
-    ridges: Any,
-    held: Tensor,
-    sample_weight: Any = None,
-    removed: Any = None,
-    groups: Tensor | None = None,
-) -> Tensor:
-    r"""Squared errors of left-out rows if a fold of rows is left out as well, (L, folds, n).
+    def losses_without(self, held: Tensor) -> Tensor:
+        r"""Squared errors of left-out rows if a fold of rows is left out as well, (L, folds, n).
 
-    Leaving out fold S changes the residuals r = y − o of the other rows to
+        Leaving out fold S changes the residuals r = y − o of the other rows to
 
-    .. math:: r_i + V_{iS} W_S\, e_S, \qquad e_S = (I - V_{SS} W_S)^{-1} r_S,
+        .. math:: r_i + V_{iS} W_S\, e_S, \qquad e_S = (I - V_{SS} W_S)^{-1} r_S,
 
-    exactly. Each row, or group, is then left out as in :func:`ridge_path`, with the V of all rows:
-    what the labels of the fold have told the model is taken back, and the model is otherwise that
-    of all rows but one. Arguments are as there; ``held`` has the rows of each fold, booleans of
-    shape (folds, n), whole groups.
-    """
-    weights = row_weights(sample_weight, len(features))
-    path = ridge_path(features, y, ridges, weights)
-    rest = (1 - _share_removed(removed, weights) * path.leverages).clamp_min(TINY)
-    residuals = (y.reshape(len(features), -1) - path.outputs) * (1 - path.leverages)[:, :, None]
-    inverse = 1 / (weights @ features.square() + _checked_ridges(ridges)[:, None])
-    (count, n), outputs = held.shape, residuals.shape[2]
-    pulled = residuals.new_zeros(len(residuals), n, count, outputs)
-    for fold, chosen in enumerate(held):
-        rows = chosen.nonzero().squeeze(1)
-        together = _left_out_together(residuals, features, weights, inverse, rows)
-        pulled[:, rows, fold] = weights[rows, None] * together
-    flat = pulled.flatten(2)  # (L, n, folds · K)
-    moved = features @ (inverse[:, :, None] * (features.T @ flat))
-    moved += flat.sum(1, keepdim=True) / weights.sum()
-    found = (residuals[:, :, None] + moved.reshape(-1, n, count, outputs)).flatten(2)
-    if groups is None:
-        found /= rest[:, :, None]
-    else:
-        found = _groups_left_out(found, features, weights, inverse, groups)
-    losses: Tensor = found.reshape(-1, n, count, outputs).square().sum(3).transpose(1, 2)
-    return losses
+        exactly. Each row, or group, is then left out as before, with the V of all rows: what the
+        labels of the fold have told the model is taken back, and the model is otherwise that of all
+        rows but one. ``held`` has the rows of each fold, booleans of shape (folds, n), whole
+        groups.
+        """
+        (count, n), K = held.shape, self.residuals.shape[2]
+        pulled = self.residuals.new_zeros(len(self.residuals), n, count, K)
+        for fold, chosen in enumerate(held):
+            rows = chosen.nonzero().squeeze(1)
+            together = self._left_out_together(self.residuals, rows)
+            pulled[:, rows, fold] = self.weights[rows, None] * together
+        flat = pulled.flatten(2)  # (L, n, folds · K)
+        moved = self.features @ (self.inverse[:, :, None] * (self.features.T @ flat))
+        moved += flat.sum(1, keepdim=True) / self.weights.sum()
+        moved = (self.residuals[:, :, None] + moved.reshape(-1, n, count, K)).flatten(2)
+        found = self._left_out(moved).reshape(-1, n, count, K)
+        losses: Tensor = found.square().sum(3).transpose(1, 2)
+        return losses
 
+    def _left_out(self, residuals: Tensor) -> Tensor:
+        """Errors of every row, or group, when it is left out, given all residuals, (L, n, K)."""
+        if self.groups is None:
+            return residuals / (1 - self.removed * self.spread).clamp_min(TINY)[:, :, None]
+        errors = torch.empty_like(residuals)
+        for group in torch.unique(self.groups):
+            rows = (self.groups == group).nonzero().squeeze(1)
+            errors[:, rows] = self._left_out_together(residuals, rows)
+        return errors
 
-def _groups_left_out(
-    residuals: Tensor, features: Tensor, weights: Tensor, inverse: Tensor, groups: Tensor
-) -> Tensor:
-    """Errors of every group when it is left out, shape (L, n, K)."""
-    errors = torch.empty_like(residuals)
-    for group in torch.unique(groups):
-        rows = (groups == group).nonzero().squeeze(1)
-        errors[:, rows] = _left_out_together(residuals, features, weights, inverse, rows)
-    return errors
-
-
-def _left_out_together(
-    residuals: Tensor, features: Tensor, weights: Tensor, inverse: Tensor, rows: Tensor
-) -> Tensor:
-    """(I − V_GG W_G)⁻¹ r_G for some rows G, shape (L, s, K)."""
-    own = features[rows]
-    V = torch.einsum("ir,lr,jr->lij", own, inverse, own) + 1 / weights.sum()
-    system = torch.eye(len(rows), dtype=torch.float64) - V * weights[rows]
-    found: Tensor = torch.linalg.solve(system, residuals[:, rows])
-    return found
-
-
-def _leverages(features: Tensor, weights: Tensor, values: Tensor, ridges: Tensor) -> Tensor:
-    """w_i V_i, shape (L, n)."""
-    shrunk = features.square() @ (1 / (values + ridges[:, None])).T
-    return weights * (shrunk.T + 1 / weights.sum())
-
-
-def _checked_ridges(ridges: Any) -> Tensor:
-    ridge = as_tensor("ridges", ridges).double()
-    if ridge.ndim != 1 or len(ridge) == 0 or not bool(((ridge > 0) & ridge.isfinite()).all()):
-        raise ValueError(f"ridges={ridges!r} must be a list of positive, finite numbers")
-    return ridge
-
-
-def _share_removed(removed: Any, weights: Tensor) -> Tensor:
-    """ρ/w: the share of its weight that every row loses."""
-    if int((weights > 0).sum()) < 2:
-        raise ValueError("only 1 row has a positive weight; leaving it out leaves no rows")
-    if removed is None:
-        return torch.ones_like(weights)
-    rho = as_tensor("removed", removed).double()
-    if rho.ndim > 1 or (rho.ndim == 1 and len(rho) != len(weights)):
-        raise ValueError(f"removed has shape {tuple(rho.shape)} for {len(weights)} rows")
-    rho = rho.expand_as(weights)
-    bad = torch.nonzero(~((rho >= 0) & (rho <= weights)))
-    if len(bad):
-        i = int(bad[0])
-        raise ValueError(
-            f"removed[{i}] is {rho[i].item():g}; it must be between 0 and the row's weight, "
-            f"{weights[i].item():g}"
-        )
-    return rho / weights.clamp_min(TINY)
+    def _left_out_together(self, residuals: Tensor, rows: Tensor) -> Tensor:
+        """(I − V_GG W_G)⁻¹ r_G for some rows G, shape (L, s, K)."""
+        own = self.features[rows]
+        V = torch.einsum("ir,lr,jr->lij", own, self.inverse, own) + 1 / self.weights.sum()
+        system = torch.eye(len(rows), dtype=torch.float64) - V * self.weights[rows]
+        found: Tensor = torch.linalg.solve(system, residuals[:, rows])
+        return found
 
 
 def _check_uncorrelated(features: Tensor, weights: Tensor, values: Tensor) -> None:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import Rows, piece_size
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
@@ -107,19 +108,7 @@ class Columns:
 
     @classmethod
     def learn(cls, X: Any, ranks: bool = False, sample_weight: Any = None) -> Columns:
-        """Learn the scale of every column.
-
-        Args:
-            X: Rows, shape (n, d): anything that NumPy understands, or a sparse matrix of SciPy.
-            ranks: Replace values by the normal scores of their ranks first. Not for sparse rows.
-            sample_weight: Weight of every row of all processes, shape (n,); all 1 by default.
-
-        Returns:
-            The scales.
-
-        Raises:
-            ValueError: If an entry is not finite, or all columns are constant.
-        """
+        """Learn the scale of every column, of dense or sparse rows and their weights."""
         if is_sparse(X):
             if ranks:
                 raise ValueError("ranks=True needs dense rows; pass X.toarray() or ranks=False")
@@ -150,14 +139,7 @@ class Columns:
         return cls(rows.d, keep, centres, widths, knots)
 
     def apply(self, X: Any) -> Any:
-        """Scale rows.
-
-        Args:
-            X: Rows, shape (m, d), dense or sparse. Sparse rows need scales learnt from sparse rows.
-
-        Returns:
-            Scaled rows without the constant columns, float64, shape (m, k): a tensor, or CSR.
-        """
+        """Scale rows: float64 without the constant columns, shape (m, k), a tensor or CSR."""
         X = as_matrix(X)
         if X.shape[1] != self.count:
             raise ValueError(f"X has {X.shape[1]} columns but {self.count} were seen in training")

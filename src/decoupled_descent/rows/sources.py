@@ -84,14 +84,12 @@ class Sliced(Source):
 
     def parts(self, size: int | None) -> Iterator[Part]:
         """Read slice by slice."""
-        step = size or self.n
 
-        def read(start: int) -> Part:
-            span = slice(start, min(start + step, self.n))
+        def read(span: slice) -> Part:
             return Part(span, *self._read(span, range(span.start, span.stop)))
 
         try:
-            yield from ahead(read(start) for start in range(0, self.n, step))
+            yield from ahead(read(span) for span in spans(self.n, size or self.n))
         finally:
             released(self.values)
 
@@ -199,6 +197,12 @@ def as_source(values: Any) -> Source | None:
     if hasattr(values, "__iter__") and not hasattr(values, "__array__"):
         return Repeated(values)
     return None
+
+
+def spans(n: int, size: int) -> Iterator[slice]:
+    """Consecutive parts of n rows, ``size`` at a time."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
 
 
 def ahead(parts: Iterator[Part]) -> Iterator[Part]:

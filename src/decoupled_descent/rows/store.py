@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.files import unnamed_file
-from decoupled_descent.rows.blocks import Rows, piece_size
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.room import make_room
-from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released
+from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released, spans
 
 #: Up to this many bytes, numbers are kept in float64 whatever they were made from: ``Rows`` reads
 #: as much into memory.
@@ -67,8 +68,7 @@ class Store(Source):
         step = (size or self.n) if few else piece_size(self.d)
 
         def read() -> Iterator[Part]:
-            for start in range(0, self.n, step):
-                span = slice(start, min(start + step, self.n))
+            for span in spans(self.n, step):
                 found = self.values[span].to(torch.float64, copy=self.map is not None)
                 released(self.map)
                 yield Part(span, found, None)

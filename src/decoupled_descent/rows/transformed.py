@@ -46,16 +46,7 @@ class Transformed(Features):
         return True
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
-        """Fit a copy of the transformer and return the features of the training rows.
-
-        Args:
-            X: Rows in any form that the transformer takes.
-            y: Ignored.
-            sample_weight: Weight of every row; used for the scaling, not by the transformer.
-
-        Returns:
-            Features, shape (n, r), float64.
-        """
+        """Fit a copy of the transformer, without weights, and the scaling of what it returns."""
         from sklearn.base import clone
 
         for method in ("fit", "transform"):
@@ -69,14 +60,7 @@ class Transformed(Features):
         return phi
 
     def transform(self, X: Any) -> Tensor:
-        """Return the features of rows.
-
-        Args:
-            X: Rows in any form that the transformer takes.
-
-        Returns:
-            Features, shape (m, r), float64.
-        """
+        """Return the features of rows in any form that the transformer takes."""
         self._check_fitted()
         return self.linear_.transform(self._transformed(_as_array(X)))
 

@@ -14,7 +14,7 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.ridge_path import losses_without, ridge_path
+from decoupled_descent.rows.ridge_path import RidgePath
 
 #: The largest number of rows for the ranking of feature maps, up to 1000 rows in all. With more it
 #: grows as the square root of n, to at most ``MOST_RANKED``: of three draws of 400 among 100,000
@@ -106,7 +106,7 @@ def rank(sample: Sample, tried: Sequence[Features], seed: int, folds: Tensor) ->
     fitted = fit_all(maps, few.X, weights)
     found, errors = [], []
     for features, (_, phi) in zip(tried, fitted, strict=True):
-        path = ridge_path(phi, targets, ridges, *few.common.values())
+        path = RidgePath(phi, targets, ridges, *few.common.values())
         own = path.losses @ share / share.sum()
         best = int(own.argmin())
         start = float(ridges[best]) * (1.0 if loss == "squared" else SHARE)
@@ -114,7 +114,7 @@ def rank(sample: Sample, tried: Sequence[Features], seed: int, folds: Tensor) ->
         errors.append(own[best].repeat(len(held) + 1))
         if n <= NESTED:
             near = ridges[max(best - 1, 0) : best + 2]
-            losses = losses_without(phi, targets, near, held, *few.common.values())
+            losses = RidgePath(phi, targets, near, *few.common.values()).losses_without(held)
             others = share * ~held
             errors[-1][:-1] = ((losses * others).sum(2) / others.sum(1)).amin(0)
     places = torch.stack(errors).argsort(dim=0, stable=True).argsort(dim=0)
