@@ -1,5 +1,7 @@
 """Rows left out of a minimum: one Newton step, further ones, and where they fail."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,21 +9,21 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.descent import leave_one_out
 from decoupled_descent.descent.leave_one_out import (
-    leave_groups_out,
     leave_out,
+    linear_minimum,
+    paired_losses,
     reacted,
     refined,
     shifted,
+    shifts_without,
 )
-from decoupled_descent.descent.newton import paired_losses, shifts_without
-from decoupled_descent.descent.newton_step import Problem
-from decoupled_descent.descent.spread import spread
+from decoupled_descent.descent.problem import Problem
 from tests.descent.test_newton import LOSSES, problem
 from tests.oracles import newton as oracle
 
 
-class Minimum:
-    """A problem at its minimum, found by SciPy, and what the functions take of it."""
+class Case:
+    """A problem and its minimum, found by SciPy."""
 
     def __init__(self, loss, ridge, outputs=1, shape=(40, 6), **extra):
         X, y = problem(loss, *shape, outputs=outputs)
@@ -30,22 +32,22 @@ class Minimum:
         rows = dd.Rows(X, y, **extra)
         objective = dd.Objective(dd.heads.Linear(outputs, intercept=True).double(), loss)
         bound = objective.bind(rows.y, outputs, rows.X)
-        self.problem = Problem(rows, bound, ridge)
         beta = oracle.fit(X, y, self.loss, ridge, weights, outputs)
         self.outputs = torch.tensor(oracle.predict(X, beta))
-        self.bends = self.problem.expand(self.outputs)
-        self.weights, self.removed = self.problem.weights, self.problem.removed
-        self.around = spread(rows, self.bends, ridge, self.weights)
+        self.minimum = linear_minimum(Problem(rows, bound, ridge), self.outputs)
         self.all = torch.arange(len(X))
 
     def once(self):
-        return leave_out(self.outputs, self.bends, self.around.blocks, self.removed)
+        return leave_out(self.minimum)
 
     def again(self, first, rows=None, sweeps=2):
-        return refined(
-            self.outputs, self.problem.slopes, self.bends, self.around, self.weights,
-            self.removed, first, self.all if rows is None else rows, sweeps,
-        )  # fmt: skip
+        return refined(self.minimum, first, self.all if rows is None else rows, sweeps)
+
+    def in_groups(self, groups):
+        """The same minimum, with rows that leave together."""
+        problem = self.minimum.problem
+        rows = problem.rows.with_groups(torch.as_tensor(groups))
+        return self.minimum._replace(problem=replace(problem, rows=rows))
 
     def refits(self, **extra):
         return torch.tensor(
@@ -60,7 +62,7 @@ def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
     if weighted:
         weights = np.random.default_rng(3).uniform(0.5, 3, 40)
         extra = {"weights": weights, "removed": np.minimum(weights, 1)}
-    at = Minimum(loss, 0.5, outputs, **extra)
+    at = Case(loss, 0.5, outputs, **extra)
     truth = at.refits(**extra)
     first = at.once()
     better = at.again(first)
@@ -79,16 +81,18 @@ def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
 
 
 def test_change_and_moves_are_consistent():
-    at = Minimum("logistic", 1.0)
+    at = Case("logistic", 1.0)
     first = at.once()
     torch.testing.assert_close(first.change, (first.outputs - at.outputs).abs().amax(1))
-    everywhere = at.around.columns(first.moves, at.all)  # all outputs, as each row leaves
+    everywhere = at.minimum.everywhere.columns(
+        first.moves, at.all
+    )  # all outputs, as each row leaves
     torch.testing.assert_close(everywhere[0].diagonal(), (first.outputs - at.outputs)[:, 0])
 
 
 @pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
 def test_losses_are_expanded_in_pieces(monkeypatch, loss, outputs):
-    case = Minimum(loss, 0.5, outputs)
+    case = Case(loss, 0.5, outputs)
     whole = case.again(case.once())
     monkeypatch.setattr(leave_one_out, "EXPANDED", 7 * outputs * len(case.all))  # seven rows
     in_pieces = case.again(case.once())
@@ -96,7 +100,7 @@ def test_losses_are_expanded_in_pieces(monkeypatch, loss, outputs):
 
 
 def test_only_the_rows_asked_for_are_refined():
-    at = Minimum("logistic", 0.5)
+    at = Case("logistic", 0.5)
     first, rows = at.once(), torch.tensor([3, 8])
     found = at.again(first, rows)
     others = torch.ones(40, dtype=torch.bool)
@@ -106,26 +110,26 @@ def test_only_the_rows_asked_for_are_refined():
 
 
 def test_rows_near_interpolation_are_doubtful():
-    at = Minimum("logistic", 1e-3, shape=(30, 25))
+    at = Case("logistic", 1e-3, shape=(30, 25))
     first = at.once()
     found = at.again(first)
     assert len(found.doubtful) > 0
     assert torch.equal(found.outputs[found.doubtful], first.outputs[found.doubtful])
-    calm = Minimum("logistic", 5.0)
+    calm = Case("logistic", 5.0)
     assert len(calm.again(calm.once()).doubtful) == 0
 
 
 def test_groups_of_one_row_are_rows():
-    at = Minimum("cross_entropy", 1.0, 3)
-    rows = leave_groups_out(at.outputs, at.bends, at.around, at.weights, at.all)
+    at = Case("cross_entropy", 1.0, 3)
+    rows = leave_out(at.in_groups(at.all))
     once = at.once()
     torch.testing.assert_close(rows.outputs, once.outputs, atol=1e-8, rtol=0)
     torch.testing.assert_close(rows.moves, once.moves, atol=1e-8, rtol=0)
 
 
 def test_groups_of_squared_loss_are_refits():
-    at, groups = Minimum("squared", 0.3), np.arange(40) % 7
-    found = leave_groups_out(at.outputs, at.bends, at.around, at.weights, torch.tensor(groups))
+    at, groups = Case("squared", 0.3), np.arange(40) % 7
+    found = leave_out(at.in_groups(groups))
     torch.testing.assert_close(found.outputs, at.refits(groups=groups), atol=1e-8, rtol=0)
 
 
@@ -151,44 +155,46 @@ def expected_covariance(at, codes):
 
 @pytest.mark.parametrize("groups", [None, np.arange(40) % 13])
 def test_pairs_against_two_left_out_together(groups):
-    at = Minimum("squared", 30.0, groups=groups)  # strongly penalised: second orders are small
+    at = Case("squared", 30.0, groups=groups)  # strongly penalised: second orders are small
     codes = np.arange(40) if groups is None else groups
-    found = paired_losses(at.problem, at.outputs, at.all)
+    found = paired_losses(at.minimum, at.all)
     expected = expected_covariance(at, codes)
     assert expected > 0
     assert found == pytest.approx(expected, rel=0.25)
 
 
 def test_pairs_of_groups_of_one_row_are_pairs_of_rows():
-    alone = Minimum("cross_entropy", 1.0, 3)
-    grouped = Minimum("cross_entropy", 1.0, 3, groups=np.arange(40)[::-1].copy())
-    found = [paired_losses(at.problem, at.outputs, at.all) for at in (alone, grouped)]
+    alone = Case("cross_entropy", 1.0, 3)
+    grouped = Case("cross_entropy", 1.0, 3, groups=np.arange(40)[::-1].copy())
+    found = [paired_losses(at.minimum, at.all) for at in (alone, grouped)]
     assert found[0] == pytest.approx(found[1], rel=1e-8)
     assert found[0] > 0
 
 
 def test_a_shift_at_the_minimum_moves_left_out_outputs():
     """The transpose of d o^(−i) / d o_i, by differences, for outputs that meet in the loss."""
-    at = Minimum("cross_entropy", 1.0, 3)
+    at = Case("cross_entropy", 1.0, 3)
     values = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = reacted(values, at.bends, at.around, at.removed)
+    found = reacted(at.minimum, values)
     shift = torch.randn(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     eps = 1e-6
-    ends = []
+    ends, bends = [], at.minimum.bends
     for sign in (1, -1):  # the loss is a parabola around the minimum: W stays, the slope moves
-        slope = at.bends.slope + sign * eps * torch.einsum("nab,nb->na", at.bends.matrices(), shift)
-        moved = at.bends._replace(slope=slope)
-        ends.append(leave_out(at.outputs + sign * eps * shift, moved, at.around.blocks, at.removed))
+        slope = bends.slope + sign * eps * torch.einsum("nab,nb->na", bends.matrices(), shift)
+        outputs = at.outputs + sign * eps * shift
+        moved = at.minimum._replace(outputs=outputs, bends=bends._replace(slope=slope))
+        ends.append(leave_out(moved))
     response = (ends[0].outputs - ends[1].outputs) / (2 * eps)
     torch.testing.assert_close((found * shift).sum(1), (values * response).sum(1))
 
 
 @pytest.mark.parametrize("groups", [None, torch.arange(40) % 13])
 def test_shifts_are_the_transpose_of_reactions(groups):
-    at = Minimum("cross_entropy", 1.0, 3)
+    at = Case("cross_entropy", 1.0, 3)
     values, shift = torch.randn(2, 40, 3, generator=torch.Generator().manual_seed(0)).double()
-    found = shifted(shift.T.unsqueeze(2), at.bends, at.around, at.removed, groups)
-    back = reacted(values, at.bends, at.around, at.removed, groups)
+    minimum = at.minimum if groups is None else at.in_groups(groups)
+    found = shifted(minimum, shift.T.unsqueeze(2))
+    back = reacted(minimum, values)
     torch.testing.assert_close((found.squeeze(2).T * values).sum(), (shift * back).sum())
 
 
@@ -204,17 +210,16 @@ def test_shifts_are_the_transpose_of_reactions(groups):
 )
 def test_folds_that_are_left_out_too_against_refits(loss, outputs, groups):
     """One Newton step towards the minimum without the fold; exact for squared loss."""
-    at = Minimum(loss, 10.0, outputs, groups=groups)
+    at = Case(loss, 10.0, outputs, groups=groups)
     codes = np.arange(40) if groups is None else groups
     folds = torch.tensor(codes % 10)
-    found = shifts_without(at.problem, at.outputs, folds)
+    found = shifts_without(at.minimum, folds)
     assert found.shape == (10, 40, outputs)
-    labels = None if groups is None else torch.tensor(groups)
     for fold in (0, 7):
         kept = folds != fold
         beta = oracle.fit(at.X, at.y, at.loss, at.ridge, kept.double().numpy(), outputs)
         moved = (torch.tensor(oracle.predict(at.X, beta)) - at.outputs).T.unsqueeze(2)
-        expected = shifted(moved, at.bends, at.around, at.weights, labels).squeeze(2).T[kept]
+        expected = shifted(at.minimum, moved).squeeze(2).T[kept]
         difference = found[fold][kept] - expected
         if outputs > 1:  # softmax ignores a common shift of all outputs
             difference -= difference.mean(1, keepdim=True)

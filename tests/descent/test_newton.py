@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent.descent import newton, spread
-from decoupled_descent.descent.newton_step import Problem
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from tests.oracles import newton as oracle

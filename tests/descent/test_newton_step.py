@@ -8,7 +8,8 @@ from torch.func import grad, hessian
 import decoupled_descent as dd
 from decoupled_descent.descent import newton_step as module
 from decoupled_descent.descent import precondition
-from decoupled_descent.descent.newton_step import Problem, newton_step, search
+from decoupled_descent.descent.newton_step import conjugate, newton_step, search
+from decoupled_descent.descent.problem import Problem
 from tests.descent.test_newton import own_softmax, problem
 from tests.problems import normal
 
@@ -58,21 +59,20 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     if loss == "cross_entropy":  # where the loss is blind, the way is that of the least norm
         start[:size] -= start[:size].reshape(outputs, -1).mean(0).repeat(outputs)
         start[size:] -= start[size:].mean()
-    theta, shift = start[:size].reshape(outputs, -1), start[size:] if intercept else None
+    theta, head = start[:size].reshape(outputs, -1), {"b": start[size:]} if intercept else {}
 
     def value(flat):
         return total(at, flat, outputs)
 
     monkeypatch.setattr(module, "search", lambda value, start, gain, rounding: 1.0)
     # a Newton direction need not be exact far from the minimum: solve again from where it led
-    move = newton_step(at, theta, shift)
+    move = newton_step(at, theta, head)
     for _ in range(8):
-        move = newton_step(at, move.theta, move.intercept)
-    flat = move.theta.reshape(-1)
-    flat = flat if move.intercept is None else torch.cat([flat, move.intercept])
+        move = newton_step(at, move.theta, move.head)
+    flat = torch.cat([move.theta.reshape(-1), *move.head.values()])
     slope = grad(value)(flat)
     assert float(slope.abs().max()) < 1e-8
-    first = newton_step(at, theta, shift)
+    first = newton_step(at, theta, head)
     slope, bend = grad(value)(start), hessian(value)(start)
     exact = float(slope @ torch.linalg.pinv(bend, rtol=1e-12, hermitian=True) @ slope)
     found = first.decrement * float(value(start))  # a share of what is minimised
@@ -82,20 +82,19 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
 
 def test_an_older_preconditioner_leads_to_the_same_minimum():
     at = posed("cross_entropy", 3)
-    theta, shift = torch.zeros(3, 6).double(), torch.zeros(3).double()
-    first = newton_step(at, theta, shift)
+    first = newton_step(at, torch.zeros(3, 6).double(), {"b": torch.zeros(3).double()})
     fresh, lagged = first, first
     for _ in range(8):
-        fresh = newton_step(at, fresh.theta, fresh.intercept)
-        lagged = newton_step(at, lagged.theta, lagged.intercept, first.inverse)
+        fresh = newton_step(at, fresh.theta, fresh.head)
+        lagged = first.again(at, lagged.theta, lagged.head)
     assert lagged.inverse is first.inverse
     torch.testing.assert_close(lagged.theta, fresh.theta, rtol=1e-6, atol=1e-8)
 
 
 def test_squared_loss_needs_one_direction():
     at = posed("squared", ridge=3.0)
-    move = newton_step(at, torch.zeros(1, 6).double(), torch.zeros(1).double())
-    again = newton_step(at, move.theta, move.intercept)
+    move = newton_step(at, torch.zeros(1, 6).double(), {"b": torch.zeros(1).double()})
+    again = newton_step(at, move.theta, move.head)
     assert again.decrement < 0.1 * move.decrement
     torch.testing.assert_close(move.outputs, torch.zeros(40, 1).double())
 
@@ -106,8 +105,8 @@ def test_far_away_the_line_search_shortens_steps():
     values = []
     for _ in range(30):
         values.append(float(total(at, torch.cat([theta[0], shift]), 1)))
-        move = newton_step(at, theta, shift)
-        theta, shift = move.theta, move.intercept
+        move = newton_step(at, theta, {"b": shift})
+        theta, shift = move.theta, move.head["b"]
     assert (np.diff(values) <= 1e-9).all()
     assert move.decrement < 1e-8
 
@@ -127,23 +126,32 @@ def test_search_halves_until_enough_is_gained():
     assert search(lambda t: -t, 0.0, -1.0) == 1.0
 
 
-def test_slopes_of_many_versions_of_the_rows():
-    for loss, outputs in (("logistic", 1), ("cross_entropy", 3)):
-        at = posed(loss, outputs)
-        versions = normal(outputs, 40, 4, seed=3)
-        for span in (slice(0, 40), slice(7, 19)):
-            found = at.slopes(versions[:, span], span)
-            for s in range(4):
-                expected = at.expand(versions[:, :, s].T).slope.T[:, span]
-                torch.testing.assert_close(found[:, :, s], expected)
+def test_conjugate_gradients_against_a_dense_solve():
+    root, target, image = normal(8, 8, seed=1), normal(8, seed=2), normal(5, 8, seed=3)
+    H = root @ root.T + 0.1 * torch.eye(8).double()
+    inverse = torch.diag(1 / H.diagonal())
+
+    def times(vector):
+        return H @ vector, image @ vector
+
+    x, moved = conjugate(times, inverse.__matmul__, target, lambda first: 1e-24 * first, 50)
+    torch.testing.assert_close(x, torch.linalg.solve(H, target))
+    torch.testing.assert_close(moved, image @ x)
+    few, _ = conjugate(times, inverse.__matmul__, target, lambda first: 1e-24 * first, 2)
+    assert (H @ few - target).norm() > 1e-3
 
 
-def test_what_a_problem_says_of_itself():
-    weights = np.linspace(1, 2, 40)
-    at = posed("squared", weights=weights)
-    assert at.exact
-    assert at.intercept
-    assert at.total == pytest.approx(60)
-    assert torch.equal(at.removed, at.weights)
-    assert not posed("logistic").exact
-    assert not posed("logistic", intercept=False).intercept
+def test_conjugate_gradients_end_where_the_curvature_is_not_positive():
+    H, target = torch.diag(torch.tensor([2.0, -1.0])), torch.tensor([1.0, 1.0])
+    calls = []
+
+    def times(vector):
+        calls.append(vector)
+        return H @ vector, vector
+
+    x, moved = conjugate(times, lambda v: v, target, lambda first: 0.0, 10)
+    assert len(calls) == 2
+    assert torch.equal(x, moved)
+    torch.testing.assert_close(x, 2 * target)  # rᵀr/rᵀHr = 2 along the gradient
+    x, _ = conjugate(times, lambda v: v, torch.tensor([0.0, 1.0]), lambda first: 0.0, 10)
+    torch.testing.assert_close(x, torch.tensor([0.0, 1.0]))  # along the gradient itself

@@ -1,23 +1,30 @@
 """V = J H⁻¹ Jᵀ in every form against one dense matrix that is written down naively."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.descent import one_output
 from decoupled_descent.descent import spread as module
 from decoupled_descent.descent.one_output import KernelPart, RidgePart, pieces
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.descent.spread import Coupled, CoupledRidge, Separate, spread
 from decoupled_descent.objective.second_order import Curvature
-from decoupled_descent.rows.blocks import Rows
 from tests.problems import normal
 
 N, RIDGE = 12, 0.7
 ROWS = torch.tensor([7, 0, 3])
 
 
-def as_rows(features):
-    return Rows(features, torch.zeros(len(features)))
+def posed(features, bends, weights=None, intercept=True, ridge=RIDGE):
+    """A problem with these features; its loss does not matter, since its curvature is given."""
+    count = bends.diagonal.shape[1]
+    objective = dd.Objective(dd.heads.Linear(count, intercept=intercept).double(), "squared")
+    rows = dd.Rows(features, torch.zeros(N, count).double(), weights=weights)
+    return Problem(rows, objective.bind(rows.y, count, rows.X), ridge)
 
 
 def curvature(kind, count, seed=1):
@@ -91,10 +98,11 @@ def make(kind, count, form, weighted, intercept):
     features = normal(N, r, seed=2)
     weights = normal(N, seed=3).abs() + 0.3 if weighted else torch.ones(N, dtype=torch.float64)
     bends = curvature(kind, count)
+    at = posed(features, bends, weights, intercept)
     if form is CoupledRidge:
-        found = CoupledRidge(as_rows(features), bends, RIDGE, weights, intercept)
+        found = CoupledRidge(at, bends)
     else:
-        found = spread(as_rows(features), bends, RIDGE, weights, intercept)
+        found = spread(at, bends)
         wanted = Separate if bends.rank_one is None else Coupled
         assert type(found) is wanted
         if wanted is Separate:
@@ -131,13 +139,15 @@ def test_every_form_against_the_dense_matrix(kind, count, form, weighted, interc
 
 
 def test_many_rows_need_no_square_matrix(monkeypatch):
-    features, weights = as_rows(normal(N, 4, seed=2)), torch.ones(N, dtype=torch.float64)
     separate, softmax = curvature("separate", 2), curvature("softmax", 3)
-    small = [spread(features, bends, RIDGE, weights).blocks for bends in (separate, softmax)]
+    posed_both = [(posed(normal(N, 4, seed=2), bends), bends) for bends in (separate, softmax)]
+    small = [spread(at, bends).blocks for at, bends in posed_both]
     monkeypatch.setattr(module, "SQUARE", 5)
     monkeypatch.setattr(one_output, "CHUNK", 5)
-    assert [len(part) for _, part in pieces(features)] == [5, 5, 2]
-    large = [spread(features, bends, RIDGE, weights) for bends in (separate, softmax)]
+    assert [len(part) for _, part in pieces(posed_both[0][0].rows)] == [5, 5, 2]
+    for at, _ in posed_both:
+        at.rows.kept.clear()
+    large = [spread(at, bends) for at, bends in posed_both]
     assert [type(each) for each in large] == [Separate, CoupledRidge]
     assert type(large[0].parts[0]) is RidgePart
     for bends, before, after in zip((separate, softmax), small, large, strict=True):
@@ -152,7 +162,7 @@ def test_rows_without_curvature_do_no_harm():
     V = dense(features, bends, weights, True)
     here = torch.arange(N)
     torch.testing.assert_close(
-        spread(as_rows(features), bends, RIDGE, weights).blocks,
+        spread(posed(features, bends), bends).blocks,
         V[here, :, here],
         atol=1e-7,
         rtol=1e-7,
@@ -160,21 +170,23 @@ def test_rows_without_curvature_do_no_harm():
 
 
 def test_the_last_spread_is_kept_with_the_rows():
-    features, weights = as_rows(normal(N, 4, seed=2)), torch.ones(N, dtype=torch.float64)
-    bends = curvature("softmax", 3)
-    first = spread(features, bends, RIDGE, weights)
-    assert spread(features, curvature("softmax", 3), RIDGE, weights.clone()) is first
-    assert spread(features.with_groups(torch.arange(N) // 2), bends, RIDGE, weights) is first
+    bends, weights = curvature("softmax", 3), torch.ones(N, dtype=torch.float64)
+    at = posed(normal(N, 4, seed=2), bends)
+    first = spread(at, bends)
+    assert spread(replace(at, weighting=weights), curvature("softmax", 3)) is first
+    grouped = replace(at, rows=at.rows.with_groups(torch.arange(N) // 2))
+    assert spread(grouped, bends) is first
+    free = posed(normal(N, 4, seed=2), bends, intercept=False).bound
     others = [
-        (curvature("separate", 3), RIDGE, weights, True),
-        (bends, 2 * RIDGE, weights, True),
-        (bends, RIDGE, 2 * weights, True),
-        (bends, RIDGE, weights, False),
+        (at, curvature("separate", 3)),
+        (replace(at, ridge=2 * RIDGE), bends),
+        (replace(at, weighting=2 * weights), bends),
+        (replace(at, bound=free), bends),
     ]
     for other in others:
-        assert spread(features, *other) is not first
-        first = spread(features, bends, RIDGE, weights)
-    features.kept.clear()
-    again = spread(features, bends, RIDGE, weights)
+        assert spread(*other) is not first
+        first = spread(at, bends)
+    at.rows.kept.clear()
+    again = spread(at, bends)
     assert again is not first
     assert torch.equal(again.blocks, first.blocks)

@@ -21,9 +21,8 @@ from torch import Tensor
 
 from decoupled_descent.cli.baselines import losses_of
 from decoupled_descent.cli.tables import Prepared
-from decoupled_descent.descent.leave_one_out import leave_groups_out, leave_out
-from decoupled_descent.descent.newton_step import Problem
-from decoupled_descent.descent.spread import spread
+from decoupled_descent.descent.leave_one_out import leave_out, linear_minimum
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.estimators.mixture import Member
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
@@ -113,14 +112,10 @@ def left_out_parameters(problem: Problem, member: Member, rows: Tensor) -> tuple
     """Coefficients (K, s, r) and intercepts (K, s) of a member without each of some rows."""
     X, groups = problem.rows.X, problem.rows.groups
     outputs = X @ member.theta.T + member.bias
-    bends = problem.expand(outputs)
-    around = spread(problem.rows, bends, problem.ridge, problem.weights, problem.intercept)
     alone = torch.arange(len(X)) if groups is None else groups
-    if groups is None:
-        moves = leave_out(outputs, bends, around.blocks, problem.removed).moves
-    else:
-        moves = leave_groups_out(outputs, bends, around, problem.weights, groups).moves
-    curvature = problem.weights.reshape(-1, 1, 1) * bends.matrices()
+    at = linear_minimum(problem, outputs)
+    moves, around = leave_out(at).moves, at.everywhere
+    curvature = problem.weights.reshape(-1, 1, 1) * at.bends.matrices()
     theta, bias = [], []
     for row in rows:  # the rows of a group are left out together
         leaving = (alone == alone[row]).nonzero().squeeze(1)

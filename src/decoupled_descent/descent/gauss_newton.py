@@ -17,8 +17,11 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from decoupled_descent.descent.newton_step import Problem, search, share
+from decoupled_descent.descent.leave_one_out import Minimum
+from decoupled_descent.descent.newton_step import conjugate, search, share
 from decoupled_descent.descent.one_output import cholesky
+from decoupled_descent.descent.problem import Problem
+from decoupled_descent.descent.spread import Among
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.second_order import Curvature
 
@@ -54,32 +57,26 @@ class GaussNewtonMove:
     theta: Tensor
     head: Parameters
 
-    def left_out(self) -> Tensor:
-        """o^(−i), shape (n, K); whole groups left out together where rows have groups."""
-        rows, count = self.problem.rows, self.outputs.shape[1]
-        groups = torch.arange(rows.n) if rows.groups is None else rows.groups
-        removed = self.problem.removed if rows.groups is None else self.problem.weights
-        hessians = removed.reshape(-1, 1, 1) * self.bends.matrices()
-        gradient = removed.unsqueeze(1) * self.bends.slope
+    def minimum(self) -> Minimum:
+        """What leaving rows out needs, if the step started at the minimum."""
         factor = self.factor.with_term(self.second()) if self.factor.primal else self.factor
-        half = factor.half()  # (·, n, K) with V_ij = half_iᵀ half_j
-        found = self.outputs.clone()
-        if rows.groups is None:
-            blocks = torch.einsum("pna,pnb->nab", half, half)
-            identity = torch.eye(count, dtype=half.dtype, device=half.device)
-            moves = torch.linalg.solve(identity - hessians @ blocks, gradient.unsqueeze(2))
-            found += (blocks @ moves).squeeze(2)
-            return found
-        for label in torch.unique(groups):
-            mine = (groups == label).nonzero().squeeze(1)
-            part = half[:, mine].reshape(len(half), -1)
-            block, size = part.T @ part, len(mine) * count
-            blocks = block.reshape(len(mine), count, size)
-            pulled = torch.einsum("iab,ibj->iaj", hessians[mine], blocks).reshape(size, size)
-            identity = torch.eye(size, dtype=half.dtype, device=half.device)
-            solved = torch.linalg.solve(identity - pulled, gradient[mine].reshape(size, 1))
-            found[mine] += (block @ solved).reshape(-1, count)
-        return found
+        return Minimum(self.problem, self.outputs, self.bends, _Halves(factor.half()))
+
+    def again(self, problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
+        """A step of a similar problem."""
+        return step(problem, theta, head)
+
+
+class _Halves(Among):
+    """V_ij = half_iᵀ half_j, for a matrix of shape (·, n, K)."""
+
+    def __init__(self, half: Tensor) -> None:
+        self.half = half
+        self.blocks = torch.einsum("pna,pnb->nab", half, half)
+
+    def between(self, rows: Tensor) -> Tensor:
+        own = self.half[:, rows].flatten(1)
+        return (own.T @ own).reshape(2 * (len(rows), self.half.shape[2]))
 
 
 class _Factor:
@@ -202,8 +199,8 @@ def _direction(
         leaf = start.clone().requires_grad_()
         (slope,) = torch.autograd.grad((outputs_of(leaf) * pull).sum(), leaf, create_graph=True)
 
-        def times(vector: Tensor) -> Tensor:
-            """The Hessian times a vector."""
+        def times(vector: Tensor) -> tuple[Tensor, Tensor]:
+            """The Hessian times a vector, and the outputs that it moves."""
             found = penalty * vector
             if slope.requires_grad:
                 (second,) = torch.autograd.grad(
@@ -211,31 +208,17 @@ def _direction(
                 )
                 found = found + second
             moved = (factor.flat @ vector).reshape(pull.shape)
-            return found + factor.flat.T @ torch.einsum("nab,nb->na", hessians, moved).reshape(-1)
+            bent = torch.einsum("nab,nb->na", hessians, moved).reshape(-1)
+            return found + factor.flat.T @ bent, moved
 
         gradient = slope.detach() + penalty * start
-        return gradient, _conjugate(times, factor, -gradient)
+        direction, _ = conjugate(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)
+        return gradient, direction
 
 
-def _conjugate(times: Callable[[Tensor], Tensor], factor: _Factor, target: Tensor) -> Tensor:
-    """Solve H x = target, preconditioned by Gauss–Newton; stop where curvature is not positive."""
-    x, rest = torch.zeros_like(target), target
-    z = factor.solve(rest)
-    d, size = z, float(rest @ z)
-    first = size
-    for _ in range(INNER):
-        pushed = times(d)
-        bend = float(d @ pushed)
-        if bend <= 1e-12 * float(d @ d):
-            return z if not bool(x.any()) else x
-        t = size / bend
-        x, rest = x + t * d, rest - t * pushed
-        z = factor.solve(rest)
-        following = float(rest @ z)
-        if following <= min(1e-2, first) * 1e-2 * first:
-            break
-        d, size = z + following / size * d, following
-    return x
+def _enough(first: float) -> float:
+    """Conjugate gradients are the more exact, the closer the minimum is."""
+    return min(1e-2, first) * 1e-2 * first
 
 
 def _jacobian(problem: Problem, theta: Tensor, head: Parameters, count: int) -> Tensor:

@@ -11,17 +11,18 @@ otherwise second order; :func:`refined` adds further Newton steps, with the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.spread import Spread
+from decoupled_descent.descent.problem import Problem
+from decoupled_descent.descent.spread import Among, Spread, spread
 from decoupled_descent.objective.second_order import Curvature
+from decoupled_descent.rows.sources import spans
 
-#: ∂ℓ/∂o at outputs of shape (K, b, s): s versions of b consecutive rows, and which rows these are.
-Slopes = Callable[[Tensor, slice], Tensor]
 #: Further Newton steps have converged when the last moved outputs by less than this share of the
 #: first.
 RESTLESS = 0.1
@@ -32,6 +33,37 @@ CALM = 0.01
 NUMBERS = 2**19
 #: Losses are expanded for so many numbers at a time, since that takes a dozen arrays.
 EXPANDED = 2**16
+
+
+class Minimum(NamedTuple):
+    """A problem at its minimum, and what leaving rows out of it needs."""
+
+    problem: Problem
+    outputs: Tensor  # o, shape (n, K)
+    bends: Curvature  # the loss to second order there, before weights
+    spread: Among  # V
+
+    @property
+    def removed(self) -> Tensor:
+        """The weight that leaves with each row, shape (n,); in groups, all of it."""
+        problem = self.problem
+        return problem.removed if problem.rows.groups is None else problem.weights
+
+    def hessians(self, rows: Tensor) -> Tensor:
+        """W_i of what leaves with some rows, shape (…, K, K)."""
+        return self.removed[rows][..., None, None] * self.bends.matrices(rows)
+
+    @property
+    def everywhere(self) -> Spread:
+        """V between all rows, which a model that is linear in its parameters has."""
+        assert isinstance(self.spread, Spread)
+        return self.spread
+
+
+def linear_minimum(problem: Problem, outputs: Tensor) -> Minimum:
+    """The minimum of a model that is linear in its parameters, by its outputs, shape (n, K)."""
+    bends = problem.expand(outputs)
+    return Minimum(problem, outputs, bends, spread(problem, bends))
 
 
 class LeftOut(NamedTuple):
@@ -52,71 +84,46 @@ class LeftOut(NamedTuple):
     doubtful: Tensor
 
 
-def leave_out(outputs: Tensor, bends: Curvature, blocks: Tensor, removed: Tensor) -> LeftOut:
-    """Reduce the weight of each row by ``removed``, one row at a time, by one Newton step."""
-    gradient = removed.unsqueeze(1) * bends.slope
-    reaction = _reaction(bends, blocks, removed)
-    moves = torch.linalg.solve(reaction, gradient.unsqueeze(2))
-    change = (blocks @ moves).squeeze(2)
-    none = torch.empty(0, dtype=torch.long, device=outputs.device)
-    return LeftOut(outputs + change, moves.squeeze(2), change.abs().amax(1), none)
-
-
-def _reaction(bends: Curvature, blocks: Tensor, removed: Tensor) -> Tensor:
-    """I − W_i V_i, shape (n, K, K)."""
-    hessians = removed.reshape(-1, 1, 1) * bends.matrices()
-    identity = torch.eye(blocks.shape[1], dtype=blocks.dtype, device=blocks.device)
-    return identity - hessians @ blocks
-
-
-def leave_groups_out(
-    outputs: Tensor, bends: Curvature, spread: Spread, weights: Tensor, groups: Tensor
-) -> LeftOut:
-    """Leave out all rows of a group together, by one Newton step with larger blocks."""
-    gradient = weights.unsqueeze(1) * bends.slope
-    found, moves = outputs.clone(), torch.zeros_like(outputs)
-    for rows, block, system in _group_reactions(bends, spread, weights, groups):
+def leave_out(at: Minimum) -> LeftOut:
+    """Leave out each row, or all rows of a group together, by one Newton step."""
+    gradient = at.removed.unsqueeze(1) * at.bends.slope
+    found, moves = at.outputs.clone(), torch.empty_like(at.outputs)
+    for rows, block, system in _reactions(at):
         solved = torch.linalg.solve(system, gradient[rows].flatten(1).unsqueeze(2))
         moves[rows] = solved.reshape(*rows.shape, -1)
         found[rows] += (block @ solved).reshape(*rows.shape, -1)
-    none = torch.empty(0, dtype=torch.long, device=outputs.device)
-    return LeftOut(found, moves, (found - outputs).abs().amax(1), none)
+    none = torch.empty(0, dtype=torch.long, device=found.device)
+    return LeftOut(found, moves, (found - at.outputs).abs().amax(1), none)
 
 
-def _group_reactions(
-    bends: Curvature, spread: Spread, weights: Tensor, groups: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _reactions(at: Minimum) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Groups of s rows, V among the rows of each and I − W V: (m, s), (m, sK, sK), (m, sK, sK).
 
-    All groups of a single row come first, together, then the others one by one.
+    Single rows come first, together, then the groups of several, one by one.
     """
+    for rows, block in _groups(at):
+        size = block.shape[1] * block.shape[2]
+        pulled = torch.einsum("gsab,gsbtc->gsatc", at.hessians(rows), block)
+        identity = torch.eye(size, dtype=block.dtype, device=block.device)
+        yield rows, block.reshape(-1, size, size), identity - pulled.reshape(-1, size, size)
+
+
+def _groups(at: Minimum) -> Iterator[tuple[Tensor, Tensor]]:
+    """Groups of s rows, (m, s), and V among the rows of each, (m, s, K, s, K)."""
+    groups, blocks = at.problem.rows.groups, at.spread.blocks[:, None, :, None]
+    if groups is None:
+        yield torch.arange(len(blocks), device=blocks.device).unsqueeze(1), blocks
+        return
     sizes = torch.bincount(groups)
-    several = torch.split(groups.argsort(stable=True), sizes.tolist())
     alone = (sizes[groups] == 1).nonzero()
     if len(alone):
-        rows = alone.squeeze(1)
-        yield alone, spread.blocks[rows], _reaction(bends, spread.blocks, weights)[rows]
-    for rows in several:
+        yield alone, blocks[alone.squeeze(1)]
+    for rows in torch.split(groups.argsort(stable=True), sizes.tolist()):
         if len(rows) > 1:
-            block = spread.between(rows)
-            size = block.shape[0] * block.shape[1]
-            hessians = weights[rows].reshape(-1, 1, 1) * bends.matrices(rows)
-            pulled = torch.einsum("iab,ibjc->iajc", hessians, block).reshape(1, size, size)
-            identity = torch.eye(size, dtype=block.dtype, device=block.device)
-            yield rows.unsqueeze(0), block.reshape(1, size, size), identity - pulled
+            yield rows.unsqueeze(0), at.spread.between(rows).unsqueeze(0)
 
 
-def refined(
-    outputs: Tensor,
-    slopes: Slopes,
-    bends: Curvature,
-    spread: Spread,
-    weights: Tensor,
-    removed: Tensor,
-    first: LeftOut,
-    rows: Tensor,
-    sweeps: int = 2,
-) -> LeftOut:
+def refined(at: Minimum, first: LeftOut, rows: Tensor, sweeps: int = 2) -> LeftOut:
     r"""Further Newton steps of the problems without each of some rows, with the same factor of H.
 
     The first step moves *all* rows' outputs, by u_j = V_ji d_i with d_i = (I − W_i V_i)⁻¹ g_i. The
@@ -126,21 +133,21 @@ def refined(
     Where it does not converge, the first step is kept and the row is called doubtful.
     """
     found, moves, change = first.outputs.clone(), first.moves.clone(), first.change.clone()
-    doubtful = []
-    reaction = _reaction(bends, spread.blocks, removed)
-    hessians, kept = removed.reshape(-1, 1, 1) * bends.matrices(), 1 - removed / weights
-    count, n = outputs.shape[1], len(outputs)
+    doubtful, around, outputs = [], at.everywhere, at.outputs
+    kept = 1 - at.removed / at.problem.weights
+    n, count = outputs.shape
+    identity = torch.eye(count, dtype=outputs.dtype, device=outputs.device)
     for part in torch.split(rows, max(1, NUMBERS // (count * n))):
-        moved = start = spread.columns(first.moves[part], part)  # (K, n, s)
+        moved = start = around.columns(first.moves[part], part)  # (K, n, s)
         for sweep in range(sweeps):
             here = torch.arange(len(part), device=part.device)
-            rest = _remainder(slopes, bends, weights, outputs, moved)
+            rest = _remainder(at, moved)
             rest[:, part, here] *= kept[part]
-            at = spread.at(rest, part)  # (s, K)
-            pulled = torch.einsum("sab,sb->sa", hessians[part], at).unsqueeze(2)
-            back = torch.linalg.solve(reaction[part], pulled).squeeze(2)
-            step = at + torch.einsum("sab,sb->sa", spread.blocks[part], back)
-            total = start[:, part, here].T - step
+            pulled = around.at(rest, part).unsqueeze(2)  # (s, K, 1)
+            hessians, blocks = at.hessians(part), around.blocks[part]
+            back = torch.linalg.solve(identity - hessians @ blocks, hessians @ pulled)
+            total = start[:, part, here].T - (pulled + blocks @ back).squeeze(2)
+            back = back.squeeze(2)
             further = (total - moved[:, part, here].T).abs().amax(1)
             last = sweep == sweeps - 1
             settled = further <= (RESTLESS if last else CALM) * first.change[part]
@@ -154,85 +161,86 @@ def refined(
             if not len(part):
                 break
             if not last:
-                pushed = spread.times(rest)
-                moved = torch.sub(start, pushed, out=pushed).sub_(spread.columns(back, part))
+                pushed = around.times(rest)
+                moved = torch.sub(start, pushed, out=pushed).sub_(around.columns(back, part))
         doubtful.append(part)
     return LeftOut(found, moves, change, torch.cat(doubtful))
 
 
-def _remainder(
-    slopes: Slopes, bends: Curvature, weights: Tensor, outputs: Tensor, moved: Tensor
-) -> Tensor:
+def _remainder(at: Minimum, moved: Tensor) -> Tensor:
     """w_j (g(o_j + u) − g − W u), shape (K, n, s), for moves u of shape (K, n, s)."""
     rest = torch.empty_like(moved)
     count, n, s = moved.shape
-    size = max(1, EXPANDED // (count * s))
-    for start in range(0, n, size):
-        span = slice(start, min(start + size, n))
+    for span in spans(n, max(1, EXPANDED // (count * s))):
         by = moved[:, span]
-        change = slopes(outputs[span].T.unsqueeze(2) + by, span)
-        change -= bends.slope[span].T.unsqueeze(2)
-        if bends.full is not None:
-            change -= torch.einsum("nab,bns->ans", bends.full[span], by)
-        else:
-            change -= bends.diagonal[span].T.unsqueeze(2) * by
-        if bends.rank_one is not None:
-            arms = bends.rank_one[span].T.unsqueeze(2)
-            change += arms * (arms * by).sum(0)
-        rest[:, span] = weights[span].reshape(1, -1, 1) * change
+        change = at.problem.slopes(at.outputs[span].T.unsqueeze(2) + by, span)
+        change -= at.bends.slope[span].T.unsqueeze(2)
+        change -= at.bends.times(by, span)
+        rest[:, span] = at.problem.weights[span].unsqueeze(1) * change
     return rest
 
 
-def reacted(
-    values: Tensor,
-    bends: Curvature,
-    spread: Spread,
-    removed: Tensor,
-    groups: Tensor | None = None,
-) -> Tensor:
+def reacted(at: Minimum, values: Tensor) -> Tensor:
     """(I − W_i V_i)⁻¹ times values of shape (n, K); with groups, the blocks are those of groups.
 
     A shift of the outputs at the minimum shifts the left-out ones by (I − V_i W_i)⁻¹ times it; this
     is the transpose, which turns gradients at left-out outputs into gradients at the minimum.
     """
-    if groups is None:
-        reaction = _reaction(bends, spread.blocks, removed)
-        solved: Tensor = torch.linalg.solve(reaction, values.unsqueeze(2))
-        return solved.squeeze(2)
     found = torch.empty_like(values)
-    for rows, _, system in _group_reactions(bends, spread, removed, groups):
+    for rows, _, system in _reactions(at):
         solved = torch.linalg.solve(system, values[rows].flatten(1).unsqueeze(2))
         found[rows] = solved.reshape(*rows.shape, -1)
     return found
 
 
-def shifted(
-    shifts: Tensor,
-    bends: Curvature,
-    spread: Spread,
-    removed: Tensor,
-    groups: Tensor | None = None,
-) -> Tensor:
+def shifted(at: Minimum, shifts: Tensor) -> Tensor:
     """How left-out outputs move with shifts of all outputs, both of shape (K, n, s).
 
     They move by (I − V_i W_i)⁻¹ times the shift of row i; with groups, the blocks are those of
     groups.
     """
-    if groups is None:
-        reaction = _reaction(bends, spread.blocks, removed).transpose(1, 2)
-        alone: Tensor = torch.linalg.solve(reaction, shifts.transpose(0, 1))
-        return alone.transpose(0, 1)
     found = torch.empty_like(shifts)
-    for rows, _, system in _group_reactions(bends, spread, removed, groups):
+    for rows, _, system in _reactions(at):
         part = shifts[:, rows].permute(1, 2, 0, 3)  # (m, s, K, shifts)
         solved = torch.linalg.solve(system.mT, part.flatten(1, 2))
         found[:, rows] = solved.reshape(part.shape).permute(2, 0, 1, 3)
     return found
 
 
-def pair_covariance(
-    left: Tensor, moves: Tensor, spread: Spread, rows: Tensor, groups: Tensor | None = None
-) -> float:
+def shifts_without(at: Minimum, folds: Tensor) -> Tensor:
+    r"""How left-out outputs at a minimum move if a fold of rows is left out too, (folds, n, K).
+
+    Leaving out fold S moves the outputs of row i by V_iS d_S, and its left-out outputs by
+
+    .. math:: (I - V_i W_i)^{-1} V_{iS}\, d_S, \qquad d_S = (I - W_S V_{SS})^{-1} g_S .
+
+    V_i is that of all rows: what the labels of the fold have told the model is taken back, and the
+    model is otherwise that of all rows but i.
+
+    Args:
+        at: The minimum.
+        folds: The fold of each row, from 0 on, shape (n,); groups are in one fold.
+
+    Returns:
+        The moves, for rows outside the fold.
+    """
+    together = replace(at.problem, rows=at.problem.rows.with_groups(folds))
+    moves = leave_out(at._replace(problem=together)).moves
+    placed = moves.new_zeros(*moves.T.shape, int(folds.max()) + 1)
+    placed[:, torch.arange(len(moves)), folds] = moves.T
+    return shifted(at, at.everywhere.times(placed)).permute(2, 1, 0)
+
+
+def paired_losses(at: Minimum, some: Tensor) -> float:
+    """Mean covariance at a minimum of two entries of ``rows.averaged``, over some rows."""
+    rows, weights, found = at.problem.rows, at.problem.weights, leave_out(at)
+    count = rows.n if rows.groups is None else int(rows.groups.max()) + 1
+    shares = weights / weights.mean() * (count / rows.n)
+    slopes = shares.unsqueeze(1) * at.problem.expand(found.outputs).slope
+    return pair_covariance(at, reacted(at, slopes), found.moves, some)
+
+
+def pair_covariance(at: Minimum, left: Tensor, moves: Tensor, rows: Tensor) -> float:
     r"""Mean over pairs of rows, or groups, of how their left-out losses vary together.
 
     Row j is in the training set of the model that predicts row i, and the reverse. To first order
@@ -246,7 +254,7 @@ def pair_covariance(
 
     ``left`` is u, by :func:`reacted`. The mean is over the given rows, which are whole groups.
     """
-    pairs = spread.pairs(left[rows], moves[rows], rows)
+    pairs, groups = at.everywhere.pairs(left[rows], moves[rows], rows), at.problem.rows.groups
     if groups is not None:
         labels, codes = torch.unique(groups[rows], return_inverse=True)
         member = torch.nn.functional.one_hot(codes, len(labels)).to(pairs)

@@ -20,17 +20,9 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import gauss_newton
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.descent.leave_one_out import (
-    LeftOut,
-    leave_groups_out,
-    leave_out,
-    pair_covariance,
-    reacted,
-    refined,
-    shifted,
-)
-from decoupled_descent.descent.newton_step import Problem, newton_step
-from decoupled_descent.descent.spread import spread
+from decoupled_descent.descent.leave_one_out import LeftOut, Minimum, leave_out, refined
+from decoupled_descent.descent.newton_step import newton_step
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.rows.blocks import Rows
@@ -49,17 +41,11 @@ REFIT_TOLERANCE = 1e-8
 
 
 class State(NamedTuple):
-    """What the Newton method carries from step to step.
+    """What the Newton method carries from step to step."""
 
-    Attributes:
-        theta: θ, shape (L, d).
-        head: a, by parameter name.
-        step: How many updates have been made.
-    """
-
-    theta: Tensor
-    head: Parameters
-    step: int
+    theta: Tensor  # θ, shape (L, d)
+    head: Parameters  # a, by parameter name
+    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)
@@ -143,54 +129,30 @@ class DecoupledNewton(Algorithm):
         if bound.g is not None or bound.f is not None:
             raise ValueError("DecoupledNewton minimises the loss itself; leave out g and f")
         problem = Problem(rows, bound, float(self.ridge), _smoothing(rows, bound))
-        if not adds_only(bound.objective.head):
-            return self._general_step(state, problem)
-        names = list(state.head)
-        intercept = state.head[names[0]] if names else None
-        move = newton_step(problem, state.theta, intercept)
+        linear = adds_only(bound.objective.head)
+        step = newton_step if linear else gauss_newton.step
+        move = step(problem, state.theta, state.head)
         done = move.decrement <= self.tolerance
         outputs, notes = move.outputs, {}
 
         def refit(without: Problem, row: int) -> Tensor:
-            theta, shift = state.theta, intercept
+            theta, head = state.theta, state.head
             for _ in range(REFIT_STEPS):
-                again = newton_step(without, theta, shift, move.inverse)
-                theta, shift = again.theta, again.intercept
+                again = move.again(without, theta, head)
+                theta, head = again.theta, again.head
                 if again.decrement <= REFIT_TOLERANCE:
                     break
-            own = rows.take(torch.tensor([row], device=theta.device))[0]
-            return theta @ own + (0.0 if shift is None else shift)
+            own = rows.take(torch.tensor([row], device=theta.device))
+            return bound.objective.pure_head(own @ theta.T, head).reshape(-1)
 
         if done:
-            found = self.left_out(problem, outputs)
-            found, repaired = self._repaired(problem, found, refit)
+            found, repaired = self._repaired(problem, left_out(move.minimum(), linear), refit)
             outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
         losses = rows.averaged(problem.losses(outputs))
-        shift = 0.0 if intercept is None else intercept
-        info = Info(losses, outputs - shift, None, done, done, notes)
-        head = {name: move.intercept for name in names if move.intercept is not None}
-        return State(move.theta, head, state.step + 1), info
-
-    def left_out(self, problem: Problem, outputs: Tensor) -> LeftOut:
-        """Outputs of every row with the row, or its group, left out of the minimum."""
-        rows, weights = problem.rows, problem.weights
-        bends = problem.expand(outputs)
-        around = spread(rows, bends, problem.ridge, weights, problem.intercept)
-        if rows.groups is not None:
-            return leave_groups_out(outputs, bends, around, weights, rows.groups)
-        removed = problem.removed
-        first = leave_out(outputs, bends, around.blocks, removed)
-        if problem.exact:
-            return first
-        felt = _felt(problem, outputs, first.outputs)
-        movers = felt.topk(min(REFINED, rows.here)).indices
-        movers = movers[felt[movers] > LARGE_MOVE].sort().values
-        if rows.processes is not None:  # the refinement needs rows of other processes
-            return first._replace(doubtful=movers)
-        if not len(movers):
-            return first
-        slopes = problem.slopes
-        return refined(outputs, slopes, bends, around, weights, removed, first, movers)
+        h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
+        return State(move.theta, move.head, state.step + 1), Info(
+            losses, h, None, done, done, notes
+        )
 
     def _repaired(
         self, problem: Problem, found: LeftOut, refit: Callable[[Problem, int], Tensor]
@@ -207,35 +169,6 @@ class DecoupledNewton(Algorithm):
         repaired = min(len(order), self.repairs)
         return found._replace(outputs=outputs, doubtful=order[repaired:]), repaired
 
-    def _general_step(self, state: State, problem: Problem) -> tuple[State, Info]:
-        """The same for heads with weights of their own, by Gauss–Newton."""
-        move = gauss_newton.step(problem, state.theta, state.head)
-        done = move.decrement <= self.tolerance
-        outputs, notes = move.outputs, {}
-
-        def refit(without: Problem, row: int) -> Tensor:
-            theta, head = state.theta, state.head
-            for _ in range(REFIT_STEPS):
-                again = gauss_newton.step(without, theta, head)
-                theta, head = again.theta, again.head
-                if again.decrement <= REFIT_TOLERANCE:
-                    break
-            h = problem.rows.X[row : row + 1] @ theta.T
-            return problem.bound.objective.pure_head(h, head).reshape(-1)
-
-        if done:
-            found = move.left_out()
-            moved = _felt(problem, outputs, found)
-            movers = (moved > LARGE_MOVE).nonzero().squeeze(1)
-            if problem.rows.groups is not None:
-                movers = movers[:0]
-            left = LeftOut(found, torch.zeros_like(found), moved, movers)
-            left, repaired = self._repaired(problem, left, refit)
-            outputs, notes = left.outputs, {"repaired": repaired, "doubtful": len(left.doubtful)}
-        losses = problem.rows.averaged(problem.losses(outputs))
-        info = Info(losses, outputs, None, done, done, notes)
-        return State(move.theta, move.head, state.step + 1), info
-
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""
         if adds_only(bound.objective.head):
@@ -247,49 +180,23 @@ class DecoupledNewton(Algorithm):
         return frozenset({"minimum"})
 
 
-def paired_losses(problem: Problem, outputs: Tensor, some: Tensor) -> float:
-    """Mean covariance at a minimum of two entries of ``rows.averaged``, over some rows."""
-    rows, weights, groups = problem.rows, problem.weights, problem.rows.groups
-    bends = problem.expand(outputs)
-    around = spread(rows, bends, problem.ridge, weights, problem.intercept)
-    if groups is None:
-        removed, count = problem.removed, rows.n
-        found = leave_out(outputs, bends, around.blocks, removed)
-    else:
-        removed, count = weights, int(groups.max()) + 1
-        found = leave_groups_out(outputs, bends, around, removed, groups)
-    shares = weights / weights.mean() * (count / rows.n)
-    slopes = shares.unsqueeze(1) * problem.expand(found.outputs).slope
-    left = reacted(slopes, bends, around, removed, groups)
-    return pair_covariance(left, found.moves, around, some, groups)
+def left_out(at: Minimum, linear: bool) -> LeftOut:
+    """Outputs of every row with the row, or its group, left out of the minimum.
 
-
-def shifts_without(problem: Problem, outputs: Tensor, folds: Tensor) -> Tensor:
-    r"""How left-out outputs at a minimum move if a fold of rows is left out too, (folds, n, K).
-
-    Leaving out fold S moves the outputs of row i by V_iS d_S, and its left-out outputs by
-
-    .. math:: (I - V_i W_i)^{-1} V_{iS}\, d_S, \qquad d_S = (I - W_S V_{SS})^{-1} g_S .
-
-    V_i is that of all rows: what the labels of the fold have told the model is taken back, and the
-    model is otherwise that of all rows but i.
-
-    Args:
-        problem: The problem at its minimum.
-        outputs: The outputs there, shape (n, K).
-        folds: The fold of each row, from 0 on, shape (n,); groups are in one fold.
-
-    Returns:
-        The moves, for rows outside the fold.
+    Rows that move far get further Newton steps if the model is linear in its parameters; for other
+    models, and for rows of several processes, they are doubtful.
     """
-    rows, weights, groups = problem.rows, problem.weights, problem.rows.groups
-    bends = problem.expand(outputs)
-    around = spread(rows, bends, problem.ridge, weights, problem.intercept)
-    moves = leave_groups_out(outputs, bends, around, weights, folds).moves
-    placed = moves.new_zeros(*moves.T.shape, int(folds.max()) + 1)
-    placed[:, torch.arange(len(moves)), folds] = moves.T
-    removed = problem.removed if groups is None else weights
-    return shifted(around.times(placed), bends, around, removed, groups).permute(2, 1, 0)
+    first, rows = leave_out(at), at.problem.rows
+    if rows.groups is not None or (linear and at.problem.exact):
+        return first
+    felt = _felt(at.problem, at.outputs, first.outputs)
+    movers = (felt > LARGE_MOVE).nonzero().squeeze(1)
+    if not linear:
+        return first._replace(change=felt, doubtful=movers)
+    movers = movers[felt[movers].topk(min(REFINED, len(movers))).indices].sort().values
+    if rows.processes is not None:  # the refinement needs rows of other processes
+        return first._replace(doubtful=movers)
+    return refined(at, first, movers) if len(movers) else first
 
 
 def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import Rows, piece_size
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.tensors import TOO_LARGE
 
@@ -108,24 +109,11 @@ class RidgePart(Part):
         return half.T @ half + self.level
 
 
-class KernelPart(Part):
-    """S from an n × n factor, for at least about as many features as rows."""
+class Dense(Part):
+    """S itself."""
 
-    def __init__(
-        self, gram: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
-    ) -> None:
-        root = diagonal.sqrt()
-        system = (gram / ridge).mul_(root.unsqueeze(1)).mul_(root)
-        system.diagonal().add_(1.0)
-        factor = cholesky(system)
-        del system
-        inverse = torch.cholesky_inverse(factor)
-        del factor
-        if intercept:  # not penalised
-            pulled = inverse @ root
-            inverse.addr_(pulled, pulled, alpha=-1 / float(root @ pulled))
-        self.matrix = inverse.neg_().div_(root.unsqueeze(1)).div_(root)
-        self.matrix.diagonal().add_(1 / diagonal)
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
 
     def diagonal(self) -> Tensor:
         return self.matrix.diagonal()
@@ -143,13 +131,29 @@ class KernelPart(Part):
         return self.matrix
 
 
+class KernelPart(Dense):
+    """S from an n × n factor, for at least about as many features as rows."""
+
+    def __init__(
+        self, gram: Tensor, diagonal: Tensor, ridge: float, intercept: bool = True
+    ) -> None:
+        root = diagonal.sqrt()
+        system = (gram / ridge).mul_(root.unsqueeze(1)).mul_(root)
+        system.diagonal().add_(1.0)
+        factor = cholesky(system)
+        del system
+        inverse = torch.cholesky_inverse(factor)
+        del factor
+        if intercept:  # not penalised
+            pulled = inverse @ root
+            inverse.addr_(pulled, pulled, alpha=-1 / float(root @ pulled))
+        super().__init__(inverse.neg_().div_(root.unsqueeze(1)).div_(root))
+        self.matrix.diagonal().add_(1 / diagonal)
+
+
 def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of this process in pieces of at most ``CHUNK``, each with its place."""
-    for block in rows.blocks():
-        start = block.span.start
-        for part in torch.split(block.X, min(CHUNK, piece_size(rows.d))):
-            yield slice(start, start + len(part)), part
-            start += len(part)
+    return rows.pieces(min(CHUNK, piece_size(rows.d)))
 
 
 def cholesky(matrix: Tensor) -> Tensor:

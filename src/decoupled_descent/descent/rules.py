@@ -53,7 +53,7 @@ def require_linear(rule: LinearRule, theta: Tensor) -> None:
 
     Args:
         rule: The rule.
-        theta: θ, shape (L, d), whose device and dtype the rule will meet.
+        theta: θ, shape (L, d), with the device and the dtype of what the rule will be given.
 
     Example:
         >>> require_linear(Damped(lr=0.5, damping=0.9), torch.zeros(2, 3))

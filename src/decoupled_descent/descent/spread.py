@@ -22,12 +22,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.one_output import KernelPart, Part, RidgePart, cholesky, pieces
+from decoupled_descent.descent.one_output import (
+    Dense,
+    KernelPart,
+    Part,
+    RidgePart,
+    cholesky,
+    pieces,
+)
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.blocks import Rows
 
@@ -39,14 +46,22 @@ DUAL = 0.6
 SQUARE = 3000
 
 
-class Spread(ABC):
-    """V and the products with it. Outputs are the first axis: values of n rows are (K, n, s).
+class Among(ABC):
+    """V among rows that are left out together.
 
     Attributes:
         blocks: V_ii, shape (n, K, K).
     """
 
     blocks: Tensor
+
+    @abstractmethod
+    def between(self, rows: Tensor) -> Tensor:
+        """V among some rows, shape (s, K, s, K)."""
+
+
+class Spread(Among):
+    """V and the products with it. Outputs are the first axis: values of n rows are (K, n, s)."""
 
     @abstractmethod
     def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
@@ -57,10 +72,6 @@ class Spread(ABC):
         """V u, shape (K, n, s), for u of that shape."""
 
     @abstractmethod
-    def between(self, rows: Tensor) -> Tensor:
-        """V among some rows, shape (s, K, s, K)."""
-
-    @abstractmethod
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
         """u_iᵀ V_ij d_j among some rows, shape (s, s), for u and d of shape (s, K)."""
 
@@ -69,44 +80,36 @@ class Spread(ABC):
         """The i-th row of V times the i-th column of u, shape (s, K), for u of shape (K, n, s)."""
 
 
-def spread(
-    rows: Rows, bends: Curvature, ridge: float, weights: Tensor, intercept: bool = True
-) -> Spread:
+def spread(problem: Problem, bends: Curvature) -> Spread:
     """V for the curvature of single rows before weights; the last one is kept with the rows."""
-    inputs = (ridge, intercept, weights, *bends[2:])
-    if "spread" in rows.kept:
-        before, found = rows.kept["spread"]
-        if all(map(_same, before, inputs)):
-            kept: Spread = found
-            return kept
-    rows.kept.pop("spread", None)  # its memory is needed
-    made = _made(rows, bends, ridge, weights, intercept)
-    rows.kept["spread"] = inputs, made
-    return made
+    key = (problem.ridge, problem.intercept, problem.weights, *bends[2:])
+    found: Spread = problem.rows.recall("spread", key, lambda: _made(problem, bends))
+    return found
 
 
-def _same(one: Any, other: Any) -> bool:
-    both = isinstance(one, Tensor) and isinstance(other, Tensor)
-    return torch.equal(one, other) if both else one is other or one == other
-
-
-def _made(rows: Rows, bends: Curvature, ridge: float, weights: Tensor, intercept: bool) -> Spread:
+def _made(problem: Problem, bends: Curvature) -> Spread:
+    rows, ridge, intercept = problem.rows, problem.ridge, problem.intercept
     many = rows.n > SQUARE or not rows.in_memory
     if bends.full is not None or (bends.rank_one is not None and many):
-        return CoupledRidge(rows, bends, ridge, weights, intercept)
-    diagonal = (weights.unsqueeze(1) * bends.diagonal).clamp_min(TINY)
+        return CoupledRidge(problem, bends)
+    diagonal = problem.curvature(bends).clamp_min(TINY)
     gram = rows.products if is_dual(rows) else None
-    unlike = (diagonal != diagonal[:, :1]).sum()
-    equal = bends.rank_one is None and not int(rows.total(unlike)[0])
     parts: list[Part] = [
-        RidgePart(rows, column, ridge, intercept)
+        RidgePart(rows, own, ridge, intercept)
         if gram is None
-        else KernelPart(gram, column, ridge, intercept)
-        for column in diagonal.T[: 1 if equal else None]
+        else KernelPart(gram, own, ridge, intercept)
+        for own in unlike(rows, diagonal)
     ]
+    parts *= len(diagonal) // len(parts)
     if bends.rank_one is None:
-        return Separate(parts, diagonal.shape[1])
-    return Coupled(parts, weights.sqrt().unsqueeze(1) * bends.rank_one, intercept)
+        return Separate(parts)
+    return Coupled(parts, problem.weights.sqrt().unsqueeze(1) * bends.rank_one, intercept)
+
+
+def unlike(rows: Rows, curvature: Tensor) -> Tensor:
+    """Curvatures (K, n) in which outputs differ: one row if all outputs have the same."""
+    differ = (curvature != curvature[:1]).sum()
+    return curvature if int(rows.total(differ)[0]) else curvature[:1]
 
 
 def is_dual(rows: Rows) -> bool:
@@ -117,25 +120,23 @@ def is_dual(rows: Rows) -> bool:
 class Separate(Spread):
     """No terms between outputs: V_ij = diag(S_1[i, j], …, S_K[i, j])."""
 
-    def __init__(self, parts: Sequence[Part], outputs: int) -> None:
-        self.parts = list(parts) * outputs if len(parts) == 1 else list(parts)
-        spreads = {id(part): part.diagonal() for part in parts}
-        self.blocks = torch.diag_embed(torch.stack([spreads[id(part)] for part in self.parts], 1))
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = parts
+        found = {part: part.diagonal() for part in set(parts)}
+        self.blocks = torch.diag_embed(torch.stack([found[part] for part in parts], 1))
 
     def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
         if len(self.parts) == 1:
             return self.parts[0].columns(rows).mul_(moves[:, 0]).unsqueeze(0)
-        found = {id(part): part.columns(rows) for part in self.parts}
-        return torch.stack(
-            [found[id(part)] * move for part, move in zip(self.parts, moves.T, strict=True)]
-        )
+        found = {part: part.columns(rows) for part in set(self.parts)}
+        pairs = zip(self.parts, moves.T, strict=True)
+        return torch.stack([found[part] * move for part, move in pairs])
 
     def times(self, values: Tensor) -> Tensor:
         if len(self.parts) == 1:
             return self.parts[0].times(values[0]).unsqueeze(0)
-        return torch.stack(
-            [part.times(value) for part, value in zip(self.parts, values, strict=True)]
-        )
+        pairs = zip(self.parts, values, strict=True)
+        return torch.stack([part.times(value) for part, value in pairs])
 
     def at(self, values: Tensor, rows: Tensor) -> Tensor:
         pairs = zip(self.parts, values, strict=True)
@@ -154,84 +155,63 @@ class Separate(Spread):
         )
 
 
-class Coupled(Spread):
+class Coupled(Separate):
     """Softmax and the like, by n × n matrices: V = S + QᵀQ."""
 
     def __init__(self, parts: Sequence[Part], arms: Tensor, intercept: bool = True) -> None:
-        self.own = [part.dense() for part in parts]
+        own = [part.dense() for part in parts]
+        super().__init__([Dense(matrix) for matrix in own])
         n, count = arms.shape
         core = torch.eye(n, dtype=arms.dtype, device=arms.device)
         if intercept:  # softmax ignores a common intercept, so that I − ΠᵀSΠ is singular there
             blind = arms.sum(1)
             core += torch.outer(blind, blind) / (blind @ blind)
-        for arm, part in zip(arms.T, self.own, strict=True):
-            core -= arm.unsqueeze(1) * part * arm
+        for arm, matrix in zip(arms.T, own, strict=True):
+            core -= arm.unsqueeze(1) * matrix * arm
         factor = cholesky(core)
-        self.joint = [
-            torch.linalg.solve_triangular(factor, arm.unsqueeze(1) * part, upper=False)
-            for arm, part in zip(arms.T, self.own, strict=True)
-        ]
-        self.blocks = torch.diag_embed(torch.stack([part.diagonal() for part in self.own], 1))
-        for k in range(count):
-            products = torch.stack([(self.joint[k] * q).sum(0) for q in self.joint[k:]], 1)
-            self.blocks[:, k, k:] += products
-            self.blocks[:, k + 1 :, k] += products[:, 1:]
+        self.joint = arms.new_empty(count, n, n)  # Q
+        for k, (arm, matrix) in enumerate(zip(arms.T, own, strict=True)):
+            pulled = arm.unsqueeze(1) * matrix
+            self.joint[k] = torch.linalg.solve_triangular(factor, pulled, upper=False)
+        for k, one in enumerate(self.joint):
+            self.blocks[:, k] += torch.stack([(one * other).sum(0) for other in self.joint], 1)
+
+    def _pulled(self, moves: Tensor, rows: Tensor) -> Tensor:
+        """Q_i d_i of some rows, shape (n, s)."""
+        pairs = zip(self.joint, moves.T, strict=True)
+        return _total(q[:, rows] * d for q, d in pairs)
 
     def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
-        shared = _total(q[:, rows] * d for q, d in zip(self.joint, moves.T, strict=True))
-        return torch.stack(
-            [
-                part[:, rows] * d + q.T @ shared
-                for part, q, d in zip(self.own, self.joint, moves.T, strict=True)
-            ]
-        )
+        return super().columns(moves, rows).add_(self.joint.mT @ self._pulled(moves, rows))
+
+    def _shared(self, values: Tensor) -> Tensor:
+        """Q u, shape (n, s)."""
+        return _total(q @ u for q, u in zip(self.joint, values, strict=True))
 
     def times(self, values: Tensor) -> Tensor:
-        shared = _total(q @ u for q, u in zip(self.joint, values, strict=True))
-        return torch.stack(
-            [s @ u + q.T @ shared for s, q, u in zip(self.own, self.joint, values, strict=True)]
-        )
+        return super().times(values).add_(self.joint.mT @ self._shared(values))
 
     def at(self, values: Tensor, rows: Tensor) -> Tensor:
-        shared = _total(q @ u for q, u in zip(self.joint, values, strict=True))
-        found = [
-            (s[:, rows] * u).sum(0) + (q[:, rows] * shared).sum(0)
-            for s, q, u in zip(self.own, self.joint, values, strict=True)
-        ]
-        return torch.stack(found, 1)
+        shared = self._shared(values)
+        own = torch.stack([(q[:, rows] * shared).sum(0) for q in self.joint], 1)
+        return super().at(values, rows) + own
 
     def between(self, rows: Tensor) -> Tensor:
-        size, count = len(rows), len(self.own)
-        joint = torch.stack([q[:, rows] for q in self.joint], 2).reshape(-1, size * count)
-        found = (joint.T @ joint).reshape(size, count, size, count)
-        for k, part in enumerate(self.own):
-            found[:, k, :, k] += part[rows][:, rows]
-        return found
+        joint = self.joint[:, :, rows].permute(1, 2, 0).flatten(1)  # (n, sK)
+        found = super().between(rows)
+        return found + (joint.T @ joint).reshape(found.shape)
 
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
-        sides = [
-            _total(q[:, rows] * u for q, u in zip(self.joint, side.T, strict=True))
-            for side in (left, right)
-        ]
-        own = _total(
-            u.unsqueeze(1) * part[rows][:, rows] * d
-            for part, u, d in zip(self.own, left.T, right.T, strict=True)
-        )
-        return own + sides[0].T @ sides[1]
+        shared = self._pulled(left, rows).T @ self._pulled(right, rows)
+        return super().pairs(left, right, rows) + shared
 
 
 class CoupledRidge(Spread):
     """Softmax and the like for many rows, and any W_i: H⁻¹ itself, of size K(r + 1)."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        bends: Curvature,
-        ridge: float,
-        weights: Tensor,
-        intercept: bool = True,
-    ) -> None:
-        self.rows, self.one = rows, float(intercept)
+    def __init__(self, problem: Problem, bends: Curvature) -> None:
+        rows, weights = problem.rows, problem.weights
+        self.rows, self.one = rows, float(problem.intercept)
         r, count = rows.d, bends.diagonal.shape[1]
         size = r + 1
         hessian = rows.like.new_zeros(count, size, count, size)
@@ -246,7 +226,7 @@ class CoupledRidge(Spread):
         if bends.rank_one is not None:  # softmax ignores a common shift of all outputs
             hessian[:, r, :, r] += total / count**2
         for k in range(count):
-            hessian[k, :r, k, :r].diagonal().add_(ridge)
+            hessian[k, :r, k, :r].diagonal().add_(problem.ridge)
             hessian[k, r, k, r] += 1e-12 * total if bends.full is None else 1e-9 * total
             for m in range(k):
                 hessian[k, :, m] = hessian[m, :, k].T

@@ -24,12 +24,22 @@ class Curvature(NamedTuple):
     full: Tensor | None = None  # W_i itself, shape (n, K, K), where it has no such form
 
     def matrices(self, rows: slice | Tensor = slice(None)) -> Tensor:
-        """W_i of some rows, all by default, shape (n, K, K)."""
+        """W_i of some rows, all by default, shape (…, K, K)."""
         if self.full is not None:
             return self.full[rows]
         diagonal = torch.diag_embed(self.diagonal[rows])
         arms = None if self.rank_one is None else self.rank_one[rows]
-        return diagonal if arms is None else diagonal - arms.unsqueeze(2) * arms.unsqueeze(1)
+        return diagonal if arms is None else diagonal - arms.unsqueeze(-1) * arms.unsqueeze(-2)
+
+    def times(self, values: Tensor, rows: slice) -> Tensor:
+        """W_i times values of some rows, shape (K, b, s)."""
+        if self.full is not None:
+            return torch.einsum("nab,bns->ans", self.full[rows], values)
+        found = self.diagonal[rows].T.unsqueeze(2) * values
+        if self.rank_one is not None:
+            arms = self.rank_one[rows].T.unsqueeze(2)
+            found -= arms * (arms * values).sum(0)
+        return found
 
 
 def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0) -> Curvature:

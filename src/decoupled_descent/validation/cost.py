@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from decoupled_descent.descent.precondition import LEAD, MEETING_LEAD
+from decoupled_descent.descent.precondition import LEAD, SOFTMAX_LEAD
 from decoupled_descent.descent.spread import DUAL, SQUARE
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
@@ -28,7 +28,7 @@ def _fit(n: int, r: int, outputs: int = 1) -> float:
     refined = min(REFINED, n / 3)
     if DUAL * n < r and n <= SQUARE:  # a factor per step, and an inverse at the minimum
         return STEPS * n**3 / 3 + 4 * n**3 + 8 * n**2 * refined
-    lead = min(r, LEAD if outputs == 1 else MEETING_LEAD)
+    lead = min(r, LEAD if outputs == 1 else SOFTMAX_LEAD)
     return STEPS * 2 * n * r * lead + 80 * n * r + 3 * n * r**2 + 10 * n * r * refined
 
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.newton import paired_losses
-from decoupled_descent.descent.newton_step import Problem
+from decoupled_descent.descent.leave_one_out import linear_minimum, paired_losses
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.validation.found import (
     Candidate,
@@ -97,4 +97,4 @@ def _pairs(candidate: Candidate, seed: int) -> float:
     rows = candidate.rows
     problem = Problem(rows, candidate.run.bound, candidate.ridge)
     some = some_rows(rows.n, PAIRED, rows.groups, seed)
-    return paired_losses(problem, fitted_outputs(candidate), some)
+    return paired_losses(linear_minimum(problem, fitted_outputs(candidate)), some)

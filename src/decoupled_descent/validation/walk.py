@@ -9,8 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.newton import DecoupledNewton, State, shifts_without
-from decoupled_descent.descent.newton_step import Problem
+from decoupled_descent.descent.leave_one_out import linear_minimum, shifts_without
+from decoupled_descent.descent.newton import DecoupledNewton, State
+from decoupled_descent.descent.problem import Problem
 from decoupled_descent.descent.spread import TINY
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
@@ -205,7 +206,7 @@ def _without(candidate: Candidate, folds: Tensor) -> Tensor:
     """Predictions of a candidate with the row and each fold left out, shape (folds, n, K)."""
     rows, run = candidate.rows, candidate.run
     problem = Problem(rows, run.bound, candidate.ridge)
-    moves = shifts_without(problem, fitted_outputs(candidate), folds)
+    moves = shifts_without(linear_minimum(problem, fitted_outputs(candidate)), folds)
     loss = run.objective.loss.name
     return torch.stack(
         [predictions(loss, candidate.outputs + move, row_count(rows)) for move in moves]
