@@ -134,7 +134,8 @@ def test_dtype_and_device_are_those_of_X(algorithm, dtype, device):
     X, y = binary(dtype=dtype)
     run = dd.fit(X.to(device), y.double(), two_layer(), algorithm, 3, theta=normal(3, 16))
     tensors = [run.theta, run.best_theta, *run.state.head.values(), *run.head.parameters()]
-    tensors += [run.predict(X), run.state.memory] if hasattr(run.state, "memory") else []
+    memory = getattr(run.state, "memory", None)
+    tensors += [] if memory is None else [run.predict(X), memory]
     assert {(t.dtype, t.device.type) for t in tensors} == {(dtype, device)}
 
 

@@ -17,7 +17,6 @@ import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -30,25 +29,29 @@ from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.lazy import LazyRows, next_transition
 from decoupled_descent.descent.rules import Slots
 from decoupled_descent.descent.starts import stream
-from decoupled_descent.descent.stepping import Pass, Product
+from decoupled_descent.descent.stepping import Found, Pass, Product, Steps
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
 
-class Moving(NamedTuple):
-    """What a mini-batch changes; gradient descent has no memory."""
+class State(NamedTuple):
+    r"""What a descent carries from step to step; gradient descent has no memory."""
 
     theta: Tensor  # θ, shape (L, d)
-    slots: Slots  # what the update rule carries for θ
+    memory: Tensor | None  # Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s
     head: Parameters  # a, by parameter name
+    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
     head_slots: HeadSlots  # what the head's optimiser carries
-    memory: LazyRows | None  # M and what the update rule carries for it
+    step: int  # how many updates have been made
     folds: Folds = NONE  # the heads of the folds
 
 
 @dataclass(frozen=True)
 class Batched(Descent):
-    """The options of descents with mini-batches; :class:`DecoupledDescent` describes them."""
+    """Descents along the gradient, on all rows or on mini-batches, with or without a memory.
+
+    :class:`DecoupledDescent` describes the options.
+    """
 
     batch_size: int | None = None
     replacement: bool = False
@@ -110,69 +113,97 @@ class Batched(Descent):
         """Step sizes of the smoothed differences over ``count`` rows; None if none are needed."""
         return None
 
-    def passing(
-        self, at: Moving, rows: Rows, bound: BoundObjective, number: int
-    ) -> Generator[Any, Any, tuple[Moving, Info]]:
-        r"""Evaluate the iterate on all rows, then make the updates of pass ``number``.
+    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        """One update from one pass over the rows, or a pass in mini-batches."""
+        if self.batch_size is not None:
+            return (yield from self._passing(state, rows, bound))
+        found: Found = yield self.looking(state, rows, bound, state.step, state.memory)
+        tilde, direction = self.directions(
+            found.gradient, found.direction, found.jacobian, state.theta, rows
+        )
+        scale, (slots, memory_slots), memory = self.scale(rows.n), state.slots, state.memory
+        theta, slots = self.update(state.theta, tilde, slots, state.step, scale)
+        if memory is not None:
+            memory, memory_slots = self.update(memory, direction, memory_slots, state.step, -scale)
+        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
+        h = found.preactivations.T
+        seen = state.folds.look(bound, h, rows.y, found.losses, rows.n)
+        folds = self.step_folds(state.folds, seen, state.step)
+        pairs = self.pair_variance(found.overlap, rows, bound) + seen.variance
+        info = Info(seen.losses, h, found.jacobian, pairs=pairs, everywhere=found.everywhere)
+        kept = (slots, memory_slots)
+        return State(theta, memory, head, kept, head_slots, state.step + 1, folds), info
+
+    def _passing(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+        r"""Evaluate the iterate on all rows, then make the updates of one pass.
 
         The notes of the info have ``pass_error``, the mean loss over the pass with each row at its
         own update, and its standard error.
         """
-        batches = self.batches(rows, number)
-        h: Tensor = (yield Product(at.theta, rows, transposed=True)).clone()
-        losses, pairs = self._evaluate(at, h, rows, bound, number * len(batches))
-        seen: list[Tensor] = []
+        batches = self.batches(rows, state.step)
+        first = state.step * len(batches)
+        h: Tensor = (yield Product(state.theta, rows, transposed=True)).clone()
+        losses, pairs = self._evaluate(state, h, rows, bound, first)
+        memory = None if state.memory is None else LazyRows(state.memory, state.slots[1])
+        at, seen = state, []
         for k in range(len(batches)):
-            at, own = yield from self._update(
-                at, batches[k], rows, bound, number * len(batches) + k
-            )
+            at, own = yield from self._update(at, memory, batches[k], rows, bound, first + k)
             seen.append(own)
+        if memory is not None:
+            value, *slots = memory.settled()
+            at = at._replace(memory=value, slots=(at.slots[0], tuple(slots)))
         during = Info(torch.cat(seen), h.T, None)
         notes = {"pass_error": during.train_error, "pass_error_stderr": during.train_error_stderr}
-        return at, Info(losses, h.T, None, notes=notes, pairs=pairs)
+        return at._replace(step=state.step + 1), Info(losses, h.T, None, notes=notes, pairs=pairs)
 
     def _evaluate(
-        self, at: Moving, h: Tensor, rows: Rows, bound: BoundObjective, step: int
+        self, at: State, h: Tensor, rows: Rows, bound: BoundObjective, step: int
     ) -> tuple[Tensor, Tensor | float]:
         """Losses of all rows, and the variance from pairs; the memory is added to h in place."""
         if at.memory is None:
             with torch.no_grad():
                 return bound.losses(h.T, rows.y, at.head).detach(), 0.0
-        memory = at.memory.settled()[0]
-        h += memory
+        h += at.memory
         now = bound.at(step).derivatives(h.T, rows.y, at.head, jacobian=False, head=False)
-        whole = self.judged(at.folds, bound, h.T, rows.y, now.loss, rows.n)
-        pairs = self.pair_variance(memory @ now.direction, rows, bound) + whole.variance
+        whole = at.folds.look(bound, h.T, rows.y, now.loss, rows.n)
+        pairs = self.pair_variance(at.memory @ now.direction, rows, bound) + whole.variance
         return whole.losses, pairs
 
     def _update(
-        self, at: Moving, batch: Batch, rows: Rows, bound: BoundObjective, step: int
-    ) -> Generator[Any, Any, tuple[Moving, Tensor]]:
+        self,
+        at: State,
+        memory: LazyRows | None,
+        batch: Batch,
+        rows: Rows,
+        bound: BoundObjective,
+        step: int,
+    ) -> Generator[Any, Any, tuple[State, Tensor]]:
         """Make one update, and return the losses of the batch before it."""
         h: Tensor = yield Product(at.theta, batch.X, transposed=True)
-        kept = () if at.memory is None else at.memory.read(batch.rows)
+        kept = () if memory is None else memory.read(batch.rows)
         h = h + kept[0] if kept else h
         request = self.looking(at, rows, bound, step, count=len(batch.rows))
         found = request.look(h, batch.y, batch.rows)
-        left = self.judged(at.folds, bound, h.T, batch.y, found.loss, rows.n, batch.rows)
+        left = at.folds.look(bound, h.T, batch.y, found.loss, rows.n, batch.rows)
         direction = found.direction.T * (rows.n / len(batch.rows))
         gradient: Tensor = yield Product(direction, batch.X, transposed=False)
         tilde, direction = self.directions(
             gradient, direction, found.jacobian, at.theta, rows, batch.rows
         )
-        scale = self.scale(rows.n)
-        theta, slots = self.update(at.theta, tilde, at.slots, step, scale)
-        if at.memory is not None:
+        scale, (before, memory_slots) = self.scale(rows.n), at.slots
+        theta, slots = self.update(at.theta, tilde, before, step, scale)
+        if memory is not None:
             value, kept = self.update(kept[0], direction, kept[1:], step, -scale)
-            at.memory.advance(next_transition(self.update, step, at.theta, at.slots))
-            at.memory.write(batch.rows, (value, *kept))
+            memory.advance(next_transition(self.update, step, at.theta, before))
+            memory.write(batch.rows, (value, *kept))
         head, head_slots = self.step_head(at.head, found.head, at.head_slots, step)
         folds = self.step_folds(at.folds, left, step)
-        return Moving(theta, slots, head, head_slots, at.memory, folds), left.losses
+        moved = State(theta, at.memory, head, (slots, memory_slots), head_slots, at.step, folds)
+        return moved, left.losses
 
     def looking(
         self,
-        at: Any,
+        at: State,
         rows: Rows,
         bound: BoundObjective,
         step: int,
@@ -200,12 +231,10 @@ class Batch(NamedTuple):
     y: Tensor  # labels, B rows
 
 
-#: The last batch of each way to draw batches. Runs in a stack all ask for the same one.
-_latest: WeakKeyDictionary[Rows, dict[Any, tuple[Any, Any]]] = WeakKeyDictionary()
-
-
 class Batches:
     """The batches of one pass over the rows; the same at every call.
+
+    The last one of each way to draw batches is kept: runs in a stack all ask for the same one.
 
     Example:
         >>> rows = Rows(torch.eye(5), torch.arange(5.0))
@@ -224,20 +253,13 @@ class Batches:
 
     def __getitem__(self, k: int) -> Batch:
         """Gather the rows of batch k."""
-        index: Tensor = self._kept("order", self.number, self._order)[k]
+        index: Tensor = self.rows.recall(f"order {self.plan}", (self.number,), self._order)[k]
 
         def gather() -> Batch:
             return Batch(index, self.rows.take(index), self.rows.y[index])
 
-        found: Batch = self._kept("batch", (self.number, k), gather)
+        found: Batch = self.rows.recall(f"batch {self.plan}", (self.number, k), gather)
         return found
-
-    def _kept(self, what: str, key: Any, make: Any) -> Any:
-        kept = _latest.setdefault(self.rows, {})
-        place = (what, *self.plan)
-        if place not in kept or kept[place][0] != key:
-            kept[place] = (key, make())
-        return kept[place][1]
 
     def _order(self) -> list[Tensor]:
         """Draw the pass: all rows in random order, or independent subsets."""

@@ -277,27 +277,6 @@ class Descent(Algorithm):
         rows.require_one_process(f"head_folds={self.head_folds} deals out all rows")
         return folds.starting_folds(min(self.head_folds, rows.n), parameters, self.head_optimizer)
 
-    def judged(
-        self,
-        at: Folds,
-        bound: BoundObjective,
-        h: Tensor,
-        y: Tensor,
-        losses: Tensor,
-        n: int,
-        rows: Tensor | None = None,
-    ) -> folds.Seen:
-        """Losses of rows by heads that were not trained on them: all n rows, or some by index."""
-        if not at.heads:
-            return folds.Seen(losses, {}, 0.0)
-        count = min(self.head_folds, n)
-        layout = (
-            folds.whole(n, count, h.device, h.dtype)
-            if rows is None
-            else folds.layout(folds.fold_of(n, count, h.device)[rows], count, h.dtype)
-        )
-        return folds.look(at.heads, layout, bound, h, y, losses)
-
     def step_folds(self, at: Folds, seen: folds.Seen, step: int) -> Folds:
         """Update the heads of the folds in the same way as the head itself."""
         if not at.heads:
@@ -313,7 +292,7 @@ class Descent(Algorithm):
         if not self.head_folds or not state.folds.heads:
             return super().outputs(state, preactivations, bound)
         with torch.no_grad():
-            return folds.outputs(state.folds, bound, preactivations)
+            return state.folds.outputs(bound, preactivations)
 
     def head_slots(self, parameters: Parameters) -> HeadSlots:
         """What the head's optimiser carries at the start."""

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from torch import Tensor
 
 from decoupled_descent.checks import real_number
-from decoupled_descent.descent.batches import Batched, Moving
-from decoupled_descent.descent.folds import NONE, Folds
-from decoupled_descent.descent.head import HeadSlots
-from decoupled_descent.descent.info import Info, LimitStep
-from decoupled_descent.descent.lazy import LazyRows, transition
+from decoupled_descent.descent.batches import Batched, State
+from decoupled_descent.descent.info import LimitStep
+from decoupled_descent.descent.lazy import transition
 from decoupled_descent.descent.noise import Noise
-from decoupled_descent.descent.rules import Slots, damped_inverse, require_linear
-from decoupled_descent.descent.stepping import Found, Steps
-from decoupled_descent.objective import (
-    BoundObjective,
-    Direction,
-    HeadDirection,
-    Parameters,
-    smoothed,
-)
+from decoupled_descent.descent.rules import damped_inverse, require_linear
+from decoupled_descent.objective import BoundObjective, Direction, HeadDirection, smoothed
 from decoupled_descent.rows.blocks import Rows
-
-
-class State(NamedTuple):
-    r"""What decoupled descent carries from step to step."""
-
-    theta: Tensor  # θ, shape (L, d)
-    memory: Tensor  # Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s
-    head: Parameters  # a, by parameter name
-    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
-    head_slots: HeadSlots  # what the head's optimiser carries
-    step: int  # how many updates have been made
-    folds: Folds = NONE  # the heads of the folds
 
 
 @dataclass(frozen=True)
@@ -129,39 +107,6 @@ class DecoupledDescent(Batched):
         head = bound.parameters(rows.like)
         folds = self.starting_folds(head, rows)
         return State(theta, memory, head, slots, self.head_slots(head), 0, folds)
-
-    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """One update from one pass over the rows, or a pass in mini-batches."""
-        if self.batch_size is not None:
-            return (yield from self._passing(state, rows, bound))
-        found: Found = yield self.looking(state, rows, bound, state.step, state.memory)
-        tilde, direction = self.directions(
-            found.gradient, found.direction, found.jacobian, state.theta, rows
-        )
-        scale, (theta_slots, memory_slots) = self.scale(rows.n), state.slots
-        theta, theta_slots = self.update(state.theta, tilde, theta_slots, state.step, scale)
-        memory, memory_slots = self.update(
-            state.memory, direction, memory_slots, state.step, -scale
-        )
-        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        h = found.preactivations.T
-        seen = self.judged(state.folds, bound, h, rows.y, found.losses, rows.n)
-        folds = self.step_folds(state.folds, seen, state.step)
-        pairs = self.pair_variance(found.overlap, rows, bound) + seen.variance
-        info = Info(seen.losses, h, found.jacobian, pairs=pairs, everywhere=found.everywhere)
-        slots = (theta_slots, memory_slots)
-        return State(theta, memory, head, slots, head_slots, state.step + 1, folds), info
-
-    def _passing(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """A pass over the rows in mini-batches."""
-        theta_slots, memory_slots = state.slots
-        memory = LazyRows(state.memory, memory_slots)
-        at = Moving(state.theta, theta_slots, state.head, state.head_slots, memory, state.folds)
-        at, info = yield from self.passing(at, rows, bound, state.step)
-        settled = memory.settled()
-        slots = (at.slots, settled[1:])
-        number = state.step + 1
-        return State(at.theta, settled[0], at.head, slots, at.head_slots, number, at.folds), info
 
     def directions(
         self,

@@ -42,6 +42,48 @@ class Folds(NamedTuple):
     heads: Parameters  # by name, each with a first axis of G
     slots: HeadSlots  # what their optimiser carries, as "fold:name:key"
 
+    @property
+    def number(self) -> int:
+        """G."""
+        return len(next(iter(self.heads.values())))
+
+    def look(
+        self,
+        bound: BoundObjective,
+        h: Tensor,
+        y: Tensor,
+        losses: Tensor,
+        n: int,
+        rows: Tensor | None = None,
+    ) -> Seen:
+        """Losses of all n rows, or of some by number, by the heads of their folds.
+
+        ``losses`` are those by the head itself, which are returned where there are no folds.
+        """
+        if not self.heads:
+            return Seen(losses, {}, 0.0)
+        at = _layout(n, self.number, h.device, h.dtype)
+        if rows is not None:
+            at = layout(at.place[0, rows], self.number, h.dtype)
+        others, directions = bound.several_heads(h, y, self.heads, at.weights)
+        changes = others - losses
+        sums = changes @ at.inside  # effect of leaving fold k out on the losses of fold l, (G, G)
+        own, shares = sums.diagonal(), at.inside.sum(0)
+        common = (sums.sum(1) - own) / (1 - shares).clamp_min(1 / len(h))
+        change = changes.gather(0, at.place)[0] - common[at.place[0]]
+        between = sums - torch.diag(own)
+        left_out = losses + (1 - shares[at.place[0]]) * change
+        return Seen(left_out, directions, (between * between.T).sum())
+
+    def outputs(self, bound: BoundObjective, h: Tensor) -> Tensor:
+        """Outputs of all n rows, each by the head of its fold."""
+        place = fold_of(len(h), self.number, h.device)
+        by_fold = [
+            bound.outputs(h[place == k], {name: value[k] for name, value in self.heads.items()})
+            for k in range(self.number)
+        ]
+        return torch.cat(by_fold)[torch.argsort(torch.argsort(place, stable=True))]
+
 
 class Seen(NamedTuple):
     """Losses and directions of some rows by the heads of the folds."""
@@ -82,7 +124,7 @@ class Layout(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def whole(n: int, count: int, device: torch.device, dtype: torch.dtype) -> Layout:
+def _layout(n: int, count: int, device: torch.device, dtype: torch.dtype) -> Layout:
     """The layout of all n rows."""
     return layout(fold_of(n, count, device), count, dtype)
 
@@ -92,32 +134,6 @@ def layout(place: Tensor, count: int, dtype: torch.dtype) -> Layout:
     inside = torch.nn.functional.one_hot(place, count).to(dtype)
     weights = 1 + inside.mean(0).unsqueeze(1) - inside.T
     return Layout(place.unsqueeze(0), inside / len(place), weights)
-
-
-def look(
-    heads: Parameters, at: Layout, bound: BoundObjective, h: Tensor, y: Tensor, losses: Tensor
-) -> Seen:
-    """Losses of rows by the stacked heads of their folds, given those by the head itself, (n,)."""
-    others, directions = bound.several_heads(h, y, heads, at.weights)
-    changes = others - losses
-    sums = changes @ at.inside  # effect of leaving fold k out on the losses of fold l, (G, G)
-    own, shares = sums.diagonal(), at.inside.sum(0)
-    common = (sums.sum(1) - own) / (1 - shares).clamp_min(1 / len(h))
-    change = changes.gather(0, at.place)[0] - common[at.place[0]]
-    between = sums - torch.diag(own)
-    left_out = losses + (1 - shares[at.place[0]]) * change
-    return Seen(left_out, directions, (between * between.T).sum())
-
-
-def outputs(folds: Folds, bound: BoundObjective, h: Tensor) -> Tensor:
-    """Outputs of all n rows, each by the head of its fold."""
-    count = len(next(iter(folds.heads.values())))
-    place = fold_of(len(h), count, h.device)
-    by_fold = [
-        bound.outputs(h[place == k], {name: value[k] for name, value in folds.heads.items()})
-        for k in range(count)
-    ]
-    return torch.cat(by_fold)[torch.argsort(torch.argsort(place, stable=True))]
 
 
 def apart(stacked: Parameters) -> Parameters:

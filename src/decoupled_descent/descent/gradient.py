@@ -3,27 +3,14 @@ r"""Gradient descent, the paper's equation "gd"."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 
-from decoupled_descent.descent.batches import Batched, Moving
-from decoupled_descent.descent.head import HeadSlots
-from decoupled_descent.descent.info import Info, LimitStep
-from decoupled_descent.descent.rules import Slots
-from decoupled_descent.descent.stepping import Found, Steps
-from decoupled_descent.objective import BoundObjective, Parameters
+from decoupled_descent.descent.batches import Batched, State
+from decoupled_descent.descent.info import LimitStep
+from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows
-
-
-class State(NamedTuple):
-    """What gradient descent carries from step to step."""
-
-    theta: Tensor  # θ, shape (L, d)
-    head: Parameters  # a, by parameter name
-    slots: Slots  # what the update rule carries for θ
-    head_slots: HeadSlots  # what the head's optimiser carries
-    step: int  # how many updates have been made
 
 
 @dataclass(frozen=True)
@@ -65,21 +52,8 @@ class GradientDescent(Batched):
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
         """The state before any update; see :meth:`Algorithm.start`."""
-        head = bound.parameters(rows.like)
-        return State(theta, head, self.update.slots(theta), self.head_slots(head), 0)
-
-    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """One update from one pass over the rows, or a pass in mini-batches."""
-        if self.batch_size is not None:
-            at = Moving(state.theta, state.slots, state.head, state.head_slots, None)
-            at, info = yield from self.passing(at, rows, bound, state.step)
-            return State(at.theta, at.head, at.slots, at.head_slots, state.step + 1), info
-        found: Found = yield self.looking(state, rows, bound, state.step)
-        scale = self.scale(rows.n)
-        theta, slots = self.update(state.theta, found.gradient, state.slots, state.step, scale)
-        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        info = Info(found.losses, found.preactivations.T, None, everywhere=found.everywhere)
-        return State(theta, head, slots, head_slots, state.step + 1), info
+        head, slots = bound.parameters(rows.like), (self.update.slots(theta), ())
+        return State(theta, None, head, slots, self.head_slots(head), 0)
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""

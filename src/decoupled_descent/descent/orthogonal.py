@@ -145,7 +145,7 @@ class OrthogonalDecoupledDescent(Descent):
         theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
         following, h_slots = self.update(h, response, h_slots, state.step, scale)
         head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        judged = self.judged(state.folds, bound, h.T, rows.y, found.loss, rows.n)
+        judged = state.folds.look(bound, h.T, rows.y, found.loss, rows.n)
         folds = self.step_folds(state.folds, judged, state.step)
         known = (judged.losses, h.T, found.jacobian)
         info = Info(*known, pairs=judged.variance, everywhere=everywhere)

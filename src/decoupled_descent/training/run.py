@@ -320,7 +320,7 @@ def _check_columns(state: Any, rows: Rows) -> None:
 def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
     """Raise ``ValueError`` when a state belongs to other rows, heads, rules or algorithms."""
     carried, needed = (
-        {name: getattr(value, "shape", None) for name, value in leaves(each)}
+        {name: getattr(part, "shape", None) for name, part in leaves(each) if part is not None}
         for each in (state, fresh)
     )
     for name in needed | carried:
