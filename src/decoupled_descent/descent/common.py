@@ -289,10 +289,11 @@ class Descent(Algorithm):
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, by the heads of their folds."""
-        if not self.head_folds or not state.folds.heads:
+        at: Folds = state.folds if self.head_folds else folds.NONE
+        if not at.heads:
             return super().outputs(state, preactivations, bound)
         with torch.no_grad():
-            return state.folds.outputs(bound, preactivations)
+            return at.outputs(bound, preactivations)
 
     def head_slots(self, parameters: Parameters) -> HeadSlots:
         """What the head's optimiser carries at the start."""

@@ -150,9 +150,8 @@ class DecoupledNewton(Algorithm):
             outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
         losses = rows.averaged(problem.losses(outputs))
         h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
-        return State(move.theta, move.head, state.step + 1), Info(
-            losses, h, None, done, done, notes
-        )
+        info = Info(losses, h, None, done, done, notes)
+        return State(move.theta, move.head, state.step + 1), info
 
     def _repaired(
         self, problem: Problem, found: LeftOut, refit: Callable[[Problem, int], Tensor]

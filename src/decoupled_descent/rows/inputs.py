@@ -39,7 +39,8 @@ class Inputs:
     def __init__(self, X: Any, block_size: int | None = None) -> None:
         if block_size is not None:
             whole_number("block_size", block_size)
-        self._source, self._X, self.labels = as_source(X), None, None
+        self._source, self._X = as_source(X), None
+        self.labels: Tensor | None = None
         if self._source is None:
             self._X = as_floats("X", X).contiguous()
         else:
