@@ -146,8 +146,16 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
     bends = problem.expand(outputs)
     hessians = weights.reshape(-1, 1, 1) * bends.matrices()
     factor = _Factor(_jacobian(problem, theta, head, outputs.shape[1]), hessians, penalty)
-    pull = (weights.unsqueeze(1) * bends.slope).detach()
-    gradient, direction = _direction(outputs_of, start, pull, hessians, penalty, factor)
+    second = _Second(outputs_of, start, (weights.unsqueeze(1) * bends.slope).detach())
+
+    def times(vector: Tensor) -> tuple[Tensor, Tensor]:
+        """The true Hessian times a vector, and the outputs that it moves."""
+        moved = (factor.flat @ vector).reshape(outputs.shape)
+        bent = torch.einsum("nab,nb->na", hessians, moved).reshape(-1)
+        return penalty * vector + second.times(vector) + factor.flat.T @ bent, moved
+
+    gradient = second.slope.detach() + penalty * start
+    direction, _ = conjugate(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)
     gain = float(gradient @ direction)
 
     def value(t: float) -> float:
@@ -159,61 +167,36 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
     now = value(0.0)
     t = search(value, now, gain, 1e-15 * problem.total)
     after, a = flat.split(start + t * direction)
+    gained = share(-gain, now)
     return GaussNewtonMove(
-        problem, outputs, bends, factor, lambda: _second_term(outputs_of, start, pull),
-        share(-gain, now), after.contiguous(), a,
-    )  # fmt: skip
+        problem, outputs, bends, factor, second.matrix, gained, after.contiguous(), a
+    )
 
 
-def _second_term(outputs_of: Callable[[Tensor], Tensor], start: Tensor, pull: Tensor) -> Tensor:
-    """Σ_i g_i·∂²o_i/∂β², shape (p, p), a few columns at a time."""
-    size = len(start)
-    found = start.new_zeros(size, size)
-    with torch.enable_grad():
-        leaf = start.clone().requires_grad_()
-        (slope,) = torch.autograd.grad((outputs_of(leaf) * pull).sum(), leaf, create_graph=True)
-        if not slope.requires_grad:
-            return found
-        for columns in torch.split(
-            torch.eye(size, dtype=start.dtype, device=start.device), COLUMNS
-        ):
-            (part,) = torch.autograd.grad(
-                slope, leaf, columns, retain_graph=True, is_grads_batched=True,
-                materialize_grads=True,
-            )  # fmt: skip
-            place = int(columns[0].argmax())
-            found[place : place + len(columns)] = part
-    return (found + found.T) / 2
+class _Second:
+    """Σ_i g_i·∂²o_i/∂β²: the derivative of Σ_i g_i·∂o_i/∂β for constant g."""
 
+    def __init__(self, outputs_of: Callable[[Tensor], Tensor], start: Tensor, pull: Tensor) -> None:
+        with torch.enable_grad():
+            self.leaf = start.clone().requires_grad_()
+            total = (outputs_of(self.leaf) * pull).sum()
+            (self.slope,) = torch.autograd.grad(total, self.leaf, create_graph=True)
 
-def _direction(
-    outputs_of: Callable[[Tensor], Tensor],
-    start: Tensor,
-    pull: Tensor,
-    hessians: Tensor,
-    penalty: Tensor,
-    factor: _Factor,
-) -> tuple[Tensor, Tensor]:
-    """The gradient of F, and the Newton direction with the true Hessian of F."""
-    with torch.enable_grad():
-        leaf = start.clone().requires_grad_()
-        (slope,) = torch.autograd.grad((outputs_of(leaf) * pull).sum(), leaf, create_graph=True)
+    def times(self, vectors: Tensor) -> Tensor:
+        """The matrix times a vector, or the products with several, shape (…, p)."""
+        if not self.slope.requires_grad:
+            return torch.zeros_like(vectors)
+        several = {"retain_graph": True, "is_grads_batched": vectors.ndim == 2}
+        (found,) = torch.autograd.grad(
+            self.slope, self.leaf, vectors, materialize_grads=True, **several
+        )
+        return found
 
-        def times(vector: Tensor) -> tuple[Tensor, Tensor]:
-            """The Hessian times a vector, and the outputs that it moves."""
-            found = penalty * vector
-            if slope.requires_grad:
-                (second,) = torch.autograd.grad(
-                    slope @ vector, leaf, retain_graph=True, materialize_grads=True
-                )
-                found = found + second
-            moved = (factor.flat @ vector).reshape(pull.shape)
-            bent = torch.einsum("nab,nb->na", hessians, moved).reshape(-1)
-            return found + factor.flat.T @ bent, moved
-
-        gradient = slope.detach() + penalty * start
-        direction, _ = conjugate(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)
-        return gradient, direction
+    def matrix(self) -> Tensor:
+        """The matrix itself, shape (p, p), a few columns at a time."""
+        columns = torch.eye(len(self.leaf), dtype=self.leaf.dtype, device=self.leaf.device)
+        found = torch.cat([self.times(part) for part in torch.split(columns, COLUMNS)])
+        return (found + found.T) / 2
 
 
 def _enough(first: float) -> float:
