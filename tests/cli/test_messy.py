@@ -68,6 +68,38 @@ def patients():
     return frame.assign(patient_id=1000 + np.arange(ROWS) // 5).to_csv(index=False)
 
 
+def german_prices():
+    """The decimal mark of one column says that points are thousands in the other ones."""
+    frame, y = signal()
+    size = [f"{v:.1f} m²".replace(".", ",") for v in 90 + 20 * frame["a"]]
+    count = [f"{round(v):,}".replace(",", ".") for v in 5000 + 900 * frame["b"]]
+    price = [f"{round(v):,} €".replace(",", ".") for v in 300_000 + 50_000 * y]
+    return pd.DataFrame({"size": size, "count": count, "y": price}).to_csv(index=False, sep=";")
+
+
+def excel():
+    """What a German Excel writes: a line with the separator, percentages, powers of ten, times."""
+    frame, y = signal()
+    cells = {
+        "share": [f"{50 + 9 * v:.1f} %".replace(".", ",") for v in frame["a"]],
+        "amount": [f"{np.exp(9 + v):.2E}".replace(".", ",") for v in frame["b"]],
+        "time": [f"{k % 12 + 7}:{k % 60:02}" for k in range(ROWS)],
+        "y": np.where(y > 0, "Ja", "nein"),
+    }
+    text = pd.DataFrame(cells).to_csv(index=False, sep=";")
+    return f"\ufeffsep=;\r\n{text}".encode()
+
+
+def titled(above):
+    frame, _ = signal()
+    return above + frame.to_csv(index=False)
+
+
+def with_target(change):
+    frame, _ = signal()
+    return frame.assign(y=[change(k, v) for k, v in enumerate(frame["y"])]).to_csv(index=False)
+
+
 NUMBERS = np.random.default_rng(5).integers(1, 100, ROWS)
 TOWNS = np.random.default_rng(6).choice(["Ulm", "ULM", " ulm", "Bonn", "bonn ", "New  York"], ROWS)
 DAYS = pd.to_datetime("2024-01-01") + pd.to_timedelta(NUMBERS, "D")
@@ -135,6 +167,55 @@ MESSY = {
         with_column(["Köln", "Bad Tölz", "Ulm"] * 50, sep=";", decimal=",").encode("cp1252"),
         (),
         "read as Windows-1252",
+    ),
+    "kilograms": (with_column([f"{v} kg" for v in NUMBERS]), (), "written as 1,234.5 kg ('9"),
+    "years": (
+        with_column([f"{v} yr{'s' * (v > 1)}" for v in NUMBERS]),
+        (),
+        "'c': numbers, written as 1,234.5 yrs",
+    ),
+    "below the limit": (
+        with_column([f"{v / 10}" if v > 20 else "<2.1" for v in NUMBERS]),
+        (),
+        "'c': numbers, written as 1,234.5 ('<2.1' was read as 2.1)",
+    ),
+    "German prices": (german_prices(), (), "'count': numbers, written as 1.234,5"),
+    "German Excel": (excel(), (), "'time': times, turned into hours"),
+    "Unicode text": (
+        with_column(["Łódź", "Kraków", "Ulm"] * 50, sep="\t").encode("utf-16"),
+        (),
+        "'c': text with 3 different values",
+    ),
+    "a title": (
+        titled("Spring term,,\nexported 2024-06-30,,\n"),
+        (),
+        "lines 1 to 2 were left out: the names of the columns are in line 3",
+    ),
+    "two lines of names": (titled("Measured,,\n"), (), "the names of the columns are in line 2"),
+    "dates of three kinds": (
+        with_column(
+            [
+                day.strftime(("%Y-%m-%d", "%d.%m.%Y", "%d %b %Y")[k % 3])
+                for k, day in enumerate(DAYS)
+            ]
+        ),
+        (),
+        "'c': dates, written as 31/12/2024",
+    ),
+    "half days": (
+        with_column(DAYS.strftime("%m/%d/%Y %I:%M %p")),
+        (),
+        "'c': dates, written as 12/31/2024",
+    ),
+    "spellings of the target": (
+        with_target(lambda k, v: v.upper() if k % 9 == 0 else f"{v} "),
+        (),
+        "'y': other spellings: 'BAD'",
+    ),
+    "errors of a spreadsheet": (
+        with_column(holes(NUMBERS, "#DIV/0!")),
+        (),
+        "'c': 21 missing values replaced by the median",
     ),
 }
 
@@ -224,3 +305,18 @@ def test_a_column_that_knows_the_answer(run, tmp_path):
     frame.drop(columns="tax").to_csv(tmp_path / "data.csv", index=False)
     found = json.loads(run(*arguments, "--json", "--ridge", "1", "--features", "linear")[1])
     assert not [one for one in found["findings"] if "leaks the target" in one["name"]]
+
+
+def test_thousands_mean_the_same_in_training_and_prediction(run, tmp_path):
+    """1.234 is 1234 in the training file; a file that does not show it is read in the same way."""
+    (tmp_path / "data.csv").write_text(german_prices())
+    arguments = ("train", tmp_path / "data.csv", "--target", "y", "--out", tmp_path / "o", "--json")
+    found = json.loads(run(*arguments, "--ridge", "1", "--features", "linear")[1])
+    assert any("€' was read as 4" in note for note in found["notes"])
+    assert found["estimated_test_error"] ** 0.5 > 10_000
+    new = "size;count\n90 m²;5.900\n90 m²;4.100\n"
+    (tmp_path / "new.csv").write_text(new)
+    first, second = json.loads(run("predict", tmp_path / "o", tmp_path / "new.csv", "--json")[1])[
+        "predictions"
+    ]
+    assert second - first == pytest.approx(100_000, rel=0.2)  # −50,000 for each 900

@@ -197,10 +197,10 @@ TENTHS = [f"{k / 10:.1f}" for k in range(50)] * 2
 @pytest.mark.parametrize(
     ("values", "meant"),
     [
-        (words(0.25, "<0.5", TENTHS), "numbers"),
+        (words(0.25, "below 0.5", TENTHS), "numbers"),
         (words(0.3, "untested", TENTHS), "numbers"),
         (words(0.6, "untested", TENTHS), ""),
-        ([f"{k} kg" for k in range(60, 85)] * 4, "numbers"),
+        ([f"{k} {'kg' if k % 2 else 'lb'}" for k in range(60, 85)] * 4, "numbers"),
         ([f"{k:02}/05/2020" for k in range(1, 13)] * 4, "dates"),
         ([f"{k:02}.05.20" for k in range(1, 26)] * 4, "dates"),
         (["1.2.3", "1.2.4", "2.0.0", "2.1.0"] * 25, ""),
@@ -216,7 +216,8 @@ def test_what_text_may_be_meant_as(values, meant):
 
 
 def test_dropped_text_may_be_meant_as_numbers():
-    table = pd.DataFrame({"a": [f"{k} kg" for k in range(100)], "b": range(100, 0, -1)})
+    weights = [f"{k} {'kg' if k % 2 else 'lb'}" for k in range(100)]
+    table = pd.DataFrame({"a": weights, "b": range(100, 0, -1)})
     assert "most look like numbers" in Columns.learn(table).notes[0]
 
 
@@ -276,3 +277,37 @@ def test_bad_training_tables(values, message):
 def test_columns_are_checked_however_they_are_made():
     with pytest.raises(ValueError, match="is not valid; train the model again"):
         Column("a", "number", math.nan)
+
+
+@pytest.mark.parametrize(
+    ("cells", "note", "numbers"),
+    [
+        (["85 kg", "7.5 kg", "n.d."], "1,234.5 kg ('7.5 kg' was read as 7.5)", [85, 7.5]),
+        (["<0.5", "0.7", "1.25"], "1,234.5 ('<0.5' was read as 0.5)", [0.5, 0.7, 1.25]),
+        (["#DIV/0!", "12 %", "8%"], "1,234.5 ('12 %' was read as 12)", [12, 8]),
+    ],
+)
+def test_numbers_are_said_with_an_example(cells, note, numbers):
+    table = pd.DataFrame({"a": cells * 5})
+    columns = Columns.learn(table)
+    assert columns.notes[0].startswith(f"'a': numbers, written as {note}")
+    assert set(numbers) <= set(columns.apply(table)[:, 0])
+    assert Columns.from_dict(columns.to_dict()) == columns
+
+
+def test_times_are_hours():
+    table = pd.DataFrame({"a": ["8:30", "12:20", "9:10"] * 5})
+    columns = Columns.learn(table)
+    assert columns.notes == ("'a': times, turned into hours ('12:20' was read as 12.33333)",)
+    np.testing.assert_allclose(columns.apply(table)[:3, 0], [8.5, 37 / 3, 55 / 6])
+
+
+def test_capitals_that_tell_all_values_apart_matter():
+    """Genotypes, say. Where other values remain, spellings are merged."""
+    genes = pd.DataFrame({"a": ["AA", "Aa", "aa", "AA"] * 5})
+    columns = Columns.learn(genes)
+    np.testing.assert_array_equal(columns.apply(genes[:4]).sum(0), [2, 1, 1])
+    assert columns.names == ["a=AA", "a=Aa", "a=aa"]
+    towns = pd.DataFrame({"a": ["Ulm", "ULM", "Bonn", "Ulm"] * 5})
+    assert Columns.learn(towns).names == ["a=Ulm", "a=Bonn"]
+    assert "(1 other spelling was merged)" in Columns.learn(towns).notes[0]

@@ -218,7 +218,7 @@ EXPLOIT = b"\x80\x04\x95" + b"cos\nsystem\n(S'false'\ntR."
         ("zip.csv", npz(a=MATRIX), "byte 2 is 0x03.*check that the extension matches"),
         ("parquet.csv", WHOLE, "does not occur in text files"),
         ("random.csv", NOISE, "does not occur in text files"),
-        ("utf16.csv", PLAIN.encode("utf-16"), "UTF-16; save it as UTF-8"),
+        ("utf16.csv", PLAIN.encode("utf-16")[:-1], "UTF-16 but is damaged; save it as UTF-8"),
         ("neither.csv", b"a,b\n\x81\x8d,1\n", "neither UTF-8 nor Windows-1252"),
         ("a.csv.gz", PLAIN, "not a .gz file"),
         ("a.csv.gz", gzip.compress(PLAIN.encode(), mtime=0)[:-9], "damaged"),

@@ -1,4 +1,4 @@
-"""Styles of numbers and dates: recognised by the column, and read alike ever after."""
+"""Styles of numbers: recognised by the column, and read alike ever after."""
 
 import math
 
@@ -22,38 +22,47 @@ from decoupled_descent.tables import styles
         (["red", "blue"], "", [np.nan, np.nan]),
         (["$", "%", "()", "-"], styles.ENGLISH, [np.nan] * 4),
         ([], "", []),
+        (["0,123", "0,456"], styles.EUROPEAN, [0.123, 0.456]),
+        (["626.146 €", "1.250.000 €"], styles.EUROPEAN, [626146, 1250000]),
+        (["626.146 €", "95.5 €"], styles.ENGLISH, [626.146, 95.5]),
+        (["USD 1,200.50", "EUR 7"], styles.ENGLISH, [1200.5, 7]),
+        (["4,42E+03", "1,1E-2"], styles.EUROPEAN, [4420, 0.011]),
+        (["85 kg", "1,234.5 KG", "7"], "1,234.5 kg", [85, 1234.5, 7]),
+        (["1 yr", "2 yrs", "7 yrs."], "1,234.5 yr", [1, 2, 7]),
+        (["149,1 m²", "1.020,0 m²"], "1.234,5 m²", [149.1, 1020]),
+        (["20 °C", "-5 °C"], "1,234.5 °C", [20, -5]),
+        (["1 kg", "500 g"], "", [np.nan, np.nan]),
+        (["316L", "304L"], "", [np.nan, np.nan]),
+        (["5a", "5b"], "", [np.nan, np.nan]),
+        (["<0.5", "1.5", "2"], styles.ENGLISH, [0.5, 1.5, 2]),
+        (["<5", ">5"], "", [np.nan, np.nan]),
+        (["8:30", "12:05:36"], styles.CLOCK, [8.5, 12.0933333333333333]),
     ],
 )
 def test_numbers(texts, style, numbers):
     assert styles.number_style(texts) == style
-    np.testing.assert_array_equal(styles.read_numbers(texts, style), numbers)
+    np.testing.assert_allclose(styles.read_numbers(texts, style), numbers, rtol=1e-12)
+    assert styles.is_number_style(style)
 
 
 def test_a_style_is_kept():
     """What was learnt decides, whatever a later file would suggest."""
     assert styles.read_numbers(["1,234"], styles.EUROPEAN).tolist() == [1.234]
     assert styles.read_numbers(["1,234"], styles.ENGLISH).tolist() == [1234.0]
-    assert styles.iso_dates(["01/02/2024"], styles.DAY) == ["2024-02-01"]
-    assert styles.iso_dates(["01/02/2024"], styles.MONTH) == ["2024-01-02"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "style"),
-    [
-        (["31/01/2024", "01/02/2024"], styles.DAY),
-        (["01/31/2024", "02/01/2024"], styles.MONTH),
-        (["01.02.2024"], styles.DAY),
-        (["01/02/2024", "03/04/2024"], ""),
-        (["31/01/2024", "01/31/2024"], ""),
-        (["2024/01/31"], styles.YEAR),
-        (["2024-01-31"], ""),
-        (["31/01/24"], ""),
-        (["red"], ""),
-        ([], ""),
-    ],
-)
-def test_dates(texts, style):
-    assert styles.date_style(texts) == style
+def test_the_mark_of_the_file():
+    """Where a column can be read in two ways, the rest of the file decides."""
+    assert styles.number_style(["1.234", "987"]) == ""
+    assert styles.number_style(["1.234", "987"], ",") == styles.EUROPEAN
+    assert styles.number_style(["1.234 kg", "2.500 kg"], ",") == "1.234,5 kg"
+    assert styles.number_style(["1,234", "987"], ",") == styles.EUROPEAN
+    assert styles.number_style(["$1,234.50", "987"], ",") == styles.ENGLISH
+
+
+@pytest.mark.parametrize("style", ["1,234.5 5", "12:30 kg", "1,234.5  kg", "x", "1,234.5 kg\n"])
+def test_no_style(style):
+    assert not styles.is_number_style(style)
 
 
 def test_texts_without_digits_are_no_numbers_but_infinity_is():

@@ -118,11 +118,19 @@ def test_quantities_in_other_styles(values, expected):
     assert split_target(few, "y", quantity=True)[1].tolist() == list(expected)[:4]
 
 
-def test_classes_that_differ_by_capitals_are_kept_and_said():
-    table = pd.DataFrame({"a": range(4), "y": ["Yes", "yes", "no  way", "no way"]})
+def test_classes_that_differ_by_capitals_are_one_class():
+    table = pd.DataFrame({"a": range(5), "y": ["Yes", "yes", "no  way", "no way", "Yes"]})
     features, labels = split_target(table, "y")
-    assert labels.tolist() == ["Yes", "yes", "no way", "no way"]
-    assert features.attrs["notes"] == ["'y' has classes that differ only by capitals: 'Yes', 'yes'"]
+    assert labels.tolist() == ["Yes", "Yes", "no way", "no way", "Yes"]
+    assert features.attrs["notes"] == ["'y': other spellings: 'yes' (1) as 'Yes'"]
+
+
+def test_classes_that_only_capitals_tell_apart():
+    table = pd.DataFrame({"a": range(4), "y": ["AA", "Aa", "aa", "Aa"]})
+    features, labels = split_target(table, "y")
+    assert labels.tolist() == ["AA", "Aa", "aa", "Aa"]
+    kept = "'y': classes that differ only by capitals were kept apart: 'AA', 'Aa', 'aa'"
+    assert features.attrs["notes"] == [kept]
 
 
 CLASSIFICATION, REGRESSION = "classification", "regression"

@@ -105,3 +105,65 @@ def test_quotes_do_not_change_which_line_is_wrong(tmp_path, line, end):
             read_table(written(tmp_path, "a.csv", end.join(lines)))
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+
+
+def test_utf_16(tmp_path):
+    """What Excel calls Unicode text."""
+    content = PLAIN.replace(",", "\t").encode("utf-16")
+    assert_table(read_table(written(tmp_path, "a.txt", content)), EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("above", "said"),
+    [
+        ("Results of 2024,,\nexported 2024-06-30,,\n", "lines 1 to 2 were left out: the names"),
+        ("Results\n", "line 1 was left out: the names of the columns are in line 2"),
+        ("\nResults of the spring\n\n", "lines 1 to 3 were left out"),
+        (",Where,\n", "line 1 was left out"),
+    ],
+)
+def test_titles_above_the_names(tmp_path, above, said):
+    file = written(tmp_path, "a.csv", above + PLAIN)
+    frame = read_table(file)
+    assert_table(frame, EXPECTED)
+    assert said in frame.attrs["notes"][0]
+    written(tmp_path, "a.csv", above + PLAIN + "1,2\n")
+    line = above.count("\n") + 5
+    with pytest.raises(ValueError, match=f"line {line} has 2 fields, but the first row has 3"):
+        read_table(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a,b\nr1,x,y\nr2,z,w\n", "line 2 has 3 fields"),  # row names without a name
+        ("a,,c\nx,y,z\nu,v,w\n", "column 2 has no name"),
+    ],
+)
+def test_what_is_no_title(tmp_path, content, words):
+    with pytest.raises(ValueError, match=words):
+        read_table(written(tmp_path, "a.csv", content))
+    frame = read_table(written(tmp_path, "a.csv", "a,b,c\n1,,3\nx,y,z\n"))
+    assert list(frame.columns) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "mark", "first"),
+    [
+        ("a;b\n1.234;0,5\n987;12,25\n", ",", "1.234"),
+        ("a;b\n1.234;5 kg\n987;12,25 kg\n", ",", "1.234"),
+        ("a;b\n1.234;0.5\n2.345;12,25\n", "", 1.234),
+        ("a;b\n1.234;x\n2.345;y\n", "", 1.234),
+        ('a,b\n1.234,"0,5 €"\n987,"1,5 €"\n', ",", "1.234"),
+    ],
+)
+def test_a_file_has_one_decimal_mark(tmp_path, content, mark, first):
+    frame = read_table(written(tmp_path, "a.csv", content))
+    assert (frame.attrs["decimal"], frame["a"].iloc[0]) == (mark, first)
+
+
+def test_the_mark_of_the_training_table_decides_if_the_file_does_not(tmp_path):
+    file = written(tmp_path, "a.csv", "a;b\n1.234;x\n2.345;y\n")
+    assert read_table(file, usual=",")["a"].tolist() == ["1.234", "2.345"]
+    written(tmp_path, "a.csv", "a;b\n1.234;0.5\n2.345;1.5\n")
+    assert read_table(file, usual=",")["a"].tolist() == [1.234, 2.345]

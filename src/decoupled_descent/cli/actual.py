@@ -15,9 +15,9 @@ from decoupled_descent.checks import Z95
 from decoupled_descent.cli.output import intervals
 from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.saving import SavedModel
-from decoupled_descent.report.text import interval, together
+from decoupled_descent.report.text import error_interval, together
 from decoupled_descent.tables.targets import labels_of
-from decoupled_descent.tables.values import levels
+from decoupled_descent.tables.values import levels, spelling
 
 #: A difference is called significant if its p-value is below this.
 UNLIKELY = 0.003
@@ -57,7 +57,7 @@ def compare(saved: SavedModel, target: pd.Series, said: NDArray[np.float64]) -> 
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
-    labels, known, _ = labels_of(target, quantity=saved.task == "regression")
+    labels, known, _ = labels_of(target, quantity=saved.task == "regression", merge=False)
     chosen = said[known]
     estimator: Any = saved.estimator
     if saved.task == "regression":
@@ -88,12 +88,20 @@ def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
     """Return the index of each label among the classes, −1 if it is not one of them.
 
     Whether True, 01 and 1 are read as text depends on the other labels of a file. They match the
-    same class in any case, unless the model has a class with exactly this text.
+    same class in any case, unless the model has a class with exactly this text. Capitals matter
+    only where they tell two classes apart.
     """
     texts, known = [str(label) for label in labels], [str(label) for label in classes]
     places = {name: k for names in (levels(known), known) for k, name in enumerate(names)}
+    spelt = [spelling(name) for name in known]
+    alike = {name: k for k, name in enumerate(spelt) if spelt.count(name) == 1}
     found = zip(texts, levels(texts), strict=True)
-    return np.array([places.get(text, places.get(level, -1)) for text, level in found])
+    return np.array(
+        [
+            places.get(text, places.get(level, alike.get(spelling(text), -1)))
+            for text, level in found
+        ]
+    )
 
 
 def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
@@ -123,7 +131,10 @@ def show(screen: Console, saved: SavedModel, actual: Actual) -> None:
     student = float(stdtrit(actual.judged - 1, 0.975)) / Z95 if enough else math.nan
     these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
     classes = saved.task == "classification"
-    errors = interval(actual.error, student * actual.stderr), interval(*estimate(saved))
+    errors = (
+        error_interval(actual.error, student * actual.stderr),
+        error_interval(*estimate(saved)),
+    )
     if not classes:  # in the units of the target
         errors = tuple(map(math.sqrt, errors[0])), tuple(map(math.sqrt, errors[1]))
     name = saved.estimator._error_name if classes else "typical error (RMSE)"

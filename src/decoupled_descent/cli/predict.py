@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from decoupled_descent.cli.predictions import Predictions
     from decoupled_descent.estimators.saving import SavedModel
+    from decoupled_descent.tables.columns import Columns
 
 #: Endings of a file of predictions. All of them are written as CSV.
 SUFFIXES = (".csv", ".txt", "")
@@ -55,15 +56,17 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     from decoupled_descent.tables.large import pieces_of
     from decoupled_descent.tables.reading import read_table
 
-    pieces, text = pieces_of(data), ""
+    columns = _columns(about)
+    usual = "" if columns is None else columns.mark
+    pieces, text = pieces_of(data, usual=usual), ""
     if pieces is not None and out is None:
         raise ValueError(
             f"{data}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
             "its predictions"
         )
-    frame = read_table(data) if pieces is None else None
-    if frame is not None:
-        _check_columns(about, frame, data)
+    frame = read_table(data, usual) if pieces is None else None
+    if frame is not None and columns is not None:
+        _check_columns(columns, frame, data)
     from decoupled_descent.cli import predictions
     from decoupled_descent.cli.left_out import UNSEEN, left_out_file, seen_before
     from decoupled_descent.cli.output import echo_json
@@ -87,17 +90,18 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
         _show(saved, found, text, out)
 
 
-def _check_columns(about: str, frame: pd.DataFrame, data: Path) -> None:
-    """Raise ``ValueError`` if a table lacks columns of a model, before PyTorch is imported.
-
-    ``about`` is the model's description. Whether it is right is checked when the model is read.
-    """
+def _columns(about: str) -> Columns | None:
+    """The rules for columns in a model's description, or None: the model itself is read later."""
     from decoupled_descent.tables.columns import Columns
 
     try:
-        columns = Columns.from_dict(json.loads(about)["columns"])
+        return Columns.from_dict(json.loads(about)["columns"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        return
+        return None
+
+
+def _check_columns(columns: Columns, frame: pd.DataFrame, data: Path) -> None:
+    """Raise ``ValueError`` if a table lacks columns of a model, before PyTorch is imported."""
     try:
         columns.table(frame)
     except ValueError as error:

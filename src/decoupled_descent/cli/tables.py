@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from decoupled_descent.tables.targets import (
     CLASSES,
     check_target,
     decimals_of,
+    did_you_mean,
     labels_of,
     recognise_task,
     spellings_of,
@@ -125,9 +127,11 @@ def _in_pieces(pieces: Pieces, target: str, task: str | None, wishes: Wishes) ->
     scan = pieces.scan([target, *named])
     check_target([str(name) for name in scan.sample.columns], target)
     kept = mark_missing(pd.DataFrame(scan.kept), wishes.words)
-    labels, known, notes = labels_of(kept[target], quantity=task == "regression")
+    mark = scan.sample.attrs.get("decimal", "")
+    labels, known, notes = labels_of(kept[target], quantity=task == "regression", mark=mark)
     sample = mark_missing(scan.sample, wishes.words).drop(columns=target)
     sample = sample[known[sample.index.to_numpy() - 1]]
+    sample.attrs = {"decimal": mark}
     written = scan.texts.get(target)
     groups = kept[known].get(wishes.group)
     texts = None if written is None else written.str.strip().tolist
@@ -202,7 +206,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
     """Return a sentence for each unused column whose values may name groups of rows."""
     return [
         f"{name!r}: {len(set(values.tolist()))} values in {len(values):,} rows, so rows with the "
-        f"same value may belong together; --group {name} leaves them out together"
+        f"same value may belong together; --group {shlex.quote(name)} leaves them out together"
         for name, values in repeated.items()
     ]
 
@@ -225,7 +229,10 @@ def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
         for name in names:
             if name is not None and name not in features.columns:
                 why = "is the target" if name == target else "is not a column"
-                raise ValueError(f"{option} {name!r} {why}; columns are {listed(features.columns)}")
+                hint = did_you_mean(name, [str(one) for one in features.columns])
+                raise ValueError(
+                    f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
+                )
 
 
 def _like_the_target(

@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from decoupled_descent.tables.styles import DATE_STYLES, NUMBER_STYLES
+from decoupled_descent.tables.dates import DATE_STYLES
+from decoupled_descent.tables.styles import CLOCK, is_number_style
 from decoupled_descent.tables.values import (
     LARGEST,
     Floats,
     dates_of,
+    example_of,
     kind_of,
     levels_of,
     listed,
@@ -22,6 +24,7 @@ from decoupled_descent.tables.values import (
     numbers_of,
     parse_dates,
     spelling,
+    spelt_levels_of,
     style_of,
     texts_of,
 )
@@ -90,7 +93,10 @@ class Column:
             and (not self.origin or str(parse_dates([self.origin])[0]) == self.origin)
             and (self.kind == "category" or not self.other)
             and (self.kind != "presence" or self.missing)
-            and self.style in {"number": NUMBER_STYLES, "date": DATE_STYLES}.get(self.kind, ("",))
+            and (
+                self.style in (DATE_STYLES if self.kind == "date" else ("",))
+                or (self.kind == "number" and is_number_style(self.style))
+            )
             and bool(self.terms) == (self.kind == "text")
             and len(set(self.terms)) == len(self.terms) == len(self.weights) <= MOST_TERMS
             and all(0 < weight < LARGEST for weight in self.weights)
@@ -111,11 +117,12 @@ class Column:
         """Return the columns made from this one, shape (n, len(outputs))."""
         result = np.zeros((len(column), len(self.outputs)))
         if self.kind == "category":
-            codes, texts = levels_of(column)
-            numbers = {spelling(level): k for k, level in enumerate(self.levels)}
+            codes, texts = spelt_levels_of(column)
+            exact = {level: k for k, level in enumerate(self.levels)}
+            alike = {spelling(level): k for level, k in exact.items()}
             unknown = len(self.levels) if self.other else -1
             missing = result.shape[1] - 1 if self.missing else -1
-            found = (numbers.get(spelling(text), unknown) for text in texts)
+            found = (exact.get(text, alike.get(spelling(text), unknown)) for text in texts)
             places = np.array([*found, missing])[codes]
             rows = np.flatnonzero(places >= 0)
             result[rows, places[rows]] = 1.0
@@ -167,12 +174,15 @@ class Column:
         return f"{_count(absent)} replaced by the median, {self.fill:g}{unit}{marks}"
 
 
-def learn_column(column: pd.Series) -> tuple[Column | None, str]:
-    """Return how to treat a column and a note; or None and the reason to drop it."""
-    kind = kind_of(column)
+def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]:
+    """Return how to treat a column and a note; or None and the reason to drop it.
+
+    ``mark`` is the decimal mark of the file, if it is known.
+    """
+    kind = kind_of(column, mark)
     if kind == "category":
         return _learn_category(column)
-    origin, style = "", style_of(column, kind)
+    origin, style = "", style_of(column, kind, mark)
     if kind == "number":
         values = numbers_of(column, style)
     else:
@@ -199,11 +209,17 @@ def learn_column(column: pd.Series) -> tuple[Column | None, str]:
     learnt = Column(column.name, kind, float(np.median(known)), marked, origin, style=style)
     written = f", written as {style}" if style else ""
     notes = [f"dates{written}, turned into days since {origin:.10}"] if origin else []
-    notes += [f"numbers{written}"] if style and not origin else []
+    notes += [_written(column, style)] if style and not origin else []
     if start is not None:
         notes.append("rises by 1 in every row: drop it if it is a row number")
     notes += [learnt.filled(absent)] if absent else []
     return learnt, "; ".join(notes)
+
+
+def _written(column: pd.Series, style: str) -> str:
+    """Say how the numbers of a column are written, with an example."""
+    kind = "times, turned into hours" if style == CLOCK else f"numbers, written as {style}"
+    return kind + example_of(texts_of(column)[1], style)
 
 
 def _numbering(values: Floats, index: pd.Index) -> float | None:
@@ -239,15 +255,17 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
     learnt = Column(
         column.name, "category", missing=absent > 0, levels=levels, other=len(levels) < len(texts)
     )
+    several = "different values" if len(texts) > 1 else "value"
     note = (
-        f"text with {len(texts)} different values, encoded as {len(learnt.outputs)} columns of "
+        f"text with {len(texts)} {several}, encoded as {len(learnt.outputs)} columns of "
         "zeros and ones"
     )
     note += f", one for the {len(texts) - len(levels)} rarest values together" * learnt.other
     spellings = len(texts_of(column)[1]) - len(texts)
-    joined = f" ({spellings} other spellings were merged)" if spellings > 0 else ""
+    were = "s were" if spellings > 1 else " was"
+    joined = f" ({spellings} other spelling{were} merged)" if spellings > 0 else ""
     note += f", one for {_count(absent)}" * learnt.missing
-    return learnt, note.replace(" different values,", f" different values{joined},", 1) + hint
+    return learnt, note.replace(f" {several},", f" {several}{joined},", 1) + hint
 
 
 def _learn_text(column: pd.Series, absent: int) -> tuple[Column | None, str]:

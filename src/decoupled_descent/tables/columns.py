@@ -1,10 +1,10 @@
 """From the columns of a table to a matrix of numbers, by rules learnt from the training rows.
 
 - Numbers, also as text, and true/false as 1/0: missing values are replaced by the median. If many
-  are missing, a further column ``name_missing`` marks them. $1,234.50, 12 % and 1.234,50 € are
-  numbers.
-- Dates (``datetime64``, or text such as 2024-05-31, 2024-05-31 17:45, or 31/05/2024 if some value
-  of the column shows the order of day and month): days since the earliest one.
+  are missing, a further column ``name_missing`` marks them. $1,234.50, 12 %, 1.234,50 €, 85 kg,
+  <0.5 (as 0.5) and 12:30 (as 12.5) are numbers.
+- Dates (``datetime64``, or text such as 2024-05-31, 2024-05-31 17:45, 5 Jan 2024, or 31/05/2024 if
+  some value of the column shows the order of day and month): days since the earliest one.
 - Sentences: TF-IDF weights of the words that occur in several rows.
 - Any other text: a column of zeros and ones for each frequent value, one for all others together,
   and one for missing values if there were any. Blanks and capitals are ignored.
@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from decoupled_descent.tables.column import REPEATS, Column, learn_column
+from decoupled_descent.tables.styles import EUROPEAN
 from decoupled_descent.tables.values import Floats, listed, mark_missing, plain
 
 #: The most decimals of predicted numbers.
@@ -92,7 +93,7 @@ class Columns:
                 dropped.setdefault(why, []).append(name)
                 continue
             try:
-                learnt, note = learn_column(column)
+                learnt, note = learn_column(column, frame.attrs.get("decimal", ""))
             except ValueError as error:
                 problems.append(str(error))
                 continue
@@ -121,6 +122,11 @@ class Columns:
             numbered = itertools.chain([name], (f"{name}_{k}" for k in itertools.count(2)))
             names[next(free for free in numbered if free not in names)] = None
         return list(names)
+
+    @property
+    def mark(self) -> str:
+        """The decimal mark of the training table: a comma if some numbers need one."""
+        return "," * any(column.style.startswith(EUROPEAN) for column in self.columns)
 
     def missing(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that :meth:`apply` needs and the table does not have."""

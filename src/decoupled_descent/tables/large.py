@@ -33,7 +33,7 @@ def _is_large(path: Path, packed: bool, most: int) -> bool:
     return count > most
 
 
-def pieces_of(path: str | Path, share: Share | None = None) -> Pieces | None:
+def pieces_of(path: str | Path, share: Share | None = None, usual: str = "") -> Pieces | None:
     """Open a table that has to be read in pieces; return None if it is read as a whole.
 
     Tables of at most ``LARGE`` bytes, text files with one column, and other kinds of files are read
@@ -42,6 +42,7 @@ def pieces_of(path: str | Path, share: Share | None = None) -> Pieces | None:
     Args:
         path: The file.
         share: Which of several processes this is.
+        usual: The decimal mark of a text file that does not show it.
 
     Raises ``ValueError`` or ``OSError`` that names the file.
     """
@@ -56,7 +57,7 @@ def pieces_of(path: str | Path, share: Share | None = None) -> Pieces | None:
             return ParquetPieces(path, file, share or Share()) if file.size > most else None
         if not _is_large(path, packed, most):
             return None
-        found = TextPieces(path, packed, share or Share())
+        found = TextPieces(path, packed, share or Share(), usual)
         return None if found.single else found
     except (ValueError, OSError) as error:
         kind_of_error = ValueError if isinstance(error, ValueError) else OSError

@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,14 @@ def kind_of_file(path: Path) -> tuple[str, bool]:
     return suffixes[-2] if packed else "".join(suffixes[-1:]), packed
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
     r"""Read a table with named columns.
 
     - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``: a line of names, then one line per row.
       Fields are separated by commas, semicolons or tabs, with any of these suffixes. With
-      semicolons or tabs, the decimal mark may be a comma. The encoding is UTF-8 or Windows-1252.
-      Empty lines are skipped. In a table of one column they are missing values.
+      semicolons or tabs, the decimal mark may be a comma. The encoding is UTF-8, UTF-16 or
+      Windows-1252. Titles above the line of names are left out. Empty lines are skipped. In a table
+      of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
       called x0, x1, … and y. Pickled objects are refused.
@@ -52,9 +54,11 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: The file.
+        usual: The decimal mark of text files, "." or ",", if the file does not show it.
 
     Returns:
-        The table, with rows numbered from 1. ``attrs["notes"]`` has sentences for the user.
+        The table, with rows numbered from 1. ``attrs["notes"]`` has sentences for the user,
+        ``attrs["decimal"]`` the decimal mark of a text file, empty if it is not known.
 
     Raises:
         OSError: If the file cannot be read, or pyarrow is needed but not installed.
@@ -83,8 +87,9 @@ def read_table(path: str | Path) -> pd.DataFrame:
     try:
         if not content:
             raise ValueError("the file is empty; save the table again")
-        frame, notes = READERS[suffix](_unpacked(content) if packed else content)
-        return named(frame, notes)
+        content = _unpacked(content) if packed else content
+        read = partial(read_text, usual=usual) if READERS[suffix] is read_text else READERS[suffix]
+        return named(*read(content))
     except (ValueError, OSError) as error:
         kind = ValueError if isinstance(error, ValueError) else OSError
         raise kind(f"{path}: {' '.join(str(error).split())}") from error
@@ -150,7 +155,7 @@ def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     if not frame.shape[1]:
         raise ValueError("no column has a name; add a line with the names of the columns")
     frame.columns = [name for k, name in enumerate(names) if k not in unnamed]
-    frame.attrs = {"notes": notes}
+    frame.attrs = {"notes": notes, "decimal": frame.attrs.get("decimal", "")}
     return frame
 
 

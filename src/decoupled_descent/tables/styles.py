@@ -1,4 +1,4 @@
-"""How the numbers and dates of a column are written: $1,234.50, 12 %, 1.234,50 €, 31/05/2024.
+"""How the numbers of a column are written: $1,234.50, 12 %, 1.234,50 €, 85 kg, <0.5, 12:30.
 
 One style is learnt for each column from the training rows and kept, so that 1,234 has the same
 meaning in every later table.
@@ -7,6 +7,7 @@ meaning in every later table.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,22 +16,35 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-SIGNS = "$€£¥₹%"
-#: Names of styles: plain numbers and ISO dates have none.
-ENGLISH, EUROPEAN = "1,234.5", "1.234,5"
-DAY, MONTH, YEAR = "31/12/2024", "12/31/2024", "2024/12/31"
-NUMBER_STYLES, DATE_STYLES = ("", ENGLISH, EUROPEAN), ("", DAY, MONTH, YEAR)
+#: Signs and codes of money, and the sign of percentages.
+SIGNS = (
+    r"(?:[$€£¥₹%]|US\$|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CZK|HUF|AUD|CAD|NZD|BRL|ZAR)"
+    r"|kr\.?|zł|Rs\.?|Fr\.)"
+)
+#: Names of styles: plain numbers and ISO dates have none. A unit may follow: 1,234.5 kg.
+ENGLISH, EUROPEAN, CLOCK = "1,234.5", "1.234,5", "12:30"
+NUMBER_STYLES = ("", ENGLISH, EUROPEAN, CLOCK)
 
-_BEFORE, _AFTER = rf"\(?[+−-]? ?[{SIGNS}]? ?[+−-]?", rf" ?[{SIGNS}]?\)?"
+#: A number above or below which nothing was measured: <0.5.
+LIMIT = "[<>≤≥]"
+_BEFORE, _AFTER = rf"\(?[+−-]? ?{SIGNS}? ?[+−-]?", rf" ?{SIGNS}?\)?"
 _GAPS = "' \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+_POWER = r"(?:[eE][+-]?\d{1,3})?"
 PATTERNS = {
-    ENGLISH: re.compile(rf"{_BEFORE}(\d{{1,3}}([,{_GAPS}]\d{{3}})+|\d+)?(\.\d*)?{_AFTER}"),
-    EUROPEAN: re.compile(rf"{_BEFORE}(\d{{1,3}}([.{_GAPS}]\d{{3}})+|\d+)(,\d*)?{_AFTER}"),
+    ENGLISH: re.compile(
+        rf"{_BEFORE}([1-9]\d{{0,2}}([,{_GAPS}]\d{{3}})+|\d+)?(\.\d*)?{_POWER}{_AFTER}"
+    ),
+    EUROPEAN: re.compile(
+        rf"{_BEFORE}([1-9]\d{{0,2}}([.{_GAPS}]\d{{3}})+|\d+)(,\d*)?{_POWER}{_AFTER}"
+    ),
 }
+TIME_OF_DAY = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
+UNIT = re.compile(r"[^\W\d_](?:[^\W_]|[°²³/·.^*-]| (?=[^\W\d_])){0,14}|°[CFK]?")
+WITH_UNIT = re.compile(rf"(.*\d[.,]?)( ?)({UNIT.pattern})")
 #: What every number has: a digit, or the word infinity.
 NUMERIC = re.compile(r"\d|inf", re.IGNORECASE)
-ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
-CALENDAR = re.compile(r"(\d{1,4})[./-](\d{1,2})[./-](\d{1,4})((?:[ T]\d{2}:\d{2}.*)?)")
+#: So many different numbers with a unit are no codes, even if no blank is between: 316L, 304L.
+MANY = 20
 
 
 def plain_numbers(texts: Sequence[str]) -> Floats:
@@ -42,79 +56,121 @@ def plain_numbers(texts: Sequence[str]) -> Floats:
     return found
 
 
-def number_style(texts: Sequence[str]) -> str:
+def is_number_style(style: str) -> bool:
+    """Whether this is the name of a style, with or without a unit."""
+    base, _, unit = style.partition(" ")
+    if not unit:
+        return style in NUMBER_STYLES
+    return base in (ENGLISH, EUROPEAN) and UNIT.fullmatch(unit) is not None
+
+
+def only_one(text: str) -> str:
+    """The decimal mark of a number if only one mark is possible, else an empty text.
+
+    Example:
+        >>> only_one("0,5 kg"), only_one("$1,234.50"), only_one("1,234"), only_one("Ulm, 5")
+        (',', '.', '', '')
+    """
+    found = WITH_UNIT.fullmatch(text)
+    number = found[1] if found else text
+    if not re.search(r"\d", number):
+        return ""
+    english, european = (PATTERNS[style].fullmatch(number) for style in (ENGLISH, EUROPEAN))
+    if english and not european and "." in number:
+        return "."
+    return "," if european and not english else ""
+
+
+def number_style(texts: Sequence[str], mark: str = "") -> str:
     """Recognise how numbers are written, from the texts that only one style can read.
+
+    If every text can be read in both styles, the decimal ``mark`` of the file decides. Without
+    one, groups of three digits are thousands if they are money, or if they follow a comma.
 
     Example:
         >>> number_style(["$1,234.50", "17"]), number_style(["1,5", "2.000"]), number_style(["1.5"])
         ('1,234.5', '1.234,5', '')
+        >>> number_style(["85 kg", "7.5 kg"]), number_style(["12:30", "8:05"])
+        ('1,234.5 kg', '12:30')
     """
-    plain = plain_numbers(texts)
-    odd = [text for text, value in zip(texts, plain, strict=True) if np.isnan(value)]
+    plain = np.isnan(plain_numbers(texts))
+    if mark == ",":  # 1.234 is not plain where the comma is the decimal mark
+        plain |= ["." in text for text in texts]
+    odd = [text for text, is_odd in zip(texts, plain, strict=True) if is_odd]
+    if odd and all(TIME_OF_DAY.fullmatch(text) for text in odd) and len(odd) == len(texts):
+        return CLOCK
+    unit = _unit(odd)
+    limits = [text for text in odd if re.match(LIMIT, text)]
+    odd = [_bare(text, unit) for text in odd if 2 * len(limits) < len(texts) or text not in limits]
     english = [PATTERNS[ENGLISH].fullmatch(text) is not None for text in odd]
     european = [PATTERNS[EUROPEAN].fullmatch(text) is not None for text in odd]
     only = sum(two and not one for one, two in zip(english, european, strict=True))
     if not only and not any(english):
         return ""
-    return EUROPEAN if only > sum(english) else ENGLISH  # 1,234 is more likely 1234 than 1.234
+    sure = sum(one and not two for one, two in zip(english, european, strict=True))
+    if only > sum(english) or (not sure and (mark == "," or _thousands(odd))):
+        return f"{EUROPEAN} {unit}".strip()
+    return f"{ENGLISH} {unit}".strip()  # 1,234 is more likely 1234 than 1.234
+
+
+def _thousands(texts: list[str]) -> bool:
+    """Whether points separate thousands: no amount of money has a thousandth of its unit."""
+    pointed = [text for text in texts if "." in text]
+    money = (re.search(SIGNS, text) and "%" not in text for text in pointed)
+    return bool(pointed) and all(money) and all(re.search(r"\.\d{3}(?!\d)", t) for t in pointed)
+
+
+def _unit(texts: list[str]) -> str:
+    """The unit that all numbers with a unit have, in its most frequent spelling; or empty."""
+    found = [match for text in texts if (match := WITH_UNIT.fullmatch(text))]
+    found = [match for match in found if not re.fullmatch(SIGNS, match[3])]
+    if len({_one(match[3]) for match in found}) != 1 or re.fullmatch("[eE]", found[0][3]):
+        return ""
+    if not any(match[2] for match in found) and len(found) <= MANY:
+        return ""
+    return Counter(match[3] for match in found).most_common(1)[0][0]
+
+
+def _one(unit: str) -> str:
+    """A common form of year, years, yr. and Yrs."""
+    return unit.casefold().rstrip(".").removesuffix("s")
+
+
+def _bare(text: str, unit: str) -> str:
+    """A number without its unit, and without the mark of a limit."""
+    found = WITH_UNIT.fullmatch(text) if unit else None
+    text = found[1] if found and _one(found[3]) == _one(unit) else text
+    return re.sub(rf"^{LIMIT}=? ?", "", text)
 
 
 def read_numbers(texts: Sequence[str], style: str = "") -> Floats:
-    """Read numbers in a style, nan for other text; (5) is −5 and 12 % is 12.
+    """Read numbers in a style, nan for other text; (5) is −5, 12 % is 12 and 8:30 is 8.5.
 
     Example:
-        >>> read_numbers(["$1,234.50", "(17)", "12 %", "x"], "1,234.5").tolist()
-        [1234.5, -17.0, 12.0, nan]
+        >>> read_numbers(["$1,234.50", "(17)", "12 %", "<3", "x"], "1,234.5").tolist()
+        [1234.5, -17.0, 12.0, 3.0, nan]
+        >>> read_numbers(["1.234,5 kg", "3"], "1.234,5 kg").tolist()
+        [1234.5, 3.0]
     """
+    base, _, unit = style.partition(" ")
     if not style:
         return plain_numbers(texts)
-    pattern, found = PATTERNS[style], []
+    if style == CLOCK:
+        clocks = [TIME_OF_DAY.fullmatch(text) for text in texts]
+        return np.array([_hours(clock) if clock else np.nan for clock in clocks], dtype=np.float64)
+    pattern, found = PATTERNS[base], []
     for text in texts:
-        fits = pattern.fullmatch(text) and re.search(r"\d", text)
-        bare = re.sub(rf"[{SIGNS}{_GAPS}()+−-]", "", text)
-        point, comma = (".", ",") if style == ENGLISH else (",", ".")
-        negative = "(" in text or "-" in text or "−" in text
-        value = bare.replace(comma, "").replace(point, ".")
+        number = _bare(text, unit)
+        fits = pattern.fullmatch(number) and re.search(r"\d", number)
+        power = re.search(r"[eE][+-]?\d+", number)
+        body = number.replace(power[0], "") if power else number
+        bare = re.sub(rf"{SIGNS}|[{_GAPS}()+−-]", "", body)
+        point, comma = (".", ",") if base == ENGLISH else (",", ".")
+        negative = "(" in body or "-" in body or "−" in body
+        value = bare.replace(comma, "").replace(point, ".") + (power[0] if power else "")
         found.append(("-" if negative else "") + value if fits else text)
     return plain_numbers(found)
 
 
-def date_style(texts: Sequence[str]) -> str:
-    """Recognise the order of day, month and year; empty if the texts do not show it.
-
-    Example:
-        >>> date_style(["31/05/2024", "01/02/2024"]), date_style(["01/02/2024"])
-        ('31/12/2024', '')
-    """
-    parts = [found.groups() for text in texts if (found := CALENDAR.fullmatch(text))]
-    if not parts or len(parts) < 0.5 * len(texts):
-        return ""
-    if all(len(year) == 4 for year, _, _, _ in parts):
-        return "" if any(ISO.match(text) for text in texts) else YEAR
-    if not all(len(first) <= 2 and len(last) == 4 for first, _, last, _ in parts):
-        return ""
-    first, second = (max(int(part[k]) for part in parts) for k in (0, 1))
-    dots = all(text.count(".") >= 2 for text in texts if CALENDAR.fullmatch(text))
-    if second <= 12 and (first > 12 or dots):
-        return DAY
-    return MONTH if second > 12 and first <= 12 else ""
-
-
-def iso_dates(texts: Sequence[str], style: str = "") -> list[str]:
-    """Rewrite dates of a style as 2024-05-31; leave other text alone.
-
-    Example:
-        >>> iso_dates(["31/05/2024 17:45", "?"], "31/12/2024")
-        ['2024-05-31 17:45', '?']
-    """
-    order = {DAY: (2, 1, 0), MONTH: (2, 0, 1), YEAR: (0, 1, 2)}.get(style)
-    if order is None:
-        return list(texts)
-    found = []
-    for text in texts:
-        match = CALENDAR.fullmatch(text)
-        if match:
-            year, month, day = (match.groups()[k] for k in order)
-            text = f"{year}-{int(month):02}-{int(day):02}{match[4]}" if len(year) == 4 else text
-        found.append(text)
-    return found
+def _hours(clock: re.Match[str]) -> float:
+    return int(clock[1]) + int(clock[2]) / 60 + int(clock[3] or 0) / 3600

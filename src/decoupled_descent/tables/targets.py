@@ -19,10 +19,12 @@ from decoupled_descent.tables.values import (
     MEANT_DATE,
     MOSTLY,
     TRUTHS,
+    example_of,
     is_number,
     listed,
     matches,
     meant_as,
+    merged_spellings,
     numbers_of,
     parse_numbers,
     share,
@@ -59,29 +61,44 @@ def split_target(
     names = [str(name) for name in frame.columns]
     check_target(names, target)
     place = names.index(target)
-    labels, known, notes = labels_of(frame.iloc[:, place].rename(target), quantity)
+    mark = frame.attrs.get("decimal", "")
+    labels, known, notes = labels_of(frame.iloc[:, place].rename(target), quantity, mark)
     features = frame.drop(columns=frame.columns[place])[known]
-    features.attrs = {"notes": [*frame.attrs.get("notes", []), *notes]}
+    features.attrs = {"notes": [*frame.attrs.get("notes", []), *notes], "decimal": mark}
     return features, labels
 
 
 def check_target(names: list[str], target: str) -> None:
     """Raise ``ValueError`` if there is no such column, or no other one."""
     if target not in names:
-        near = [name for name in names if name.casefold() == target.casefold()]
-        near = near or difflib.get_close_matches(target, names, n=3)
-        hint = f"did you mean {listed(near)}? " if near else ""
+        hint = did_you_mean(target, names)
         raise ValueError(f"there is no column {target!r}; {hint}there are {listed(names)}")
     if len(names) == 1:
         raise ValueError(f"{target!r} is the only column; there is nothing to predict it from")
 
 
+def did_you_mean(name: str, names: list[str]) -> str:
+    """Ask for names that are similar; empty if there are none.
+
+    Example:
+        >>> did_you_mean("Patient", ["age", "patient", "patient_id"])
+        "did you mean 'patient'? "
+    """
+    near = [one for one in names if one.casefold() == name.casefold()]
+    near = near or difflib.get_close_matches(name, names, n=3)
+    return f"did you mean {listed(near)}? " if near else ""
+
+
 def labels_of(
-    column: pd.Series, quantity: bool = False
+    column: pd.Series, quantity: bool = False, mark: str = "", merge: bool = True
 ) -> tuple[pd.Series, NDArray[np.bool_], list[str]]:
-    """The labels of the rows that have one, which rows these are, and notes on them."""
+    """The labels of the rows that have one, which rows these are, and notes on them.
+
+    ``mark`` is the decimal mark of the file, if it is known. Classes that differ only by capitals
+    become one if ``merge`` is true, unless only capitals tell all classes apart.
+    """
     target = column.name
-    values, known, style = _labels(column, quantity)
+    values, known, style = _labels(column, quantity, mark)
     if not known.any():
         raise ValueError(f"the column {target!r} has no values")
     notes = []
@@ -90,18 +107,28 @@ def labels_of(
         rows = f"{len(absent)} row{'s' * (len(absent) > 1)} without a value of {target!r}"
         first = ", ".join(absent[:10]) + ", …" * (len(absent) > 10)
         notes.append(f"{rows} {'were' if len(absent) > 1 else 'was'} left out: {first}")
-    notes += [f"{target!r}: numbers, written as {style}"] if style else []
-    alike = _alike(values[known])
-    notes += [f"{target!r} has classes that differ only by capitals: {alike}"] if alike else []
-    notes += _perhaps_missing(values[known], str(target))
-    return pd.Series(values[known], index=column.index[known], name=target), known, notes
+    if style:
+        example = example_of(texts_of(column)[1], style)
+        notes.append(f"{target!r}: numbers, written as {style}{example}")
+    labels = values[known]
+    if merge and labels.dtype.kind == "O":
+        labels, said = _one_spelling(labels)
+        notes += [f"{target!r}: {said}"] if said else []
+    notes += _perhaps_missing(labels, str(target))
+    return pd.Series(labels, index=column.index[known], name=target), known, notes
 
 
-def _alike(labels: NDArray[Any]) -> str:
-    """Classes that differ from another one only by capitals."""
-    texts = sorted(set(labels.tolist())) if labels.dtype.kind == "O" else []
-    counts = Counter(str(text).casefold() for text in texts)
-    return listed(text for text in texts if counts[str(text).casefold()] > 1)
+def _one_spelling(labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    """Merge classes that differ only by capitals; say which."""
+    counts = Counter(labels.tolist())
+    best = merged_spellings(counts)
+    other = sorted(text for text in counts if best[text] != text)
+    if other:
+        said = ", ".join(f"{text!r} ({counts[text]}) as {best[text]!r}" for text in other)
+        return np.array([best[text] for text in labels], dtype=object), f"other spellings: {said}"
+    alike = Counter(text.casefold() for text in counts)
+    apart = listed(sorted(text for text in counts if alike[text.casefold()] > 1))
+    return labels, f"classes that differ only by capitals were kept apart: {apart}" if apart else ""
 
 
 def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
@@ -115,7 +142,9 @@ def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
     ]
 
 
-def _labels(column: pd.Series, quantity: bool) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+def _labels(
+    column: pd.Series, quantity: bool, mark: str
+) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     """Return the labels in a plain type, which rows have one, and how they are written."""
     style = ""
     if types.is_datetime64_any_dtype(column.dtype):
@@ -125,7 +154,7 @@ def _labels(column: pd.Series, quantity: bool) -> tuple[NDArray[Any], NDArray[np
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         codes, texts = texts_of(column)
-        style = number_style(texts) if quantity or len(texts) > LIKELY_CLASSES else ""
+        style = number_style(texts, mark) if quantity or len(texts) > LIKELY_CLASSES else ""
         numbers = parse_numbers(texts, style)
         if not texts or np.isnan(numbers).any():
             if len(texts) > LIKELY_CLASSES:

@@ -66,7 +66,7 @@ class TextPieces(Pieces):
     where rows begin, or if there are few rows, each reads all rows and uses its own.
     """
 
-    def __init__(self, path: Path, packed: bool, share: Share) -> None:
+    def __init__(self, path: Path, packed: bool, share: Share, usual: str = "") -> None:
         self.path, self._packed, self.size, self.share = path, packed, 0, share
         size = path.stat().st_size
         for block in self._blocks(0) if packed else ():
@@ -81,7 +81,7 @@ class TextPieces(Pieces):
         def decoded(encoding: str) -> bool:
             return all(share.together(lambda: decodes(self._blocks(start, stop), encoding, start)))
 
-        self._written = recognise(head, decoded)
+        self._written = recognise(head, decoded, usual)
         self.single = len(self._written.names) == 1
         self._cut = self._divided(start, stop)
 
@@ -179,7 +179,7 @@ class TextPieces(Pieces):
     def _lines_before(self) -> int:
         """The number of lines before the rows of this process, for errors."""
         if self._cut is None or not self.share.rank:
-            return 0
+            return self._written.above
         with io.TextIOWrapper(self._open(0, self._cut.start), "latin-1", newline="") as text:
             return sum(1 for _ in text)
 
@@ -194,6 +194,7 @@ class TextPieces(Pieces):
         written = self._written._replace(names=names)
         frame = written.read(content, encoding=None, skip_blank_lines=False)
         frame.columns = names
+        frame.attrs["decimal"] = written.decimal
         return cast(pd.DataFrame, frame)
 
     def _column(self, texts: pd.Series) -> pd.Series:

@@ -16,23 +16,21 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.tables.styles import (
-    date_style,
-    iso_dates,
-    number_style,
-    plain_numbers,
-    read_numbers,
-)
+from decoupled_descent.tables.dates import date_style, iso_dates
+from decoupled_descent.tables.styles import number_style, plain_numbers, read_numbers
 
 #: Texts that stand for a missing value, in lower case.
 MARKERS = frozenset(
     {
         "", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "?", "??", "-", "--", "---", ".",
-        "n.a.", "n.a", "n/k", "nil", "missing", "unknown", "unk", "not available",
+        "n.a.", "n.a", "n/k", "nil", "missing", "unknown", "unk", "not available", "not known",
+        "not recorded", "not done", "n.d.", "k.a.", "tbd",
+        "#value!", "#ref!", "#div/0!", "#name?", "#num!", "#null!",
     }
 )  # fmt: skip
 TRUTHS = {"true": 1.0, "false": 0.0}
 LARGEST = 1e100  # squares and sums of such numbers are still finite
+DIGITS = 7  # of an example
 MOSTLY = 0.8  # if this share of the rows are numbers, other text is an error
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 #: Numbers with commas and units, which are not text.
@@ -129,20 +127,36 @@ def levels(texts: list[str]) -> list[str]:
 def levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
     """Like :func:`texts_of`, but 1, 1.0 and 01 are one value, and so are TRUE, True and true.
 
-    Of several spellings of a value, the most frequent one is returned.
+    Of several spellings of a value, the most frequent one is returned. If only capitals tell all
+    values apart (the genotypes AA, Aa and aa), they are kept apart.
     """
-    codes, texts = _merge(*_leveled(column))
+    codes, texts = spelt_levels_of(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-    order = sorted(range(len(texts)), key=lambda k: (-counts[k], texts[k]))
-    best: dict[str, str] = {}
-    for k in order:
-        best.setdefault(spelling(texts[k]), texts[k])
-    return _merge(codes, [best[spelling(text)] for text in texts])
+    best = merged_spellings(dict(zip(texts, counts.tolist(), strict=True)))
+    return _merge(codes, [best[text] for text in texts])
 
 
-def _leveled(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
+def spelt_levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
+    """Like :func:`levels_of`, but with every spelling of a value for itself."""
     codes, texts = texts_of(column)
-    return codes, levels(texts)
+    return _merge(codes, levels(texts))
+
+
+def merged_spellings(counts: dict[str, int]) -> dict[str, str]:
+    """The most frequent spelling of each value, given how often each spelling occurs.
+
+    Example:
+        >>> merged_spellings({"Yes": 5, "yes": 2, "no": 4})
+        {'Yes': 'Yes', 'yes': 'Yes', 'no': 'no'}
+        >>> merged_spellings({"AA": 5, "Aa": 2, "aa": 4})
+        {'AA': 'AA', 'Aa': 'Aa', 'aa': 'aa'}
+    """
+    best: dict[str, str] = {}
+    for text in sorted(counts, key=lambda text: (-counts[text], text)):
+        best.setdefault(spelling(text), text)
+    if len(best) == 1:
+        return {text: text for text in counts}
+    return {text: best[spelling(text)] for text in counts}
 
 
 def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> Any:
@@ -153,7 +167,8 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> 
     if wrong.size:
         raise ValueError(
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
-            f"is not a {what}; correct it, or leave it empty if it is missing"
+            f"is not a {what}; correct it, or leave it empty if it is missing (in training, "
+            "--na names such values)"
         )
     missing = np.full(1, "nan" if values.dtype.kind == "f" else "NaT", dtype=values.dtype)
     return np.append(values, missing)[codes]
@@ -191,11 +206,21 @@ def dates_of(column: pd.Series, style: str = "") -> NDArray[np.datetime64]:
     return cast(NDArray[np.datetime64], found)
 
 
-def style_of(column: pd.Series, kind: str) -> str:
-    """Recognise how the numbers or dates of a column are written."""
+def style_of(column: pd.Series, kind: str, mark: str = "") -> str:
+    """Recognise how numbers or dates are written; ``mark`` is the decimal mark of the file."""
     if is_number(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
         return ""
-    return (number_style if kind == "number" else date_style)(texts_of(column)[1])
+    texts = texts_of(column)[1]
+    return number_style(texts, mark) if kind == "number" else date_style(texts)
+
+
+def example_of(texts: Iterable[str], style: str) -> str:
+    """Say how one of the texts was read, the one that is least like a plain number."""
+    texts = [text for text in texts if np.isnan(plain_numbers([text])[0])] or list(texts)
+    if not texts:
+        return ""
+    text = max(texts, key=lambda text: (sum(not one.isdigit() for one in text), len(text), text))
+    return f" ({text!r:.40} was read as {read_numbers([text], style)[0]:.{DIGITS}g})"
 
 
 def spelling(text: str) -> str:
@@ -250,8 +275,11 @@ def plain(column: pd.Series) -> pd.Series:
     return values.set_axis(column.index).rename(column.name)
 
 
-def kind_of(column: pd.Series) -> str:
-    """Recognise what a column holds, by its type or by most of its texts."""
+def kind_of(column: pd.Series, mark: str = "") -> str:
+    """Recognise what a column holds, by its type or by most of its texts.
+
+    ``mark`` is the decimal mark of the file, if it is known.
+    """
     dtype = column.dtype
     if is_number(dtype):
         return "number"
@@ -265,7 +293,7 @@ def kind_of(column: pd.Series) -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
-    numbers = ~np.isnan(parse_numbers(texts, number_style(texts))) | matches(LIKELY, texts)
+    numbers = ~np.isnan(parse_numbers(texts, number_style(texts, mark))) | matches(LIKELY, texts)
     if share(numbers, codes) >= MOSTLY:
         return "number"
     dates = parse_dates(texts, date_style(texts))
