@@ -31,6 +31,22 @@ def test_the_training_table_gets_honest_predictions(run, tmp_path, trained_here)
     assert shuffled["actual"]["score"] == pytest.approx(trained_here["estimated_score"])
 
 
+def test_training_rows_among_new_ones_are_recognised(tmp_path):
+    """Rows without a target stand in the same file, or new ones below them."""
+    X = np.random.default_rng(1).normal(size=(60, 3))
+    lines = [f"{key:016x},{k},1,{k}.5" for k, key in enumerate(left_out.fingerprints(X[:40]))]
+    names = "fingerprint,row,true y,prediction"
+    (tmp_path / "left_out.csv").write_text("\n".join([names, *lines]))
+    found = left_out.seen_before(tmp_path, X[::-1])
+    np.testing.assert_array_equal(found[:20, 0], np.full(20, np.nan))
+    np.testing.assert_array_equal(found[20:, 0], np.arange(39, -1, -1) + 0.5)
+    assert left_out.seen_before(tmp_path, X[40:]) is None
+    doubled = [names, *lines, *lines]  # equal rows are common: they can be a coincidence
+    (tmp_path / "left_out.csv").write_text("\n".join(doubled))
+    assert left_out.seen_before(tmp_path, X) is None
+    assert left_out.seen_before(tmp_path, X[:40]) is not None
+
+
 def test_new_rows_and_other_files_are_predicted_as_ever(run, tmp_path, trained_here):
     table(40, seed=5)[["a", "b", "town"]].to_csv(tmp_path / "new.csv", index=False)
     found = json.loads(run("predict", tmp_path / "o", tmp_path / "new.csv", "--json")[1])

@@ -29,8 +29,8 @@ UNSEEN = (
     "rows that were trained on are not recognised in a table that is read in pieces: the model has "
     "seen them, and predicts them better than new ones"
 )
-#: If at least this share of a table's rows are training rows, it is the training table. A smaller
-#: share can be a coincidence.
+#: If at least this share of a table's rows are equal to training rows, it is the training table.
+#: Fewer equal rows can be a coincidence, unless this share of the training rows have no equals.
 KNOWN = 0.95
 #: Numbers that are in memory at a time, where rows are on disk.
 TOGETHER = 2**20
@@ -95,10 +95,11 @@ def left_out_file(model: Path) -> Path:
 
 
 def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Return the leave-one-out predictions of the rows, if these are the training rows.
+    """Return the leave-one-out predictions of the rows that were trained on.
 
     The result is one column of numbers, or the probabilities of the classes. Rows that were not
-    trained on get nan. It is None if there is no such file, or too few rows were trained on.
+    trained on get nan. It is None if there is no such file, if no row was trained on, or if equal
+    rows may be a coincidence.
     """
     try:
         with left_out_file(model).open(encoding="utf-8", newline="") as file:
@@ -112,9 +113,11 @@ def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | No
     known: dict[str, list[list[str]]] = defaultdict(list)
     for line in reversed(lines[1:]):
         known[line[0]].append(line[start:])
+    alone = sum(len(rows) == 1 for rows in known.values()) >= KNOWN * (len(lines) - 1)
     keys = (f"{one:016x}" for one in fingerprints(X).tolist())
-    found = [known[key].pop() if known[key] else [] for key in keys]
-    if sum(map(bool, found)) < KNOWN * len(found):
+    found = [known[key].pop() if known.get(key) else [] for key in keys]
+    count = sum(map(bool, found))
+    if not count or (count < KNOWN * len(found) and not alone):
         return None
     try:
         width = len(names) - start
