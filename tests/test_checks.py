@@ -15,6 +15,7 @@ from scipy import stats
 
 from decoupled_descent.checks import (
     Z95,
+    error_interval,
     ignoring,
     interval,
     outside,
@@ -97,3 +98,24 @@ def test_filters_of_warnings_survive_threads():
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(8)))
     assert warnings.filters == before
+
+
+def test_intervals_of_errors_cover_alike_on_both_sides():
+    """Means of 30 squared normal errors: symmetric intervals miss large errors far more often."""
+    rng = np.random.default_rng(0)
+    losses = np.square(rng.normal(size=(4000, 30)))
+    means, stderrs = losses.mean(1), losses.std(1, ddof=1) / 30**0.5
+    below, above = np.array([error_interval(*one) for one in zip(means, stderrs, strict=True)]).T
+    low, high = np.array([interval(*one) for one in zip(means, stderrs, strict=True)]).T
+    assert (above < 1).mean() < (high < 1).mean() - 0.01
+    assert ((below < 1) & (above > 1)).mean() > ((low < 1) & (high > 1)).mean()
+    assert (below > 0).all()
+
+
+def test_intervals_of_errors_at_the_edges():
+    assert error_interval(0.0, 0.0) == (0.0, 0.0)
+    low, high = error_interval(1e-3, 1.0)
+    assert low == 0
+    assert 1 < high < 1e6
+    low, high = error_interval(1.0, 1e-9)
+    assert (high - low) == pytest.approx(2e-9 * Z95, rel=1e-5)

@@ -63,6 +63,25 @@ def interval(estimate: float, stderr: float) -> tuple[float, float]:
     return estimate - Z95 * stderr, estimate + Z95 * stderr
 
 
+def error_interval(error: float, stderr: float) -> tuple[float, float]:
+    r"""Return the 95 % interval of a mean of losses, which are positive and have a long tail.
+
+    .. math:: (\sqrt{e} \pm 1.96\, s / (2 \sqrt{e}))^2
+
+    A mean of losses is skewed, and intervals around the mean itself miss large errors more often
+    than small ones. Its root is nearly symmetric: that of squared errors is in the units of the
+    target, that of a count of rare mistakes has a variance that does not depend on the count.
+
+    Example:
+        >>> error_interval(1.0, 0.2), interval(1.0, 0.2)
+        ((0.646..., 1.430...), (0.608..., 1.391...))
+    """
+    if not error > 0:
+        return interval(error, stderr)
+    half = Z95 * stderr / error / 2
+    return error * max(0.0, 1 - half) ** 2, error * (1 + half) ** 2
+
+
 def percent(part: Any, whole: Any = 1, decimals: int = 1) -> str:
     """Write a share as a percentage, or a dash if the whole is 0.
 

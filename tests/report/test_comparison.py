@@ -3,7 +3,7 @@
 import pytest
 
 from decoupled_descent.report import render_report
-from decoupled_descent.report.comparison import answers, comparison, usefulness
+from decoupled_descent.report.comparison import answers, comparison, is_trusted, usefulness
 from decoupled_descent.report.data import Contender
 from tests.report.examples import classification
 from tests.report.reading import Page
@@ -24,6 +24,8 @@ def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), half=
         (three(), ["yes", "yes"]),
         (three(linear=(0.01, 0.01)), ["yes", "about as good"]),
         (three(linear=(-0.05, 0.01)), ["yes", "no"]),
+        (three(linear=(-0.001, 0.0001)), ["yes", "about as good"]),
+        (three(linear=(0.001, 0.0001)), ["yes", "about as good"]),
         (three(linear=(0.0, 0.0)), ["yes", "it is one"]),
         (three(guess=(0.01, 0.02)), ["no", "yes"]),
         (three(guess=(-0.1, 0.02)), ["no", "yes"]),
@@ -53,6 +55,15 @@ def test_the_second_half_of_the_verdict(contenders, tone, words):
     found, said = usefulness(contenders)
     assert found == tone
     assert words in said
+
+
+def test_a_comparison_is_worth_as_much_as_its_estimate():
+    assert usefulness(three(), trusted=False)[0] == "note"
+    assert "not known" in usefulness(three(), trusted=False)[1]
+    assert usefulness(three(guess=(0.01, 0.02)), trusted=False)[0] == "alarm"
+    assert not is_trusted({"verdict": "do not trust"})
+    assert is_trusted({"verdict": "caution"})
+    assert is_trusted(None)
 
 
 def test_reasons():

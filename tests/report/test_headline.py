@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from decoupled_descent.report import render_report
-from decoupled_descent.report.headline import in_short
+from decoupled_descent.report.headline import in_short, r2_interval
+from decoupled_descent.report.text import error_interval
 from tests.report.examples import DIAGNOSIS, classification, regression
 from tests.report.reading import Page
 from tests.report.test_comparison import three
@@ -55,6 +56,17 @@ def test_other_verdicts(verdict):
     assert ("Do not trust these numbers (heavy tails, duplicates)." in said(data)) == bool(verdict)
 
 
+def test_a_verdict_that_is_bad_for_the_comparison_too():
+    diagnosis = DIAGNOSIS | {"verdict": "do not trust"}
+    data = classification(2, contenders=three(), diagnosis=diagnosis)
+    text = said(data)
+    assert "better than a linear model" not in text
+    assert text.endswith("So it is not known either whether the model is better than guessing.")
+    assert "which is not to be trusted" in Page(render_report(data)).text
+    useless = dataclasses.replace(data, contenders=three(guess=(0.0, 0.1)))
+    assert "The model is not better than guessing. Do not rely on it." in said(useless)
+
+
 def test_an_interruption_comes_first():
     for changes, words in (
         ({"interrupted": True}, "Interrupted: training was not complete."),
@@ -64,3 +76,22 @@ def test_an_interruption_comes_first():
         text = Page(render_report(classification(**changes))).text
         assert words in text
         assert text.index(words) < text.index("In short")
+
+
+def test_a_leak_and_remarks_are_told():
+    leak = {
+        "name": "column that leaks the target", "status": "note", "value": 1.0, "threshold": "",
+        "reason": "'tax' alone predicts it.", "advice": "if so, train with --drop tax",
+        "definition": "", "widening": 1.0,
+    }  # fmt: skip
+    text = said(classification(2, contenders=three(), diagnosis=FINE | {"findings": [leak]}))
+    assert "'tax' alone predicts it." in text
+    assert text.endswith("These numbers can be trusted: no check found a serious problem.")
+
+
+def test_the_interval_of_r2_is_that_of_the_error():
+    value, low, high = r2_interval(0.9, 0.05)
+    _, below, above = error_interval(0.1, 0.05)
+    assert (value, low, high) == pytest.approx((0.9, 1 - above, 1 - below))
+    assert low < value < high < 1
+    assert r2_interval(0.9, None) == pytest.approx((0.9,))

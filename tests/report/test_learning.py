@@ -22,6 +22,7 @@ def curve(change, stderr, now=0.5):
     [
         (-0.05, 0.01, "Twice as many rows would help: with 400 rows instead of 200"),
         (-0.001, 0.001, "Twice as many rows would hardly help"),
+        (-0.001, 0.05, "Twice as many rows would probably help little, but that is not certain"),
         (-0.02, 0.05, "Twice as many rows may help, but that is not certain"),
     ],
 )

@@ -88,7 +88,8 @@ def test_headline_shows_estimates_and_intervals():
         estimated_score_stderr=0.0134,
     )  # fmt: skip
     text = Page(render_report(data)).text
-    low, high = 0.41234 - 1.96 * 0.0212, 0.41234 + 1.96 * 0.0212
+    root, half = 0.41234**0.5, 1.96 * 0.0212 / (2 * 0.41234**0.5)
+    low, high = (root - half) ** 2, (root + half) ** 2
     assert f"Log loss: 0.412 ({low:.3f} to {high:.3f})" in text
     low, high = 87.68 - 1.96 * 1.34, 87.68 + 1.96 * 1.34
     assert f"87.7 % 95 % interval {low:.1f} % to {high:.1f} %" in text
@@ -153,7 +154,10 @@ def test_commands_in_backticks_are_code():
 
 def test_r_squared_stays_below_one():
     data = dataclasses.replace(regression(), estimated_score=0.99, estimated_score_stderr=0.02)
-    assert "0.951 to 1.000" in Page(render_report(data)).text
+    text = Page(render_report(data)).text
+    low, high = re.search(r"R²: 0.990 \((\S+) to (\S+)\)", text).groups()
+    assert float(low) == pytest.approx(1 - 0.01 * (1 + 1.96 * 2 / 2) ** 2, abs=1e-3)
+    assert float(high) == pytest.approx(1 - 0.01 * max(0, 1 - 1.96) ** 2, abs=1e-3)
 
 
 def test_a_hundred_thousand_rows_are_thinned_and_said_so():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,7 +78,8 @@ def _print_json(
 def _show(embeddings: Path, prepared: Prepared, estimator: Any, found: list[Contender]) -> None:
     """Print the notes, the estimates, the comparison with guessing, and the verdict."""
     from decoupled_descent.cli.output import compare, console, intervals, verdict
-    from decoupled_descent.report.text import interval
+    from decoupled_descent.report.headline import r2_interval
+    from decoupled_descent.report.text import error_interval, interval
 
     n, d = prepared.X.shape
     screen = console()
@@ -85,10 +87,13 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, found: list[Cont
     for note in prepared.notes:
         screen.print(f"  {note}", soft_wrap=True)
     classes = prepared.task == "classification"
-    low = 0.0 if classes else float("-inf")
-    scored = interval(*_score(prepared, estimator), low, 1.0)
-    error = interval(estimator.estimated_test_error_, estimator.estimated_test_error_stderr_)
-    intervals(screen, {"accuracy" if classes else "R²": scored, estimator._error_name: error})
+    score, stderr = _score(prepared, estimator)
+    scored = interval(score, stderr, 0.0, 1.0) if classes else r2_interval(score, stderr)
+    error = error_interval(estimator.estimated_test_error_, estimator.estimated_test_error_stderr_)
+    if classes:
+        intervals(screen, {"accuracy": scored, estimator._error_name: error})
+    else:  # in the units of the labels
+        intervals(screen, {"typical error (RMSE)": tuple(map(math.sqrt, error)), "R²": scored})
     compare(screen, found, linear=False)
     verdict(screen, estimator.diagnostics_.to_dict())
 
@@ -123,6 +128,7 @@ def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
     if len(X) < FEWEST:
         raise ValueError(f"{embeddings}: {len(X)} rows are too few; at least {FEWEST} are needed")
     frame = pd.DataFrame({"label": pd.Series(y), "x": np.arange(len(y))})
+    frame.index += 1
     frame.attrs = {"notes": []}
     features, target = split_target(frame, "label")
     found = recognise_task(target, task)

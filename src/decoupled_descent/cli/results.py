@@ -30,7 +30,7 @@ from decoupled_descent.report.comparison import answers
 from decoupled_descent.report.data import MoreRows, Width, names_of
 from decoupled_descent.report.headline import interruption, score_interval
 from decoupled_descent.report.judged import LEVELS
-from decoupled_descent.report.text import interval
+from decoupled_descent.report.text import error_interval
 
 #: With fewer rows, the coverage of intervals in each third of the rows is not computed.
 FEWEST = 30
@@ -176,7 +176,7 @@ def _settings(estimator: Any) -> dict[str, Any]:
 
 def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str, Any]:
     """Return the result for machines."""
-    error = interval(report.estimated_error, report.estimated_error_stderr)
+    error = error_interval(report.estimated_error, report.estimated_error_stderr)
     diagnosis: Any = report.diagnosis
     return {
         "task": report.task,
@@ -230,7 +230,7 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
     heading(screen, "Expected on new rows" if report.corrected else "On the training rows")
-    error = interval(report.estimated_error, report.estimated_error_stderr)
+    error = error_interval(report.estimated_error, report.estimated_error_stderr)
     named = {report.score_name: score_interval(report), report.loss_name: error}
     if report.task == "regression":
         half = tuple(one.half for one in report.contenders[:1] if one.half is not None)

@@ -64,6 +64,7 @@ class MoreRows(NamedTuple):
     stderrs: Sequence[float]
     change: float  # of the error if the rows are doubled; at most 0
     change_stderr: float
+    roots: bool = False  # whether errors are roots of mean losses
 
     @classmethod
     def of(cls, curve: LearningCurve, roots: bool) -> MoreRows:
@@ -76,8 +77,9 @@ class MoreRows(NamedTuple):
         scales = [2 * max(size, 1e-300) for size in sizes]
         halved = [stderr / scale for stderr, scale in zip(stderrs, scales, strict=True)]
         return cls(
-            "typical error (RMSE)", rows, sizes, halved, sizes[3] - sizes[2], doubt / scales[2]
-        )
+            "typical error (RMSE)", rows, sizes, halved, sizes[3] - sizes[2], doubt / scales[2],
+            roots=True,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

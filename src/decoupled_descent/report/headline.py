@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from decoupled_descent.checks import Z95, percent
-from decoupled_descent.report.comparison import answers, usefulness
+from decoupled_descent.report.comparison import answers, is_trusted, usefulness
 from decoupled_descent.report.data import ReportData, names_of
 from decoupled_descent.report.text import (
     INTERVAL,
     badge,
+    error_interval,
     interval,
     number,
     prose,
@@ -23,6 +24,11 @@ from decoupled_descent.report.text import (
     written_interval,
 )
 
+#: Findings that concern the model rather than the estimate, which is right.
+FIRST = ("column that leaks the target",)
+DOUBTFUL = "These answers rest on the same estimate, which is not to be trusted."
+#: What follows for the comparison if the verdict is "do not trust".
+UNKNOWN = "So it is not known either whether the model is better than guessing."
 LIKE_LINEAR = {
     "yes": "It is better than a linear model.",
     "about as good": "A linear model is about as good.",
@@ -67,15 +73,17 @@ def in_short(data: ReportData) -> list[str]:
     if data.mostly_missed:
         found.append(f"Mostly missed: {names_of(data.mostly_missed)}.")
     verdict = (data.diagnosis or {}).get("verdict")
-    problems = [
-        str(one["name"])
-        for one in (data.diagnosis or {}).get("findings", ())
-        if one["status"] in ("caution", "alarm")
-    ]
+    findings = (data.diagnosis or {}).get("findings", ())
+    problems = [str(one["name"]) for one in findings if one["status"] in ("caution", "alarm")]
+    found += [str(one["reason"]) for one in findings if one["name"] in FIRST]
+    remarks = any(one["status"] == "note" for one in findings)
+    untrusted = not is_trusted(data.diagnosis) and data.contenders
+    unknown = f" {UNKNOWN}" * bool(untrusted and usefulness(data.contenders, False)[0] == "note")
     found.append({
-        "trust": "These numbers can be trusted: no check found a problem.",
+        "trust": "These numbers can be trusted: no check found a "
+        + ("serious problem." if remarks else "problem."),
         "caution": f"Use these numbers with caution ({', '.join(problems)}).",
-        "do not trust": f"Do not trust these numbers ({', '.join(problems)}).",
+        "do not trust": f"Do not trust these numbers ({', '.join(problems)}).{unknown}",
     }.get(str(verdict), ""))  # fmt: skip
     return [one for one in found if one]
 
@@ -113,7 +121,10 @@ def _better_than(data: ReportData) -> str:
     """The comparison with guessing and with a linear model, in a sentence."""
     if not data.contenders:
         return ""
-    tone, words = usefulness(data.contenders)
+    trusted = is_trusted(data.diagnosis)
+    tone, words = usefulness(data.contenders, trusted)
+    if tone == "note":  # the verdict, which comes next, gives the reason
+        return ""
     linear = LIKE_LINEAR.get(answers(data.contenders)[1].word, "")
     rest = "Do not rely on it." if tone == "alarm" else linear
     return f"{words[:1].upper()}{words[1:]}. {rest}".rstrip()
@@ -128,7 +139,7 @@ def _summary(diagnosis: Mapping[str, Any], verdict: Any) -> str:
 
 def _goodness(data: ReportData) -> str:
     """The card with the accuracy, or with the typical error in the units of the target."""
-    error = interval(data.estimated_error, data.estimated_error_stderr)
+    error = error_interval(data.estimated_error, data.estimated_error_stderr)
     where = "new rows" if data.corrected else "the training rows"
     scored = score_interval(data)
     if data.task == "classification":
@@ -154,6 +165,8 @@ def _better(data: ReportData) -> str:
         f"<p>{show(one.question)} {badge(one.tone, one.word)}<br>{show(one.reason)}</p>"
         for one in answers(data.contenders)
     )
+    if not is_trusted(data.diagnosis):
+        lines += f"<p>{DOUBTFUL}</p>"
     return f'<div class="card better"><h3>Is it any good?</h3>{lines}</div>'
 
 
@@ -184,9 +197,15 @@ def score_interval(data: ReportData) -> tuple[float, ...]:
     """Return the score and its 95 % interval, or the score alone if there is no interval."""
     score, stderr = data.estimated_score, data.estimated_score_stderr
     if data.score_name != "accuracy":
-        return interval(score, stderr, -math.inf, 1.0)
+        return r2_interval(score, stderr)
     if stderr == 0 and score in (0.0, 1.0) and data.n_rows > 0:
         # Wilson's interval: no mistake in n rows does not mean that there will never be one
         edge = data.n_rows / (data.n_rows + Z95**2)
         return (score, edge, 1.0) if score == 1 else (score, 0.0, 1 - edge)
     return interval(score, stderr, 0.0, 1.0)
+
+
+def r2_interval(score: float, stderr: float | None) -> tuple[float, ...]:
+    """Return R² and its 95 % interval, from that of the error 1 − R²."""
+    value, *ends = (1 - end for end in error_interval(1 - score, stderr))
+    return value, *reversed(ends)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from decoupled_descent.checks import Z95, percent
 from decoupled_descent.report.data import MoreRows, ReportData
 from decoupled_descent.report.svg import learning_curve
-from decoupled_descent.report.text import INTERVAL, number, table, together
+from decoupled_descent.report.text import INTERVAL, error_interval, number, table, together
 
 #: A fall of the error by less than this share is called small.
 SMALL = 0.02
@@ -25,7 +28,19 @@ def sentence(found: MoreRows) -> str:
         return f"Twice as many rows would help: {expected}."
     if high < 2 * SMALL:
         return f"Twice as many rows would hardly help: {expected}."
+    if share < SMALL:
+        return (
+            f"Twice as many rows would probably help little, but that is not certain: {expected}."
+        )
     return f"Twice as many rows may help, but that is not certain: {expected}."
+
+
+def _losses(found: MoreRows) -> tuple[Sequence[float], Sequence[float]]:
+    """Mean losses and their standard errors: errors, or the squares of roots."""
+    if not found.roots:
+        return found.errors, found.stderrs
+    pairs = zip(found.errors, found.stderrs, strict=True)
+    return [one**2 for one in found.errors], [2 * one * stderr for one, stderr in pairs]
 
 
 def more_rows(data: ReportData) -> str:
@@ -34,13 +49,16 @@ def more_rows(data: ReportData) -> str:
     if found is None:
         return ""
     title = f"{found.name} over the number of rows"
-    svg = learning_curve(found.rows, found.errors, found.stderrs, found.name, title)
+    ends = [error_interval(*one)[1:] for one in zip(*_losses(found), strict=True)]
+    if found.roots:
+        ends = [tuple(math.sqrt(max(0.0, end)) for end in pair) for pair in ends]
+    svg = learning_curve(found.rows, found.errors, ends, found.name, title)
     kinds = ["measured", "measured", "now", "expected"]
-    widths = [Z95 * stderr for stderr in found.stderrs]
-    written = [together(values, min(widths)) for values in (found.errors, widths)]
+    doubt = min(found.stderrs)
+    errors, lows, highs = (together(one, doubt) for one in (found.errors, *zip(*ends, strict=True)))
     cells = [
-        [f"{rows:,}", error, f"± {width}", kind]
-        for rows, error, width, kind in zip(found.rows, *written, kinds, strict=True)
+        [f"{rows:,}", error, f"{low} to {high}", kind]
+        for rows, error, low, high, kind in zip(found.rows, errors, lows, highs, kinds, strict=True)
     ]
     listed = table(["rows", found.name, INTERVAL, ""], cells, title, "", (0, 1, 2))
     return (

@@ -100,14 +100,17 @@ def error_curve(
     return _svg("curve", "wide", (560, 300), title, parts), log
 
 
-def learning_curve(rows: Any, errors: Any, stderrs: Any, name: str, title: str) -> str:
-    """Draw errors with 95 % intervals over the number of rows; the last is extrapolated."""
+def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str) -> str:
+    """Draw errors with the ends of their intervals over the number of rows.
+
+    The last one is extrapolated.
+    """
     counts, error = np.asarray(rows, dtype=float), np.asarray(errors, dtype=float)
-    margin = Z95 * np.asarray(stderrs, dtype=float)
+    low, high = np.asarray(intervals, dtype=float).T
     across = Axis(counts.min() / 1.15, counts.max() * 1.15, 72, 546, log=True)
-    down = span(np.concatenate([error - margin, error + margin]), 254, 46)
+    down = span(np.concatenate([low, high]), 254, 46)
     x, y = across(counts), down(error)
-    ends = zip(x, down(error - margin), down(error + margin), strict=True)
+    ends = zip(x, down(low), down(high), strict=True)
     parts = [_frame(across, down, "training rows", name, ticks=counts.tolist())]
     parts += [f'<path class="whisker" d="M{a:.1f} {b:.1f}V{c:.1f}"/>' for a, b, c in ends]
     parts.append(f'<path class="line" d="{_path(x[:-1], y[:-1])}"/>')

@@ -105,6 +105,19 @@ def interval(
     return value, max(lower, min(low, value)), min(upper, max(high, value))
 
 
+def error_interval(value: float, stderr: float | None) -> tuple[float, ...]:
+    """Return a mean loss and the ends of its 95 % interval; alone without a standard error.
+
+    Example:
+        >>> [round(end, 3) for end in error_interval(0.5, 0.1)], error_interval(0.5, None)
+        ([0.5, 0.323, 0.715], (0.5,))
+    """
+    if stderr is None or not math.isfinite(stderr) or not math.isfinite(value):
+        return (value,)
+    lower, upper = checks.error_interval(value, stderr)
+    return value, max(lower, min(0.0, value)), upper
+
+
 def written_interval(found: Sequence[float], percent: bool = False) -> tuple[str, str]:
     r"""Write what :func:`interval` returned: the estimate, and its 95 % interval in words.
 
@@ -124,7 +137,13 @@ def prose(text: Any) -> str:
         >>> prose("Run `ls <dir>`.")
         'Run <code>ls &lt;dir&gt;</code>.'
     """
-    return re.sub("`([^`]+)`", r"<code>\1</code>", show(text))
+    return re.sub("`([^`]+)`", lambda found: _code(found[1]), show(text))
+
+
+def _code(command: str) -> str:
+    """A command whose options are not broken after their hyphens."""
+    whole = re.sub(r"(?<!\S)--[a-z-]+", r'<span class="option">\g<0></span>', command)
+    return f"<code>{whole}</code>"
 
 
 def show(value: Any) -> str:
