@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import f_oneway
+from scipy.stats import f_oneway, lognorm, norm
 
 import decoupled_descent as dd
 from decoupled_descent.cli import findings
@@ -64,6 +64,21 @@ def test_chance_is_called_chance():
         y = np.eye(3)[rng.integers(3, size=150)]
         said += findings.likeness(y, rng.integers(25, size=150))[1] < findings.CHANCE
     assert said <= 10  # 3 expected
+
+
+@pytest.mark.parametrize(("noise", "better"), [("relative", True), ("absolute", False)])
+def test_logarithms_where_they_fit_better(noise, better):
+    """Against the likelihoods of scipy's normal and lognormal laws."""
+    rng = np.random.default_rng(4)
+    said = np.exp(rng.normal(3, 0.5, size=400))
+    e = rng.normal(size=400)
+    y = said * np.exp(0.3 * e) if noise == "relative" else np.maximum(said + e, 0.5)
+    one = norm.logpdf(y - said, scale=np.sqrt(np.square(y - said).mean())).sum()
+    logs = np.log(y / said)
+    two = lognorm.logpdf(y, np.sqrt(np.square(logs).mean()), scale=said).sum()
+    assert (two > one) == better
+    assert findings.logarithms_fit_better(y, said) == better
+    assert not findings.logarithms_fit_better(y - y.min(), said)
 
 
 def test_explained_by_one_column():

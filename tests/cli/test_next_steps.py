@@ -42,6 +42,24 @@ def test_next_steps_of_gradient_descent_and_of_a_falling_error():
     assert steps[0] == "The error was still falling: try `--max-iter 12`."
 
 
+def test_what_to_look_at_comes_first():
+    leak = Finding(
+        "column that leaks the target", 0.99, "note from 0.95", "note",
+        "'tax' alone predicts the target. If it is not known before, the model is useless.",
+        "if so, train with --drop tax",
+    )  # fmt: skip
+    large = Finding(
+        "rows behind the error", 1.1, "note below 20", "note", "Few rows.",
+        "check row 7, with 90 % of the error (a mistake? a total?); quote the median as well",
+    )  # fmt: skip
+    steps = next_steps(report((leak, large)), Path("d.csv"), Path("o"))
+    assert steps[0].endswith(
+        "If it is not known before, the model is useless: train with --drop tax."
+    )
+    assert steps[1] == "First check row 7, with 90 % of the error (a mistake? a total?)."
+    assert steps[2].startswith("Predict new rows")
+
+
 @pytest.mark.parametrize(
     ("name", "suffix"),
     [

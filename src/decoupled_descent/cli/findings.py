@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from decoupled_descent.checks import percent
-from decoupled_descent.cli.baselines import losses_of, said_of
+from decoupled_descent.cli.baselines import is_log, losses_of, said_of
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
@@ -48,6 +48,7 @@ ADVICE = {
     "divergence": "train with a smaller --lr or --damping",
 }
 
+LEAK = "column that leaks the target"
 #: The correlation within groups is significant below this p-value …
 CHANCE = 0.01
 #: … and is reported from these intraclass correlations on. The targets of a patient's rows are also
@@ -75,9 +76,15 @@ def is_interrupted(estimator: Any) -> bool:
 
 def few_rows(prepared: Prepared, estimator: Any) -> str:
     """What to do if few rows make up most of the error."""
-    losses = losses_of(estimator, said_of(estimator), prepared.y)
-    log = bool(getattr(estimator, "log_target", False))
-    return _large_rows(prepared, losses) + _quote(prepared, log)
+    said = said_of(estimator)
+    losses = losses_of(estimator, said, prepared.y)
+    if prepared.task == "classification":
+        quote = "quote the interval, and how many rows of each class are found"
+    else:
+        quote = "quote the median absolute error as well"
+        if not is_log(estimator) and logarithms_fit_better(prepared.y, said):
+            quote += ", or train with --log-target"
+    return _large_rows(prepared, losses) + quote
 
 
 def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
@@ -115,13 +122,21 @@ def with_settings(advice: str, estimator: Any) -> str:
     return advice
 
 
-def _quote(prepared: Prepared, log: bool) -> str:
-    """Which number to quote in addition."""
-    if prepared.task == "classification":
-        return "quote the interval, and how many rows of each class are found"
-    quote = "quote the median absolute error as well"
-    skewed = not log and bool((prepared.y > 0).all())
-    return f"{quote}, or train with --log-target" if skewed else quote
+def logarithms_fit_better(y: NDArray[np.float64], said: NDArray[np.float64]) -> bool:
+    r"""Whether errors of the logarithm are closer to a normal law than errors of the target.
+
+    The two likelihoods are compared as Box and Cox do it: the logarithm is better if
+
+    .. math:: \overline{(\log y - \log \hat y)^2} \, g^2 < \overline{(y - \hat y)^2}
+
+    with g the geometric mean of the target. Predictions below the lowest target count as that.
+    """
+    if not (y > 0).all():
+        return False
+    logs = np.log(y)
+    errors = logs - np.log(np.maximum(said, y.min()))
+    scaled = float(np.square(errors * np.exp(logs.mean())).mean())
+    return scaled < float(np.square(y - said).mean())
 
 
 def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnosis:
@@ -168,7 +183,7 @@ def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
         f"note if significant (p < {CHANCE:g}), caution from {SOME:g}, alarm from {MUCH:g}", status,
         f"Rows with the same {name!r} have similar targets. Every row was predicted from others "
         "with the same value. For new values the error may be higher.",
-        f"train with --group {name}, which leaves all rows of one value out together",
+        f"train with --group {shlex.quote(name)}, which leaves all rows of one value out together",
         "intraclass correlation of the target within the values of the column; F test",
     )  # fmt: skip
 
@@ -214,7 +229,7 @@ def _leaks(prepared: Prepared) -> list[Finding]:
         if share >= PERFECT:
             found.append(
                 Finding(
-                    "column that leaks the target",
+                    LEAK,
                     share,
                     f"note from {PERFECT:g}",
                     "note",

@@ -8,6 +8,7 @@ from typing import Any
 
 from decoupled_descent.report import ReportData
 from decoupled_descent.report.comparison import ONLY_PROBABILITIES, answers, usefulness
+from decoupled_descent.report.headline import FIRST
 from decoupled_descent.report.learning import sentence
 
 
@@ -16,7 +17,11 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     compressed = data.suffix.lower() == ".gz"
     suffix = "".join(data.suffixes[-2:]) if compressed else data.suffix or ".csv"
     predict = f"decoupled predict {shlex.quote(str(out))}"
-    steps = _after_comparison(report) + _after_verdict(report, f"{predict} those-rows{suffix}")
+    steps = (
+        _looked_at(report)
+        + _after_comparison(report)
+        + _after_verdict(report, f"{predict} those-rows{suffix}")
+    )
     falling = report.corrected and report.best_step == len(report.train_error) - 1
     if falling and report.stop_reason.startswith("steps"):
         more = 2 * report.settings["max_iter"]
@@ -28,13 +33,27 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     return steps
 
 
+def _looked_at(report: ReportData) -> list[str]:
+    """What to look at before all else: columns that may leak the target, and a few large errors."""
+    diagnosis: Any = report.diagnosis
+    steps = []
+    for one in (diagnosis or {}).get("findings", ()):
+        advice = str(one["advice"])
+        if one["name"] in FIRST:
+            remedy = advice.removeprefix("if so, ")
+            steps.append(f"{str(one['reason']).removesuffix('.')}: {remedy}.")
+        elif one["status"] == "note" and advice.startswith("check row"):
+            steps.append(f"First {advice.partition('; ')[0]}.")
+    return steps
+
+
 def _after_comparison(report: ReportData) -> list[str]:
     """What follows from the comparison with guessing and with a linear model."""
     words = {one.question: one.word for one in answers(report.contenders)}
     steps = []
     if words.get("Better than guessing?") == "no":
         steps.append(
-            f"Do not rely on this model: {usefulness(report.contenders)[1]}. Add rows, or columns "
+            f"Do not rely on it: {usefulness(report.contenders)[1]}. Add rows, or columns "
             "that are related to the target."
         )
     elif words.get("Better than guessing?") == ONLY_PROBABILITIES:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from decoupled_descent.cli.options import harmless
-from decoupled_descent.report.comparison import answers, usefulness
+from decoupled_descent.report.comparison import answers, is_trusted, usefulness
 from decoupled_descent.report.data import Contender
 from decoupled_descent.report.text import TONES, number, written_interval
 
@@ -134,7 +134,7 @@ def verdict(
     tone, sign = TONES[diagnosis["verdict"]]
     line = Text(f"Verdict: {sign} {WORDS[diagnosis['verdict']]}", style=f"bold {STYLES[tone]}")
     if contenders:
-        second, words = usefulness(contenders)
+        second, words = usefulness(contenders, is_trusted(diagnosis))
         style, sign = TONES[second]
         line.append("; ", "bold default").append(f"{sign} {words}", f"bold {STYLES[style]}")
     screen.print()

@@ -22,6 +22,7 @@ UNCORRECTED = frozenset({"uncorrected"})
 CHECKS = (
     Check(
         name="uncorrected error", measure=lambda _: 1.0, alarm=0.5, concerns=UNCORRECTED,
+        question="Is each row predicted as if it were new?",
         meaning="With this method each row is predicted by a model that was fitted to it. The "
         "error on new rows is higher.",
         advice=f"{ORTHOGONAL}, or use a validation set",
@@ -29,12 +30,14 @@ CHECKS = (
     Check(
         name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
         concerns=PATH | UNCORRECTED,
+        question="Are there enough rows for the corrections?",
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
     ),
     Check(
         name="few rows", measure=readings.few, needs_run=True, caution=0.3, alarm=0.5,
         concerns=MINIMUM,
+        question="Are there enough rows to know how uncertain the error is?",
         meaning="{count} {rows} say little about the error on new rows, and little about how "
         "uncertain this error is: the interval is often too narrow.",
         definition="relative error of the standard error for {count} normal errors. On drawn "
@@ -45,12 +48,14 @@ CHECKS = (
     Check(
         name="rows per column", caution=2, below=True,
         measure=lambda e: e.rows.n / e.rows.d if e.run is None else None,
+        question="Are there enough rows for so many columns?",
         meaning="With few rows per column most of the fit is noise, and its correction is large.",
         advice="use a strong ridge (10) and look again after training",
     ),
     Check(
         name="smallest class", note=20, caution=20, alarm=5, below=True,
         measure=readings.smallest,
+        question="Does every class have enough rows?",
         meaning="So few rows say little about their class and its error.",
         definition="m, the rows of the smallest class, or the groups with such rows; its error has "
         "a relative standard error of about 1/√m",
@@ -58,6 +63,7 @@ CHECKS = (
     ),
     Check(
         name="duplicate rows", measure=readings.duplicates, note=0.25, caution=0.25, alarm=1,
+        question="Do rows occur twice, exactly or nearly?",
         meaning="{share} of the rows have an exact or near duplicate. Such a row is predicted "
         "by a model that was fitted to its duplicate, so the estimate is too low.",
         definition="{how}",
@@ -66,6 +72,7 @@ CHECKS = (
     Check(
         name="row norms", note=0.5, concerns=frozenset({"equal norms", "leverage"}),
         measure=lambda e: measures.norm_spread(e.rows),
+        question="Do some rows have much larger values than others?",
         meaning="Some rows have much larger values than others and more influence on the model.",
         definition="coefficient of variation of ‖x_i‖² beyond that of Gaussian rows",
         advice="clip or transform columns with long tails, or scale the rows to equal length",
@@ -73,6 +80,7 @@ CHECKS = (
     Check(
         name="leverage", measure=readings.leverage, note=0.5, caution=0.9,
         concerns=frozenset({"leverage"}),
+        question="Does a single row decide its own prediction?",
         meaning="At least one row decides most of its own prediction: leaving it out is uncertain.",
         definition="the largest leverage p_i. Above ½ a row outweighs all others in its own fit "
         "(Huber); at 0.9 the factor 1/(1 − p_i) is 10",
@@ -81,6 +89,7 @@ CHECKS = (
     Check(
         name="spectrum", caution=0.1, alarm=0.4, concerns=frozenset({"white noise"}),
         measure=lambda e: measures.spectrum_share(e.rows.gram, e.rows.n, e.rows.d),
+        question="Do the columns fit the assumption of this method that they are uncorrelated?",
         meaning="The columns are correlated or unequally spread, which this method does not allow.",
         definition="share of the variance above the Marchenko–Pastur edge; white noise has none",
         advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known",
@@ -88,12 +97,14 @@ CHECKS = (
     Check(
         name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
         measure=lambda e: abs(float(e.rows.squares.sum()) / e.rows.n - 1),
+        question="Do the rows have the size that this method assumes?",
         meaning="The rows do not have the norm that this method assumes.",
         definition="difference of the mean ‖x_i‖² from 1: the relative error of the memory",
         advice="drop constant columns, standardise the others and divide by √d",
     ),
     Check(
         name="correction", measure=readings.correction, needs_run=True, caution=0.3, concerns=PATH,
+        question="How large is the correction for fitted noise?",
         meaning="Much of the fit was noise and had to be corrected for. The test error of the "
         "model then varies more than the standard error says.",
         definition="the correction in standard deviations of a row's loss",
@@ -104,6 +115,7 @@ CHECKS = (
     Check(
         name="fitted error", measure=readings.fitted_share, needs_run=True, caution=0.4, alarm=0.15,
         below=True, concerns=frozenset({"leverage"}),
+        question="Does the model fit the training rows much better than new ones?",
         meaning="The model fits the training rows much better than it should fit new ones. If it "
         "nearly memorises them, the correction is not reliable.",
         definition="the loss at the uncorrected outputs, divided by the estimate. On real tables "
@@ -114,6 +126,7 @@ CHECKS = (
     Check(
         name="Stein's identity", measure=readings.stein, needs_run=True, caution=0.5, alarm=2,
         concerns=frozenset({"gaussian rows"}),
+        question="Does the relation hold on which the correction rests?",
         meaning="The correction assumes a relation between inputs and gradients. For these rows it "
         "is violated by {share}.",
         definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
@@ -123,6 +136,7 @@ CHECKS = (
     Check(
         name="memorised rows", needs_run=True, caution=0.1, alarm=0.2, concerns=UNCORRECTED,
         measure=lambda e: measures.stein_residual(e.seen, e.groups),
+        question="Have the outputs moved towards the labels of the rows that measure the error?",
         meaning="The outputs have moved towards the labels of the rows that measure the error.",
         definition="the relative violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes",
         advice=f"{ORTHOGONAL}: this train error is no estimate of the test error",
@@ -130,6 +144,7 @@ CHECKS = (
     Check(
         name="long tails", needs_run=True, note=1, concerns=frozenset({"gaussian rows"}),
         measure=lambda e: measures.excess_kurtosis(e.seen.h, e.groups),
+        question="Do some rows lie far from all others?",
         meaning="Some rows lie far from the others in the directions that the model uses.",
         definition="excess kurtosis of the pre-activations within classes; Gaussian ones have 0",
         advice="clip or transform columns with long tails",
@@ -137,6 +152,7 @@ CHECKS = (
     Check(
         name="rows behind the error", measure=readings.rows_behind, needs_run=True,
         note=20, below=True,
+        question="Do many rows make up the error, or only a few?",
         meaning="The estimate depends on few rows with large losses, so its standard error is "
         "itself uncertain. The interval is wider for this reason.",
         definition="m = (Σδ²)²/Σδ⁴ with δ = loss − mean; the standard error is known to 1/(2√m)",
@@ -145,6 +161,7 @@ CHECKS = (
     Check(
         name="head", measure=readings.head, needs_run=True, caution=0.5, alarm=10,
         concerns=PATH | UNCORRECTED,
+        question="Do the last layers have few parameters for so many rows?",
         meaning="The last layers have many parameters and fit these rows better than new ones. "
         "The estimate does not correct for this.",
         definition="P/n for P trained parameters of the head, in standard errors",
@@ -154,6 +171,7 @@ CHECKS = (
         name="neighbouring rows", needs_run=True, caution=0.2, alarm=0.3,
         measure=lambda e: measures.neighbours_alike(e.seen, e.rows, e.groups),
         concerns=PATH | UNCORRECTED,
+        question="Do rows resemble the rows next to them?",
         meaning="Rows resemble the rows next to them, in their values and in their errors. They "
         "may belong together, and the estimate then holds for the same people or days only.",
         definition="the smaller of the correlations with the next row: of features, of gradients",
@@ -162,6 +180,7 @@ CHECKS = (
     Check(
         name="rows that belong together", needs_run=True, caution=0.5, alarm=1, concerns=MINIMUM,
         measure=readings.together,
+        question="Do neighbouring rows of the table belong together (one patient, one day)?",
         meaning="A row is predicted worse if its neighbours in the table are also left out than if "
         "other rows are. Rows may belong together (one patient, one day). The estimate then holds "
         "for the same patients or days only.{order}",
@@ -173,6 +192,7 @@ CHECKS = (
     Check(
         name="unusually similar rows", needs_run=True, caution=1, concerns=MINIMUM,
         measure=readings.similar,
+        question="Do similar rows anywhere in the table belong together (one patient, one thing)?",
         meaning="{share} of the rows have unusually similar rows somewhere in the table, and "
         "are predicted much worse without them. If these are rows of one patient or thing, the "
         "estimate holds for the same patients only.",
@@ -185,6 +205,7 @@ CHECKS = (
     Check(
         name="winner's curse", measure=readings.curse, needs_run=True,
         note=0.5, caution=0.5, alarm=2,
+        question="Is the error too low because the best of many models was chosen?",
         meaning="The best of many candidates was chosen by its error, which is therefore too low.",
         definition="the optimism of the lowest error, in standard errors",
         advice="quote corrected_error of the sweep (estimators do so), or compare fewer candidates",
@@ -192,6 +213,7 @@ CHECKS = (
     Check(
         name="distance from the minimum", needs_run=True, alarm=0.5, concerns=MINIMUM,
         measure=lambda e: 0.0 if e.run is not None and e.run.best.info.estimates else 1.0,
+        question="Did training reach the minimum?",
         meaning="Training ended before it reached the minimum. The leave-one-out formula holds "
         "only at the minimum.",
         definition="1 if the Newton decrement was above the tolerance at the last step, else 0",
@@ -200,6 +222,7 @@ CHECKS = (
     Check(
         name="other minima", needs_run=True, caution=0.5, concerns=MINIMUM,
         measure=lambda e: None if e.run is None else measures.another_minimum(e.run, e.rows),
+        question="Does training from another start end in the same minimum?",
         meaning="Training from another start ends in another minimum. The minimum used here was "
         "reached with all rows, and each row is left out of it only afterwards, so the error may "
         "be too low.",
@@ -211,6 +234,7 @@ CHECKS = (
     Check(
         name="refitted rows", needs_run=True, caution=0.1, alarm=0.3, concerns=MINIMUM,
         measure=readings.refitted,
+        question="Can rows be left out without changing the model much?",
         meaning="For this share of the rows, leaving the row out changes the model so much that "
         "the formula is doubtful.",
         definition="share of rows whose further Newton steps do not converge; up to ``repairs`` of "
@@ -220,6 +244,7 @@ CHECKS = (
     Check(
         name="divergence", needs_run=True, caution=0.5,
         measure=lambda e: e.run is not None and e.run.stop_reason is StopReason.DIVERGED,
+        question="Did all numbers stay finite in training?",
         meaning="Training ended because its error was no longer finite; the best step was kept.",
         advice="use a smaller damping or a smaller learning rate",
     ),

@@ -89,7 +89,8 @@ class Check:
 
     name: str
     measure: Callable[[Evidence], Reading | float | None]  # None if the check does not apply
-    meaning: str  # of the number, in plain words
+    question: str = ""  # that the check answers, in plain words
+    meaning: str  # of a number beyond the limits, in plain words
     advice: str
     definition: str = ""  # of the number, with the reason for its limits, for experts
     note: float | None = None

@@ -46,9 +46,11 @@ class Diagnosis:
         """The verdict in a sentence."""
         raised = [found for found in self.findings if found.status in ("caution", "alarm")]
         if not raised:
-            notes = sum(found.status == "note" for found in self.findings)
-            told = f", {notes} {'have notes' if notes > 1 else 'has a note'}" if notes else ""
-            return f"trust: none of {len(self.findings)} checks found a problem{told}"
+            notes, count = sum(one.status == "note" for one in self.findings), len(self.findings)
+            if not notes:
+                return f"trust: none of {count} checks found a problem"
+            have = f"{notes} of {count} checks {'have notes' if notes > 1 else 'has a note'}"
+            return f"trust: no check found a serious problem ({have})"
         names = ", ".join(found.name for found in raised)
         return f"{self.verdict}: {names}; first of all, {raised[0].advice}"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from decoupled_descent.checks import Z95, percent
 from decoupled_descent.report.data import Contender, ReportData
@@ -12,6 +12,13 @@ from decoupled_descent.report.text import number, read, show, table
 
 #: The answer if the probabilities are better than guessing, but the most probable classes are not.
 ONLY_PROBABILITIES = "only its probabilities"
+#: Nobody would choose another model for a smaller share of the error, however certain it is.
+NEGLIGIBLE = 0.01
+
+
+def is_trusted(diagnosis: Mapping[str, Any] | None) -> bool:
+    """Whether the verdict is not "do not trust"."""
+    return (diagnosis or {}).get("verdict") != "do not trust"
 
 
 class Answer(NamedTuple):
@@ -35,10 +42,12 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
         sure = Z95 * other.gain_stderr
         if other is linear and other.gain == sure == 0:
             word, tone, against = "it is one", "note", "no other kind of model was tried"
+        elif other is linear and (
+            abs(other.gain) <= sure or abs(other.gain) < NEGLIGIBLE * other.loss
+        ):
+            word, tone = "about as good", "note"
         elif other.gain > sure:
             word, tone = "yes", "ok"
-        elif other is linear and other.gain >= -sure:
-            word, tone = "about as good", "note"
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
             against += "" if other.gain < -sure else ", which is not significant"
@@ -60,12 +69,17 @@ def _reason(model: Contender, other: Contender) -> str:
     return f"{right}; {against}"
 
 
-def usefulness(contenders: Sequence[Contender]) -> tuple[str, str]:
-    """The second half of the verdict: a tone, and whether the model is better than simpler ones."""
+def usefulness(contenders: Sequence[Contender], trusted: bool = True) -> tuple[str, str]:
+    """The second half of the verdict: a tone, and whether the model is better than simpler ones.
+
+    The comparison rests on the estimate. If that is not ``trusted``, a good result is not either.
+    """
     guess, linear = (one.word for one in answers(contenders))
     if guess == "no":
         chance = "significantly " if contenders[-1].gain > 0 else ""
         return "alarm", f"the model is not {chance}better than guessing"
+    if not trusted:
+        return "note", "so it is not known whether the model is better than guessing"
     if guess == ONLY_PROBABILITIES:
         return "caution", "only its probabilities are better than guessing"
     if linear == "no":
@@ -87,7 +101,7 @@ def comparison(data: ReportData) -> str:
             cells = [percent(one.score), number(one.error, 3)]
         else:
             cells = [number(math.sqrt(one.error), 4), number(one.half or 0.0, 4)]
-            cells.append(number(one.score, 3))
+            cells.append(f"{one.score:.3f}".replace("-", "−"))
         rows.append([show(one.name), *cells])
     right = range(1, len(header))
     return table(header, rows, "The model and simpler ones", "compare", list(right)) + read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,15 +204,18 @@ def wrong_rows(data: ReportData) -> str:
 def _rise(share: float) -> str:
     """The rise of an error in words: in percent, or how many times it is as large."""
     if share >= LARGE:
-        return f"{number(share + 1, 3)} times"
-    return percent(share) if share > 0 else "not at all"
+        return f"to {number(share + 1, 3)} times"
+    return f"by {percent(share)}" if share > 0 else "not at all"
 
 
 def importance(data: ReportData) -> str:
     """List columns by how much the error rises when one of them is shuffled."""
-    found = data.importance
+    found, name = data.importance, data.loss_name
     if not found:
         return ""
+    if data.task == "regression":  # in the units of the target
+        name = "typical error"
+        found = [(column, math.sqrt(max(0.0, 1 + rise)) - 1) for column, rise in found]
     most = max(max(rise for _, rise in found), 1e-300)
     rows = [
         [show(name), f'<div class="bar" style="--share:{max(rise, 0) / most:.3f}"></div>',
@@ -220,7 +224,7 @@ def importance(data: ReportData) -> str:
     ]  # fmt: skip
     rest = len(found) - len(rows)
     more = f" Not listed: {rest} columns that matter less." if rest > 0 else ""
-    header = ["column", "", f"{show(data.loss_name)} rises by"]
+    header = ["column", "", f"{show(name)} rises"]
     return table(header, rows, "Columns by their importance", "bars", (2,)) + read(
         "How to read it: the values of one column were shuffled among the rows, and the error "
         "rose by this much. Each row was predicted by a model that was fitted without it. If two "

@@ -13,6 +13,7 @@ from string import Template
 from typing import Any
 
 from decoupled_descent.checks import unbroken
+from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.files import write_text
 from decoupled_descent.report.comparison import comparison
 from decoupled_descent.report.data import ReportData
@@ -31,6 +32,10 @@ from decoupled_descent.report.training import how_found
 
 #: The most findings listed.
 MOST_ROWS = 100
+#: What checks ask, by name.
+QUESTIONS = {check.name: check.question for check in CHECKS} | {
+    "rows with the same identifier": "Do rows with the same identifier have similar targets?"
+}
 
 
 def render_report(data: ReportData) -> str:
@@ -90,7 +95,9 @@ def _diagnosis(data: ReportData) -> str:
         fine = one.get("status") == "ok"
         cells = [show(one.get("name")), badge(one.get("status")), _short(one.get("value"))]
         cells.append(show(one.get("threshold")))
-        if not fine:
+        if fine:
+            cells.append(show(QUESTIONS.get(str(one.get("name")), "")))
+        else:
             advice = f'<br><span class="advice">→ {prose(one.get("advice"))}</span>'
             cells.append(prose(one.get("reason") or "") + advice * bool(one.get("advice")))
         rows[fine].append(cells)
@@ -107,7 +114,8 @@ def _diagnosis(data: ReportData) -> str:
     if rows[True]:
         count = f"{len(rows[True])} other checks" if len(rows[True]) > 1 else "1 other check"
         count = count if rows[False] else count.replace(" other", "")
-        listed = table(header[:-1], rows[True], "Checks that found no problem", "stack", right=(2,))
+        header[-1] = "what is asked"
+        listed = table(header, rows[True], "Checks that found no problem", "stack", right=(2,))
         rest = f"<details><summary>{count} found no problem</summary>{listed}"
         rest += "</details>"
     return found + rest
