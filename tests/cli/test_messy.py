@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -170,7 +171,7 @@ MESSY = {
     ),
     "kilograms": (with_column([f"{v} kg" for v in NUMBERS]), (), "written as 1,234.5 kg ('9"),
     "years": (
-        with_column([f"{v} yr{'s' * (v > 1)}" for v in NUMBERS]),
+        with_column([f"{v} yr{'s' * int(v > 1)}" for v in NUMBERS]),
         (),
         "'c': numbers, written as 1,234.5 yrs",
     ),
@@ -281,6 +282,7 @@ def test_the_identifier_is_carried(run, tmp_path):
     ("options", "words"),
     [
         (("--group", "absent"), "--group 'absent' is not a column; columns are 'a', 'b'"),
+        (("--group", "B"), "--group 'B' is not a column; did you mean 'b'? columns are"),
         (("--id", "y"), "--id 'y' is the target"),
         (("--drop", "a", "--drop", "z"), "--drop 'z' is not a column"),
         (("--drop", "a", "--drop", "b"), "no column is left to learn from"),
@@ -312,7 +314,8 @@ def test_thousands_mean_the_same_in_training_and_prediction(run, tmp_path):
     (tmp_path / "data.csv").write_text(german_prices())
     arguments = ("train", tmp_path / "data.csv", "--target", "y", "--out", tmp_path / "o", "--json")
     found = json.loads(run(*arguments, "--ridge", "1", "--features", "linear")[1])
-    assert any("€' was read as 4" in note for note in found["notes"])
+    (price,) = [note for note in found["notes"] if note.startswith("'y': numbers")]
+    assert re.search(r"'(-?\d+)\.(\d+) €' was read as \1\2\)", price)
     assert found["estimated_test_error"] ** 0.5 > 10_000
     new = "size;count\n90 m²;5.900\n90 m²;4.100\n"
     (tmp_path / "new.csv").write_text(new)

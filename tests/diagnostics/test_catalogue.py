@@ -10,6 +10,7 @@ from scipy import stats
 import decoupled_descent as dd
 from decoupled_descent.descent.noise import Covariance, RowNorms
 from decoupled_descent.diagnostics import copies, measures
+from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.diagnostics.readings import WIDENING
 from decoupled_descent.validation.sweep import Sweep
@@ -409,3 +410,9 @@ def test_standard_errors_of_groups_count_groups():
     assert grouped > 1.2 * alone  # so that it matters
     assert model.estimated_test_error_stderr_ > 0.9 * grouped
     assert model.diagnostics_.verdict != "do not trust"
+
+
+def test_every_check_asks_a_question_of_its_own():
+    questions = [check.question for check in CHECKS]
+    assert all(one.endswith("?") for one in questions)
+    assert len(set(questions)) == len(questions)

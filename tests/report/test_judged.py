@@ -110,3 +110,12 @@ def test_marks_that_turn_text_around_are_shown():
     page = render_report(classification(title="evil \u202egpj.exe"))
     assert "\u202e" not in page
     assert "\\u202e" in page
+
+
+def test_importance_of_columns_is_in_the_units_of_the_target():
+    data = dataclasses.replace(regression(), importance=[("a", 120.0), ("b", 0.21), ("c", -0.1)])
+    text = Page(judged.importance(data)).text.replace("\u00a0", " ")
+    assert "typical error rises" in text
+    assert "a to 11 times b by 10.0 % c not at all" in text  # roots of 121 and 1.21
+    data = classification(importance=[("a", 0.21)])
+    assert "log loss rises a by 21.0" in Page(judged.importance(data)).text

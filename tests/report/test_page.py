@@ -255,3 +255,18 @@ def test_where_it_cannot_be_written(tmp_path):
         "file",
         "folder",
     ]
+
+
+def test_checks_that_found_nothing_say_what_they_ask():
+    """A fine check has its question, and never the words for a fault."""
+    fine = {"name": "duplicate rows", "value": 0.0, "threshold": "", "status": "ok",
+            "reason": "Half of the rows are copies.", "advice": "delete them"}  # fmt: skip
+    text = Page(render_report(classification(diagnosis=DIAGNOSIS | {"findings": [fine]}))).text
+    assert "Do rows occur twice, exactly or nearly?" in text
+    assert "copies" not in text
+    assert "delete them" not in text
+
+
+def test_options_are_not_broken_after_their_hyphens():
+    page = render_report(classification(next_steps=["Run `decoupled predict o --out p.csv`."]))
+    assert 'decoupled predict o <span class="option">--out</span> p.csv</code>' in page
