@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from decoupled_descent.checks import Z95, percent
 from decoupled_descent.report.data import Contender, ReportData
-from decoupled_descent.report.text import number, read, show, table
+from decoupled_descent.report.text import read, show, table, together
 
 #: The answer if the probabilities are better than guessing, but the most probable classes are not.
 ONLY_PROBABILITIES = "only its probabilities"
@@ -95,14 +95,16 @@ def comparison(data: ReportData) -> str:
     classes = contenders[0].half is None
     header = ["", "right" if classes else "typical error (RMSE)"]
     header += [show(data.loss_name)] if classes else ["median absolute error", "R²"]
-    rows = []
-    for one in contenders:
-        if classes:
-            cells = [percent(one.score), number(one.error, 3)]
-        else:
-            cells = [number(math.sqrt(one.error), 4), number(one.half or 0.0, 4)]
-            cells.append(f"{one.score:.3f}".replace("-", "−"))
-        rows.append([show(one.name), *cells])
+    sizes = [one.error if classes else math.sqrt(max(0.0, one.error)) for one in contenders]
+    columns = [together(sizes, 0.01 * max(sizes))]
+    if classes:
+        columns.insert(0, [percent(one.score) for one in contenders])
+    else:
+        halves = [one.half or 0.0 for one in contenders]
+        columns.append(together(halves, 0.01 * max(halves)))
+        columns.append([f"{one.score:.3f}".replace("-", "−") for one in contenders])
+    names = [show(one.name) for one in contenders]
+    rows = [list(cells) for cells in zip(names, *columns, strict=True)]
     right = range(1, len(header))
     return table(header, rows, "The model and simpler ones", "compare", list(right)) + read(
         "How to read it: all three have out-of-sample errors on the same rows. A model that is not "
