@@ -98,8 +98,9 @@ def test_json(run, tmp_path, target, options, task, loss):
     assert (found["task"], found["loss"], found["rows"], found["features"]) == (task, loss, 60, 5)
     assert found["estimated_test_error"] == estimator.estimated_test_error_
     low, high = found["estimated_test_error_interval"]
-    assert high - found["estimated_test_error"] == pytest.approx(
-        Z95 * estimator.estimated_test_error_stderr_
+    root = found["estimated_test_error"] ** 0.5  # the interval is that of the root
+    assert high**0.5 - root == pytest.approx(
+        Z95 * estimator.estimated_test_error_stderr_ / (2 * root)
     )
     assert 0 <= low < found["estimated_test_error"]
     score = estimator.estimated_accuracy_ if "log" in loss else estimator.estimated_r2_
