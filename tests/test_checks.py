@@ -16,6 +16,7 @@ from scipy import stats
 from decoupled_descent.checks import (
     Z95,
     error_interval,
+    harmless,
     ignoring,
     interval,
     outside,
@@ -119,3 +120,9 @@ def test_intervals_of_errors_at_the_edges():
     assert 1 < high < 1e6
     low, high = error_interval(1.0, 1e-9)
     assert (high - low) == pytest.approx(2e-9 * Z95, rel=1e-5)
+
+
+def test_characters_that_steer_terminals_or_turn_text_are_shown():
+    text = "a\x1b[31m\x07\x9b\u202eb\u2066"
+    assert harmless(text) == "a\\x1b[31m\\x07\\x9b\\u202eb\\u2066"
+    assert harmless("ü\tñ\n") == "ü\tñ\n"

@@ -1,4 +1,4 @@
-"""Checks of single arguments, the one interval and the one way to write percentages."""
+"""Checks of single arguments, the one interval, and the one way to write percentages and texts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any
 
 #: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
+#: Control characters of terminals, and characters that reverse the direction of text.
+STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: Held while the filters of warnings are changed.
 _FILTERS = threading.RLock()
 
@@ -118,3 +120,13 @@ def ignoring(category: type[Warning], message: str = "") -> Iterator[None]:
     with _FILTERS, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=message, category=category)
         yield
+
+
+def harmless(text: str) -> str:
+    r"""Replace control characters of terminals by their codes.
+
+    Example:
+        >>> harmless("red: \x1b[31m")
+        'red: \\x1b[31m'
+    """
+    return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -52,6 +52,7 @@ def test_an_interval_is_written_in_one_way():
 def test_values_and_labels_are_escaped_and_cut():
     assert show([None, True, 1.5, "<i>"]) == "–, yes, 1.5, &lt;i&gt;"
     assert show("x" * 1000).endswith("x…")
+    assert show("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
     assert 'class="badge plain"' in badge("note")
     assert "&lt;" in badge("ok", "<")
 

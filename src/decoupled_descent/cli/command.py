@@ -15,8 +15,9 @@ from typing import Annotated
 import typer
 
 import decoupled_descent as dd
+from decoupled_descent.checks import harmless
 from decoupled_descent.cli import demo, diagnose, evolve, predict, probe, reproduce, train
-from decoupled_descent.cli.options import StoppedError, harmless
+from decoupled_descent.cli.options import StoppedError
 from decoupled_descent.cli.signals import INTERRUPTED, interrupted
 
 app = typer.Typer(

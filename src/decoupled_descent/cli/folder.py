@@ -14,8 +14,9 @@ from typing import Any
 
 import typer
 
+from decoupled_descent.checks import harmless
 from decoupled_descent.cli.destination import FILES, LEFT_OUT
-from decoupled_descent.cli.options import cannot_write, harmless
+from decoupled_descent.cli.options import cannot_write
 from decoupled_descent.cli.signals import Postponed
 from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.files import permissions, temporary_folder, write_text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -66,22 +65,9 @@ METHODS = {
     "gradient": (("lr",), "gradient descent; its train error does not estimate the test error"),
 }
 
-#: Control characters of terminals, and characters that reverse the direction of text.
-STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
 
 class StoppedError(Exception):
     """Work was interrupted by the user; the message says what was written."""
-
-
-def harmless(text: str) -> str:
-    r"""Replace control characters of terminals by their codes.
-
-    Example:
-        >>> harmless("red: \x1b[31m")
-        'red: \\x1b[31m'
-    """
-    return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def must_exist(*paths: Path) -> None:

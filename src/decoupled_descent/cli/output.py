@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from decoupled_descent.cli.options import harmless
+from decoupled_descent.checks import harmless
 from decoupled_descent.report.comparison import answers, is_trusted, usefulness
 from decoupled_descent.report.data import Contender
 from decoupled_descent.report.text import TONES, number, written_interval

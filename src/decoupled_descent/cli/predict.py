@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from decoupled_descent.cli.options import Data, Json, cannot_write, harmless, must_exist
+from decoupled_descent.checks import harmless
+from decoupled_descent.cli.options import Data, Json, cannot_write, must_exist
 from decoupled_descent.files import written_whole
 from decoupled_descent.model_file import MODEL_FILE, description, model_file
 

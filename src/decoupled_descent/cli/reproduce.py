@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from decoupled_descent.checks import harmless
 from decoupled_descent.cli.destination import check_writable
-from decoupled_descent.cli.options import Json, harmless, must_exist, output_folder
+from decoupled_descent.cli.options import Json, must_exist, output_folder
 
 if TYPE_CHECKING:
     from decoupled_descent.reproduce import Reproduced

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import typer
 
-from decoupled_descent.cli.options import StoppedError, harmless
+from decoupled_descent.checks import harmless
+from decoupled_descent.cli.options import StoppedError
 
 #: The name of the folder of checkpoints, inside the folder of the results.
 FOLDER = "checkpoints"

@@ -16,9 +16,6 @@ _SPACE = "\N{NO-BREAK SPACE}"
 #: What an interval is called.
 INTERVAL = checks.unbroken("95 % interval")
 
-#: Characters that reverse the direction of text.
-TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-
 #: A cell longer than this is cut.
 LONGEST = 400
 
@@ -153,7 +150,7 @@ def show(value: Any) -> str:
         >>> show({"lr": 0.05, "head": "<b>"})
         'lr = 0.05, head = &lt;b&gt;'
     """
-    written = TURNING.sub(lambda found: ascii(found[0])[1:-1], _plain(value))
+    written = checks.harmless(_plain(value))
     return html.escape(written if len(written) <= LONGEST else written[: LONGEST - 1] + "…")
 
 
