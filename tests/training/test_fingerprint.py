@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.training.fingerprint import described
+from decoupled_descent.training.fingerprint import checksum, described
 from tests.problems import binary, two_layer
 
 
@@ -108,6 +108,14 @@ def test_slices_with_steps_are_what_is_in_them():
     assert described({"y": y[1::3]}) != described({"y": y[::3][:3]})
 
 
+def test_a_single_entry_of_a_larger_tensor_has_a_checksum():
+    """Its stride is that of the larger one, which PyTorch calls contiguous all the same."""
+    column = torch.arange(14.0).reshape(2, 7)[1:, 3]
+    assert column.stride() == (7,)
+    assert column.is_contiguous()
+    assert checksum(column) == checksum(torch.tensor([10.0]))
+
+
 def test_loops_end():
     inside = []
     inside.append(inside)
@@ -116,7 +124,7 @@ def test_loops_end():
 
 PROGRAM = """
 import math, torch, decoupled_descent as dd
-from decoupled_descent.training.fingerprint import described
+from decoupled_descent.training.fingerprint import checksum, described
 class Head(torch.nn.Module):
     width = 2
     def forward(self, h):

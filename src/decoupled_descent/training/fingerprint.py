@@ -44,6 +44,7 @@ def checksum(*parts: Tensor | bytes) -> str:
 def as_bytes(tensor: Tensor) -> Any:
     """The content of a tensor, in the order of its entries."""
     flat = tensor.detach().cpu().reshape(-1).contiguous()
+    flat = flat.as_strided(flat.shape, (1,))  # a single entry may have any stride
     return flat.view(torch.uint8).numpy() if len(flat) else b""
 
 
