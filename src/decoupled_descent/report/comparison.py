@@ -96,12 +96,12 @@ def comparison(data: ReportData) -> str:
     header = ["", "right" if classes else "typical error (RMSE)"]
     header += [show(data.loss_name)] if classes else ["median absolute error", "R²"]
     sizes = [one.error if classes else math.sqrt(max(0.0, one.error)) for one in contenders]
-    columns = [together(sizes, 0.01 * max(sizes))]
+    columns = [together(sizes, 0.05 * max(sizes))]
     if classes:
         columns.insert(0, [percent(one.score) for one in contenders])
     else:
         halves = [one.half or 0.0 for one in contenders]
-        columns.append(together(halves, 0.01 * max(halves)))
+        columns.append(together(halves, 0.05 * max(halves)))
         columns.append([f"{one.score:.3f}".replace("-", "−") for one in contenders])
     names = [show(one.name) for one in contenders]
     rows = [list(cells) for cells in zip(names, *columns, strict=True)]
