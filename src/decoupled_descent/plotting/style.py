@@ -70,12 +70,10 @@ def quantiles(values: Any, levels: Sequence[float]) -> np.ndarray:
         array([ 1.,  2., inf])
     """
     values = np.asarray(values, dtype=float)
-    low, high = (np.quantile(values, levels, axis=0, method=m) for m in ("lower", "higher"))
-    share: np.ndarray = np.asarray(levels) * (len(values) - 1) % 1
     with np.errstate(invalid="ignore"):  # infinity minus infinity
-        between = low + share.reshape(-1, *[1] * (values.ndim - 1)) * (high - low)
-    found: np.ndarray = np.where(np.isinf(high), high, between)
-    return found
+        found = np.quantile(values, levels, axis=0)
+    higher: np.ndarray = np.quantile(values, levels, axis=0, method="higher")
+    return np.where(np.isnan(found), higher, found)
 
 
 def error_band(ax: Axes, curves: Any, kind: str) -> None:
