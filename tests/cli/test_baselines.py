@@ -70,7 +70,7 @@ def test_the_command_says_both_halves(run, tmp_path):
     table(150).drop(columns=["grade", "price"]).to_csv(tmp_path / "a.csv", index=False)
     arguments = ("train", tmp_path / "a.csv", "--target", "answer", "--out", tmp_path / "o")
     found = json.loads(run(*arguments, "--json")[1])
-    assert [one["name"] for one in found["baselines"]] == ["linear model", "always 'yes'"]
+    assert [one["name"] for one in found["baselines"]] == ["linear model", "always yes"]
     assert found["better_than"]["guessing"]["word"] == "yes"
     text = run(*arguments)[1]
     (line,) = (line for line in text.splitlines() if "Better than guessing?" in line)

@@ -40,7 +40,7 @@ class Actual(NamedTuple):
 def judged(
     saved: SavedModel, target: pd.Series | None, said: NDArray[np.float64], notes: list[str]
 ) -> Actual | None:
-    """The actual error, where the target is there; ``notes`` gets what was noticed."""
+    """Return the actual error if the table has the target; add remarks on it to ``notes``."""
     if target is None:
         return None
     try:

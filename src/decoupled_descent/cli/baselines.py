@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 import decoupled_descent as dd
@@ -54,8 +55,7 @@ def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, flo
     centre = float(values.mean())
     sums = values - centre
     if groups is not None:
-        codes = np.unique(groups, return_inverse=True)[1].reshape(-1)
-        sums = np.bincount(codes, weights=sums).astype(np.float64)
+        sums = pd.Series(sums).groupby(groups).sum().to_numpy()
     count = len(sums)
     spread = float(np.square(sums).sum()) * count / max(1, count - 1)
     return centre, math.sqrt(spread) / len(values)
@@ -87,18 +87,21 @@ def _guess_name(prepared: Prepared, log: bool) -> str:
     return f"always {classes[counts.argmax()]!s:.40}"
 
 
+def targets(task: str, y: NDArray[Any]) -> Floats:
+    """The target as columns: numbers, or an indicator of each class, shape (n, K)."""
+    if task == "regression":
+        return np.asarray(y, dtype=np.float64)[:, None]
+    indicators: Floats = pd.get_dummies(y).to_numpy(dtype=np.float64)
+    return indicators
+
+
 def _guesses(prepared: Prepared, log: bool = False) -> Floats:
     """The share of each class, or the mean, among the rows of all other groups."""
-    n, y = len(prepared.y), np.log(prepared.y) if log else prepared.y
-    one = np.arange(n) if prepared.groups is None else prepared.groups
-    codes = np.unique(one, return_inverse=True)[1].reshape(-1)
-    classes = prepared.task == "classification"
-    if classes:
-        y = np.unique(y, return_inverse=True)[1].reshape(-1)
-    values = np.eye(int(y.max()) + 1)[y] if classes else np.asarray(y, dtype=np.float64)[:, None]
-    sums = np.stack([np.bincount(codes, weights=column) for column in values.T], 1)[codes]
-    left = values.sum(0) - sums
-    counts = (n - np.bincount(codes)[codes])[:, None]
+    n, classes = len(prepared.y), prepared.task == "classification"
+    values = targets(prepared.task, np.log(prepared.y) if log else prepared.y)
+    own = pd.DataFrame(values).groupby(np.arange(n) if prepared.groups is None else prepared.groups)
+    left = values.sum(0) - own.transform("sum").to_numpy()
+    counts = n - own.transform("size").to_numpy()[:, None]
     if classes:  # add half a row of each class, so that no share is 0 (Krichevsky and Trofimov)
         left, counts = left + 0.5, counts + 0.5 * values.shape[1]
     found: Floats = left / counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,8 +28,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train gradient descent and decoupled descent on XOR data and compare their errors."""
-    from decoupled_descent.cli.output import console, echo_json
+    from decoupled_descent.cli.output import console, echo_json, table
     from decoupled_descent.plotting import style
+    from decoupled_descent.reproduce.summary import NAMES
     from decoupled_descent.reproduce.xor import XOR
 
     dd.mixtures.xor(dimension, snr), dd.DecoupledDescent(lr)  # check these before making a folder
@@ -43,7 +44,9 @@ def demo(
         echo_json({"figure": path, "final": final})
         return
     screen = console()
-    screen.print(_table(f"XOR after {steps} steps, medians over {replications} runs", final))
+    title = f"XOR after {steps} steps, medians over {replications} runs"
+    rows = [[NAMES[name], *(f"{v:.3f}" for v in found.values())] for name, found in final.items()]
+    table(screen, title, ["algorithm", "train error", "test error", "gap"], rows)
     screen.print(
         "gap = |train error − test error|. Decoupled descent did not use the test rows: its\n"
         "train error estimates the error on new data without a test set."
@@ -87,17 +90,3 @@ def _final(curves: Curves, name: str) -> dict[str, float]:
         np.subtract(train, test, where=np.isfinite(train), out=np.full_like(train, np.inf))
     )
     return {k: float(np.median(v)) for k, v in (("train", train), ("test", test), ("gap", gap))}
-
-
-def _table(title: str, final: dict[str, dict[str, float]]) -> Any:
-    from rich.table import Table
-
-    from decoupled_descent.reproduce.summary import NAMES
-
-    table = Table(title=title)
-    table.add_column("algorithm")
-    for column in ("train error", "test error", "gap"):
-        table.add_column(column, justify="right")
-    for name, numbers in final.items():
-        table.add_row(NAMES[name], *(f"{numbers[k]:.3f}" for k in ("train", "test", "gap")))
-    return table

@@ -52,7 +52,7 @@ def this_share() -> Share:
 @contextmanager
 def joined(resume: bool) -> Iterator[None]:
     """Join the other processes; a lost one is an ``OSError`` that names it."""
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # one line about a lost process is ours
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a lost process is reported here
     from datetime import timedelta
 
     import torch.distributed as dist

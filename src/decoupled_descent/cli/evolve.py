@@ -45,7 +45,7 @@ def evolve(
     if mixture not in MIXTURES:
         raise ValueError(f"mixture {mixture!r} is unknown; use one of {', '.join(MIXTURES)}")
     check_writable(out)
-    from decoupled_descent.cli.output import console, echo_json
+    from decoupled_descent.cli.output import console, echo_json, table
     from decoupled_descent.state_evolution import examples
 
     law, objective = examples.example(mixture, dimension, snr)
@@ -59,8 +59,9 @@ def evolve(
         echo_json(to_dict(mixture, found, path))
         return
     screen = console()
-    predicted = found.evolution.test_error
-    screen.print(evolution_table(f"{title}, {runs} runs", predicted, found.train, found.test))
+    names = ("step", "predicted", "train error", "test error")
+    steps_shown = shown_steps(found.evolution.test_error, found.train, found.test)
+    table(screen, f"{title}, {runs} runs", names, steps_shown)
     screen.print(f"figure: {path}", soft_wrap=True)
 
 
@@ -99,15 +100,12 @@ def to_dict(mixture: str, found: Comparison, figure: Path) -> dict[str, Any]:
     }
 
 
-def evolution_table(title: str, predicted: Tensor, train: Tensor, test: Tensor) -> Any:
-    """A table of nine steps: the predicted error, and the medians over the runs, if any."""
+def shown_steps(predicted: Tensor, train: Tensor, test: Tensor) -> list[list[str]]:
+    """Nine steps: the predicted error, and the medians over the runs, if any."""
     import numpy as np
-    from rich.table import Table
 
-    table = Table(title=title)
-    for column in ("step", "predicted", "train error", "test error"):
-        table.add_column(column, justify="right")
+    rows = []
     for t in sorted({round(k * (len(predicted) - 1) / 8) for k in range(9)}):
         medians = [f"{np.median(v[:, t]):.4f}" if len(v) else "–" for v in (train, test)]
-        table.add_row(str(t), f"{float(predicted[t]):.4f}", *medians)
-    return table
+        rows.append([str(t), f"{float(predicted[t]):.4f}", *medians])
+    return rows

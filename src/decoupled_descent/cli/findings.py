@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from decoupled_descent.checks import percent
-from decoupled_descent.cli.baselines import is_log, losses_of, said_of
+from decoupled_descent.cli.baselines import is_log, losses_of, said_of, targets
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
+from decoupled_descent.diagnostics.measures import rows_behind
 
 #: What to do about a check, in terms of the options of the command line.
 ADVICE = {
@@ -89,8 +92,7 @@ def few_rows(prepared: Prepared, estimator: Any) -> str:
 
 def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
     """Name the rows that make up most of the error, if they are few enough to look at."""
-    squares = np.square(losses - losses.mean())
-    count = float(squares.sum()) ** 2 / max(float(np.square(squares).sum()), 1e-300)
+    count = rows_behind(torch.from_numpy(losses))
     first = np.argsort(-losses, kind="stable")[: max(1, round(count))]
     share = float(losses[first].sum()) / max(float(losses.sum()), 1e-300)
     if count >= NAMED or share < MOSTLY or prepared.frame is None:
@@ -102,8 +104,6 @@ def _large_rows(prepared: Prepared, losses: NDArray[np.float64]) -> str:
 
 def fewest(prepared: Prepared) -> str:
     """What to do about the smallest class."""
-    if prepared.task != "classification":
-        return ""
     names, counts = np.unique(np.asarray(prepared.y, dtype=object).astype(str), return_counts=True)
     more = f"get more rows of {str(names[counts.argmin()])!r:.40}"
     if np.sum(counts == counts.min()) > 1 and len(names) > 2:
@@ -139,13 +139,11 @@ def logarithms_fit_better(y: NDArray[np.float64], said: NDArray[np.float64]) -> 
     return scaled < float(np.square(y - said).mean())
 
 
-def joined(diagnosis: Diagnosis, found: list[Finding], **advice: str) -> Diagnosis:
-    """Add findings to those of a diagnosis, the most serious first.
-
-    ``advice`` replaces the advice of single checks, by name with an underscore for each blank.
-    """
-    words = ADVICE | {name.replace("_", " "): text for name, text in advice.items()}
-    known = [replace(one, advice=words.get(one.name, one.advice)) for one in diagnosis.findings]
+def joined(
+    diagnosis: Diagnosis, found: list[Finding], advice: Mapping[str, str] = ADVICE
+) -> Diagnosis:
+    """Add findings to those of a diagnosis, the most serious first; ``advice`` is by check."""
+    known = [replace(one, advice=advice.get(one.name, one.advice)) for one in diagnosis.findings]
     return Diagnosis(tuple(sorted([*found, *known], key=severity, reverse=True)))
 
 
@@ -157,14 +155,10 @@ def severity(finding: Finding) -> int:
 def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
     """Add findings on the table and on the training to the diagnosis of an estimator."""
     found = of_table(prepared) + ([stopped()] if interrupted else [])
-    words = {"rows_behind_the_error": few_rows(prepared, estimator)}
-    words |= {"smallest_class": fewest(prepared)} if prepared.task == "classification" else {}
-    diagnosis = joined(estimator.diagnostics_, found, **words)
-    estimator.diagnostics_ = Diagnosis(
-        tuple(
-            replace(one, advice=with_settings(one.advice, estimator)) for one in diagnosis.findings
-        )
-    )
+    words = ADVICE | {"rows behind the error": few_rows(prepared, estimator)}
+    words |= {"smallest class": fewest(prepared)} if prepared.task == "classification" else {}
+    words = {name: with_settings(text, estimator) for name, text in words.items()}
+    estimator.diagnostics_ = joined(estimator.diagnostics_, found, words)
 
 
 def of_table(prepared: Prepared) -> list[Finding]:
@@ -188,15 +182,6 @@ def _belonging(prepared: Prepared, name: str, groups: NDArray[Any]) -> Finding:
     )  # fmt: skip
 
 
-def targets(task: str, y: NDArray[Any]) -> NDArray[np.float64]:
-    """The target as columns: numbers, or an indicator of each class, shape (n, K)."""
-    if task == "regression":
-        return np.asarray(y, dtype=np.float64)[:, None]
-    codes = np.unique(y, return_inverse=True)[1].reshape(-1)
-    indicators: NDArray[np.float64] = np.eye(int(codes.max()) + 1)[codes]
-    return indicators
-
-
 def likeness(y: NDArray[np.float64], groups: NDArray[Any]) -> tuple[float, float]:
     r"""Intraclass correlation of the rows in groups, and its p-value.
 
@@ -204,22 +189,18 @@ def likeness(y: NDArray[np.float64], groups: NDArray[Any]) -> tuple[float, float
 
     F is the ratio of the variances between and within groups, m the mean size of a group.
     """
-    codes = np.unique(groups, return_inverse=True)[1].reshape(-1)
-    counts, n = np.bincount(codes), len(y)
-    means = np.stack([np.bincount(codes, weights=column) for column in y.T], 1) / counts[:, None]
-    between = float((counts[:, None] * np.square(means - y.mean(0))).sum())
-    within = float(np.square(y - means[codes]).sum())
-    a, b = len(counts) - 1, n - len(counts)
-    ratio = between / a / max(within / b, 1e-300)
+    grouped = pd.DataFrame(y).groupby(groups)
+    means = grouped.transform("mean").to_numpy()
+    between, within = np.square(means - y.mean(0)).sum(), np.square(y - means).sum()
+    a, b = grouped.ngroups - 1, len(y) - grouped.ngroups
+    ratio = float(between / a / max(within / b, 1e-300))
     degrees = max(1, y.shape[1] - 1)
-    share = max(0.0, (ratio - 1) / (ratio - 1 + n / len(counts)))
+    share = max(0.0, (ratio - 1) / (ratio - 1 + len(y) / grouped.ngroups))
     return share, float(fdtrc(a * degrees, b * degrees, ratio))
 
 
 def _leaks(prepared: Prepared) -> list[Finding]:
     """Columns each of which alone predicts the target almost perfectly."""
-    if prepared.columns is None:
-        return []
     X, labels = prepared.in_memory
     once = np.unique(X, axis=0, return_index=True)[1]  # any column identifies duplicate rows
     X, y, start, found = X[once], targets(prepared.task, labels)[once], 0, []
@@ -252,19 +233,14 @@ def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """
     variance = float(np.square(y - y.mean(0)).sum())
     keys = block[:, 0] if block.shape[1] == 1 else block @ np.arange(1.0, block.shape[1] + 1)
-    values, codes = np.unique(keys, return_inverse=True)
-    codes = codes.reshape(-1)
-    counts = np.bincount(codes)
-    if len(values) < 2 or variance <= 0:
+    grouped = pd.DataFrame(y).groupby(keys)
+    if grouped.ngroups < 2 or variance <= 0:
         return 0.0
-    sums = np.stack([np.bincount(codes, weights=column) for column in y.T], 1)
-    alone = counts[codes] == 1
-    others = (sums[codes] - y) / np.maximum(counts[codes] - 1, 1)[:, None]
-    means = sums / counts[:, None]
-    last = len(values) - 1
-    below, above = np.maximum(codes - 1, 0), np.minimum(codes + 1, last)
-    below, above = np.where(codes == 0, 1, below), np.where(codes == last, last - 1, above)
-    guess = np.where(alone[:, None], (means[below] + means[above]) / 2, others)
+    counts = grouped.transform("size").to_numpy()[:, None]
+    others = (grouped.transform("sum") - y) / np.maximum(counts - 1, 1)
+    below, above = grouped.mean().shift(1), grouped.mean().shift(-1)
+    near = (below.fillna(above) + above.fillna(below)) / 2  # at the ends there is one neighbour
+    guess = np.where(counts == 1, near.loc[keys], others)
     return 1 - float(np.square(y - guess).sum()) / variance
 
 

@@ -6,9 +6,7 @@ The model itself was fitted to the rows, so its own predictions of them would lo
 
 from __future__ import annotations
 
-import csv
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,25 +100,19 @@ def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | No
     rows may be a coincidence.
     """
     try:
-        with left_out_file(model).open(encoding="utf-8", newline="") as file:
-            lines = [line for line in csv.reader(file) if line]
-    except (OSError, ValueError, csv.Error):
+        table = pd.read_csv(left_out_file(model), dtype=str, keep_default_na=False)
+        said = table.iloc[:, table.columns.get_loc("prediction") :]
+        said = said if said.shape[1] == 1 else said.iloc[:, 1:]  # probabilities
+        known = said.astype(np.float64).set_axis(_numbered(table["fingerprint"]), axis=0)
+    except (OSError, ValueError, KeyError):
         return None
-    names = lines[0] if lines else []
-    if names[:2] != ["fingerprint", "row"] or "prediction" not in names:
-        return None
-    start = names.index("prediction") + (len(names) > names.index("prediction") + 1)
-    known: dict[str, list[list[str]]] = defaultdict(list)
-    for line in reversed(lines[1:]):
-        known[line[0]].append(line[start:])
-    alone = sum(len(rows) == 1 for rows in known.values()) >= KNOWN * (len(lines) - 1)
-    keys = (f"{one:016x}" for one in fingerprints(X).tolist())
-    found = [known[key].pop() if known.get(key) else [] for key in keys]
-    count = sum(map(bool, found))
-    if not count or (count < KNOWN * len(found) and not alone):
-        return None
-    try:
-        width = len(names) - start
-        return np.array([[float(v) for v in one] or [np.nan] * width for one in found])
-    except ValueError:
-        return None
+    keys = pd.Series([f"{one:016x}" for one in fingerprints(X).tolist()])
+    found = known.reindex(_numbered(keys)).to_numpy()
+    share = np.isfinite(found).all(1).mean()
+    alone = (~table["fingerprint"].duplicated(keep=False)).mean() >= KNOWN
+    return found if share >= KNOWN or (share > 0 and alone) else None
+
+
+def _numbered(keys: pd.Series) -> pd.MultiIndex:
+    """Pairs of a fingerprint and the number of equal ones before it."""
+    return pd.MultiIndex.from_arrays([keys, keys.groupby(keys).cumcount()])

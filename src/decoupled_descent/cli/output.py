@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from decoupled_descent.checks import harmless
@@ -64,10 +65,10 @@ def console(stderr: bool = False) -> Console:
     return Screen(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def heading(screen: Console, text: str, style: str = "") -> None:
+def heading(screen: Console, text: str) -> None:
     """Print a heading after an empty line."""
     screen.print()
-    screen.print(Text(harmless(text), style=f"bold {style}".strip()), soft_wrap=True)
+    screen.print(Text(harmless(text), style="bold"), soft_wrap=True)
 
 
 def points(screen: Console, items: Sequence[str]) -> None:
@@ -113,14 +114,28 @@ def compare(
         return
     heading(screen, "Is it any good?")
     for one in answers(contenders)[: 2 if linear else 1]:
-        tone, sign = TONES[one.tone]
-        line = Text().append(f"  {sign} ", style=STYLES[tone])
-        line.append(f"{one.question} {one.word}", style="bold").append(f": {harmless(one.reason)}")
-        screen.print(line, soft_wrap=True)
+        _signed(screen, one.tone, f"{one.question} {one.word}", f": {one.reason}")
     if rare:
-        tone, sign = TONES["caution"]
-        line = Text().append(f"  {sign} ", style=STYLES[tone]).append("Mostly missed: ", "bold")
-        screen.print(line.append(harmless(f"{rare}.")), soft_wrap=True)
+        _signed(screen, "caution", "Mostly missed", f": {rare}.")
+
+
+def _signed(screen: Console, tone: str, bold: str, rest: str) -> None:
+    """Print a line that begins with the sign of a verdict or status."""
+    style, sign = TONES[tone]
+    line = Text().append(f"  {sign} ", style=STYLES[style]).append(bold, style="bold")
+    screen.print(line.append(harmless(rest)), soft_wrap=True)
+
+
+def table(
+    screen: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Print a table; all columns but the first are aligned to the right."""
+    drawn = Table(title=title)
+    for k, name in enumerate(columns):
+        drawn.add_column(name, justify="right" if k else "left")
+    for row in rows:
+        drawn.add_row(*row)
+    screen.print(drawn)
 
 
 def verdict(
@@ -150,11 +165,8 @@ def verdict(
 
 
 def _finding(screen: Console, found: Mapping[str, Any]) -> None:
-    tone, sign = TONES[found["status"]]
-    line = Text().append(f"  {sign} ", style=STYLES[tone])
-    line.append(f"{found['name']}: {number(found['value'], 3)}", style="bold")
-    line.append(f" ({found['threshold']})")
-    screen.print(line, soft_wrap=True)
+    value = f"{found['name']}: {number(found['value'], 3)}"
+    _signed(screen, found["status"], value, f" ({found['threshold']})")
     if found["status"] != "ok":
         indent = " " * 6
         for text in (found["reason"], f"→ {found['advice']}"):
