@@ -87,9 +87,8 @@ def test_predictions_say_what_they_met(run, trained, in_pieces, tmp_path):
     assert found["actual"]["rows"] == 90
     assert len(pd.read_csv(tmp_path / "found.csv")) == 90
     notes = "\n".join(found["notes"])
-    assert "1 value is not a number and counts as missing; the first is 'many' in row 71" in notes
-    assert "1 value that training did not have counts as" in notes
-    assert "the first is 'Trier' in row 72" in notes
+    assert "1 value is not a number and counts as missing: 'many' (first in row 71)" in notes
+    assert "1 value not seen in training: 'Trier' (first in row 72)" in notes
     assert "columns that the model does not know are ignored: 'colour'" in notes
     assert "rows that were trained on are not recognised" in notes
 
@@ -120,9 +119,8 @@ def test_groups_identifiers_and_values_that_the_sample_lacks(in_pieces, monkeypa
     prepared = prepare(
         written(frame, tmp_path, "csv"), "answer", None, Wishes(group="patient", identifier="id")
     )
-    assert (
-        f"'b': 1 value is not a number and counts as missing; the first is 'lots' in row {row}"
-        in (prepared.notes)
+    assert f"'b': 1 value is not a number and counts as missing: 'lots' (first in row {row})" in (
+        prepared.notes
     )
     assert (
         "learnt from 100 of the 400 rows, drawn at random; the counts below are for these rows"

@@ -55,7 +55,7 @@ def test_order_extra_columns_unknown_towns_and_missing_values(run, tmp_path, tra
     assert (status, len(text.splitlines())) == (0, 41)
     first, second = err.splitlines()
     assert first.startswith("note: 'a': 1 missing value replaced by the median, ")
-    assert second == "note: 'town': 40 values not seen in training: 'Atlantis'"
+    assert second == "note: 'town': 40 values not seen in training: 'Atlantis' (first in row 1)"
     assert np.isfinite(pd.read_csv(io.StringIO(text))["prediction"]).all()
 
 

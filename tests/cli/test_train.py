@@ -17,10 +17,11 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.checks import Z95
-from decoupled_descent.cli import results, tables
+from decoupled_descent.cli import results
 from decoupled_descent.cli.train import SEARCHING, WRITING
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
+from decoupled_descent.tables import large
 from decoupled_descent.validation import walk
 from tests.cli.conftest import FAST, SAID, table
 
@@ -193,7 +194,7 @@ def test_interruption_while_the_table_is_read(run, tmp_path, shop, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tables, "read_table", interrupted)
+    monkeypatch.setattr(large, "read_table", interrupted)
     found = run("train", shop, "--target", "answer", "--out", tmp_path / "out")
     assert found == (130, "", f"interrupted; {NOTHING}\n")
     assert not (tmp_path / "out").exists()

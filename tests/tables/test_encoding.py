@@ -51,9 +51,10 @@ def test_what_cannot_be_read_is_missing_and_said(columns):
     found = np.vstack([tally.apply(frame[:40]), tally.apply(frame[40:])])
     np.testing.assert_array_equal(found, expected)
     said = [
-        "'age': 2 values are not numbers and count as missing; the first is 'old' in row 1,003",
-        "'when': 1 value is not a date and counts as missing; the first is 'May' in row 1,009",
-        "'price': 1 value is not a number and counts as missing; the first is 'dear' in row 1,010",
+        "'age': 2 values are not numbers and count as missing: 'old', '1e+200' "
+        "(first in row 1,003)",
+        "'when': 1 value is not a date and counts as missing: 'May' (first in row 1,009)",
+        "'price': 1 value is not a number and counts as missing: 'dear' (first in row 1,010)",
     ]
     assert tally.notes("the sample") == said
     more = tally.notes("training", everything=True)
@@ -69,8 +70,8 @@ def test_unknown_categories_are_other_ones():
     )
     (note,) = tally.notes("the sample")
     assert note == (
-        "'pet': 2 values that the sample did not have count as \"other\"; the first is 'emu' in "
-        "row 5; 1 missing value; the sample had none"
+        "'pet': 2 values not seen in the sample: 'emu', 'yak' (first in row 5); 1 missing value; "
+        "there were none in the sample"
     )
 
 
@@ -81,7 +82,23 @@ def test_columns_with_a_place_for_rare_values_need_no_word():
     tally.apply(pd.DataFrame({"a": [1], "pet": ["gnu"]}, index=[7]))
     assert tally.notes("the sample") == []
     (note,) = tally.notes("training", everything=True)
-    assert "1 value that training did not have, or only rarely, counts as" in note
+    assert "1 value not seen in training, or only rarely: 'gnu' (first in row 7)" in note
+
+
+def test_of_many_values_a_few_are_shown(columns):
+    tally = Tally(columns)
+    pets = [f"pet {k % 20}" for k in range(80)]
+    for start in (0, 40):
+        tally.apply(table().assign(pet=pets)[start : start + 40])
+    (note,) = tally.notes("training", everything=True)
+    assert note == (
+        "'pet': 80 values not seen in training: 'pet 0', 'pet 1', 'pet 2', … (first in row 0)"
+    )
+
+
+def test_what_cannot_be_read_is_an_error_if_wanted(columns):
+    with pytest.raises(ValueError, match="column 'age', row 3: 'old' is not a number"):
+        Tally(columns, strict=True).apply(table().astype({"age": object}).assign(age="old")[3:])
 
 
 def test_columns_that_are_not_there_are_named(columns):
@@ -104,6 +121,13 @@ def test_a_table_on_disk_is_that_of_memory(suffix, monkeypatch, tmp_path):
     codes = np.unique(table()["customer_id"][kept], return_inverse=True)[1]
     np.testing.assert_array_equal(encoded.codes["customer_id"], codes)
     assert encoded.notes == []
+    monkeypatch.setattr(pieces, "LARGE", 10**6)
+    small = pieces_of(path)
+    whole = encode(small, small.scan(), learnt, kept, ["customer_id"])
+    assert not isinstance(whole.X, np.memmap)
+    np.testing.assert_array_equal(whole.X, encoded.X)
+    np.testing.assert_array_equal(whole.codes["customer_id"], codes)
+    assert whole.notes == []
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -124,7 +148,7 @@ def test_processes_have_parts_of_the_matrix_and_all_notes(suffix, monkeypatch, t
     np.testing.assert_array_equal(np.vstack([part.X for part in parts]), whole.X)
     assert min(len(part.X) for part in parts) > 10
     assert "3 values are not numbers" in whole.notes[0]
-    assert "'gratis' in row 42" in whole.notes[0]
+    assert "'gratis' (first in row 42)" in whole.notes[0]
     for part in parts:
         assert part.notes == whole.notes
         codes = part.codes["customer_id"]

@@ -19,16 +19,26 @@ def test_small_tables_and_other_kinds_are_read_as_a_whole(tmp_path):
     table().to_parquet(tmp_path / "a.parquet")
     np.save(tmp_path / "a.npy", np.eye(3))
     for path in tmp_path.iterdir():
-        assert pieces_of(path) is None
-    assert pieces_of(tmp_path / "absent.csv") is None
+        found = pieces_of(path)
+        assert found.whole
+        scan = found.scan(["count", "absent"])
+        (frame,) = found.frames(scan)
+        pd.testing.assert_frame_equal(frame, read_table(path))
+        assert scan.sample is frame
+        assert (scan.rows, list(scan.kept)) == (len(frame), ["count"] if len(frame) > 3 else [])
+        written = table()["count"].astype(str).tolist() if ".csv" in path.suffixes else None
+        assert len(frame) == 3 or scan.texts("count") == written
+    with pytest.raises(FileNotFoundError, match=r"absent\.csv does not exist"):
+        pieces_of(tmp_path / "absent.csv")
 
 
 def test_packed_files_are_large_by_their_content(monkeypatch, tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 5000))
     monkeypatch.setattr(pieces, "LARGE", 20_004)
-    assert pieces_of(path) is None
+    assert pieces_of(path).whole
     monkeypatch.setattr(pieces, "LARGE", 20_003)
+    assert not pieces_of(path).whole
     assert pieces_of(path).size == 20_004
     monkeypatch.setattr(limits, "SMALL", 10_000)
     with pytest.raises(ValueError, match=r"a\.csv\.gz: it unpacks to more than"):
@@ -52,7 +62,7 @@ def test_parquet_is_measured_before_it_is_read(monkeypatch, tmp_path):
 
 def test_one_column_is_read_as_a_whole(small_pieces, tmp_path):
     (tmp_path / "a.csv").write_text("size\n1\n\n3\n")
-    assert pieces_of(tmp_path / "a.csv") is None
+    assert pieces_of(tmp_path / "a.csv").whole
 
 
 def test_damaged_files_are_named(small_pieces, monkeypatch, tmp_path):
@@ -64,4 +74,5 @@ def test_damaged_files_are_named(small_pieces, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match=r"a\.csv\.gz: the file is damaged"):
         pieces_of(tmp_path / "a.csv.gz")
     monkeypatch.setattr(pieces, "LARGE", 10**6)
-    assert pieces_of(tmp_path / "a.csv.gz") is None  # the one that reads it as a whole says it
+    with pytest.raises(ValueError, match=r"a\.csv\.gz: the file is damaged"):
+        pieces_of(tmp_path / "a.csv.gz")  # as a whole

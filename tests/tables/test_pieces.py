@@ -57,7 +57,7 @@ def test_pieces_are_the_table(suffix, small_pieces, tmp_path):
     for name, column in scan.kept.items():
         pd.testing.assert_series_equal(column, whole[name], check_names=False)
     if suffix != "parquet":
-        assert scan.texts["a"].tolist()[:3] == [
+        assert scan.texts("a")[:3] == [
             one.replace(".", "," if suffix == "txt" else ".")
             for one in table()["a"].astype(str)[:3]
         ]

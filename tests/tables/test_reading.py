@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from decoupled_descent.tables.reading import read_table
-from decoupled_descent.tables.targets import recognise_task, split_target
+from decoupled_descent.tables.targets import labels_of, recognise_task
 
 NAN = float("nan")
 PLAIN = "size,town,price\n1.5,Bonn,20\n2.5,Köln,30\n,Ulm,41\n"
@@ -320,12 +320,12 @@ def test_from_file_to_task(tmp_path):
     lines[4] = "0,5;;"
     text = "size;answer;stars\n" + "\n".join(line.replace(".", ",") for line in lines)
     table = read_table(written(tmp_path, "a.csv", text))
-    features, labels = split_target(table, "answer")
+    labels, _, notes = labels_of(table["answer"])
     assert labels.nunique() == 2
-    assert len(features.attrs["notes"]) == 2
-    assert "row without a value of 'answer' was left out: 5" in features.attrs["notes"][1]
+    assert len(table.attrs["notes"]) == 1
+    assert notes == ["1 row without a value of 'answer' was left out: 5"]
     assert recognise_task(labels) == "classification"
-    assert recognise_task(split_target(table, "stars")[1]) == "classification"
-    sizes = split_target(table, "size")[1]
+    assert recognise_task(labels_of(table["stars"])[0]) == "classification"
+    sizes = labels_of(table["size"])[0]
     assert recognise_task(sizes) == "regression"
     assert math.isclose(sizes[8], 1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.tables.targets import recognise_task, split_target
+from decoupled_descent.tables.targets import check_target, labels_of, recognise_task, values_of
 
 NAN, INF = float("nan"), float("inf")
 
@@ -40,29 +40,29 @@ TABLE = pd.DataFrame(
         ("many", [1, 3, 4], [1, 3, 4]),
     ],
 )
-def test_split(target, labels, rows):
-    features, found = split_target(TABLE, target)
+def test_labels(target, labels, rows):
+    found, known, notes = labels_of(TABLE[target])
     assert found.tolist() == labels
     assert {type(label) for label in found.tolist()} == {type(labels[0])}
     assert found.name == target
-    assert features.index.tolist() == found.index.tolist() == rows
-    assert list(features.columns) == [name for name in TABLE.columns if name != target]
+    assert TABLE.index[known].tolist() == found.index.tolist() == rows
     absent = [row for row in range(1, 5) if row not in rows]
-    notes = features.attrs["notes"]
     assert len(notes) == bool(absent)
     assert all(str(row) in notes[0] for row in absent)
 
 
-def test_split_keeps_earlier_notes_and_shortens_long_lists():
-    table = pd.DataFrame({"a": range(50), "y": [1.0] * 20 + [NAN] * 30})
-    table.attrs["notes"] = ["before"]
-    features, labels = split_target(table, "y")
-    assert features.attrs["notes"][0] == "before"
-    assert features.attrs["notes"][1].startswith("30 rows without a value of 'y' were left out: 20")
-    assert features.attrs["notes"][1].endswith("29, …")
-    assert table.attrs["notes"] == ["before"]
-    assert len(table) == 50
-    assert len(labels) == 20
+def test_long_lists_of_rows_are_shortened():
+    labels, known, (note,) = labels_of(pd.Series([1.0] * 20 + [NAN] * 30, name="y"))
+    assert note.startswith("30 rows without a value of 'y' were left out: 20")
+    assert note.endswith("29, …")
+    assert len(labels) == known.sum() == 20
+
+
+def test_values_for_the_estimators():
+    labels = pd.Series([1, 2, 1])
+    assert values_of(labels, "regression").dtype == np.float64
+    assert values_of(labels, "classification").tolist() == [1, 2, 1]
+    assert values_of(pd.Series([0.5, 1.0]), "classification").tolist() == ["0.5", "1"]
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,12 @@ def test_split_keeps_earlier_notes_and_shortens_long_lists():
     ],
 )
 def test_bad_targets(table, target, message):
+    def read():
+        check_target(list(table.columns), target)
+        return labels_of(table[target])
+
     with pytest.raises(ValueError, match=message):
-        split_target(table, target)
+        read()
 
 
 @pytest.mark.parametrize(
@@ -110,27 +114,25 @@ def test_bad_targets(table, target, message):
     ],
 )
 def test_quantities_in_other_styles(values, expected):
-    features, labels = split_target(pd.DataFrame({"a": range(30), "y": values}), "y")
+    labels, _, (note,) = labels_of(pd.Series(values, name="y"))
     assert labels.tolist() == list(expected)
-    assert "'y': numbers, written as" in features.attrs["notes"][0]
-    few = pd.DataFrame({"a": range(4), "y": values[:4]})
-    assert split_target(few, "y")[1].tolist() == values[:4]  # perhaps classes
-    assert split_target(few, "y", quantity=True)[1].tolist() == list(expected)[:4]
+    assert "'y': numbers, written as" in note
+    few = pd.Series(values[:4], name="y")
+    assert labels_of(few)[0].tolist() == values[:4]  # perhaps classes
+    assert labels_of(few, quantity=True)[0].tolist() == list(expected)[:4]
 
 
 def test_classes_that_differ_by_capitals_are_one_class():
-    table = pd.DataFrame({"a": range(5), "y": ["Yes", "yes", "no  way", "no way", "Yes"]})
-    features, labels = split_target(table, "y")
+    written = ["Yes", "yes", "no  way", "no way", "Yes"]
+    labels, _, notes = labels_of(pd.Series(written, name="y"))
     assert labels.tolist() == ["Yes", "Yes", "no way", "no way", "Yes"]
-    assert features.attrs["notes"] == ["'y': other spellings: 'yes' (1) as 'Yes'"]
+    assert notes == ["'y': other spellings: 'yes' (1) as 'Yes'"]
 
 
 def test_classes_that_only_capitals_tell_apart():
-    table = pd.DataFrame({"a": range(4), "y": ["AA", "Aa", "aa", "Aa"]})
-    features, labels = split_target(table, "y")
+    labels, _, notes = labels_of(pd.Series(["AA", "Aa", "aa", "Aa"], name="y"))
     assert labels.tolist() == ["AA", "Aa", "aa", "Aa"]
-    kept = "'y': classes that differ only by capitals were kept apart: 'AA', 'Aa', 'aa'"
-    assert features.attrs["notes"] == [kept]
+    assert notes == ["'y': classes that differ only by capitals were kept apart: 'AA', 'Aa', 'aa'"]
 
 
 CLASSIFICATION, REGRESSION = "classification", "regression"

@@ -39,10 +39,10 @@ def assert_together(path, size):
         assert (scan.rows, scan.notes) == (alone.rows, alone.notes)
         assert rows.index.tolist() == [k + 1 for k in range(scan.rows)[scan.own]]
         pd.testing.assert_frame_equal(scan.sample, alone.sample)
-        for one, other in ((scan.kept, alone.kept), (scan.texts, alone.texts)):
-            assert set(one) == set(other)
-            for name, column in one.items():
-                pd.testing.assert_series_equal(column, other[name], check_names=False)
+        assert set(scan.kept) == set(alone.kept)
+        for name, column in scan.kept.items():
+            pd.testing.assert_series_equal(column, alone.kept[name], check_names=False)
+            assert scan.texts(name) == alone.texts(name)
     return [len(rows) for rows, _ in found]
 
 

@@ -82,7 +82,7 @@ def test_what_text_is_probably_meant_as(texts, what):
 
 def test_names_in_quotes():
     assert values.listed(["a", "it's"]) == "'a', \"it's\""
-    assert values.listed(map(str, range(12)), most=2) == "'0', '1' and 10 more"
+    assert values.listed(map(str, range(12))).endswith("'8', '9' and 2 more")
 
 
 def test_patterns_match_as_a_whole():

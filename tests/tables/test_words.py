@@ -6,6 +6,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from decoupled_descent.tables import words
 from decoupled_descent.tables.columns import Columns
+from decoupled_descent.tables.encoding import Tally
 
 
 def sentences(rows=60, seed=0):
@@ -33,7 +34,9 @@ def test_columns_of_text():
     assert X.shape[1] == len(columns.names)
     assert X[0, columns.names.index("review_missing")] == 1
     assert Columns.from_dict(columns.to_dict()) == columns
-    assert columns.remarks(frame) == []
+    tally = Tally(columns, strict=True)
+    np.testing.assert_array_equal(tally.apply(frame), X)
+    assert tally.notes("training", everything=True) == []
 
 
 def test_what_is_a_sentence():

@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")]
+#: An option or an argument whose default needs no word in the help.
+option, argument = (partial(one, show_default=False) for one in (typer.Option, typer.Argument))
+
+Json = Annotated[bool, option("--json", help="Print the result as JSON, for machines.")]
 Data = Annotated[
     Path,
-    typer.Argument(
+    argument(
         metavar="DATA",
         help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy. The first five are "
         "read in pieces if they have more than 250 MB.",
-        show_default=False,
     ),
 ]
-Target = Annotated[
-    str, typer.Option(metavar="COLUMN", help="The column to predict.", show_default=False)
-]
+Target = Annotated[str, option(metavar="COLUMN", help="The column to predict.")]
 Task = Annotated[
     Literal["classification", "regression"] | None,
-    typer.Option(
+    option(
         metavar="TASK",
         help="classification or regression; by default, recognised from the target.",
-        show_default=False,
     ),
 ]
-
-
 Identifier = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--id",
         metavar="COLUMN",
         help="Column that identifies the rows. The model does not use it; predictions repeat it.",
-        show_default=False,
     ),
 ]
 Drop = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN", help="Do not use this column; may be repeated.", show_default=False
-    ),
+    list[str] | None, option(metavar="COLUMN", help="Do not use this column; may be repeated.")
 ]
 Missing = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--na",
         metavar="WORD",
         help="A word or number that stands for a missing value, such as -999; may be repeated.",
-        show_default=False,
     ),
 ]
 

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from decoupled_descent.checks import harmless
-from decoupled_descent.cli.options import Data, Json, cannot_write, must_exist
+from decoupled_descent.cli.options import Data, Json, argument, cannot_write, must_exist, option
 from decoupled_descent.files import written_whole
 from decoupled_descent.model_file import MODEL_FILE, description, model_file
 
@@ -31,16 +31,11 @@ SUFFIXES = (".csv", ".txt", "")
 
 
 Model = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL",
-        help="Folder that train wrote, or the model file in it.",
-        show_default=False,
-    ),
+    Path, argument(metavar="MODEL", help="Folder that train wrote, or the model file in it.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="CSV file to write or overwrite; by default, print."),
+    option(metavar="FILE", help="CSV file to write or overwrite; by default, print."),
 ]
 
 
@@ -55,40 +50,33 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
         check_file(out, (data, model, model / MODEL_FILE))
     about, _ = description(model_file(model))
     from decoupled_descent.tables.large import pieces_of
-    from decoupled_descent.tables.reading import read_table
 
     columns = _columns(about)
-    usual = "" if columns is None else columns.mark
-    pieces, text = pieces_of(data, usual=usual), ""
-    if pieces is not None and out is None:
+    pieces = pieces_of(data, usual="" if columns is None else columns.mark)
+    if out is None and not pieces.whole:
         raise ValueError(
             f"{data}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
             "its predictions"
         )
-    frame = read_table(data, usual) if pieces is None else None
-    if frame is not None and columns is not None:
-        _check_columns(columns, frame, data)
+    if pieces.whole and columns is not None:
+        _check_columns(columns, pieces.scan().sample, data)
     from decoupled_descent.cli import predictions
     from decoupled_descent.cli.left_out import UNSEEN, left_out_file, seen_before
     from decoupled_descent.cli.output import echo_json
     from decoupled_descent.estimators.saving import load_model
 
-    saved = load_model(model)
+    saved, text = load_model(model), StringIO()
     try:
-        if frame is not None:
-            found, text = predictions.predict(saved, frame, partial(seen_before, model))
-        with _to_file(out) as file:
-            if pieces is not None:
-                found = predictions.predict_pieces(saved, pieces, file)
-                found.notes.extend([UNSEEN] if left_out_file(model).exists() else [])
-            else:
-                file.write(text)
+        with nullcontext(text) if out is None else _to_file(out) as file:
+            found = predictions.predict(saved, pieces, file, partial(seen_before, model))
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
+    if not pieces.whole and left_out_file(model).exists():
+        found.notes.append(UNSEEN)
     if as_json:
         echo_json(predictions.to_dict(saved, found) | {"file": out})
     else:
-        _show(saved, found, text, out)
+        _show(saved, found, text.getvalue(), out)
 
 
 def _columns(about: str) -> Columns | None:
@@ -110,11 +98,8 @@ def _check_columns(columns: Columns, frame: pd.DataFrame, data: Path) -> None:
 
 
 @contextmanager
-def _to_file(out: Path | None) -> Iterator[TextIO]:
-    """A file that is written whole or not at all; without a name, what is written is forgotten."""
-    if out is None:
-        yield StringIO()
-        return
+def _to_file(out: Path) -> Iterator[TextIO]:
+    """A file that is written whole or not at all."""
     try:
         with written_whole(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
             yield file

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from decoupled_descent.cli.actual import Actual, estimate, judged
 from decoupled_descent.estimators.saving import SavedModel
-from decoupled_descent.tables.columns import MOST_DECIMALS
+from decoupled_descent.tables.columns import MOST_DECIMALS, Columns
 from decoupled_descent.tables.encoding import Tally
 from decoupled_descent.tables.pieces import Pieces
 from decoupled_descent.tables.values import is_number, listed, mark_missing, numbers_of
@@ -38,60 +38,44 @@ class Predictions(NamedTuple):
     table: pd.DataFrame | None = None
 
 
-def predict(saved: SavedModel, frame: pd.DataFrame, before: Before) -> tuple[Predictions, str]:
-    """Predict the rows of a table; return the predictions, also as CSV.
-
-    ``before`` returns the leave-one-out predictions of training rows. Raises ``ValueError`` if
-    columns are missing, or their values are of another kind than those trained on.
-    """
-    notes = list(frame.attrs["notes"])
-    if saved.columns is not None:
-        frame = mark_missing(frame, saved.columns.words)
-    rows = matrix(saved, frame)
-    notes += ignored(saved, frame)
-    notes += saved.columns.remarks(frame) if saved.columns is not None else []
-    said = outputs(saved, rows)
-    known = before(np.asarray(rows, dtype=np.float64))
-    if known is not None and known.shape == said.shape:
-        seen = np.asarray(np.isfinite(known).all(axis=1))
-        said = np.where(seen[:, None], known, said)
-        notes.append(SEEN.format(int(seen.sum()), len(said)))
-    table = as_table(saved, frame, said)
-    safe, shielded = without_formulas(table)
-    notes += not_carried(saved, frame)
-    actual = judged(saved, frame.get(saved.target), said, notes)
-    notes += [FORMULAS.format(shielded)] if shielded else []
-    text = safe.to_csv(index=False, lineterminator="\n")
-    return Predictions(len(table), actual, notes, table), text
-
-
-def predict_pieces(saved: SavedModel, pieces: Pieces, file: TextIO) -> Predictions:
+def predict(saved: SavedModel, pieces: Pieces, file: TextIO, before: Before) -> Predictions:
     """Predict the rows of a table piece by piece, and write them to a file as CSV.
 
-    Values that cannot be read count as missing. Raises ``ValueError`` if columns are missing.
+    ``before`` returns the leave-one-out predictions of training rows; it is asked only for a table
+    in memory. Raises ``ValueError`` if columns are missing, or if values of a table in memory are
+    of another kind than those trained on. In a large table such values count as missing.
     """
     scan = pieces.scan([] if saved.target is None else [saved.target])
-    notes = [READ.format(pieces.size / 1e6), *scan.notes, *ignored(saved, scan.sample)]
-    words = () if saved.columns is None else saved.columns.words
-    tally = None if saved.columns is None else Tally(saved.columns)
+    notes = [] if pieces.whole else [READ.format(pieces.size / 1e6)]
+    notes += [*scan.notes, *unlike_training(saved, scan.sample)]
+    columns = rules(saved)
+    tally = Tally(columns, strict=pieces.whole)
     said: list[Any] = []
     shielded = 0
-    for frame in (mark_missing(one, words) for one in pieces.frames(scan)):
-        said.append(outputs(saved, matrix(saved, frame) if tally is None else tally.apply(frame)))
+    for frame in (mark_missing(one, columns.words) for one in pieces.frames(scan)):
+        rows = matrix(saved, frame) if saved.columns is None else tally.apply(frame)
+        said.append(outputs(saved, rows))
+        known = before(np.asarray(rows, dtype=np.float64)) if pieces.whole else None
+        if known is not None and known.shape == said[-1].shape:
+            seen = np.asarray(np.isfinite(known).all(axis=1))
+            said[-1] = np.where(seen[:, None], known, said[-1])
+            notes.append(SEEN.format(int(seen.sum()), len(known)))
         table = as_table(saved, frame, said[-1])
         first = len(said) == 1
         safe, count = without_formulas(table)
         names = sum(FORMULA.fullmatch(str(name)) is not None for name in table.columns)
         shielded += count if first else count - names
         file.write(safe.to_csv(index=False, header=first, lineterminator="\n"))
-    notes += [] if tally is None else tally.notes("training", everything=True)
-    notes += not_carried(saved, scan.sample)
-    target = scan.kept.get(str(saved.target))
-    if target is not None:
-        target = mark_missing(pd.DataFrame({saved.target: target}), words)[saved.target]
+    notes += tally.notes("training", everything=True)
+    target = mark_missing(pd.DataFrame(scan.kept), columns.words).get(saved.target)
     actual = judged(saved, target, np.concatenate(said), notes)
     notes += [FORMULAS.format(shielded)] if shielded else []
-    return Predictions(scan.rows, actual, notes)
+    return Predictions(scan.rows, actual, notes, table if pieces.whole else None)
+
+
+def rules(saved: SavedModel) -> Columns:
+    """The rules for the columns; those of a model that was trained in Python are empty."""
+    return Columns(()) if saved.columns is None else saved.columns
 
 
 def outputs(saved: SavedModel, rows: Any) -> NDArray[np.float64]:
@@ -108,33 +92,30 @@ def as_table(saved: SavedModel, frame: pd.DataFrame, said: NDArray[np.float64]) 
     if saved.task == "classification":
         for k, label in enumerate(class_names(saved).tolist()):
             table[f"probability_{label}"] = said[:, k]
-    name = saved.columns.identifier if saved.columns is not None else ""
+    name = rules(saved).identifier
     if name and name in frame.columns:
         taken = name in table.columns
         table.insert(0, f"{name} (id)" if taken else name, frame[name].to_numpy())
     return table
 
 
-def not_carried(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
-    """Say where the identifier of the rows is not there."""
-    name = saved.columns.identifier if saved.columns is not None else ""
-    if not name or name in frame.columns:
-        return []
-    return [f"the table has no column {name!r}, which identified the rows in training"]
-
-
-def ignored(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
-    """Say which columns the model does not know."""
+def unlike_training(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
+    """Say which columns the model does not know, and whether the identifier is missing."""
     if saved.columns is None:
         return []
+    notes, name = [], saved.columns.identifier
     extra = [name for name in saved.columns.extra(frame) if name != saved.target]
-    return [f"columns that the model does not know are ignored: {listed(extra)}"] if extra else []
+    if extra:
+        notes.append(f"columns that the model does not know are ignored: {listed(extra)}")
+    if name and name not in frame.columns:
+        notes.append(f"the table has no column {name!r}, which identified the rows in training")
+    return notes
 
 
 def class_names(saved: SavedModel) -> NDArray[Any]:
     """The classes as they were written in the training table."""
     estimator: Any = saved.estimator
-    spelt = saved.columns.spellings if saved.columns is not None else ()
+    spelt = rules(saved).spellings
     classes: NDArray[Any] = estimator.classes_
     return np.array(spelt, dtype=object) if len(spelt) == len(classes) else classes
 
@@ -175,9 +156,7 @@ def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
-    """Turn a table into the input of the estimator, even if the model was trained in Python."""
-    if saved.columns is not None:
-        return saved.columns.apply(frame)
+    """Turn a table into the input of an estimator that was trained in Python."""
     names = getattr(saved.estimator, "feature_names_in_", None)
     known = [name for name in frame.columns if name != saved.target] if names is None else names
     absent = [name for name in known if name not in frame.columns]

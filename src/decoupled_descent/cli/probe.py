@@ -6,9 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from decoupled_descent.cli.options import Json, Task, must_exist
+from decoupled_descent.cli.options import Json, Task, argument, must_exist, option
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
@@ -21,18 +19,16 @@ LABELS = ("y", "labels", "label", "targets", "target", "classes")
 
 Embeddings = Annotated[
     Path,
-    typer.Argument(
+    argument(
         metavar="EMBEDDINGS",
         help=".npz with embeddings (and labels), .npy, or a table of numbers.",
-        show_default=False,
     ),
 ]
 Labels = Annotated[
     Path | None,
-    typer.Option(
+    option(
         metavar="FILE",
         help="Labels in the same order: .npy, .npz, or a table with one column.",
-        show_default=False,
     ),
 ]
 
@@ -111,10 +107,10 @@ def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
     import numpy as np
     import pandas as pd
 
-    from decoupled_descent.cli.tables import FEWEST, Prepared, _classes
+    from decoupled_descent.cli.tables import FEWEST, Prepared
     from decoupled_descent.tables.columns import Columns
     from decoupled_descent.tables.reading import read_arrays
-    from decoupled_descent.tables.targets import recognise_task, split_target
+    from decoupled_descent.tables.targets import labels_of, recognise_task, values_of
 
     arrays = read_arrays(embeddings)
     X = _chosen(embeddings, arrays, EMBEDDINGS, 2, "embeddings")
@@ -127,14 +123,10 @@ def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
         raise ValueError(f"{where}: {len(y):,} labels for {len(X):,} rows of embeddings")
     if len(X) < FEWEST:
         raise ValueError(f"{embeddings}: {len(X)} rows are too few; at least {FEWEST} are needed")
-    frame = pd.DataFrame({"label": pd.Series(y), "x": np.arange(len(y))})
-    frame.index += 1
-    frame.attrs = {"notes": []}
-    features, target = split_target(frame, "label")
+    target, known, notes = labels_of(pd.Series(y, index=range(1, len(y) + 1), name="label"))
     found = recognise_task(target, task)
-    X = np.asarray(X[features["x"].to_numpy()], dtype=np.float64)
-    values = _classes(target) if found == "classification" else target.to_numpy(dtype=np.float64)
-    return Prepared(X, values, Columns(()), found, list(features.attrs["notes"]))
+    X = np.asarray(X[known], dtype=np.float64)
+    return Prepared(X, values_of(target, found), Columns(()), found, notes)
 
 
 def _chosen(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from decoupled_descent.tables.columns import MOST_DECIMALS, Columns
 from decoupled_descent.tables.encoding import Tally, encode
 from decoupled_descent.tables.large import pieces_of
 from decoupled_descent.tables.pieces import Pieces, Scan
-from decoupled_descent.tables.reading import as_written, read_table
 from decoupled_descent.tables.shares import Share
 from decoupled_descent.tables.targets import (
     CLASSES,
@@ -28,7 +26,7 @@ from decoupled_descent.tables.targets import (
     labels_of,
     recognise_task,
     spellings_of,
-    split_target,
+    values_of,
 )
 from decoupled_descent.tables.values import Floats, is_number, listed, mark_missing
 
@@ -37,32 +35,19 @@ FEWEST = 10
 
 
 class Prepared(NamedTuple):
-    """A table that can be trained on.
+    """A table that can be trained on."""
 
-    Attributes:
-        X: Features, shape (n, d).
-        y: Labels, shape (n,): classes, or float64 for regression.
-        columns: The rules for the columns.
-        task: ``"classification"`` or ``"regression"``.
-        notes: Sentences for the user about the table.
-        groups: The group of each row, or None.
-        repeated: Unused columns that may name groups of rows: pairs of name and values.
-        frame: The features as they were read. For a table that is read in pieces: only the row
-            numbers, and the identifier if there is one.
-        sample: Some rows and their labels in memory, if X is a memory map.
-        rows: The rows of all processes, if X has only those of one process.
-    """
-
-    X: Floats
-    y: NDArray[Any]
-    columns: Columns
-    task: str
-    notes: list[str]
-    groups: NDArray[Any] | None = None
+    X: Floats  # features, (n, d)
+    y: NDArray[Any]  # labels, (n,): classes, or float64 for regression
+    columns: Columns  # the rules for the columns
+    task: str  # "classification" or "regression"
+    notes: list[str]  # sentences for the user about the table
+    groups: NDArray[Any] | None = None  # the group of each row
+    #: Unused columns that may name groups of rows: pairs of a name and codes of its values.
     repeated: tuple[tuple[str, NDArray[Any]], ...] = ()
-    frame: pd.DataFrame | None = None
-    sample: tuple[Floats, NDArray[Any]] | None = None
-    rows: Any = None
+    frame: pd.DataFrame | None = None  # the identifier, if any; the index has the row numbers
+    sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
+    rows: Any = None  # the rows of all processes, if X has only those of one process
 
     @property
     def given(self) -> dict[str, Any]:
@@ -100,98 +85,70 @@ def prepare(
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    wishes, pieces = wishes or Wishes(), pieces_of(path, share)
-    if pieces is None and share is not None:
+    pieces = pieces_of(path, share)
+    if pieces.whole and share is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
-    frame = mark_missing(read_table(path), wishes.words) if pieces is None else None
     try:
-        if pieces is not None:
-            return _in_pieces(pieces, target, task, wishes)
-        assert frame is not None
-        features, labels = split_target(frame, target, quantity=task == "regression")
-        texts = partial(as_written, path, target)
-        decided = _decide(features, labels, features.get(wishes.group), texts, task, wishes)
-        repeated = {
-            name: np.asarray(features[name].astype(str)) for name in decided.columns.repeated
-        }
-        said = [*features.attrs["notes"], *decided.notes, *_belong(repeated)]
-        return _prepared(decided, decided.columns.apply(features), repeated, said, features)
+        return _prepare(pieces, target, task, wishes or Wishes())
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error
 
 
-def _in_pieces(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
-    """Prepare a table in pieces. Only labels, groups, identifiers and a sample are in memory."""
+def _prepare(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
+    """Prepare a table. Of a large one only labels, groups, identifiers and a sample are in memory.
+
+    Rows without a label are left out.
+    """
     named = [name for name in (wishes.group, wishes.identifier) if name is not None]
     scan = pieces.scan([target, *named])
     check_target([str(name) for name in scan.sample.columns], target)
     kept = mark_missing(pd.DataFrame(scan.kept), wishes.words)
     mark = scan.sample.attrs.get("decimal", "")
-    labels, known, notes = labels_of(kept[target], quantity=task == "regression", mark=mark)
-    sample = mark_missing(scan.sample, wishes.words).drop(columns=target)
-    sample = sample[known[sample.index.to_numpy() - 1]]
-    sample.attrs = {"decimal": mark}
-    written = scan.texts.get(target)
-    groups = kept[known].get(wishes.group)
-    texts = None if written is None else written.str.strip().tolist
-    decided = _decide(sample, labels, groups, texts or (lambda: None), task, wishes)
-    scan = pieces.labelled(scan, known)
-    encoded = encode(pieces, scan, decided.columns, known, decided.columns.repeated)
-    said = [_read(pieces, scan), *scan.notes, *notes, *encoded.notes, *decided.notes]
-    said += _belong(encoded.codes)
-    rows = pd.DataFrame(index=labels.index)
-    if wishes.identifier is not None:
-        rows[wishes.identifier] = kept[wishes.identifier][known]
-    prepared = _prepared(decided, encoded.X, encoded.codes, said, rows)
-    places = np.searchsorted(labels.index, sample.index)
-    few = Tally(decided.columns).apply(sample)
-    return prepared._replace(sample=(few, decided.y[places]))
-
-
-def _read(pieces: Pieces, scan: Scan) -> str:
-    """Return the sentence that a table was read in pieces, with the size of the sample."""
-    whole = len(scan.sample) == scan.rows
-    sample = f"{len(scan.sample):,} of the {scan.rows:,} rows, drawn at random"
-    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; the counts below are for these rows"
-    return (
-        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: the rules for the "
-        f"columns were learnt from {rows}"
-    )
-
-
-class Decided(NamedTuple):
-    """The task, the rules for the columns, and the labels."""
-
-    columns: Columns
-    task: str
-    y: NDArray[Any]
-    groups: NDArray[Any] | None
-    notes: list[str]
-
-
-def _decide(
-    features: pd.DataFrame, labels: pd.Series, group: pd.Series | None,
-    texts: Callable[[], list[str] | None], task: str | None, wishes: Wishes,
-) -> Decided:  # fmt: skip
-    """Recognise the task, and learn the rules for the columns from rows of features.
-
-    ``group`` is the column of ``--group``, or None. ``texts()`` returns the target as it is written
-    in the file, row by row, or None.
-    """
+    labels, known, about = labels_of(kept[target], quantity=task == "regression", mark=mark)
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
-    found, target = recognise_task(labels, task), str(labels.name)
-    _check_columns(features, target, wishes)
-    if wishes.log_target:
-        _check_positive(labels, found)
-    groups = None if group is None else _groups(group)
+    found = recognise_task(labels, task)
+    sample = mark_missing(scan.sample, wishes.words).drop(columns=target)
+    sample = sample[known[sample.index.to_numpy() - 1]]
+    sample.attrs = {"decimal": mark}
+    _check_wishes(wishes, sample, labels, found)
+    groups = None if wishes.group is None else _groups(kept[wishes.group][known])
     columns = Columns.learn(
-        features, wishes.words, wishes.identifier or "", wishes.drop, wishes.group
+        sample, wishes.words, wishes.identifier or "", wishes.drop, wishes.group
     )
-    notes = [] if task else [_recognised(labels, found)]
-    y = _classes(labels) if found == "classification" else labels.to_numpy(dtype=np.float64)
+    y = values_of(labels, found)
+    columns = _like_the_target(columns, scan, labels, y, found)
+    scan = pieces.labelled(scan, known)
+    encoded = encode(pieces, scan, columns, known, columns.repeated)
+    notes = [*_read(pieces, scan), *scan.notes, *about, *encoded.notes]
+    notes += [] if task else [_recognised(labels, found)]
+    notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
+    rows, few = kept[known][named[1:] if wishes.group else named], None
+    if not pieces.whole:
+        places = np.searchsorted(labels.index, sample.index)
+        few = Tally(columns).apply(sample), y[places]
+    codes = tuple(encoded.codes.items())
+    return Prepared(encoded.X, y, columns, found, notes, groups, codes, rows, few)
+
+
+def _read(pieces: Pieces, scan: Scan) -> list[str]:
+    """Return the sentence that a large table was read in pieces, with the size of the sample."""
+    if pieces.whole:
+        return []
+    whole = len(scan.sample) == scan.rows
+    sample = f"{len(scan.sample):,} of the {scan.rows:,} rows, drawn at random"
+    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; the counts below are for these rows"
+    return [
+        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: the rules for the "
+        f"columns were learnt from {rows}"
+    ]
+
+
+def _asked(wishes: Wishes, target: str, groups: NDArray[Any] | None) -> list[str]:
+    """Return sentences about what the options change."""
+    notes = []
     if wishes.log_target:
         notes.append(f"the model fits log({target!r}); all results are in the units of {target!r}")
     if groups is not None:
@@ -199,7 +156,7 @@ def _decide(
         notes.append(
             f"rows with the same {wishes.group!r} ({different} values) are left out together"
         )
-    return Decided(_like_the_target(columns, texts, labels, y, found), found, y, groups, notes)
+    return notes
 
 
 def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -211,53 +168,37 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
     ]
 
 
-def _prepared(
-    decided: Decided, X: Floats, repeated: Mapping[str, NDArray[Any]], notes: list[str],
-    frame: pd.DataFrame,
-) -> Prepared:  # fmt: skip
-    columns = decided.columns
-    said = [*notes, *columns.notes]
-    return Prepared(
-        X, decided.y, columns, decided.task, said, decided.groups, tuple(repeated.items()), frame
-    )
-
-
-def _check_columns(features: pd.DataFrame, target: str, wishes: Wishes) -> None:
-    """Raise ``ValueError`` if an option names a column that does not exist."""
+def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
+    """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
     for option, names in named.items():
         for name in names:
             if name is not None and name not in features.columns:
-                why = "is the target" if name == target else "is not a column"
+                why = "is the target" if name == labels.name else "is not a column"
                 hint = did_you_mean(name, [str(one) for one in features.columns])
                 raise ValueError(
                     f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
                 )
-
-
-def _like_the_target(
-    columns: Columns, texts: Callable[[], list[str] | None], labels: pd.Series, y: NDArray[Any],
-    task: str,
-) -> Columns:  # fmt: skip
-    """Store how the target is written, so that predictions are written in the same way."""
-    if task == "regression":
-        return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
-    written = texts() if is_number(labels.dtype) else None
-    if written is None:
-        return columns
-    return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
-
-
-def _check_positive(labels: pd.Series, task: str) -> None:
-    """Raise ``ValueError`` if a value of the target has no logarithm."""
-    if task != "regression":
+    if wishes.log_target and task != "regression":
         raise ValueError(f"--log-target is for regression, but {labels.name!r} has classes")
-    low = labels[labels <= 0]
-    if len(low):
+    if wishes.log_target and (labels <= 0).any():
+        low = labels[labels <= 0]
         raise ValueError(
             f"--log-target: {labels.name!r} is {low.iloc[0]:g} in row {low.index[0]}, which has no "
             "logarithm; leave out --log-target, or delete the rows that are not positive"
         )
+
+
+def _like_the_target(
+    columns: Columns, scan: Scan, labels: pd.Series, y: NDArray[Any], task: str
+) -> Columns:
+    """Store how the target is written, so that predictions are written in the same way."""
+    if task == "regression":
+        return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
+    written = scan.texts(str(labels.name)) if is_number(labels.dtype) else None
+    if written is None:
+        return columns
+    return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
 
 
 def _groups(column: pd.Series) -> NDArray[Any]:
@@ -268,13 +209,6 @@ def _groups(column: pd.Series) -> NDArray[Any]:
             "row a group, or delete those rows"
         )
     return np.asarray(column.astype(str))
-
-
-def _classes(labels: pd.Series) -> NDArray[Any]:
-    """Return the labels. Floats become text: scikit-learn would take them for regression."""
-    if labels.dtype.kind != "f":
-        return np.asarray(labels)
-    return np.array([str(label).removesuffix(".0") for label in labels.tolist()], dtype=object)
 
 
 def _recognised(labels: pd.Series, task: str) -> str:

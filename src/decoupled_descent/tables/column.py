@@ -19,7 +19,6 @@ from decoupled_descent.tables.values import (
     example_of,
     kind_of,
     levels_of,
-    listed,
     meant_as,
     numbers_of,
     parse_dates,
@@ -53,30 +52,19 @@ DAY = np.timedelta64(86_400_000_000, "us")
 class Column:
     """How one column of the table becomes columns of the matrix.
 
-    Attributes:
-        name: Name of the column.
-        kind: ``"number"``, ``"date"``, ``"category"``, or ``"presence"`` for a column whose only
-            information is whether it has a value.
-        fill: Replaces missing numbers and (in days) dates: their median.
-        missing: Whether a further column marks missing values.
-        origin: The earliest date, for dates.
-        levels: The values that have a column of their own, for categories.
-        other: Whether one column stands for all other values.
-        style: How numbers or dates are written, if not as 1234.5 and 2024-05-31.
-        terms: Words that have a column of their own, for free text.
-        weights: The weights of the words.
+    A column of the kind ``"presence"`` only says whether it has a value.
     """
 
     name: str
-    kind: str
-    fill: float = 0.0
-    missing: bool = False
-    origin: str = ""
-    levels: tuple[str, ...] = ()
-    other: bool = False
-    style: str = ""
-    terms: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
+    kind: str  # one of KINDS
+    fill: float = 0.0  # replaces missing numbers and (in days) dates: their median
+    missing: bool = False  # whether a further column marks missing values
+    origin: str = ""  # the earliest date, for dates
+    levels: tuple[str, ...] = ()  # values that have a column of their own, for categories
+    other: bool = False  # whether one column stands for all other values
+    style: str = ""  # how numbers or dates are written, if not as 1234.5 and 2024-05-31
+    terms: tuple[str, ...] = ()  # words that have a column of their own, for free text
+    weights: tuple[float, ...] = ()  # of the words
 
     def __post_init__(self) -> None:
         texts = (self.name, self.kind, self.origin, self.style, *self.levels, *self.terms)
@@ -113,8 +101,11 @@ class Column:
         names += [f"{self.name}=other"] if self.other else []
         return names + ([f"{self.name}_missing"] if self.missing else [])
 
-    def apply(self, column: pd.Series) -> Floats:
-        """Return the columns made from this one, shape (n, len(outputs))."""
+    def apply(self, column: pd.Series, strict: bool = True) -> Floats:
+        """Return the columns made from this one, shape (n, len(outputs)).
+
+        Values of another kind raise ``ValueError`` if ``strict``; otherwise they are missing.
+        """
         result = np.zeros((len(column), len(self.outputs)))
         if self.kind == "category":
             codes, texts = spelt_levels_of(column)
@@ -134,41 +125,21 @@ class Column:
             if self.missing:
                 result[:, -1] = codes < 0
         else:
-            values = self._values(column)
+            values = self.values(column, strict)
             absent = np.isnan(values)
             result[:, 0] = np.where(absent, self.fill, values)
             if self.missing:
                 result[:, 1] = absent
         return result
 
-    def _values(self, column: pd.Series) -> Floats:
+    def values(self, column: pd.Series, strict: bool = True) -> Floats:
         """Return numbers, or dates in days, nan where they are missing."""
         if self.kind == "number":
-            return numbers_of(column, self.style)
-        return (dates_of(column, self.style) - np.datetime64(self.origin, "us")) / DAY
-
-    def remark(self, column: pd.Series) -> str:
-        """Say which values :meth:`apply` replaces: missing ones, and those not seen in training."""
-        if self.kind in ("presence", "text"):
-            return ""
-        if self.kind != "category":
-            return self.filled(int(np.isnan(self._values(column)).sum()))
-        codes, texts = levels_of(column)
-        known = set(map(spelling, self.levels))
-        new = [k for k, text in enumerate(texts) if spelling(text) not in known]
-        rows, absent = int(np.isin(codes, new).sum()), int((codes < 0).sum())
-        count = f"{rows} values" if rows > 1 else "1 value"
-        lacked = "not seen in training" + ", or only rarely" * self.other
-        names = listed((texts[k] for k in new), 3)
-        notes = [f"{count} {lacked}: {names}"] if new else []
-        if absent and not self.missing:
-            notes.append(f"{_count(absent)}; there were none in training")
-        return "; ".join(notes)
+            return numbers_of(column, self.style, strict)
+        return (dates_of(column, self.style, strict) - np.datetime64(self.origin, "us")) / DAY
 
     def filled(self, absent: int) -> str:
         """Say how ``absent`` missing values were replaced."""
-        if not absent:
-            return ""
         marks = f", and marked by {self.name + '_missing'!r}" if self.missing else ""
         unit = " days" if self.origin else ""
         return f"{_count(absent)} replaced by the median, {self.fill:g}{unit}{marks}"

@@ -16,6 +16,7 @@ Nothing is standardised.
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -128,11 +129,6 @@ class Columns:
         """The decimal mark of the training table: a comma if some numbers need one."""
         return "," * any(column.style.startswith(EUROPEAN) for column in self.columns)
 
-    def missing(self, frame: pd.DataFrame) -> list[str]:
-        """Names of the columns that :meth:`apply` needs and the table does not have."""
-        known = set(_names(frame))
-        return [column.name for column in self.columns if column.name not in known]
-
     def extra(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that the training table did not have; they are ignored."""
         known = {column.name for column in self.columns} | set(self.dropped)
@@ -148,8 +144,9 @@ class Columns:
         return np.hstack([column.apply(table[column.name]) for column in self.columns])
 
     def table(self, frame: pd.DataFrame) -> dict[str, pd.Series]:
-        """The columns by name, words for missing values marked; ``ValueError`` if some lack."""
-        table, absent = _by_name(mark_missing(frame, self.words)), self.missing(frame)
+        """Return the columns by name, with missing values marked; raise if some are missing."""
+        table = _by_name(mark_missing(frame, self.words))
+        absent = [column.name for column in self.columns if column.name not in table]
         if absent:
             raise ValueError(
                 f"the table lacks {listed(absent)}, which the model was trained with; it has "
@@ -157,55 +154,37 @@ class Columns:
             )
         return table
 
-    def remarks(self, frame: pd.DataFrame) -> list[str]:
-        """Say for each column which values :meth:`apply` replaces: missing and unknown ones."""
-        table = _by_name(mark_missing(frame, self.words))
-        found = {column.name: column.remark(table[column.name]) for column in self.columns}
-        return [f"{name!r}: {remark}" for name, remark in found.items() if remark]
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything as lists, texts, numbers and truth values, for JSON."""
-        listed = ("levels", "terms", "weights")
-        columns = [
-            asdict(column) | {name: [*getattr(column, name)] for name in listed}
-            for column in self.columns
-        ]
-        rest = {name: [*getattr(self, name)] for name in LISTS}
-        alone = {"identifier": self.identifier, "decimals": self.decimals}
-        return {"columns": columns, **rest, **alone}
+        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return content
 
     @classmethod
     def from_dict(cls, content: object) -> Self:
         """Read what :meth:`to_dict` returned; raise ``ValueError`` for anything else."""
-        keys: dict[str, type] = {"columns": list, **dict.fromkeys(LISTS, list)}
-        keys |= {"identifier": str, "decimals": int}
-        parts = _entries(content, keys, "the columns")
-        kinds: dict[str, type] = {field.name: object for field in fields(Column)}
-        several = dict.fromkeys(("levels", "terms", "weights"), list)
-        entries = [_entries(entry, kinds | several, "a column") for entry in parts["columns"]]
-        columns = tuple(
-            Column(**(entry | {name: tuple(entry[name]) for name in several})) for entry in entries
-        )
-        if not all(isinstance(text, str) for name in LISTS for text in parts[name]):
-            raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
+        parts = _entries(content, cls, "the columns")
+        texts = [text for name in LISTS for text in parts[name]]
+        columns = tuple(Column(**_entries(one, Column, "a column")) for one in parts["columns"])
         names = [*(column.name for column in columns), *parts["dropped"]]
+        decimals = parts["decimals"]
+        if not all(isinstance(text, str) for text in [parts["identifier"], *texts]):
+            raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
         if not columns or len(set(names)) < len(names):
             raise ValueError("the columns cannot be used: there are none, or one is named twice")
-        decimals = parts["decimals"]
-        if isinstance(decimals, bool) or not 0 <= decimals <= MOST_DECIMALS:
+        if type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS:
             raise ValueError(f"the columns cannot be used: decimals is {decimals!r:.20}")
-        lists = {name: tuple(parts[name]) for name in LISTS}
-        return cls(columns, identifier=parts["identifier"], decimals=decimals, **lists)
+        return cls(**parts | {"columns": columns})
 
 
-def _entries(content: object, kinds: dict[str, type], what: str) -> dict[str, Any]:
-    """Check that a dictionary has these keys, and values of these types."""
-    if not isinstance(content, dict) or set(content) != set(kinds):
-        raise ValueError(f"{what} cannot be used: the keys must be {', '.join(kinds)}")
-    for key, kind in kinds.items():
-        if not isinstance(content[key], kind):
-            raise ValueError(f"{what} cannot be used: {key} must be a {kind.__name__}")
-    return content
+def _entries(content: object, kind: type, what: str) -> dict[str, Any]:
+    """Check that a dictionary has the fields of a dataclass; turn lists into tuples."""
+    types = {field.name: str(field.type) for field in fields(kind)}
+    if not isinstance(content, dict) or set(content) != set(types):
+        raise ValueError(f"{what} cannot be used: the keys must be {', '.join(types)}")
+    for name, value in content.items():
+        if types[name].startswith("tuple") and not isinstance(value, list):
+            raise ValueError(f"{what} cannot be used: {name} must be a list")
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
 
 
 def _by_name(frame: pd.DataFrame) -> dict[str, pd.Series]:

@@ -5,7 +5,7 @@ The rules for the columns were learnt from other rows: a sample of the table, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,46 +20,43 @@ from decoupled_descent.tables.columns import Columns
 from decoupled_descent.tables.pieces import Pieces, Scan
 from decoupled_descent.tables.shares import Share
 from decoupled_descent.tables.values import (
-    LARGEST,
     Floats,
     is_number,
     levels_of,
-    parse_dates,
-    parse_numbers,
     spelling,
     texts_of,
 )
 
+#: So many different values of a kind are shown.
+SHOWN = 3
+
 
 @dataclass
 class Count:
-    """The number of values of some kind, and the first one."""
+    """The number of values of some kind, and the first ones."""
 
     rows: int = 0
     first: int = 0  # row number of the first value
-    text: str = ""  # the first value as it is written
+    texts: list[str] = field(default_factory=list)  # a few values as they are written
 
     def add(self, column: pd.Series, found: NDArray[np.bool_]) -> None:
         """Count the values where ``found`` is true."""
-        if not self.rows and found.any():
-            place = int(found.argmax())
-            self.first, self.text = int(column.index[place]), str(column.iloc[place]).strip()
-        self.rows += int(found.sum())
+        if found.any():
+            different = column[found].unique()[: SHOWN + 1]
+            texts = [f"{str(value).strip()!r:.60}" for value in different]
+            self.join(Count(int(found.sum()), int(column.index[found.argmax()]), texts))
 
     def join(self, other: Count) -> None:
         """Add the values of later rows."""
-        if not self.rows:
-            self.first, self.text = other.first, other.text
+        self.first = self.first if self.rows else other.first
+        self.texts = [*dict.fromkeys([*self.texts, *other.texts])][: SHOWN + 1]
         self.rows += other.rows
 
-    def said(self, words: str) -> str:
-        """Return a sentence with the count and the first value; ``words`` has places for verbs."""
-        several = self.rows > 1
-        count = f"{self.rows:,} values" if several else "1 value"
-        verbs = ("are", "count") if several else ("is", "counts")
-        return (
-            f"{count} {words.format(*verbs)}; the first is {self.text!r:.60} in row {self.first:,}"
-        )
+    def said(self, one: str, several: str = "") -> str:
+        """Return a sentence: the count, the words for one or several values, and the first ones."""
+        count = f"{self.rows:,} values {several or one}" if self.rows > 1 else f"1 value {one}"
+        shown = ", ".join(self.texts[:SHOWN]) + ", …" * (len(self.texts) > SHOWN)
+        return f"{count}: {shown} (first in row {self.first:,})"
 
 
 @dataclass
@@ -79,12 +76,13 @@ class Counts:
 class Tally:
     """Turns pieces of a table into numbers and counts unexpected values.
 
-    Text in a column of numbers or dates counts as missing. Numbers beyond ±1e100 do, too. Unknown
-    categories become "other" if the column has such a value. Otherwise they are 0 in the columns of
-    all known categories.
+    Unknown categories become "other" if the column has such a value. Otherwise they are 0 in the
+    columns of all known categories.
 
     Args:
         columns: The rules for the columns.
+        strict: Raise ``ValueError`` for text in a column of numbers or dates, and for numbers
+            beyond ±1e100. Otherwise such values count as missing.
 
     Example:
         >>> table = pd.DataFrame({"age": [31, 40, 40, 52], "pet": ["cat", "dog", "dog", "cat"]})
@@ -93,12 +91,12 @@ class Tally:
         array([[44.,  1.,  0.],
                [40.,  0.,  0.]])
         >>> print(*tally.notes("the sample"), sep=chr(10))
-        'age': 1 value is not a number and counts as missing; the first is 'forty' in row 9
-        'pet': 1 value that the sample did not have counts as "other"; the first is 'emu' in row 9
+        'age': 1 value is not a number and counts as missing: 'forty' (first in row 9)
+        'pet': 1 value not seen in the sample: 'emu' (first in row 9)
     """
 
-    def __init__(self, columns: Columns) -> None:
-        self.columns = columns
+    def __init__(self, columns: Columns, strict: bool = False) -> None:
+        self.columns, self.strict = columns, strict
         self.found = {column.name: Counts() for column in columns.columns}
 
     def apply(self, frame: pd.DataFrame) -> Floats:
@@ -109,22 +107,21 @@ class Tally:
     def _column(self, column: Column, values: pd.Series) -> Floats:
         counts = self.found[column.name]
         if column.kind in ("number", "date"):
-            wrong = _unreadable(column, values)
-            counts.unreadable.add(values, wrong)
-            values = values.astype(object).mask(wrong) if wrong.any() else values
-            counts.absent.add(values, _absent(values))
+            absent = np.isnan(column.values(values, self.strict))
+            counts.unreadable.add(values, absent & ~_empty(values))
+            counts.absent.add(values, absent)
         elif column.kind == "category":
             codes, texts = levels_of(values)
             known = set(map(spelling, column.levels))
             new = [k for k, text in enumerate(texts) if spelling(text) not in known]
             counts.unknown.add(values, np.isin(codes, new))
             counts.absent.add(values, codes < 0)
-        return column.apply(values)
+        return column.apply(values, self.strict)
 
     def told(self) -> dict[str, list[list[Any]]]:
         """Return the counts as lists, by column."""
         return {
-            name: [[one.rows, one.first, one.text] for one in counts.each]
+            name: [[one.rows, one.first, one.texts] for one in counts.each]
             for name, counts in self.found.items()
         }
 
@@ -148,55 +145,35 @@ class Tally:
     def _notes(self, column: Column, known: str, everything: bool) -> list[str]:
         counts, said = self.found[column.name], list[str]()
         if counts.unreadable.rows:
-            what = f"{column.kind}s" if counts.unreadable.rows > 1 else f"a {column.kind}"
-            said.append(counts.unreadable.said(f"{{0}} not {what} and {{1}} as missing"))
+            one = f"is not a {column.kind} and counts as missing"
+            several = f"are not {column.kind}s and count as missing"
+            said.append(counts.unreadable.said(one, several))
         if counts.unknown.rows and (everything or not column.other):
-            lacked = f"that {known} did not have" + ", or only rarely," * column.other
-            said.append(counts.unknown.said(f'{lacked} {{1}} as "other"'))
+            said.append(
+                counts.unknown.said(f"not seen in {known}" + ", or only rarely" * column.other)
+            )
         absent = counts.absent.rows
         if absent and column.kind == "category" and not column.missing:
-            said.append(f"{absent:,} missing value{'s' * (absent > 1)}; {known} had none")
+            plural = "s" * (absent > 1)
+            said.append(f"{absent:,} missing value{plural}; there were none in {known}")
         if absent and column.kind != "category" and everything:
             said.append(column.filled(absent))
         return said
 
 
-def _absent(values: pd.Series) -> NDArray[np.bool_]:
-    """Return which values are missing, including texts that stand for missing values."""
+def _empty(values: pd.Series) -> NDArray[np.bool_]:
+    """Return which cells are empty, or have a text that stands for a missing value."""
     if is_number(values.dtype) or types.is_datetime64_any_dtype(values.dtype):
         return np.asarray(values.isna(), dtype=bool)
     return texts_of(values)[0] < 0
 
 
-def _unreadable(column: Column, values: pd.Series) -> NDArray[np.bool_]:
-    """Return which values are present but cannot be read as numbers or dates of this column."""
-    if column.kind == "date":
-        if types.is_datetime64_any_dtype(values.dtype):
-            return np.zeros(len(values), dtype=bool)
-        codes, texts = texts_of(values)
-        wrong: Any = np.isnat(parse_dates(texts, column.style))
-    elif is_number(values.dtype):
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        return np.asarray(np.abs(numbers) > LARGEST)
-    else:
-        codes, texts = texts_of(values)
-        read = parse_numbers(texts, column.style)
-        wrong = np.isnan(read) | (np.abs(read) > LARGEST)
-    return np.isin(codes, np.flatnonzero(wrong))
-
-
 class Encoded(NamedTuple):
-    """A table as numbers on disk.
+    """A table as numbers."""
 
-    Attributes:
-        X: A memory map, shape (n, d), of a temporary file without a name.
-        codes: For each column in ``numbered``, the numbers of its values, shape (n,).
-        notes: Sentences about values that the sample did not have.
-    """
-
-    X: NDArray[np.float64]
-    codes: dict[str, NDArray[np.int64]]
-    notes: list[str]
+    X: Floats  # (n, d); that of a large table is a memory map of a temporary file
+    codes: dict[str, NDArray[np.int64]]  # of the values of some columns, (n,)
+    notes: list[str]  # about values that the sample did not have
 
 
 def encode(
@@ -206,25 +183,17 @@ def encode(
     kept: NDArray[np.bool_],
     numbered: Sequence[str] = (),
 ) -> Encoded:
-    """Turn the rows of this process into numbers on disk, piece by piece.
+    """Turn the rows of this process into numbers: in memory, or of a large table on disk.
 
-    Args:
-        pieces: The table.
-        scan: The result of the first pass over the table.
-        columns: The rules for the columns.
-        kept: Which of all rows to use.
-        numbered: Names of columns whose different values are numbered 0, 1, 2, …
-
-    Returns:
-        The matrix, and, of the rows of all processes, the numbers and sentences about unexpected
-        values.
+    ``kept`` says which of all rows to use. The different values of the columns ``numbered`` get the
+    codes 0, 1, 2, … The codes and the sentences are those of the rows of all processes.
     """
     tally = Tally(columns)
     own: list[tuple[Floats, dict[str, NDArray[np.int64]]]] = []
 
     def made() -> list[Any]:
         places: dict[str, dict[str, int]] = {name: {} for name in numbered}
-        own.append(_written(pieces.frames(scan), int(kept[scan.own].sum()), tally, kept, places))
+        own.append(_encoded(pieces, scan, tally, kept, places))
         return [tally.told(), {name: list(places[name]) for name in numbered}]
 
     told = pieces.share.together(made)
@@ -239,22 +208,29 @@ def encode(
     return Encoded(X, joined, whole.notes("the sample"))
 
 
-def _written(
-    frames: Iterable[pd.DataFrame], n: int, tally: Tally, kept: NDArray[np.bool_],
+def _encoded(
+    pieces: Pieces, scan: Scan, tally: Tally, kept: NDArray[np.bool_],
     places: dict[str, dict[str, int]],
 ) -> tuple[Floats, dict[str, NDArray[np.int64]]]:  # fmt: skip
-    """Write n rows to disk as numbers; number the values of the columns in ``places``."""
-    shape = n, len(tally.columns.names)
+    """Turn rows into a matrix, and number the values of the columns in ``places``."""
     codes: dict[str, list[NDArray[np.int64]]] = {name: [] for name in places}
-    with unnamed_file(8 * shape[0] * shape[1]) as file:
-        for frame in frames:
+
+    def blocks() -> Iterator[Floats]:
+        for frame in pieces.frames(scan):
             part = frame[kept[frame.index.to_numpy() - 1]]
             if len(part):
-                file.write(np.ascontiguousarray(tally.apply(part)).tobytes())
+                yield tally.columns.apply(part) if pieces.whole else tally.apply(part)
                 for name, known in places.items():
                     codes[name].append(numbers_of_texts(part[name], known))
-        file.flush()
-        X: Floats = np.memmap(file, dtype=np.float64, mode="r", shape=shape)
+
+    if pieces.whole:
+        (X,) = blocks()
+    else:
+        shape = int(kept[scan.own].sum()), len(tally.columns.names)
+        with unnamed_file(8 * shape[0] * shape[1]) as file:
+            file.writelines(np.ascontiguousarray(block).data for block in blocks())
+            file.flush()
+            X = np.memmap(file, dtype=np.float64, mode="r", shape=shape)
     return X, {name: np.concatenate(parts) for name, parts in codes.items()}
 
 

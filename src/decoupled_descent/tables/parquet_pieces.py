@@ -54,7 +54,7 @@ class ParquetPieces(Pieces):
             )
             for name in columns[0].schema.names
         }
-        return Scan(rows, self._own, frame, whole, {}, notes)
+        return Scan(rows, self._own, frame, whole, lambda _: None, notes)
 
     def _read(self, kept: Sequence[str], places: NDArray[np.int64]) -> tuple[list[Any], list[Any]]:
         """Rows at these places, and some columns, of this process's rows, as tables of Arrow."""

@@ -34,37 +34,23 @@ TOGETHER = 10_000
 
 
 class Scan(NamedTuple):
-    """The result of the first pass over a table. Rows are numbered from 1.
+    """The result of the first pass over a table. Rows are numbered from 1, in the index."""
 
-    Attributes:
-        rows: The number of rows.
-        own: Which of them the second pass yields in this process, counted from 0.
-        sample: Rows drawn at random, in the order of the file; the index has their numbers.
-        kept: Whole columns by name; the index has the numbers of the rows.
-        texts: The same columns as they are written, for text files.
-        notes: Sentences for the user about the file.
-    """
-
-    rows: int
-    own: slice
-    sample: pd.DataFrame
-    kept: dict[str, pd.Series]
-    texts: dict[str, pd.Series]
-    notes: Notes
+    rows: int  # the number of rows
+    own: slice  # those that the second pass yields in this process, counted from 0
+    sample: pd.DataFrame  # rows drawn at random, in the order of the file
+    kept: dict[str, pd.Series]  # whole columns by name
+    texts: Callable[[str], list[str] | None]  # one of them as it is written, for text files
+    notes: Notes  # sentences for the user about the file
 
 
 class Pieces(ABC):
-    """A table in a file that is read in pieces.
-
-    Attributes:
-        path: The file.
-        size: The number of its bytes, unpacked.
-        share: Which of the processes this is that read the table together.
-    """
+    """A table in a file that is read in pieces."""
 
     path: Path
-    size: int
-    share: Share
+    size: int  # the number of its bytes, unpacked
+    share: Share  # which of the processes this is that read the table together
+    whole = False  # whether all rows are in memory
 
     @abstractmethod
     def scan(self, kept: Sequence[str] = ()) -> Scan:

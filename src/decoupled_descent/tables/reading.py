@@ -7,14 +7,15 @@ column that was left out.
 from __future__ import annotations
 
 import gzip
-import io
-import os
 import re
+import stat
+import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from decoupled_descent.tables.text import Notes, read_text
 from decoupled_descent.tables.values import listed
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
-BLOCK = 2**20  # bytes that are unpacked at a time; gzip takes memory for all that is asked for
+BLOCK = 2**20  # bytes that are read at a time; gzip takes memory for all that is asked for
 
 
 def kind_of_file(path: Path) -> tuple[str, bool]:
@@ -78,57 +79,73 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
     """
     path = Path(path)
     suffix, packed = kind_of_file(path)
-    content = _content(path)
-    if suffix not in READERS or (packed and READERS[suffix] is not read_text):
-        raise ValueError(
-            f"{path}: the extension {suffix + '.gz' * packed!r} is not known; use one of "
-            f"{', '.join(READERS)}"
-        )
-    try:
+    with naming(path):
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise IsADirectoryError
+        if suffix not in READERS or (packed and READERS[suffix] is not read_text):
+            raise ValueError(
+                f"the extension {suffix + '.gz' * packed!r} is not known; use one of "
+                f"{', '.join(READERS)}"
+            )
+        content = _content(path)
         if not content:
             raise ValueError("the file is empty; save the table again")
-        content = _unpacked(content) if packed else content
         read = partial(read_text, usual=usual) if READERS[suffix] is read_text else READERS[suffix]
         return named(*read(content))
-    except (ValueError, OSError) as error:
-        kind = ValueError if isinstance(error, ValueError) else OSError
-        raise kind(f"{path}: {' '.join(str(error).split())}") from error
 
 
 def as_written(path: Path, name: str) -> list[str] | None:
     """Return one column of a text file as it is written; None for other kinds of files."""
-    suffix, packed = kind_of_file(path)
-    if READERS.get(suffix) is not read_text:
+    if READERS.get(kind_of_file(path)[0]) is not read_text:
         return None
-    content = _content(path)
-    frame, _ = read_text(_unpacked(content) if packed else content, only=name)
+    frame, _ = read_text(_content(path), only=name)
     return [str(one).strip() for one in frame.iloc[:, 0]]
 
 
-def _content(path: Path) -> bytes:
-    if os.path.isdir(path):
-        raise IsADirectoryError(f"{path} is a folder; name a file in it")
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in the errors of a block."""
     try:
-        return path.read_bytes()
+        yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{path} does not exist; check the name and the folder") from error
+    except IsADirectoryError as error:
+        raise IsADirectoryError(f"{path} is a folder; name a file in it") from error
     except OSError as error:
+        if error.strerror is None:  # an error of ours
+            raise OSError(f"{path}: {error}") from error
         raise OSError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
 
 
-def _unpacked(content: bytes) -> bytes:
-    """Unpack the content of a ``.gz`` file; raise ``ValueError`` if it is too large."""
-    most, unpacked = most_bytes(len(content)), bytearray()
+def _content(path: Path) -> bytes:
+    return b"".join(blocks_of(path)) if kind_of_file(path)[1] else path.read_bytes()
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file; the content of a ``.gz`` file is unpacked."""
+    return cast(BinaryIO, gzip.open(path) if kind_of_file(path)[1] else path.open("rb"))
+
+
+def blocks_of(path: Path, whole: bool = True) -> Iterator[bytes]:
+    """Yield the content of a file, unpacked, in blocks.
+
+    Raises ``ValueError`` if the file is damaged, or unpacks to more than is allowed for a file that
+    is read as a ``whole``, or in pieces.
+    """
+    packed, size = kind_of_file(path)[1], 0
     try:
-        stream = gzip.GzipFile(fileobj=io.BytesIO(content))
-        while len(unpacked) <= most and (block := stream.read(BLOCK)):
-            unpacked += block
-    except Exception as error:  # the type depends on where the damage is
+        with opened(path) as stream:
+            while block := stream.read(BLOCK):
+                size += len(block)
+                if packed:
+                    check_size(size, most_bytes(path.stat().st_size, whole))
+                yield block
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:  # it depends on the place
         raise ValueError(
             f"the file is damaged or not a .gz file ({error}); save it again"
         ) from error
-    check_size(len(unpacked), most)
-    return bytes(unpacked)
 
 
 def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
@@ -166,11 +183,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     columns keep their names.
     """
     if path.suffix.lower() in (".npz", ".npy"):
-        content = _content(path)
-        try:
-            return arrays_of(content)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        with naming(path):
+            return arrays_of(_content(path))
     frame = read_table(path)
     numbers = [name for name in frame.columns if types.is_float_dtype(frame[name].dtype)]
     if len(numbers) < 2:

@@ -1,4 +1,4 @@
-"""The target: take it out of the table, and recognise the task."""
+"""The target: read its values, and recognise the task."""
 
 from __future__ import annotations
 
@@ -40,34 +40,6 @@ ANSWERS = frozenset({"none", "nil", "-", "--", "."})
 DATES = "{!r} holds dates; turn them into numbers to predict them"
 
 
-def split_target(
-    frame: pd.DataFrame, target: str, quantity: bool = False
-) -> tuple[pd.DataFrame, pd.Series]:
-    """Take the column to be predicted out of a table.
-
-    Returns the other columns and the labels; both keep the numbers of their rows. Rows without a
-    label are dropped, and ``features.attrs["notes"]`` says so. Whole numbers become int64, other
-    numbers float64, true and false bool, all else text. In a column of numbers, "?", "none" and the
-    like (:data:`~decoupled_descent.tables.values.MARKERS`) are missing labels; among text they may
-    be classes and are kept. Where many different ones occur, or a ``quantity`` is expected, numbers
-    may be written as $1,234.50.
-
-    Example:
-        >>> table = pd.DataFrame({"size": [1.5, 2.5, 3.5], "price": ["20", "?", "30"]})
-        >>> features, labels = split_target(table, "price")
-        >>> labels.tolist(), features.attrs["notes"]
-        ([20, 30], ["1 row without a value of 'price' was left out: 1"])
-    """
-    names = [str(name) for name in frame.columns]
-    check_target(names, target)
-    place = names.index(target)
-    mark = frame.attrs.get("decimal", "")
-    labels, known, notes = labels_of(frame.iloc[:, place].rename(target), quantity, mark)
-    features = frame.drop(columns=frame.columns[place])[known]
-    features.attrs = {"notes": [*frame.attrs.get("notes", []), *notes], "decimal": mark}
-    return features, labels
-
-
 def check_target(names: list[str], target: str) -> None:
     """Raise ``ValueError`` if there is no such column, or no other one."""
     if target not in names:
@@ -92,10 +64,19 @@ def did_you_mean(name: str, names: list[str]) -> str:
 def labels_of(
     column: pd.Series, quantity: bool = False, mark: str = "", merge: bool = True
 ) -> tuple[pd.Series, NDArray[np.bool_], list[str]]:
-    """The labels of the rows that have one, which rows these are, and notes on them.
+    """Return the labels of the rows that have one, which rows these are, and notes on them.
 
-    ``mark`` is the decimal mark of the file, if it is known. Classes that differ only by capitals
-    become one if ``merge`` is true, unless only capitals tell all classes apart.
+    Whole numbers become int64, other numbers float64, true and false bool, all else text. In a
+    column of numbers, "?", "none" and the like (:data:`~decoupled_descent.tables.values.MARKERS`)
+    are missing labels; among text they may be classes and are kept. Where many different ones
+    occur, or a ``quantity`` is expected, numbers may be written as $1,234.50. ``mark`` is the
+    decimal mark of the file, if it is known. Classes that differ only by capitals become one if
+    ``merge`` is true, unless only capitals tell all classes apart.
+
+    Example:
+        >>> labels, known, notes = labels_of(pd.Series(["20", "?", "30"], name="price"))
+        >>> labels.tolist(), known.tolist(), notes
+        ([20, 30], [True, False, True], ["1 row without a value of 'price' was left out: 1"])
     """
     target = column.name
     values, known, style = _labels(column, quantity, mark)
@@ -210,6 +191,18 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
         return task
     _check_classes(name, labels, counts, numeric)
     return task
+
+
+def values_of(labels: pd.Series, task: str) -> NDArray[Any]:
+    """Return quantities as float64, and classes as they are.
+
+    Classes that are fractions become text: scikit-learn would take them for quantities.
+    """
+    if task == "regression":
+        return np.asarray(labels, dtype=np.float64)
+    if labels.dtype.kind != "f":
+        return np.asarray(labels)
+    return np.array([str(label).removesuffix(".0") for label in labels.tolist()], dtype=object)
 
 
 def decimals_of(values: NDArray[np.float64], most: int) -> int:

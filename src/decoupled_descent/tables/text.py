@@ -46,27 +46,16 @@ TITLES = 20
 
 
 class Written(NamedTuple):
-    """The format of a text file, as recognised from its first rows.
-
-    Attributes:
-        encoding: The encoding of the text.
-        separator: The character between fields.
-        decimal: The decimal mark, empty if the rows do not show it.
-        names: The names of the columns, with any spaces around them.
-        first: The first rows, as strings.
-        skipped: The number of bytes before the names.
-        above: The number of lines in these bytes, but not that of ``sep=``.
-        notes: Sentences for the user about the format.
-    """
+    """The format of a text file, as recognised from its first rows."""
 
     encoding: str
-    separator: str
-    decimal: str
-    names: list[str]
-    first: list[list[str]]
-    skipped: int
-    above: int
-    notes: Notes
+    separator: str  # the character between fields
+    decimal: str  # the decimal mark, empty if the rows do not show it
+    names: list[str]  # of the columns, with any spaces around them
+    first: list[list[str]]  # the first rows, as strings
+    skipped: int  # the number of bytes before the names
+    above: int  # the number of lines in these bytes, but not that of ``sep=``
+    notes: Notes  # sentences for the user about the format
 
     def read(self, stream: Any, **options: Any) -> Any:
         """Read the table with pandas. The columns of the result are numbered from 0."""

@@ -154,7 +154,7 @@ class TextPieces(Pieces):
             for name in parts[0].texts
         }
         whole = {name: self._column(one) for name, one in raw.items()}
-        return Scan(rows, mine, frame, whole, raw, notes)
+        return Scan(rows, mine, frame, whole, lambda name: raw[name].str.strip().tolist(), notes)
 
     def _parsed(self, kept: Sequence[str], before: int) -> Parsed:
         """Read rows, of which ``before`` come earlier in the file."""

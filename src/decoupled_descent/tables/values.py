@@ -46,10 +46,10 @@ MEANT_DATE = re.compile(
 Floats = NDArray[np.float64]
 
 
-def listed(names: Iterable[str], most: int = 10) -> str:
-    """Write names in quotes, separated by commas; the first few if there are many."""
+def listed(names: Iterable[str]) -> str:
+    """Write names in quotes, separated by commas; the first ten if there are more."""
     names = [repr(name) for name in names]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" * (len(names) > most))
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" * (len(names) > 10))
 
 
 def parse_numbers(texts: list[str], style: str = "") -> Floats:
@@ -159,12 +159,12 @@ def merged_spellings(counts: dict[str, int]) -> dict[str, str]:
     return {text: best[spelling(text)] for text in counts}
 
 
-def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str) -> Any:
-    """Parse every value, nan or NaT if it is missing; raise ``ValueError`` for a wrong one."""
+def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str, strict: bool) -> Any:
+    """Parse every value, nan or NaT if it is missing; ``ValueError`` for a wrong one if strict."""
     codes, texts = texts_of(column)
     values = parse(texts)
     wrong = np.flatnonzero(np.isin(codes, np.flatnonzero(pd.isna(values))))
-    if wrong.size:
+    if wrong.size and strict:
         raise ValueError(
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
             f"is not a {what}; correct it, or leave it empty if it is missing (in training, "
@@ -179,30 +179,33 @@ def is_number(dtype: Any) -> bool:
     return bool(types.is_numeric_dtype(dtype)) and not types.is_complex_dtype(dtype)
 
 
-def numbers_of(column: pd.Series, style: str = "") -> Floats:
-    """Read the values as numbers, nan where they are missing."""
+def numbers_of(column: pd.Series, style: str = "", strict: bool = True) -> Floats:
+    """Read the values as numbers, nan where they are missing.
+
+    Other text and numbers beyond ±1e100 raise ``ValueError`` if ``strict``; otherwise they are nan.
+    """
     if is_number(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         values = np.where(np.isnan(values), np.nan, values)  # files may have NaNs that signal
     else:
-        values = _parsed(
-            column, partial(parse_numbers, style=style), f"number such as {style or '1234.5'}"
-        )
+        what = f"number such as {style or '1234.5'}"
+        values = _parsed(column, partial(parse_numbers, style=style), what, strict)
     large = np.flatnonzero(np.abs(values) > LARGEST)
-    if large.size:
+    if large.size and strict:
         raise ValueError(
             f"column {column.name!r}, row {column.index[large[0]]}: {values[large[0]]:g} is "
             f"beyond ±{LARGEST:g}; correct it, or leave it empty if it is missing"
         )
+    values[large] = np.nan
     return cast(Floats, values)
 
 
-def dates_of(column: pd.Series, style: str = "") -> NDArray[np.datetime64]:
-    """Read the values as dates, NaT where they are missing."""
+def dates_of(column: pd.Series, style: str = "", strict: bool = True) -> NDArray[np.datetime64]:
+    """Read the values as dates, NaT where they are missing; other text as in numbers_of."""
     if types.is_datetime64_any_dtype(column.dtype):
         return _utc(column)
     parse = partial(parse_dates, style=style)
-    found = _parsed(column, parse, f"date such as {style or '2024-05-31'}")
+    found = _parsed(column, parse, f"date such as {style or '2024-05-31'}", strict)
     return cast(NDArray[np.datetime64], found)
 
 

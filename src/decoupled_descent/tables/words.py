@@ -42,12 +42,9 @@ def learn_terms(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, ...
 
 def tf_idf(texts: Sequence[str], terms: Sequence[str], weights: Sequence[float]) -> Floats:
     """TF-IDF: logarithmic counts of the terms times their weights, rows scaled to norm 1."""
-    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
-    counter = CountVectorizer(token_pattern=WORD, vocabulary=list(terms))
-    counts: Floats = counter.transform(texts).toarray().astype(np.float64)
-    positive = counts > 0
-    counts[positive] = 1 + np.log(counts[positive])
-    counts *= np.asarray(weights)
-    lengths = np.sqrt(np.square(counts).sum(1, keepdims=True))
-    return counts / np.where(lengths > 0, lengths, 1.0)
+    vectoriser = TfidfVectorizer(token_pattern=WORD, vocabulary=list(terms), sublinear_tf=True)
+    vectoriser.idf_ = np.asarray(weights)
+    found: Floats = vectoriser.transform(texts).toarray()
+    return found
