@@ -326,7 +326,7 @@ def test_the_logarithm_of_the_target(run, tmp_path):
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
-        ({}, ("--method", "orthogonal"), "--log-target has no effect with --method orthogonal"),
+        ({}, ("--method", "orthogonal"), "--log-target needs --method newton, not orthogonal"),
         ({"price": "dear"}, (), "--log-target is for regression, but 'price' has classes"),
         ({"price": 0.0}, (), "--log-target: 'price' is 0 in row 4, which has no logarithm"),
     ],

@@ -3,7 +3,6 @@
 import pytest
 
 from decoupled_descent.cli.training_options import (
-    check_newton_only,
     check_options,
     resolve_method,
 )
@@ -31,9 +30,10 @@ def test_options_of_networks_choose_a_descent():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_options_of_newton_alone(name):
-    given = {"--group": False, "--log-target": True}
+    given, numbers = {"--group": False, "--log-target": True}, {"ridge": "auto"}
+    assert check_options("auto", name, numbers, {"--group": False})["method"] == name
     if name == "newton":
-        check_newton_only(name, given)
+        assert check_options("auto", name, numbers, given)["method"] == name
     else:
-        with pytest.raises(ValueError, match=f"--log-target has no effect with --method {name}"):
-            check_newton_only(name, given)
+        with pytest.raises(ValueError, match=f"--log-target needs --method newton, not {name}"):
+            check_options("auto", name, numbers, given)

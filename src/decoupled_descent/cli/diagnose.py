@@ -5,35 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import decoupled_descent as dd
-from decoupled_descent.cli.options import (
-    Data,
-    Drop,
-    Identifier,
-    Json,
-    Missing,
-    Target,
-    Task,
-    must_exist,
-)
+from decoupled_descent.cli import options
 
 if TYPE_CHECKING:
     from decoupled_descent.cli.tables import Prepared
 
 
 def diagnose(
-    data: Data,
-    target: Target,
-    task: Task = None,
-    identifier: Identifier = None,
-    drop: Drop = None,
-    missing: Missing = None,
-    as_json: Json = False,
+    data: options.Data,
+    target: options.Target,
+    task: options.Task = None,
+    identifier: options.Identifier = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    as_json: options.Json = False,
 ) -> None:
     """Check before training whether the train error will be a good estimate of the test error.
 
     The columns are prepared as in `train`. After training, `train` makes more checks.
     """
-    must_exist(data)
+    options.must_exist(data)
     from decoupled_descent.cli.tables import Wishes, prepare
 
     wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()))

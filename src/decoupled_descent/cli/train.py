@@ -12,38 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import decoupled_descent as dd
+from decoupled_descent.cli import options as common
+from decoupled_descent.cli import training_options as own
 from decoupled_descent.cli.destination import check_folder
-from decoupled_descent.cli.options import (
-    Data,
-    Drop,
-    Identifier,
-    Json,
-    Missing,
-    Target,
-    Task,
-    must_exist,
-)
+from decoupled_descent.cli.options import must_exist
 from decoupled_descent.cli.resume import clear, kept, nothing_written, written_to
-from decoupled_descent.cli.training_options import (
-    Activation,
-    Damping,
-    Distributed,
-    Features,
-    Group,
-    Hidden,
-    LogTarget,
-    MaxIter,
-    Method,
-    Rate,
-    Results,
-    Resume,
-    Ridge,
-    Seed,
-    check_distributed,
-    check_newton_only,
-    check_options,
-    resolve_method,
-)
 from decoupled_descent.progress import stages
 
 if TYPE_CHECKING:
@@ -59,27 +32,27 @@ KERNELS, LANDMARKS = 2, 2000
 
 
 def train(
-    data: Data,
-    target: Target,
-    out: Results = Path("decoupled-model"),
-    task: Task = None,
-    hidden: Hidden = "auto",
-    activation: Activation = "tanh",
-    method: Method = "auto",
-    features: Features = "auto",
-    group: Group = None,
-    identifier: Identifier = None,
-    drop: Drop = None,
-    missing: Missing = None,
-    log_target: LogTarget = False,
-    lr: Rate = "auto",
-    damping: Damping = "auto",
-    ridge: Ridge = "auto",
-    max_iter: MaxIter = 500,
-    seed: Seed = 0,
-    resume: Resume = False,
-    distributed: Distributed = False,
-    as_json: Json = False,
+    data: common.Data,
+    target: common.Target,
+    out: own.Results = Path("decoupled-model"),
+    task: common.Task = None,
+    hidden: own.Hidden = "auto",
+    activation: own.Activation = "tanh",
+    method: own.Method = "auto",
+    features: own.Features = "auto",
+    group: own.Group = None,
+    identifier: common.Identifier = None,
+    drop: common.Drop = None,
+    missing: common.Missing = None,
+    log_target: own.LogTarget = False,
+    lr: own.Rate = "auto",
+    damping: own.Damping = "auto",
+    ridge: own.Ridge = "auto",
+    max_iter: own.MaxIter = 500,
+    seed: own.Seed = 0,
+    resume: own.Resume = False,
+    distributed: own.Distributed = False,
+    as_json: common.Json = False,
 ) -> None:
     """Train on all rows of a table, and estimate the error on new rows without a test set.
 
@@ -88,11 +61,13 @@ def train(
     figure.png.
     """
     network = (hidden, lr, damping, activation, max_iter) != ("auto", "auto", "auto", "tanh", 500)
-    method = resolve_method(method, network)
-    options = check_options(hidden, method, {"lr": lr, "damping": damping, "ridge": ridge})
+    method = own.resolve_method(method, network)
+    numbers = {"lr": lr, "damping": damping, "ridge": ridge}
+    newton = {"--group": group is not None, "--log-target": log_target}
+    newton |= {"--distributed": distributed}
+    options = own.check_options(hidden, method, numbers, newton)
     options |= {"activation": activation, "max_iter": max_iter, "random_state": seed}
     options |= {"features": features} | ({"log_target": True} if log_target else {})
-    check_newton_only(method, {"--group": group is not None, "--log-target": log_target})
     must_exist(data)
     check_folder(out, data)
     from decoupled_descent.cli.tables import Wishes, prepare
@@ -101,7 +76,6 @@ def train(
     if distributed:
         from decoupled_descent.cli.distributed import joined, rows_of, this_share
 
-        check_distributed(method)
         share = this_share()
         with joined(resume):
             with nothing_written():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from decoupled_descent.cli.options import METHODS
+from decoupled_descent.cli.options import METHODS, option
 
 #: The widest hidden layer: time and memory grow with the square of the width.
 WIDEST = 1000
@@ -41,11 +42,10 @@ Features = Annotated[
 ]
 Group = Annotated[
     str | None,
-    typer.Option(
+    option(
         metavar="COLUMN",
         help="Rows with the same value in this column (a patient, say) are left out together. The "
         "column is not used for predictions.",
-        show_default=False,
     ),
 ]
 LogTarget = Annotated[
@@ -96,12 +96,6 @@ Distributed = Annotated[
 ]
 
 
-def check_distributed(method: str) -> None:
-    """Raise ``ValueError`` for methods that several processes cannot use together."""
-    if method != "newton":
-        raise ValueError(f"--distributed needs --method newton, not {method}")
-
-
 def resolve_method(method: str, network: bool) -> str:
     """Replace "auto" by a method: ``network`` says whether an option of networks was given."""
     if method != "auto":
@@ -109,18 +103,14 @@ def resolve_method(method: str, network: bool) -> str:
     return "orthogonal" if network else "newton"
 
 
-def check_newton_only(method: str, given: dict[str, bool]) -> None:
-    """Raise ``ValueError`` if an option that only newton has is given with another method."""
-    for name, is_given in given.items():
-        if is_given and method != "newton":
-            raise ValueError(f"{name} has no effect with --method {method}; leave it out")
-
-
-def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str, Any]:
+def check_options(
+    hidden: str, method: str, numbers: Mapping[str, str], newton_only: Mapping[str, bool] = {}
+) -> dict[str, Any]:
     """Turn what was typed into keyword arguments of an estimator.
 
     ``numbers`` has ``"lr"``, ``"damping"`` and ``"ridge"``, each a number as text or ``"auto"``.
-    Raises ``ValueError`` if a text is not allowed, or an option has no effect with the method.
+    ``newton_only`` says which of the options were given that only newton has. Raises ``ValueError``
+    if a text is not allowed, or an option has no effect with the method.
     """
     if method not in METHODS:
         raise ValueError(f"--method {method!r:.40} is unknown; use one of {', '.join(METHODS)}")
@@ -131,6 +121,11 @@ def check_options(hidden: str, method: str, numbers: dict[str, str]) -> dict[str
         options[name] = _number(name, text)
     if hidden != "auto" and method == "newton":
         raise ValueError("--hidden has no effect with --method newton; use --method orthogonal")
+    for name, is_given in newton_only.items():
+        if is_given and method != "newton":
+            raise ValueError(
+                f"{name} needs --method newton, not {method}; leave out one of the two"
+            )
     options["hidden"] = "auto" if hidden == "auto" else _widths(hidden)
     return options
 
