@@ -58,7 +58,7 @@ DATA = {
     "ragged rows": ("a.csv", TEXT + "1,2\n", "line 62 has 2 fields, but the first row has 4 names"),
     "open quotation mark": ("a.csv", TEXT + '1,2,"x,yes\n', "line|quotation"),
     "columns separated by spaces": ("a.csv", "a b answer\n1 2 x\n3 4 y\n", "separated by spaces"),
-    "UTF-16": ("a.csv", TEXT.encode("utf-16"), "UTF-16; save it as UTF-8"),
+    "UTF-16": ("a.csv", TEXT.encode("utf-16")[:-1], "UTF-16 but is damaged; save it as UTF-8"),
     "no encoding": ("a.csv", b"a,answer\n\x81\x8d,1\n", "neither UTF-8 nor Windows-1252"),
     "binary": ("a.csv", bytes(range(256)), "does not occur in text files"),
     "parquet called csv": ("a.csv", PARQUET, "does not occur in text files"),

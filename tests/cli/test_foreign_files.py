@@ -40,7 +40,7 @@ DATA = {
         "separated by spaces",
     ),
     "vertical bars": ("a.csv", TEXT.replace(",", "|"), "separated by vertical bars"),
-    "a title above": ("a.csv", "Report of 2024\n" + TEXT, "line 2 has 4 fields"),
+    "a title below": ("a.csv", TEXT + "Report, of, 2024, by, us\n", "line 62 has 5 fields"),
     "names twice": ("a.csv", TEXT.splitlines()[0] + "\n" + TEXT, "class 'answer'"),
     "a zero byte": (
         "a.csv",

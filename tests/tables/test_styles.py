@@ -45,6 +45,14 @@ def test_numbers(texts, style, numbers):
     assert styles.is_number_style(style)
 
 
+def test_units_are_not_mixed():
+    """Signs are units: a column of percentages and kilograms has no style for both."""
+    assert styles.number_style(["85 kg", "7.5", "3 kg"]) == "1,234.5 kg"
+    assert styles.number_style(["5 %", "6 %", "7 kg"]) == styles.ENGLISH
+    assert np.isnan(styles.read_numbers(["7 kg"], styles.ENGLISH)).all()
+    assert styles.number_style(["$5", "7 kg"]) == styles.ENGLISH
+
+
 def test_a_style_is_kept():
     """What was learnt decides, whatever a later file would suggest."""
     assert styles.read_numbers(["1,234"], styles.EUROPEAN).tolist() == [1.234]

@@ -121,9 +121,17 @@ def _thousands(texts: list[str]) -> bool:
 
 
 def _unit(texts: list[str]) -> str:
-    """The unit that all numbers with a unit have, in its most frequent spelling; or empty."""
-    found = [match for text in texts if (match := WITH_UNIT.fullmatch(text))]
-    found = [match for match in found if not re.fullmatch(SIGNS, match[3])]
+    """The unit that all numbers with a unit have, in its most frequent spelling; or empty.
+
+    The signs of money and percentages are units as well: beside 5 %, 7 kg is no number.
+    """
+    found = []
+    for text in texts:
+        match = WITH_UNIT.fullmatch(text)
+        if match and not re.fullmatch(SIGNS, match[3]):
+            found.append(match)
+        elif re.search(SIGNS, text):
+            return ""
     if len({_one(match[3]) for match in found}) != 1 or re.fullmatch("[eE]", found[0][3]):
         return ""
     if not any(match[2] for match in found) and len(found) <= MANY:
