@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import decoupled_descent as dd
 from decoupled_descent.rows import room
 
 
@@ -16,6 +17,18 @@ def test_room_is_made_for_large_matrices_only(monkeypatch):
     assert made == [0]
     monkeypatch.setattr(room, "_trim", lambda: None)  # systems without such a function
     room.make_room(room.ROOM)
+
+
+def test_room_is_made_while_a_large_matrix_is_read(monkeypatch):
+    made = []
+    monkeypatch.setattr(room, "_trim", lambda: made.append)
+    monkeypatch.setattr(room, "PASSED", room.ROOM)
+    rows = dd.Rows(torch.zeros(1000, 3000), torch.zeros(1000))  # 24 MB in float64
+    assert sum(len(part) for _, part in rows.pieces(100)) == 1000
+    assert len(made) == 2  # after 400 and after 800 rows
+    few = dd.Rows(torch.zeros(300, 3000), torch.zeros(300))
+    assert sum(len(part) for _, part in few.pieces(100)) == 300
+    assert len(made) == 2
 
 
 @pytest.mark.skipif(room._trim() is None, reason="needs glibc")

@@ -8,6 +8,8 @@ from functools import cache
 
 #: Bytes from which a matrix is large enough to make room for it.
 ROOM = 8 * 2**20
+#: Bytes of pieces after which room is made again.
+PASSED = 32 * 2**20
 
 
 def make_room(size: int) -> None:
@@ -19,6 +21,17 @@ def make_room(size: int) -> None:
     trim = _trim()
     if trim is not None and size >= ROOM:
         trim(0)
+
+
+def make_room_after(passed: int) -> int:
+    """Make room once pieces of so many bytes were read; return the bytes read since then.
+
+    The matrices that are made from pieces move through the holes of the heap and fill them.
+    """
+    if passed < PASSED:
+        return passed
+    make_room(passed)
+    return 0
 
 
 @cache
