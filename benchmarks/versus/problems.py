@@ -122,12 +122,12 @@ TABLES = {
     "diabetes": (100,),
     "concrete": (100, 400),
     "ames": (400,),
-    "spam": (100, 400),
-    "credit": (400,),
-    "phoneme": (400,),
+    "spam": (100, 400, 1000),
+    "credit": (400, 1000),
+    "phoneme": (400, 1000),
 }
 #: Data sets per table and size: there are many tables, and a fit is a search of its own.
-TABLE_REPLICATIONS = {100: 3, 400: 2}
+TABLE_REPLICATIONS = {100: 3, 400: 2, 1000: 2}
 
 
 def cells() -> Iterator[Cell]:

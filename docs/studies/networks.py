@@ -28,7 +28,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.validation import search
-from decoupled_descent.validation.found import Candidate, evaluate, predictions, row_count
+from decoupled_descent.validation.found import Candidate, predictions, row_count
 from decoupled_descent.validation.stacking import FOLDS, row_losses
 
 SETTINGS = (
@@ -66,6 +66,22 @@ def network(features, rows, loss, outputs, width, ridge, seed, repairs=20):
     error = float(row_losses(loss, said, rows.y).mean())
     known = torch.ones(FOLDS + 1, dtype=torch.bool)
     return Candidate(features, ridge, run, left_out, rows, said, error, known)
+
+
+def evaluate(candidate, phi):
+    """Outputs of a candidate for rows with features phi, shape (m, K)."""
+    state = candidate.run.state
+    with torch.no_grad():
+        found = candidate.run.objective.pure_head(phi @ state.theta.T, state.head)
+    return found.reshape(len(phi), -1)
+
+
+def mixed(found, new, loss):
+    """What the mixture says of new rows."""
+    return sum(
+        share * predictions(loss, evaluate(one, one.features.transform(new)), row_count(one.rows))
+        for share, one in found.members
+    )
 
 
 def honest(data, out):
@@ -120,7 +136,7 @@ def gain(data):
                 plain = search.search(X, y, loss, outputs=outputs)
             seconds = time.process_time() - start - both["seconds"]
             errors = [
-                float(row_losses(loss, found.predict(new), labels).mean())
+                float(row_losses(loss, mixed(found, new, loss), labels).mean())
                 for found in (plain, both["with"])
             ]
             print(

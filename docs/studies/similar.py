@@ -16,7 +16,7 @@ import torch
 from tables import _rows, load, prepared
 
 import decoupled_descent as dd
-from decoupled_descent.diagnostics import catalogue
+from decoupled_descent.diagnostics import readings
 
 #: patients, rows of each, noise of their columns, whether there are classes, the patients' effect
 DRAWN = [
@@ -51,13 +51,13 @@ def judged(X, y, classes, **options):
 
 
 def main(data, draws):
-    measured = catalogue.companions.company
+    measured = readings.companions.company
 
     def watched(*given):
         SEEN.append(measured(*given))
         return SEEN[-1]
 
-    catalogue.companions.company = watched
+    readings.companions.company = watched
     features = ["linear", "rbf(1)", "laplace(1)"]
     for case in DRAWN:
         found = [
