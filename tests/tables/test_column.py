@@ -308,6 +308,11 @@ def test_capitals_that_tell_all_values_apart_matter():
     columns = Columns.learn(genes)
     np.testing.assert_array_equal(columns.apply(genes[:4]).sum(0), [2, 1, 1])
     assert columns.names == ["a=AA", "a=Aa", "a=aa"]
+    assert columns.notes[0].endswith("by capitals were kept apart: 'AA', 'Aa', 'aa'")
+    letters = Columns.learn(pd.DataFrame({"a": ["M", "m", "F", "F"] * 5}))
+    assert letters.names == ["a=F", "a=M", "a=m"]
+    assert letters.notes[0].endswith("by capitals were kept apart: 'M', 'm'")
     towns = pd.DataFrame({"a": ["Ulm", "ULM", "Bonn", "Ulm"] * 5})
     assert Columns.learn(towns).names == ["a=Ulm", "a=Bonn"]
     assert "(1 other spelling was merged)" in Columns.learn(towns).notes[0]
+    assert "capitals" not in Columns.learn(towns).notes[0]

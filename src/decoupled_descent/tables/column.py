@@ -15,6 +15,7 @@ from decoupled_descent.tables.styles import CLOCK, is_number_style
 from decoupled_descent.tables.values import (
     LARGEST,
     Floats,
+    apart_by_capitals,
     dates_of,
     example_of,
     kind_of,
@@ -236,6 +237,8 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
     were = "s were" if spellings > 1 else " was"
     joined = f" ({spellings} other spelling{were} merged)" if spellings > 0 else ""
     note += f", one for {_count(absent)}" * learnt.missing
+    apart = apart_by_capitals(texts)
+    note += f"; values that differ only by capitals were kept apart: {apart}" if apart else ""
     return learnt, note.replace(f" {several},", f" {several}{joined},", 1) + hint
 
 

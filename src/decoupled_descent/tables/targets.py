@@ -19,6 +19,7 @@ from decoupled_descent.tables.values import (
     MEANT_DATE,
     MOSTLY,
     TRUTHS,
+    apart_by_capitals,
     example_of,
     is_number,
     listed,
@@ -107,8 +108,7 @@ def _one_spelling(labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
     if other:
         said = ", ".join(f"{text!r} ({counts[text]}) as {best[text]!r}" for text in other)
         return np.array([best[text] for text in labels], dtype=object), f"other spellings: {said}"
-    alike = Counter(text.casefold() for text in counts)
-    apart = listed(sorted(text for text in counts if alike[text.casefold()] > 1))
+    apart = apart_by_capitals(counts)
     return labels, f"classes that differ only by capitals were kept apart: {apart}" if apart else ""
 
 

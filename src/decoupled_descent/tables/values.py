@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
@@ -157,6 +158,18 @@ def merged_spellings(counts: dict[str, int]) -> dict[str, str]:
     if len(best) == 1:
         return {text: text for text in counts}
     return {text: best[spelling(text)] for text in counts}
+
+
+def apart_by_capitals(texts: Iterable[str]) -> str:
+    """Name the values that differ only by capitals; empty if there are none.
+
+    Example:
+        >>> apart_by_capitals(["M", "F", "m"])
+        "'M', 'm'"
+    """
+    texts = list(texts)
+    alike = Counter(text.casefold() for text in texts)
+    return listed(sorted(text for text in texts if alike[text.casefold()] > 1))
 
 
 def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str, strict: bool) -> Any:
