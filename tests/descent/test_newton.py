@@ -7,11 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
+from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent.descent import newton, spread
 from decoupled_descent.descent.problem import Problem
+from decoupled_descent.objective.heads import Shift
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
 from tests.oracles import newton as oracle
@@ -412,3 +414,18 @@ def test_moves_count_as_far_as_the_loss_feels_them():
     felt = newton._felt(at, outputs, moved)
     torch.testing.assert_close(felt[:20], torch.full((20,), 0.01).double(), rtol=1e-4, atol=0)
     assert float(felt[20:].max()) < 1e-4
+
+
+def test_two_shifts_are_one_intercept_in_two_parts():
+    """Neither gets the whole of it: outputs and left-out errors are those of one intercept."""
+    X, y = normal(60, 4), normal(60, seed=1) + 3
+    heads = dd.heads.Linear(1, intercept=True), nn.Sequential(Shift(1), Shift(1))
+    one, two = (
+        dd.fit(X, y, dd.Objective(head.double(), "squared", width=1), dd.DecoupledNewton(1.0), 9)
+        for head in heads
+    )
+    torch.testing.assert_close(
+        sum(two.state.head.values()), one.state.head["0.bias"], rtol=1e-5, atol=0
+    )
+    torch.testing.assert_close(two.predict(X), one.predict(X), rtol=1e-5, atol=1e-5)
+    assert two.best.train_error == pytest.approx(one.best.train_error, rel=1e-5)

@@ -127,6 +127,8 @@ def parse(head: nn.Module) -> list[Step] | None:
 
 
 def adds_only(head: nn.Module) -> bool:
-    """Whether a head returns h, or h plus trainable constants: outputs linear in all parameters."""
+    """Whether a head returns h, or h plus one trainable constant per output."""
     steps = parse(head)
-    return steps is not None and all(isinstance(s, Affine) and s.weight is None for s in steps)
+    if steps is None or len(steps) > 1:
+        return False
+    return all(isinstance(step, Affine) and step.weight is None for step in steps)
