@@ -39,7 +39,7 @@ def test_more_rows_are_asked_for_where_that_can_be_told():
     found = more_rows(given, model, seconds=1.0)
     assert found.rows == (15, 30, 60, 120)
     assert found.errors[2] == pytest.approx(model.estimated_test_error_**0.5)
-    assert more_rows(given, model, seconds=PATIENCE + 1) is None
+    assert "more than 60 seconds" in more_rows(given, model, seconds=PATIENCE + 1)
     few = problem(20)
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(few.X, few.y)
-    assert more_rows(few, model, seconds=1.0) is None
+    assert "needs at least 40 rows" in more_rows(few, model, seconds=1.0)

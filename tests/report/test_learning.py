@@ -39,6 +39,7 @@ def test_roots_of_squared_errors_have_the_units_of_the_target():
 
 def test_the_figure():
     assert more_rows(regression()) == ""
+    assert more_rows(dataclasses.replace(regression(), more="a < b")) == "<p>a &lt; b</p>"
     data = dataclasses.replace(regression(), more=MoreRows.of(curve(-0.05, 0.01), roots=False))
     page = Page(render_report(data))
     assert "Would more rows help?" in page.text

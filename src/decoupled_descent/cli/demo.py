@@ -48,8 +48,8 @@ def demo(
     rows = [[NAMES[name], *(f"{v:.3f}" for v in found.values())] for name, found in final.items()]
     table(screen, title, ["algorithm", "train error", "test error", "gap"], rows)
     screen.print(
-        "gap = |train error − test error|. Decoupled descent did not use the test rows: its\n"
-        "train error estimates the error on new data without a test set."
+        "gap = |train error − test error|. Decoupled descent did not use the test rows: its train "
+        "error estimates the error on new data without a test set."
     )
     screen.print(f"figure: {path}", soft_wrap=True)
 

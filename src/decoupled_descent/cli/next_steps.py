@@ -8,6 +8,7 @@ from typing import Any
 
 from decoupled_descent.report import ReportData
 from decoupled_descent.report.comparison import ONLY_PROBABILITIES, answers, usefulness
+from decoupled_descent.report.data import MoreRows
 from decoupled_descent.report.headline import FIRST
 from decoupled_descent.report.learning import sentence
 
@@ -26,7 +27,7 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     if falling and report.stop_reason.startswith("steps"):
         more = 2 * report.settings["max_iter"]
         steps.append(f"The error was still falling: try `--max-iter {more}`.")
-    if report.more is not None:
+    if isinstance(report.more, MoreRows):
         steps.append(sentence(report.more))
     if not report.contenders or usefulness(report.contenders)[0] != "alarm":
         steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")

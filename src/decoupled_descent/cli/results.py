@@ -140,14 +140,21 @@ def widths(prepared: Prepared, estimator: Any) -> list[Width]:
     return found
 
 
-def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | None:
-    """The expected error with twice as many rows, or None if it takes too long or is unknown."""
-    if estimator.method_ != "newton" or seconds > PATIENCE or is_interrupted(estimator):
-        return None
+def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | str:
+    """The expected error with twice as many rows, or why it is not computed."""
+    if estimator.method_ != "newton":
+        return "Only --method newton can tell."
+    if is_interrupted(estimator):
+        return "Training was interrupted."
+    if seconds > PATIENCE:
+        return (
+            f"This was not computed, because training took more than {PATIENCE:.0f} seconds. In "
+            "Python, learning_curve of the estimator computes it."
+        )
     try:
         curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
-    except ValueError:  # too few rows, or too few rows of a class, to train on a quarter of them
-        return None
+    except ValueError as problem:  # too few rows, or too few rows of a class
+        return f"This cannot be told: {problem}."
     return MoreRows.of(curve, roots=prepared.task == "regression")
 
 
@@ -206,7 +213,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "stop_reason": report.stop_reason,
         "interrupted": report.interrupted or bool(report.missing),
         "missing": list(report.missing),
-        "more_rows": None if report.more is None else report.more._asdict(),
+        "more_rows": report.more._asdict() if isinstance(report.more, MoreRows) else None,
         "prediction_intervals": [one._asdict() for one in report.widths],
         "importance": dict(report.importance),
         "settings": report.settings,

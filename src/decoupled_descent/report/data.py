@@ -117,7 +117,7 @@ class ReportData:
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
     widths: Sequence[Width] = ()  # of prediction intervals
-    more: MoreRows | None = None  # the learning curve
+    more: MoreRows | str | None = None  # the learning curve, or why there is none
     left_out: Iterable[str] = ""  # out-of-sample predictions of the training rows, as CSV
     made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
 

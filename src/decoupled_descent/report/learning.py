@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 
@@ -44,10 +45,12 @@ def _losses(found: MoreRows) -> tuple[Sequence[float], Sequence[float]]:
 
 
 def more_rows(data: ReportData) -> str:
-    """Draw the errors over the number of rows."""
+    """Draw the errors over the number of rows, or say why there are none."""
     found = data.more
     if found is None:
         return ""
+    if isinstance(found, str):
+        return f"<p>{html.escape(found)}</p>"
     title = f"{found.name} over the number of rows"
     ends = [error_interval(*one)[1:] for one in zip(*_losses(found), strict=True)]
     if found.roots:
