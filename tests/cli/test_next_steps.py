@@ -8,6 +8,7 @@ import decoupled_descent as dd
 from decoupled_descent.cli.next_steps import next_steps
 from decoupled_descent.diagnostics.checks import Finding
 from tests.report.examples import classification
+from tests.report.test_comparison import three
 
 
 def report(findings=(), best=1, corrected=True):
@@ -71,3 +72,11 @@ def test_what_to_look_at_comes_first():
 )
 def test_new_rows_are_asked_for_in_the_same_kind_of_file(name, suffix):
     assert f" new{suffix} " in next_steps(report(), Path(name), Path("o"))[-1]
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_linear_model_is_advised_unless_the_search_was_cut(interrupted):
+    contenders = three(linear=(-0.05, 0.01))
+    found = classification(contenders=contenders, interrupted=interrupted)
+    steps = next_steps(found, Path("d.csv"), Path("o"))
+    assert ("A linear model is better" in " ".join(steps)) == (not interrupted)

@@ -62,7 +62,7 @@ def _after_comparison(report: ReportData) -> list[str]:
             "Use the probabilities, not the predicted class: choose a threshold from the table of "
             "thresholds in the report."
         )
-    if words.get("Better than a linear model?") == "no":
+    if words.get("Better than a linear model?") == "no" and not report.interrupted:
         newton = report.settings.get("method") == "newton"
         option = "--features linear" if newton else "--method newton"
         steps.append(f"A linear model is better: train again with `{option}`.")
