@@ -6,12 +6,13 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import f_oneway, lognorm, norm
+from scipy.stats import f_oneway
 
 import decoupled_descent as dd
 from decoupled_descent.cli import findings
-from decoupled_descent.cli.tables import prepare
+from decoupled_descent.cli.tables import Prepared, prepare
 from decoupled_descent.diagnostics.catalogue import CHECKS
+from decoupled_descent.tables.columns import Columns
 from tests.cli.conftest import table
 
 
@@ -67,18 +68,19 @@ def test_chance_is_called_chance():
 
 
 @pytest.mark.parametrize(("noise", "better"), [("relative", True), ("absolute", False)])
-def test_logarithms_where_they_fit_better(noise, better):
-    """Against the likelihoods of scipy's normal and lognormal laws."""
+def test_the_logarithm_is_advised_where_it_helps(noise, better):
     rng = np.random.default_rng(4)
-    said = np.exp(rng.normal(3, 0.5, size=400))
-    e = rng.normal(size=400)
-    y = said * np.exp(0.3 * e) if noise == "relative" else np.maximum(said + e, 0.5)
-    one = norm.logpdf(y - said, scale=np.sqrt(np.square(y - said).mean())).sum()
-    logs = np.log(y / said)
-    two = lognorm.logpdf(y, np.sqrt(np.square(logs).mean()), scale=said).sum()
-    assert (two > one) == better
-    assert findings.logarithms_fit_better(y, said) == better
-    assert not findings.logarithms_fit_better(y - y.min(), said)
+    X, e = rng.normal(size=(200, 3)), rng.normal(size=200)
+    y = np.exp(X[:, 0] + 0.5 * e) if noise == "relative" else 9 + X[:, 0] + 0.5 * e
+    columns = Columns.learn(pd.DataFrame(X).rename(columns="x{}".format))
+    model = dd.DecoupledRegressor(features="linear").fit(X, y)
+    given = Prepared(X, y, columns, "regression", [])
+    assert findings.logarithm_helps(given, model) == better
+    groups = np.arange(200) // 2
+    assert findings.logarithm_helps(given._replace(groups=groups), model) == better
+    assert not findings.logarithm_helps(given._replace(y=y - y.min()), model)
+    log = dd.DecoupledRegressor(features="linear", log_target=True).fit(X, y)
+    assert not findings.logarithm_helps(given, log)
 
 
 def test_explained_by_one_column():

@@ -27,7 +27,9 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     log = is_log(estimator)
     names = ["this model", "linear model", _guess_name(prepared, log)]
     tried = {one.get("features") for one in estimator.candidates_}
-    linear = estimator if tried == {"linear"} else _linear(prepared, log)
+    linear = (
+        estimator if tried == {"linear"} else alone(prepared.task, prepared.given, "linear", log)
+    )
     said = [said_of(estimator), said_of(linear), _guesses(prepared, log)]
     losses = [losses_of(estimator, one, prepared.y) for one in said]
     numbers = "typical error of the logarithm" if log else "typical error"
@@ -61,16 +63,19 @@ def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, flo
     return centre, math.sqrt(spread) / len(values)
 
 
-def _linear(prepared: Prepared, log: bool) -> Any:
-    """The linear model whose penalty has the lowest leave-one-out error."""
+def alone(task: str, given: dict[str, Any], features: str, log: bool) -> Any:
+    """The model with one feature map whose penalty has the lowest leave-one-out error.
+
+    ``given`` has the arguments of ``fit``.
+    """
     kinds = {"classification": dd.DecoupledClassifier, "regression": dd.DecoupledRegressor}
     options: dict[str, Any] = {"log_target": True} if log else {}
-    estimator: Any = kinds[prepared.task](
-        method="newton", features="linear", stack=False, verbose=False, **options
+    estimator: Any = kinds[task](
+        method="newton", features=features, stack=False, verbose=False, **options
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return estimator.fit(**prepared.given)
+        return estimator.fit(**given)
 
 
 def said_of(estimator: Any) -> Floats:

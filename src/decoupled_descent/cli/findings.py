@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from decoupled_descent.checks import percent
-from decoupled_descent.cli.baselines import is_log, losses_of, said_of, targets
+from decoupled_descent.cli.baselines import alone, is_log, losses_of, mean, said_of, targets
 from decoupled_descent.cli.tables import Prepared
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
@@ -63,6 +63,11 @@ SOME, MUCH = 0.2, 0.3
 #: A single column that explains this share of the target's variance is suspicious. On twenty real
 #: tables the best column explained between 0 and 0.83 of it.
 PERFECT = 0.95
+FEW = "rows behind the error"
+#: The logarithm of the target is advised from this gain in standard errors on. It lowered the
+#: median absolute error of other rows in 16 of 40 draws of four real and four simulated tables (150
+#: rows). It was advised in 10 of these, and in none of the other 24.
+CLEAR = 2.0
 #: If the effective number of rows behind the error is below this, the rows are named …
 NAMED = 5
 #: … provided that they have this share of the error. Such a row can be a total below the table, or
@@ -78,14 +83,13 @@ def is_interrupted(estimator: Any) -> bool:
 
 
 def few_rows(prepared: Prepared, estimator: Any) -> str:
-    """What to do if few rows make up most of the error."""
-    said = said_of(estimator)
-    losses = losses_of(estimator, said, prepared.y)
+    """What to do about few rows that make up most of the error."""
+    losses = losses_of(estimator, said_of(estimator), prepared.y)
     if prepared.task == "classification":
         quote = "quote the interval, and how many rows of each class are found"
     else:
         quote = "quote the median absolute error as well"
-        if not is_log(estimator) and logarithms_fit_better(prepared.y, said):
+        if logarithm_helps(prepared, estimator):
             quote += ", or train with --log-target"
     return _large_rows(prepared, losses) + quote
 
@@ -122,21 +126,23 @@ def with_settings(advice: str, estimator: Any) -> str:
     return advice
 
 
-def logarithms_fit_better(y: NDArray[np.float64], said: NDArray[np.float64]) -> bool:
-    r"""Whether errors of the logarithm are closer to a normal law than errors of the target.
+def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
+    """Whether absolute errors are lower if the logarithm of the target is fitted.
 
-    The two likelihoods are compared as Box and Cox do it: the logarithm is better if
-
-    .. math:: \overline{(\log y - \log \hat y)^2} \, g^2 < \overline{(y - \hat y)^2}
-
-    with g the geometric mean of the target. Predictions below the lowest target count as that.
+    The chosen feature map is fitted alone in both ways, and out-of-sample errors are compared row
+    by row: the mean difference is above ``CLEAR`` standard errors.
     """
-    if not (y > 0).all():
+    X, y = prepared.in_memory
+    if is_log(estimator) or estimator.method_ != "newton" or not (y > 0).all():
         return False
-    logs = np.log(y)
-    errors = logs - np.log(np.maximum(said, y.min()))
-    scaled = float(np.square(errors * np.exp(logs.mean())).mean())
-    return scaled < float(np.square(y - said).mean())
+    features = next(one["features"] for one in estimator.candidates_ if one["chosen"])
+    groups = prepared.groups if prepared.sample is None else None
+    given = {"X": X, "y": y, "groups": groups}
+    one, two = (
+        np.abs(said_of(alone("regression", given, features, log)) - y) for log in (False, True)
+    )
+    gain, stderr = mean(one - two, groups)
+    return gain > CLEAR * stderr
 
 
 def joined(
@@ -155,7 +161,9 @@ def severity(finding: Finding) -> int:
 def add(estimator: Any, prepared: Prepared, interrupted: bool) -> None:
     """Add findings on the table and on the training to the diagnosis of an estimator."""
     found = of_table(prepared) + ([stopped()] if interrupted else [])
-    words = ADVICE | {"rows behind the error": few_rows(prepared, estimator)}
+    words = dict(ADVICE)
+    if any(one.name == FEW and one.status != "ok" for one in estimator.diagnostics_.findings):
+        words[FEW] = few_rows(prepared, estimator)
     words |= {"smallest class": fewest(prepared)} if prepared.task == "classification" else {}
     words = {name: with_settings(text, estimator) for name, text in words.items()}
     estimator.diagnostics_ = joined(estimator.diagnostics_, found, words)
