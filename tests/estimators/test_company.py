@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import torch
 from sklearn import config_context
 from sklearn.base import clone
@@ -75,7 +76,8 @@ def test_frames_of_polars():
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({f"column {k}": X[:, k] for k in range(6)})
     model = cheap().fit(frame, polars.Series(Y))
-    assert list(model.feature_names_in_) == frame.columns
+    if hasattr(StandardScaler().fit(frame), "feature_names_in_"):  # old versions of scikit-learn
+        assert list(model.feature_names_in_) == frame.columns  # do not know new ones of polars
     np.testing.assert_array_equal(model.predict(frame), cheap().fit(X, Y).predict(X))
 
 
@@ -115,10 +117,12 @@ def newton(**options):
     return Recorded(features="linear", ridge=1.0, **options)
 
 
+#: Version 1.7 does not route weights to the score of a pipeline, whatever estimator is its last.
+ROUTED = pytest.mark.skipif(sklearn.__version__.startswith("1.7."), reason="needs scikit-learn 1.8")
 WEIGHTS, GROUPS = 1.0 + np.arange(120) % 3, np.arange(120) // 4
 
 
-@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize("piped", [False, pytest.param(True, marks=ROUTED)])
 def test_weights_and_groups_are_routed(piped):
     """To ``fit`` as requested, and to the splitter; a group never stands on both sides."""
     with config_context(enable_metadata_routing=True):

@@ -72,8 +72,10 @@ def _nullable(values: Any, array: NDArray[Any]) -> NDArray[Any]:
     kinds = {getattr(one, "kind", "O") for one in dtypes}
     if not hasattr(values, "isna") or not kinds <= set("biuf"):
         return array
-    whole = kinds <= set("iu") and not np.any(values.isna())
-    numbers: NDArray[Any] = values.to_numpy(np.int64 if whole else np.float64, na_value=np.nan)
+    if kinds <= set("iu") and not np.any(values.isna()):
+        whole: NDArray[Any] = values.to_numpy(np.int64)
+        return whole
+    numbers: NDArray[Any] = values.to_numpy(np.float64, na_value=np.nan)
     return numbers
 
 
