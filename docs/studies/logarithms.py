@@ -20,7 +20,7 @@ from decoupled_descent.cli.tables import Prepared
 
 ROWS, MOST = 150, 2000
 FEATURES = ["linear", "rbf(1)", "laplace(1)"]
-#: Noise e and signal f to a target.
+#: The target, given the signal f and a generator.
 LAWS = {
     "drawn, lognormal (0.5)": lambda f, rng: np.exp(f + 0.5 * rng.normal(size=len(f))),
     "drawn, lognormal (0.1)": lambda f, rng: np.exp(3 + 0.2 * f + 0.1 * rng.normal(size=len(f))),

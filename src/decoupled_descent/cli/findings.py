@@ -65,8 +65,8 @@ SOME, MUCH = 0.2, 0.3
 PERFECT = 0.95
 FEW = "rows behind the error"
 #: The logarithm of the target is advised from this gain in standard errors on. It lowered the
-#: median absolute error of other rows in 16 of 40 draws of four real and four simulated tables (150
-#: rows). It was advised in 10 of these, and in none of the other 24.
+#: median absolute error of other rows in 15 of 40 draws of four real and four simulated tables (150
+#: rows). It was advised in 10 of these, and in none of the other 25.
 CLEAR = 2.0
 #: If the effective number of rows behind the error is below this, the rows are named …
 NAMED = 5
