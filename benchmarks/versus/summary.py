@@ -103,10 +103,15 @@ def _row(
     return Row(
         way, len(own), mean(column("test")), mean(miss), root(squares),
         root(Mean(squares.value / unit**2, squares.stderr / unit**2)),
-        float(np.sqrt(np.mean((miss / noise) ** 2))),
+        float(np.sqrt(np.mean(_in_units(miss, noise) ** 2))),
         float(np.median(costs)) if costs else math.nan,
         _ratio(own, reference),
     )  # fmt: skip
+
+
+def _in_units(miss: Array, noise: Array) -> Array:
+    """Errors in standard errors; no error is 0, even if a constant model has no noise."""
+    return np.divide(miss, noise, out=np.zeros_like(miss), where=miss != 0)
 
 
 def _columns(records: Iterable[Record]) -> Callable[[str], Array]:
