@@ -292,7 +292,7 @@ def prices(rows=120, seed=0):
         {"area": rng.uniform(30, 200, rows).round(1), "rooms": rng.integers(1, 7, rows)}
     )
     noise = 0.4 * rng.normal(size=rows)
-    frame["price"] = np.exp(9 + 0.01 * frame["area"] + 0.1 * frame["rooms"] + noise).round(2)
+    frame["price"] = np.exp(7 + 0.02 * frame["area"] + 0.1 * frame["rooms"] + noise).round(2)
     return frame
 
 
