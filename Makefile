@@ -24,12 +24,12 @@ demo: .venv/.installed ## train on a small example and compare the errors
 # One thread per worker: torch's own threads under two workers would fight for the cores.
 test: export OMP_NUM_THREADS := 1
 test: lint ## lint, then run all tests and doctests but the slow ones
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 	@echo "all checks passed"
 
 slow: export OMP_NUM_THREADS := 1
 slow: .venv/.installed-dev ## run the slow tests: studies at the paper's sizes
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 # What pyproject.toml promises, at its oldest, for pip's --constraint; torch is chosen apart.
 LOWEST = sed -n '/^dependencies/,/^sweep/p' pyproject.toml | \
@@ -57,7 +57,7 @@ with:
 	$(ENVIRONMENT)/bin/python -m pip -q install -e '.[dev]' $(OPTIONS) \
 	    --constraint $(ENVIRONMENT)/torch.txt
 	$(ENVIRONMENT)/bin/python -m pip freeze > $(ENVIRONMENT)/versions.txt
-	$(ENVIRONMENT)/bin/pytest $(if $(TESTS),$(TESTS),-n 2 -m "not slow")
+	$(ENVIRONMENT)/bin/pytest $(if $(TESTS),$(TESTS),-n 2 --dist loadfile -m "not slow")
 
 lint: .venv/.installed-dev ## check formatting, style and types
 	$(BIN)/ruff format --check .

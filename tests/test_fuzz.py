@@ -2,13 +2,15 @@
 
 Structures are drawn, not bytes alone: descriptions of models and checkpoints are changed in one
 place and signed again, headers of arrays are rewritten, tables have odd cells, quotes and
-separators. ``make slow`` runs long campaigns of the same.
+separators. ``make slow`` runs long campaigns of the same, and tests/fuzz.py lets atheris choose
+what is drawn by the lines that it reaches.
 """
 
 import copy
 import gzip
 import io
 import json
+import shutil
 import tracemalloc
 import warnings
 import zipfile
@@ -73,10 +75,8 @@ def accepted(call):
         return None
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """A classifier and a regressor of tables with numbers, words and text."""
-    folder = tmp_path_factory.mktemp("models")
+def saved_models(folder):
+    """A table with numbers and words, and the files of a regressor, a classifier and a network."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=40), "b": rng.choice(["x", "y"], 40)})
     columns = Columns.learn(frame)
@@ -116,9 +116,8 @@ def fuzz_model(models, data):
         assert accepted(lambda: len(loaded.predict(frame))) in (len(frame), None)
 
 
-@pytest.fixture(scope="module")
-def saved_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
+def saved_run(folder):
+    """The checkpoint of a run, and the call that continues it."""
     X, y = binary()
 
     def call(where):
@@ -130,8 +129,8 @@ def saved_run(tmp_path_factory):
     return folder / checkpoints.FILE, call
 
 
-def fuzz_checkpoint(saved_run, tmp_path_factory, data):
-    path, call = saved_run
+def fuzz_checkpoint(run, data):
+    path, call = run
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
     tensors, about = load_file(path), json.loads(metadata["about"])
@@ -141,7 +140,9 @@ def fuzz_checkpoint(saved_run, tmp_path_factory, data):
         del tensors[data.draw(st.sampled_from(sorted(tensors)))]
     text = json.dumps(about)
     metadata |= {"about": text, "checksum": state_file.content_checksum(tensors, text)}
-    folder = tmp_path_factory.mktemp("again")
+    folder = path.parent / "again"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     save_file(tensors, folder / checkpoints.FILE, metadata)
     with warnings.catch_warnings():  # the file may say that no minimum was reached
         warnings.simplefilter("ignore", dd.DivergenceWarning)
@@ -239,24 +240,35 @@ def fuzz_parquet(folder, data):
         accepted(lambda: Columns.learn(frame))
 
 
-@pytest.mark.parametrize(
-    "campaign", [QUICK, pytest.param(LONG, marks=pytest.mark.slow)], ids=["quick", "long"]
-)
-@pytest.mark.parametrize("kind", ["model", "checkpoint", "text", "arrays", "parquet"])
-def test_files_are_read_or_refused(kind, campaign, models, saved_run, tmp_path, tmp_path_factory):
-    @campaign
+#: By kind of file: what is made once in a folder, and what draws a file and reads it.
+KINDS = {
+    "model": (saved_models, fuzz_model),
+    "checkpoint": (saved_run, fuzz_checkpoint),
+    "text": (Path, fuzz_text),
+    "arrays": (Path, fuzz_arrays),
+    "parquet": (Path, fuzz_parquet),
+}
+
+
+def campaign(kind, folder, options):
+    """A test of Hypothesis without arguments."""
+    make, draw = KINDS[kind]
+    made = make(folder)
+
+    @options
     @given(st.data())
     def check(data):
-        if kind == "model":
-            fuzz_model(models, data)
-        elif kind == "checkpoint":
-            fuzz_checkpoint(saved_run, tmp_path_factory, data)
-        else:
-            {"text": fuzz_text, "arrays": fuzz_arrays, "parquet": fuzz_parquet}[kind](
-                tmp_path, data
-            )
+        draw(made, data)
 
-    check()
+    return check
+
+
+@pytest.mark.parametrize(
+    "options", [QUICK, pytest.param(LONG, marks=pytest.mark.slow)], ids=["quick", "long"]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_read_or_refused(kind, options, tmp_path):
+    campaign(kind, tmp_path, options)()
 
 
 CORPUS = sorted((Path(__file__).parent / "corpus").iterdir())

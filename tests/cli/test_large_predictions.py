@@ -48,7 +48,7 @@ def written(frame, folder, suffix):
     ("suffix", "target"), [("csv", "answer"), ("csv.gz", "grade"), ("parquet", "price")]
 )
 def test_a_model_is_that_of_a_table_in_memory(suffix, target, run, in_pieces, tmp_path):
-    frame = spoilt(300).drop(columns=[k for k in ("answer", "grade", "price") if k != target])
+    frame = spoilt(150).drop(columns=[k for k in ("answer", "grade", "price") if k != target])
     data = written(frame, tmp_path, suffix)
     arguments = ("train", data, "--target", target, *LINEAR, "--json")
     _, whole, _ = run(*arguments, "--out", tmp_path / "whole")
@@ -59,7 +59,7 @@ def test_a_model_is_that_of_a_table_in_memory(suffix, target, run, in_pieces, tm
     assert status == 0
     whole, found = json.loads(whole), json.loads(found)
     assert found["notes"][1:] == whole["notes"]
-    assert "was read in pieces: the rules for the columns were learnt from all 300 rows" in str(
+    assert "was read in pieces: the rules for the columns were learnt from all 150 rows" in str(
         found["notes"][0]
     )
     assert found["verdict"] == whole["verdict"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import decoupled_descent as dd
-from tests.problems import binary, normal, two_layer, xor_objective
+from tests.problems import binary, in_turn, normal, two_layer, xor_objective
 
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=10)
 HEAVY = dd.rules.SGD(0.04, momentum=0.8)
@@ -327,22 +327,20 @@ class Attention(nn.Module):
         return (torch.softmax(h, 1) * h).sum(1)
 
 
-@every_algorithm
-@pytest.mark.parametrize(
-    ("head", "loss"),
-    [
-        (lambda: dd.heads.TwoLayer(2, bias=True, seed=0), "logistic"),
-        (lambda: dd.heads.Product(seed=0), "logistic"),
-        (
-            lambda: dd.heads.TwoLayer(2, torch.sin, seed=0),
-            lambda u, y: (u[:, 0] - y - 9).square().log1p(),
-        ),
-        (Attention, "logistic"),
-    ],
-    ids=["structured", "product", "own loss", "autodiff"],
-)
-def test_rows_on_the_cpu_do_not_mind_another_default_device(algorithm, head, loss):
-    X, y = binary()
+WAYS = {  # to derivatives: a head, and a loss
+    "structured": (lambda: dd.heads.TwoLayer(2, bias=True, seed=0), "logistic"),
+    "product": (lambda: dd.heads.Product(seed=0), "logistic"),
+    "own loss": (
+        lambda: dd.heads.TwoLayer(2, torch.sin, seed=0),
+        lambda u, y: (u[:, 0] - y - 9).square().log1p(),
+    ),
+    "autodiff": (Attention, "logistic"),
+}
+
+
+@in_turn(("name", "way"), ALGORITHMS, WAYS)
+def test_rows_on_the_cpu_do_not_mind_another_default_device(name, way):
+    algorithm, (head, loss), (X, y) = ALGORITHMS[name], WAYS[way], binary()
 
     def fit():
         objective = dd.Objective(head(), loss, width=2)

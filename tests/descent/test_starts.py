@@ -6,8 +6,8 @@ from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.descent.starts import starting_theta
-from tests.descent.test_common import either_kind, every_algorithm
-from tests.problems import binary, normal, two_layer
+from tests.descent.test_common import ALGORITHMS, either_kind, every_algorithm
+from tests.problems import binary, in_turn, normal, two_layer
 
 
 @every_algorithm
@@ -105,10 +105,9 @@ REFUSAL = (
 )
 
 
-@every_algorithm
-@pytest.mark.parametrize("make", WHOLE.values(), ids=WHOLE)
-def test_a_whole_model_is_no_head(algorithm, make):
-    (X, y), model = binary(), make(16).double()
+@in_turn(("name", "make"), ALGORITHMS, WHOLE)
+def test_a_whole_model_is_no_head(name, make):
+    algorithm, (X, y), model = ALGORITHMS[name], binary(), WHOLE[make](16).double()
     objective = dd.Objective(model, "logistic")
     with pytest.raises(ValueError, match=REFUSAL):
         dd.fit(X, y, objective, algorithm, 2)

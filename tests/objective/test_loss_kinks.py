@@ -10,7 +10,7 @@ from torch.nn import functional
 import decoupled_descent as dd
 from decoupled_descent.objective import kinks
 from tests.objective.test_kinks import absolute, difference, pinball
-from tests.problems import normal
+from tests.problems import in_turn, normal
 
 
 def linear(weight=0.3):
@@ -73,9 +73,7 @@ SMOOTH_LOSSES = {
 }
 
 
-@pytest.mark.parametrize("labels", LABELS)
-@pytest.mark.parametrize("head", LOSS_HEADS)
-@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+@in_turn(("loss", "head", "labels"), SMOOTH_LOSSES, LOSS_HEADS, LABELS)
 def test_smooth_losses_are_left_alone(loss, head, labels):
     assert curvature(LOSS_HEADS[head](), SMOOTH_LOSSES[loss], LABELS[labels]) == "autodiff"
 
