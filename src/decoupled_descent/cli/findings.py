@@ -132,11 +132,11 @@ def logarithm_helps(prepared: Prepared, estimator: Any) -> bool:
     The chosen feature map is fitted alone in both ways, and out-of-sample errors are compared row
     by row, or group by group, with Wilcoxon's signed-rank test: a few large errors do not decide.
     """
-    from scipy.stats import wilcoxon  # slow to import, and seldom needed
-
     X, y = prepared.in_memory
     if is_log(estimator) or estimator.method_ != "newton" or not (y > 0).all():
         return False
+    from scipy.stats import wilcoxon  # slow to import, and seldom needed
+
     features = next(one["features"] for one in estimator.candidates_ if one["chosen"])
     groups = prepared.groups if prepared.sample is None else None
     given = {"X": X, "y": y, "groups": groups}

@@ -143,9 +143,9 @@ def widths(prepared: Prepared, estimator: Any) -> list[Width]:
 def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | str:
     """The expected error with twice as many rows, or why it is not computed."""
     if estimator.method_ != "newton":
-        return "Only --method newton can tell."
+        return "This is computed with --method newton only."
     if is_interrupted(estimator):
-        return "Training was interrupted."
+        return "This was not computed, because training was interrupted."
     if seconds > PATIENCE:
         return (
             f"This was not computed, because training took more than {PATIENCE:.0f} seconds. In "
@@ -154,7 +154,7 @@ def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | 
     try:
         curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
     except ValueError as problem:  # too few rows, or too few rows of a class
-        return f"This cannot be told: {problem}."
+        return f"This cannot be computed: {problem}."
     return MoreRows.of(curve, roots=prepared.task == "regression")
 
 
