@@ -9,6 +9,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.descent import leave_one_out
 from decoupled_descent.descent.leave_one_out import (
+    ClassShares,
     leave_out,
     linear_minimum,
     paired_losses,
@@ -35,13 +36,15 @@ class Case:
         beta = oracle.fit(X, y, self.loss, ridge, weights, outputs)
         self.outputs = torch.tensor(oracle.predict(X, beta))
         self.minimum = linear_minimum(Problem(rows, bound, ridge), self.outputs)
+        self.shares = ClassShares.at(self.minimum)
         self.all = torch.arange(len(X))
 
     def once(self):
-        return leave_out(self.minimum)
+        return leave_out(self.minimum, self.shares)
 
     def again(self, first, rows=None, sweeps=2):
-        return refined(self.minimum, first, self.all if rows is None else rows, sweeps)
+        rows = self.all if rows is None else rows
+        return refined(self.minimum, first, rows, self.shares, sweeps)
 
     def in_groups(self, groups):
         """The same minimum, with rows that leave together."""
@@ -61,7 +64,7 @@ def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
     extra = {}
     if weighted:
         weights = np.random.default_rng(3).uniform(0.5, 3, 40)
-        extra = {"weights": weights, "removed": np.minimum(weights, 1)}
+        extra = {"weights": weights}
     at = Case(loss, 0.5, outputs, **extra)
     truth = at.refits(**extra)
     first = at.once()
@@ -80,9 +83,30 @@ def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
     assert len(first.doubtful) == 0
 
 
+def test_many_steps_reach_the_refits(monkeypatch):
+    for name in ("CALM", "RESTLESS"):
+        monkeypatch.setattr(leave_one_out, name, 1e-9)
+    at = Case("logistic", 2.0, weights=np.random.default_rng(3).uniform(0.5, 3, 40))
+    found = at.again(at.once(), sweeps=200)
+    truth = at.refits(weights=at.minimum.problem.weights.numpy())
+    assert len(found.doubtful) == 0
+    torch.testing.assert_close(found.outputs, truth, atol=1e-6, rtol=0)
+
+
+def test_the_last_row_of_a_class_leaves_without_a_raise():
+    at = Case("logistic", 1.0)
+    single = at.shares.classes.clone()
+    single[:] = 0
+    single[7] = 1
+    totals = torch.tensor([39.0, 1.0], dtype=torch.float64)
+    shares = replace(at.shares, classes=single, totals=totals)
+    raises = shares.raises(torch.tensor([[7], [3]]))
+    torch.testing.assert_close(raises, torch.tensor([[0.0, 0.0], [1 / 38, 0.0]]).double())
+
+
 def test_change_and_moves_are_consistent():
     at = Case("logistic", 1.0)
-    first = at.once()
+    first = leave_out(at.minimum)
     torch.testing.assert_close(first.change, (first.outputs - at.outputs).abs().amax(1))
     everywhere = at.minimum.everywhere.columns(
         first.moves, at.all
@@ -121,7 +145,7 @@ def test_rows_near_interpolation_are_doubtful():
 
 def test_groups_of_one_row_are_rows():
     at = Case("cross_entropy", 1.0, 3)
-    rows = leave_out(at.in_groups(at.all))
+    rows = leave_out(at.in_groups(at.all), at.shares)
     once = at.once()
     torch.testing.assert_close(rows.outputs, once.outputs, atol=1e-8, rtol=0)
     torch.testing.assert_close(rows.moves, once.moves, atol=1e-8, rtol=0)

@@ -101,17 +101,14 @@ def test_squared_loss_is_a_literal_refit(shape, ridge):
     np.testing.assert_allclose(left_out(run), oracle.refits(X, y, oracle.squared, ridge), atol=1e-8)
 
 
-def test_several_outputs_weights_and_removed_parts_with_squared_loss():
+def test_several_outputs_and_weights_with_squared_loss():
     X, y = problem("squared", outputs=3)
     weights = drawn_weights()
-    removed = np.minimum(weights, 1.0)
-    for part in (None, removed):
-        given = {"weights": weights} if part is None else {"weights": weights, "removed": part}
-        run = train(X, y, "squared", 0.7, 3, rows=given)
-        expected = oracle.refits(X, y, oracle.squared, 0.7, weights, part, outputs=3)
-        np.testing.assert_allclose(left_out(run), expected, atol=1e-8)
-        losses = 0.5 * ((expected - y) ** 2).sum(1)
-        assert run.best.train_error == pytest.approx(np.average(losses, weights=weights), rel=1e-8)
+    run = train(X, y, "squared", 0.7, 3, rows={"weights": weights})
+    expected = oracle.refits(X, y, oracle.squared, 0.7, weights, outputs=3)
+    np.testing.assert_allclose(left_out(run), expected, atol=1e-8)
+    losses = 0.5 * ((expected - y) ** 2).sum(1)
+    assert run.best.train_error == pytest.approx(np.average(losses, weights=weights), rel=1e-8)
 
 
 def test_groups_are_left_out_together():
@@ -154,11 +151,29 @@ def test_curved_losses_against_literal_refits(loss, outputs, shape, ridge, withi
 def test_curved_losses_with_weights_and_groups(loss, outputs):
     X, y = problem(loss, outputs=outputs)
     weights = drawn_weights()
-    for extra in ({}, {"removed": np.minimum(weights, 1)}, {"groups": np.arange(N) // 2}):
+    for extra in ({}, {"groups": np.arange(N) // 2}):
         run = train(X, y, loss, 2.0, outputs, rows={"weights": weights, **extra})
         expected = oracle.refits(X, y, LOSSES[loss], 2.0, weights, outputs=outputs, **extra)
         truth = mean_loss(loss, expected, y, weights)
         assert run.best.train_error == pytest.approx(truth, rel=0.02)
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_without_signal_are_not_predicted_wrong(loss, outputs, weighted):
+    """Strong ridge, balanced classes: plain leave-one-out makes the row's own class the rarer."""
+    count = max(2, outputs)
+    X, y = normal(12 * count, 3, seed=4).numpy(), np.arange(12 * count) % count
+    weights = np.repeat([1.0, 5.0], 6 * count) if weighted else np.ones(12 * count)
+    run = train(X, y, loss, 1e6, outputs, rows={"weights": weights})
+    outputs_without = left_out(run)
+    expected = oracle.refits(X, y, LOSSES[loss], 1e6, weights, outputs=outputs)
+    np.testing.assert_allclose(
+        outputs_without - outputs_without.mean(1, keepdims=True) * (outputs > 1),
+        expected - expected.mean(1, keepdims=True) * (outputs > 1),
+        atol=1e-5,
+    )
+    assert np.abs(expected - expected.mean(0)).max() < 1e-3  # all rows get the shares of classes
 
 
 def test_repairs_help_near_interpolation():
@@ -198,7 +213,14 @@ def own_softmax(outputs, y):
 def test_a_coupled_loss_of_the_users_own_is_the_builtin_one():
     X, y = problem("cross_entropy", outputs=3)
     own, builtin = (train(X, y, loss, 1.0, 3) for loss in (own_softmax, "cross_entropy"))
-    np.testing.assert_allclose(own.best.train_error, builtin.best.train_error, rtol=1e-3)
+    np.testing.assert_allclose(own.theta, builtin.theta, atol=1e-6)
+
+    def numbers(outputs, y):  # nothing says that labels are classes: their shares are not kept
+        return oracle.cross_entropy(outputs, y)
+
+    expected = oracle.refits(X, y, numbers, 1.0, outputs=3)
+    truth = mean_loss("cross_entropy", expected, y)
+    assert own.best.train_error == pytest.approx(truth, rel=0.01)
 
 
 def test_absolute_loss_is_that_of_the_smoothed_problem():
@@ -288,6 +310,25 @@ def test_weight_two_is_the_row_twice(loss, outputs):
     np.testing.assert_allclose(once.theta, copies.theta, atol=1e-8)
     bias = [run.head[0].bias.detach() for run in (once, copies)]
     np.testing.assert_allclose(bias[0] - bias[0].mean(), bias[1] - bias[1].mean(), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs"), [("squared", 1), ("logistic", 1), ("cross_entropy", 3)]
+)
+def test_weight_two_is_the_row_twice_in_one_group(loss, outputs):
+    """Also when it is left out: a row leaves with all of its weight. One Newton step each."""
+    X, y = problem(loss, outputs=outputs)
+    weights = 1.0 + (np.arange(N) % 3 == 0)
+    twice = np.repeat(np.arange(N), weights.astype(int))
+    alone = {"weights": weights, "groups": np.arange(N)}
+    options = {"tolerance": 1e-16, "repairs": 0}
+    once = train(X, y, loss, 1.0, outputs, rows=alone, **options)
+    copies = train(X[twice], y[twice], loss, 1.0, outputs, rows={"groups": twice}, **options)
+    expected, found = left_out(once)[twice], left_out(copies)
+    if outputs > 1:
+        expected, found = (each - each.mean(1, keepdims=True) for each in (expected, found))
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    assert copies.best.train_error == pytest.approx(once.best.train_error, rel=1e-8)
 
 
 @settings(max_examples=10, deadline=None)

@@ -25,6 +25,7 @@ def test_what_a_problem_says_of_itself():
     assert at.exact
     assert at.intercept
     assert at.total == pytest.approx(60)
-    assert torch.equal(at.removed, at.weights)
+    assert at.classes is None
+    assert torch.equal(posed("logistic").classes, posed("logistic").rows.y.long())
     assert not posed("logistic").exact
     assert not posed("logistic", intercept=False).intercept

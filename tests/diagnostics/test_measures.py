@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import decoupled_descent as dd
 from decoupled_descent.descent.noise import RowNorms
 from decoupled_descent.diagnostics import measures
 from decoupled_descent.diagnostics.diagnosis import diagnose
-from tests.diagnostics.problems import ODD, clean, names, objective, trained
+from tests.diagnostics.problems import ODD, clean, names, objective, status, trained, value
 from tests.oracles.newton import refits, squared
 from tests.problems import normal
 
@@ -188,7 +189,7 @@ def test_blocks_are_left_out_as_literal_refits_leave_them_out():
     model = dd.Objective(dd.heads.Linear(intercept=True), "squared")
     rows = dd.Rows(X, y)
     run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
-    found = measures.blocks_left_out(run, rows, torch.zeros(60, dtype=torch.long))
+    blocks = measures.blocks_left_out(run, rows, torch.zeros(60, dtype=torch.long))
     generator = torch.Generator().manual_seed(0)
     parts = torch.arange(60).split(3 * measures.APART)
     order = torch.cat([p[torch.randperm(len(p), generator=generator)] for p in parts]).numpy()
@@ -197,9 +198,26 @@ def test_blocks_are_left_out_as_literal_refits_leave_them_out():
         said = refits(X.numpy(), y.numpy(), squared, 1.0, groups=place // 3)
         losses.append(0.5 * (said[:, 0] - y.numpy()) ** 2)
     rise = losses[0] - losses[1]
-    assert found.rise == pytest.approx(rise.mean(), rel=1e-8)
+    assert blocks.rise().mean == pytest.approx(rise.mean(), rel=1e-8)
     spread = math.sqrt((rise.reshape(20, 3).sum(1) ** 2).sum()) / 60
-    assert found.stderr == pytest.approx(spread, rel=1e-8)
+    assert blocks.rise().stderr == pytest.approx(spread, rel=1e-8)
+    alone = 0.5 * (refits(X.numpy(), y.numpy(), squared, 1.0)[:, 0] - y.numpy()) ** 2
+    above = blocks.rise_above(torch.from_numpy(alone))
+    assert above.mean == pytest.approx((losses[1] - alone).mean(), rel=1e-8)
+
+
+def test_errors_of_rows_that_were_not_left_out_are_noticed():
+    """A wrong estimate, here the error of the fit, rises when a few other rows leave."""
+    X, y = normal(80, 60, seed=1).double(), (normal(80, 1, seed=2)[:, 0] > 0).double()
+    rows, algorithm = dd.Rows(X, y), dd.DecoupledNewton(0.1)
+    run = dd.fit(rows, None, dd.Objective(dd.heads.Linear(intercept=True), "logistic"), algorithm)
+    right = dd.diagnose(rows, None, run)
+    assert status(right, "rows left out in blocks") == "ok"
+    fitted = run.objective.loss.of(run.predict(X), y)
+    best = replace(run.best, info=run.best.info._replace(losses=fitted))
+    wrong = dd.diagnose(rows, None, replace(run, best=best))
+    assert value(wrong, "rows left out in blocks") > 10
+    assert wrong.verdict == "do not trust"
 
 
 @pytest.mark.parametrize(("ridge", "several"), [(0.01, True), (20.0, False)])

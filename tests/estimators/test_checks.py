@@ -26,9 +26,16 @@ WEIGHTED = (
 )
 
 
+#: Checks that a row of weight 2 is the row twice. Parameters for a given ridge are the same, the
+#: estimate is not: copies that are not one group are predicted by models that have seen them.
+EQUIVALENT = WEIGHTED[6:8]
+
+
 def expected_failures(estimator):
-    weighted = WEIGHTED if estimator.method == "orthogonal" else ()
-    return dict.fromkeys(weighted, "only the Newton method takes weights")
+    if estimator.method == "orthogonal":
+        return dict.fromkeys(WEIGHTED, "only the Newton method takes weights")
+    reason = "weights are copies of one group: ridge and probabilities depend on left-out rows"
+    return dict.fromkeys(EQUIVALENT, reason)
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
@@ -37,6 +44,8 @@ def test_check(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks([dd.DecoupledClassifier(), dd.DecoupledRegressor()])
+@parametrize_with_checks(
+    [dd.DecoupledClassifier(), dd.DecoupledRegressor()], expected_failed_checks=expected_failures
+)
 def test_check_with_all_features(estimator, check):
     check(estimator)

@@ -16,7 +16,7 @@ FEW = {"features": ["linear", "rbf(1)"]}
 FRESH = features(7, 6, seed=5)
 
 
-def literal(model, X, y, level, weights=None, removed=None, groups=None):
+def literal(model, X, y, level, weights=None, groups=None):
     """Intervals by refits of all members on their features."""
     members = model.mixture_.members
     y = y.reshape(len(y), -1)
@@ -24,7 +24,7 @@ def literal(model, X, y, level, weights=None, removed=None, groups=None):
     phi = [member.features.transform(X).numpy() for member in members]
     new = [member.features.transform(FRESH).numpy() for member in members]
     ridges, shares = [one.ridge for one in members], [one.share for one in members]
-    own, others = left_out_models(phi, scaled, ridges, shares, new, weights, removed, groups)
+    own, others = left_out_models(phi, scaled, ridges, shares, new, weights, groups)
     ends = jackknife_plus(own, others, scaled, level)
     scale, mean = (np.reshape(v, (-1, 1)) for v in (model.target_scale_, model.target_mean_))
     return ends * scale + mean
@@ -59,11 +59,11 @@ def test_whole_groups_are_left_out():
     np.testing.assert_allclose(model.predict_interval(FRESH, 0.8), expected, rtol=1e-8, atol=1e-8)
 
 
-def test_one_copy_of_a_weighted_row_is_left_out():
+def test_a_weighted_row_is_left_out_with_all_of_its_weight():
     X, y = real(40)
-    model = dd.DecoupledRegressor(**FEW).fit(X, y, sample_weight=np.full(40, 2.0))
-    weights, removed = np.full(40, 2.0), np.ones(40)
-    expected = literal(model, X, y, 0.8, weights, removed)[:, 0]
+    weights = np.full(40, 2.0)
+    model = dd.DecoupledRegressor(**FEW).fit(X, y, sample_weight=weights)
+    expected = literal(model, X, y, 0.8, weights)[:, 0]
     np.testing.assert_allclose(model.predict_interval(FRESH, 0.8), expected, rtol=1e-8, atol=1e-8)
 
 

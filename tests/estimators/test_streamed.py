@@ -128,7 +128,9 @@ def test_numbers_and_several_classes(classes, on_disk, tmp_path):
     ends = model.predict_interval(X) if classes == 0 else None
     on_disk()
     found.fit(mapped(X, tmp_path), y)
-    same(found, model, "estimated_test_error_")
+    # the weights of the mixture of classes are known to 1e-5, where expectation-maximisation ends
+    errors = found.estimated_test_error_, model.estimated_test_error_
+    np.testing.assert_allclose(*errors, rtol=1e-5 if classes else 1e-6)
     if classes == 0:
         same(found, model, "corrected_prediction_")
         np.testing.assert_allclose(found.predict_interval(Blocks(X)), ends, rtol=1e-5)

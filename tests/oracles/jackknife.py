@@ -7,19 +7,18 @@ import numpy as np
 from tests.oracles.newton import fit, predict, squared
 
 
-def left_out_models(features, y, ridges, shares, new, weights=None, removed=None, groups=None):
+def left_out_models(features, y, ridges, shares, new, weights=None, groups=None):
     """Mixtures refitted without each row, or its group: of the row itself, and of new rows.
 
     ``features`` and ``new`` have one matrix per member. Returns (n, K) and (m, n, K).
     """
     n, outputs = y.shape
     weights = np.ones(n) if weights is None else weights
-    removed = weights if removed is None else removed
     groups = np.arange(n) if groups is None else groups
     own, others = np.zeros((n, outputs)), np.zeros((len(new[0]), n, outputs))
     for group in np.unique(groups):
         out = groups == group
-        left = weights - np.where(out, removed, 0.0)
+        left = np.where(out, 0.0, weights)
         for phi, fresh, ridge, share in zip(features, new, ridges, shares, strict=True):
             beta = fit(phi, y, squared, ridge, left, outputs)
             own[out] += share * predict(phi[out], beta)

@@ -64,17 +64,29 @@ def predict(X, beta):
     return X @ beta[:-1] + beta[-1]
 
 
-def refits(X, y, loss, ridge, weights=None, removed=None, groups=None, outputs=1, intercept=True):
-    """Outputs of each row after a refit without it (or without ``removed`` of its weight)."""
+def weights_without(out, weights, classes=None):
+    """Weights without some rows; with classes, the other rows of a class get what it has lost."""
+    left = np.where(out, 0.0, weights)
+    if classes is None:
+        return left
+    for label in np.unique(classes):
+        own = classes == label
+        if left[own].sum() > 0:
+            left[own] *= weights[own].sum() / left[own].sum()
+    return left
+
+
+def refits(X, y, loss, ridge, weights=None, groups=None, outputs=1, intercept=True):
+    """Outputs of each row after a refit without it, in which the classes keep their shares."""
     n = len(X)
     weights = np.ones(n) if weights is None else weights
-    removed = weights if removed is None else removed
+    classes = y if loss in (logistic, cross_entropy) else None
     groups = np.arange(n) if groups is None else groups
     start = fit(X, y, loss, ridge, weights, outputs, intercept)
     found = np.empty((n, outputs))
     for label in np.unique(groups):
         out = groups == label
-        left = weights - np.where(out, removed, 0.0)
+        left = weights_without(out, weights, classes)
         beta = fit(X, y, loss, ridge, left, outputs, intercept, start)
         found[out] = predict(X[out], beta)
     return found
@@ -108,7 +120,7 @@ def network_refits(X, y, width, ridge, start):
     found = np.empty((n, 1))
     options = {"maxiter": 5000, "ftol": 1e-14, "gtol": 1e-7}
     for row in range(n):
-        weights = (np.arange(n) != row).astype(float)
+        weights = weights_without(np.arange(n) == row, np.ones(n), y)
         flat = minimize(value, start, (weights,), "L-BFGS-B", jac=True, options=options).x
         found[row] = outputs(flat, X[[row]])[0]
     return found

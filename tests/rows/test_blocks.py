@@ -128,16 +128,6 @@ def test_losses_of_groups_are_one_value_per_group():
     torch.testing.assert_close(alone, losses)
 
 
-def test_what_is_removed_is_the_weight_by_default():
-    weights = torch.linspace(1, 2, 6).double()
-    assert torch.equal(Rows(X, Y, weights=weights).removed, weights)
-    part = Rows(X, Y, weights=weights, removed=torch.ones(6))
-    assert torch.equal(part.removed, torch.ones(6).double())
-    assert Rows(X, Y).removed is None
-    with pytest.raises(ValueError, match="removed has the entry 0"):
-        Rows(X, Y, weights=weights, removed=torch.zeros(6))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_squared_norms_leave_the_rows_as_they_are(dtype):
     given = X.to(dtype)

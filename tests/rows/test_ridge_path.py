@@ -26,27 +26,25 @@ def refit(phi, y, ridge, weights):
     return np.linalg.solve(Z.T @ (weights[:, None] * Z) + penalty, Z.T @ (weights[:, None] * y))
 
 
-def literal(phi, y, ridge, weights, removed):
-    """Refit without ``removed`` of the weight of each row in turn."""
+def literal(phi, y, ridge, weights):
+    """Refit without each row in turn."""
     out = np.empty_like(y)
     for i in range(len(y)):
         w = weights.copy()
-        w[i] -= removed[i]
+        w[i] = 0.0
         out[i] = np.append(phi[i], 1) @ refit(phi, y, ridge, w)
     return out
 
 
 @pytest.mark.parametrize("kind", ["linear", "rbf"])
-@pytest.mark.parametrize("part", [None, 0.3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_outputs_are_those_of_refits(weighted, part, kind):
+def test_outputs_are_those_of_refits(weighted, kind):
     X, y = problem()
     weights = np.random.default_rng(1).uniform(0.2, 3, len(X)) if weighted else np.ones(len(X))
     phi = Kernel(kind).fit_transform(X, sample_weight=weights)
-    removed = weights if part is None else part * weights
-    path = RidgePath(phi, y, RIDGES, weights, None if part is None else removed)
+    path = RidgePath(phi, y, RIDGES, weights)
     for i, ridge in enumerate(RIDGES):
-        expected = literal(phi.numpy(), y, ridge, weights, removed)
+        expected = literal(phi.numpy(), y, ridge, weights)
         np.testing.assert_allclose(path.outputs[i], expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(path.losses[i], ((y - expected) ** 2).sum(1), rtol=1e-9)
         whole = refit(phi.numpy(), y, ridge, weights)
@@ -67,15 +65,14 @@ def test_leverages_are_derivatives_of_fitted_values():
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000))
-def test_weight_two_is_the_row_twice(seed):
+def test_weight_two_is_the_row_twice_in_one_group(seed):
     X, y = problem(seed=seed)
     weights = np.random.default_rng(seed).integers(1, 4, len(X))
-    path = RidgePath(
-        Kernel("matern").fit_transform(X, sample_weight=weights), y, RIDGES, weights,
-        removed=np.ones(len(X)),
-    )  # fmt: skip
+    phi = Kernel("matern").fit_transform(X, sample_weight=weights)
+    path = RidgePath(phi, y, RIDGES, weights)
     again = np.repeat(np.arange(len(X)), weights)
-    twice = RidgePath(Kernel("matern").fit_transform(X[again]), y[again], RIDGES)
+    phi, groups = Kernel("matern").fit_transform(X[again]), torch.from_numpy(again)
+    twice = RidgePath(phi, y[again], RIDGES, groups=groups)
     np.testing.assert_allclose(twice.outputs, path.outputs[:, again], rtol=1e-8, atol=1e-8)
 
 
@@ -136,13 +133,12 @@ def test_folds_that_are_left_out_too(case):
     n, ridge = len(X), 5.0
     rng = np.random.default_rng(2)
     weights = rng.uniform(0.5, 3, n) if case == "weights" else np.ones(n)
-    removed = np.minimum(weights, 1)
     codes = np.arange(n) // 2 if case == "groups" else np.arange(n)
     folds = codes % 8
     phi = Kernel("rbf").fit_transform(X, sample_weight=weights)
     held = torch.tensor(folds == np.arange(8)[:, None])
     groups = torch.tensor(codes) if case == "groups" else None
-    found = RidgePath(phi, y, [ridge], weights, removed, groups).losses_without(held)[0]
+    found = RidgePath(phi, y, [ridge], weights, groups).losses_without(held)[0]
     P = phi.numpy()
     Z = np.column_stack([P, np.ones(n)])
     penalty = np.diag(np.append(np.full(P.shape[1], ridge), 0.0))
@@ -162,5 +158,5 @@ def test_folds_that_are_left_out_too(case):
         np.testing.assert_allclose(moved[~inside], without[~inside], atol=1e-9)
         for code in np.unique(codes[~inside]):
             own = codes == code
-            naive = left_out(own, moved, removed if groups is None else weights)
+            naive = left_out(own, moved, weights)
             np.testing.assert_allclose(found[fold][own], (naive**2).sum(1), rtol=1e-9)

@@ -43,10 +43,15 @@ def test_no_probability_is_surer_than_the_rows_allow():
     assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
 
 
-def test_class_weights_make_no_rows_and_copies_do():
+def test_rows_count_by_their_weights():
     X, y = torch.zeros(4, 1), torch.tensor([0.0, 1.0, 0.0, 1.0])
-    own, copies = torch.tensor([3.0, 1.0, 3.0, 1.0]), torch.tensor([1.0, 2.0, 1.0, 0.5])
-    weighed = dd.Rows(X, y, weights=own * copies, removed=own * copies.clamp_max(1))
-    assert row_count(weighed) == 5  # the row of weight ½ is still a row
-    assert row_count(dd.Rows(X, y, weights=own)) == 4
-    assert row_count(dd.Rows(X, y, groups=torch.tensor([0, 0, 1, 1]))) == 2
+    count = lambda **given: row_count(dd.Rows(X, y, **given))  # noqa: E731
+    assert count() == count(weights=torch.full((4,), 3.0)) == 4
+    assert count(weights=torch.tensor([1.0, 1.0, 1.0, 1e-9])) == pytest.approx(3)
+    assert count(weights=torch.tensor([3.0, 1.0, 3.0, 1.0])) == pytest.approx(64 / 20)
+    pairs = torch.tensor([0, 0, 1, 1])
+    assert count(groups=pairs) == 2
+    copies = dd.Rows(X[[0, 0, 0, 1]], y[[0, 0, 0, 1]], groups=torch.tensor([0, 0, 0, 1]))
+    assert row_count(copies) == pytest.approx(
+        row_count(dd.Rows(X[:2], y[:2], weights=torch.tensor([3.0, 1.0])))
+    )

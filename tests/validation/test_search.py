@@ -159,16 +159,29 @@ def test_groups_raise_the_estimate_where_rows_of_a_group_are_alike():
     assert len(grouped.losses) == 160
 
 
-def test_weights_count_as_copies():
+def test_weights_are_copies_in_one_group():
     X, y = straight(60)
     weights = 1.0 + torch.arange(60) % 2
-    removed = torch.ones(60).double()
-    copies = np.repeat(np.arange(60), weights.long().numpy())
-    options = {"features": "linear", "ridge": 1.0, "progress": False}
-    once = search(X, y, "logistic", weights=weights.double(), removed=removed, **options)
-    twice = search(X[copies], y[copies], "logistic", **options)
-    torch.testing.assert_close(predicted(once, X), predicted(twice, X), atol=1e-4, rtol=0)
-    assert once.estimate.error == pytest.approx(twice.estimate.error, rel=1e-3)
+    copies = torch.arange(60).repeat_interleave(weights.long())
+    options = {"features": "linear", "stack": False, "progress": False}
+    alone = {"weights": weights.double(), "groups": torch.arange(60)}
+    once = search(X, y, "logistic", **alone, **options)
+    twice = search(X[copies], y[copies], "logistic", groups=copies, **options)
+    assert [one.ridge for one in once.candidates] == [one.ridge for one in twice.candidates]
+    torch.testing.assert_close(predicted(once, X), predicted(twice, X), atol=1e-6, rtol=0)
+    assert once.best.error == pytest.approx(twice.best.error, rel=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0, 100.0])
+def test_a_constant_weight_changes_nothing(factor):
+    X, y = straight(60)
+    options = {"features": FEW, "progress": False}
+    plain = search(X, y, "logistic", **options)
+    weights = torch.full((60,), factor, dtype=torch.float64)
+    weighted = search(X, y, "logistic", weights=weights, **options)
+    torch.testing.assert_close(weighted.left_out, plain.left_out, atol=1e-6, rtol=0)
+    assert weighted.estimate.error == pytest.approx(plain.estimate.error, rel=1e-6)
+    assert weighted.estimate.stderr == pytest.approx(plain.estimate.stderr, rel=1e-6)
 
 
 def test_the_ranking_takes_some_of_many_rows(monkeypatch):

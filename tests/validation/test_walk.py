@@ -49,7 +49,7 @@ def test_the_first_fit_of_a_map_starts_near_the_outputs_of_another():
     outputs = fitted_outputs(found.best)
     phi = Kernel("rbf").fit_transform(torch.from_numpy(X))
     rows = dd.Rows(phi, y)
-    place = module.Place(rows, rows, found.objective, None, outputs)
+    place = module.Place(rows, rows, found.objective, None, outputs=outputs)
     state = module._start(place, 1e-6)
     (shift,) = state.head.values()
     torch.testing.assert_close(phi @ state.theta.T + shift, outputs, rtol=1e-2, atol=1e-2)

@@ -74,6 +74,10 @@ class _Halves(Among):
         self.half = half
         self.blocks = torch.einsum("pna,pnb->nab", half, half)
 
+    def times(self, values: Tensor) -> Tensor:
+        pulled = torch.einsum("pnk,kns->ps", self.half, values)
+        return torch.einsum("pnk,ps->kns", self.half, pulled)
+
     def between(self, rows: Tensor) -> Tensor:
         own = self.half[:, rows].flatten(1)
         return (own.T @ own).reshape(2 * (len(rows), self.half.shape[2]))

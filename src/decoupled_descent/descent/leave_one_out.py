@@ -7,16 +7,20 @@ One Newton step of the problem without row i, from the minimum with it, moves it
 g_i and W_i being gradient and Hessian of what row i adds to the sum, and V_i the K × K block of V
 that belongs to row i (:mod:`decoupled_descent.descent.spread`). For squared loss this is exact,
 otherwise second order; :func:`refined` adds further Newton steps, with the same factor of H.
+
+A row is left out with all of its weight. Where labels are classes, the other rows of its class get
+its weight, so that the shares of the classes stay the same (:class:`ClassShares`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from decoupled_descent.descent.problem import Problem
 from decoupled_descent.descent.spread import Among, Spread, spread
@@ -31,6 +35,8 @@ RESTLESS = 0.1
 CALM = 0.01
 #: The most numbers K · n · s of an array while s rows are refined. Six such arrays are needed.
 NUMBERS = 2**19
+#: A class has lost all of its rows if less than this share of its weight is left.
+ALL = 1e-12
 #: Losses are expanded for so many numbers at a time, since that takes a dozen arrays.
 EXPANDED = 2**16
 
@@ -44,14 +50,13 @@ class Minimum(NamedTuple):
     spread: Among  # V
 
     @property
-    def removed(self) -> Tensor:
-        """The weight that leaves with each row, shape (n,); in groups, all of it."""
-        problem = self.problem
-        return problem.removed if problem.rows.groups is None else problem.weights
+    def gradients(self) -> Tensor:
+        """g_i of all rows, shape (n, K)."""
+        return self.problem.weights.unsqueeze(1) * self.bends.slope
 
     def hessians(self, rows: Tensor) -> Tensor:
-        """W_i of what leaves with some rows, shape (…, K, K)."""
-        return self.removed[rows][..., None, None] * self.bends.matrices(rows)
+        """W_i of some rows, shape (…, K, K)."""
+        return self.problem.weights[rows][..., None, None] * self.bends.matrices(rows)
 
     @property
     def everywhere(self) -> Spread:
@@ -66,13 +71,75 @@ def linear_minimum(problem: Problem, outputs: Tensor) -> Minimum:
     return Minimum(problem, outputs, bends, spread(problem, bends))
 
 
+@dataclass(frozen=True, eq=False)
+class ClassShares:
+    r"""Weights that keep the shares of the classes when rows are left out, as stratified folds do.
+
+    Leaving a row out makes its class rarer. With balanced classes and no signal every row would
+    then be predicted wrong. So the other rows of class c get the weight of the rows G that leave,
+
+    .. math:: w_j 	o (1 + ε_c)\, w_j, \qquad ε_c = rac{w_{G,c}}{w_c - w_{G,c}},
+
+    which moves the outputs of G, to first order and before the rows themselves are left out, by
+
+    .. math:: -t_G, \qquad t_G = \sum_c ε_c igl[(V u_c)_G - V_{GG}\, u_{c,G}igr],
+
+    u_c being the gradients g of the rows of class c and zero elsewhere. A class of which no row is
+    left cannot keep its share; its ε is zero.
+    """
+
+    classes: Tensor  # of the rows, shape (n,)
+    weights: Tensor  # of the rows, shape (n,)
+    totals: Tensor  # w_c, shape (C,)
+    pulls: Tensor  # V u_c, shape (K, n, C)
+
+    @classmethod
+    def at(cls, minimum: Minimum) -> ClassShares | None:
+        """The shares of the classes at a minimum; None if labels are not classes."""
+        problem, gradients = minimum.problem, minimum.gradients
+        classes = problem.classes
+        if classes is None:
+            return None
+        count = max(2, gradients.shape[1])
+        member = one_hot(classes, count).to(gradients)
+        (totals,) = problem.rows.total(problem.weights @ member)
+        pulls = minimum.spread.times(gradients.T.unsqueeze(2) * member)
+        return cls(classes, problem.weights, totals, pulls)
+
+    def raises(self, rows: Tensor) -> Tensor:
+        """ε_c of each class for groups of rows (m, s) that leave, shape (m, C)."""
+        member = one_hot(self.classes[rows], len(self.totals)).to(self.weights)
+        leaving = (self.weights[rows].unsqueeze(2) * member).sum(1)
+        left = self.totals - leaving
+        return torch.where(left > ALL * self.totals, leaving / left, 0.0)
+
+    def shifts(self, rows: Tensor, block: Tensor, gradients: Tensor) -> Tensor:
+        """t_G of groups of rows (m, s), shape (m, sK, 1), for V_GG and the gradients of all."""
+        raises = self.raises(rows)
+        own = raises.gather(1, self.classes[rows]).unsqueeze(2) * gradients[rows]  # (m, s, K)
+        pulls = torch.einsum("kmsc,mc->msk", self.pulls[:, rows], raises)
+        return pulls.flatten(1).unsqueeze(2) - block @ own.flatten(1).unsqueeze(2)
+
+    def raised(self, rows: Tensor) -> Tensor:
+        """1 + ε as every row gets it when each of some rows leaves, shape (n, s)."""
+        own = self.raises(rows.unsqueeze(1)).gather(1, self.classes[rows].unsqueeze(1)).squeeze(1)
+        return 1 + own * (self.classes.unsqueeze(1) == self.classes[rows])
+
+    def weights_without(self, row: int) -> Tensor:
+        """The weights of all rows without one of them, shape (n,)."""
+        alone = torch.tensor([row], device=self.classes.device)
+        weights = self.weights * self.raised(alone).squeeze(1)
+        weights[row] = 0.0
+        return weights
+
+
 class LeftOut(NamedTuple):
     """Outputs with rows left out.
 
     Attributes:
         outputs: o^(−i), shape (n, K).
-        moves: (I − W_i V_i)⁻¹ g_i, shape (n, K): leaving row i out moves any output o(x) by
-            J(x) H⁻¹ J_iᵀ times this.
+        moves: d_i = (I − W_i V_i)⁻¹ (g_i − W_i t_i), shape (n, K): leaving row i out moves any
+            output o(x) by J(x) H⁻¹ J_iᵀ times this, and by what the shares of the classes add.
         change: How far each row's outputs moved, the largest over outputs, shape (n,).
         doubtful: Rows whose further Newton steps do not converge, by index: there the linearisation
             fails, and a refit without the row is needed.
@@ -84,12 +151,21 @@ class LeftOut(NamedTuple):
     doubtful: Tensor
 
 
-def leave_out(at: Minimum) -> LeftOut:
-    """Leave out each row, or all rows of a group together, by one Newton step."""
-    gradient = at.removed.unsqueeze(1) * at.bends.slope
+def leave_out(at: Minimum, shares: ClassShares | None = None) -> LeftOut:
+    """Leave out each row, or all rows of a group together, by one Newton step.
+
+    Outputs move by V_GG d_G − t_G, with d_G = (I − W_G V_GG)⁻¹ (g_G − W_G t_G). Without ``shares``,
+    t is zero, and leaving rows out changes the shares of the classes.
+    """
+    gradients = at.gradients
     found, moves = at.outputs.clone(), torch.empty_like(at.outputs)
     for rows, block, system in _reactions(at):
-        solved = torch.linalg.solve(system, gradient[rows].flatten(1).unsqueeze(2))
+        own = gradients[rows]
+        if shares is not None:
+            shift = shares.shifts(rows, block, gradients).reshape(own.shape)
+            own = own - torch.einsum("msab,msb->msa", at.hessians(rows), shift)
+            found[rows] -= shift
+        solved = torch.linalg.solve(system, own.flatten(1).unsqueeze(2))
         moves[rows] = solved.reshape(*rows.shape, -1)
         found[rows] += (block @ solved).reshape(*rows.shape, -1)
     none = torch.empty(0, dtype=torch.long, device=found.device)
@@ -123,26 +199,31 @@ def _groups(at: Minimum) -> Iterator[tuple[Tensor, Tensor]]:
             yield rows.unsqueeze(0), at.spread.between(rows).unsqueeze(0)
 
 
-def refined(at: Minimum, first: LeftOut, rows: Tensor, sweeps: int = 2) -> LeftOut:
+def refined(
+    at: Minimum, first: LeftOut, rows: Tensor, shares: ClassShares | None = None, sweeps: int = 2
+) -> LeftOut:
     r"""Further Newton steps of the problems without each of some rows, with the same factor of H.
 
-    The first step moves *all* rows' outputs, by u_j = V_ji d_i with d_i = (I − W_i V_i)⁻¹ g_i. The
-    gradient of the problem without row i is then JᵀR with R_j = g_j(o_j + u_j) − g_j − W_j u_j and
-    R_i = 0. The next step moves the outputs by −V R, corrected for the missing row as above.
+    The first step moves *all* rows' outputs, by u_j = V_ji (d_i + ε g_i) − ε (V u_c)_j with the
+    raise ε of the weights of row i's class c (:class:`ClassShares`), which is 0 without shares. The
+    gradient of the problem without row i is then JᵀR with R_i = 0 and
+
+    .. math:: R_j = (1 + ε_j)\,\bigl(g_j(o_j + u_j) - g_j\bigr) - W_j u_j .
+
+    The next step moves the outputs by −V R, corrected for the missing row as above.
     Iterating this is a Newton method with a fixed Hessian: no new factor, K n² numbers per sweep.
     Where it does not converge, the first step is kept and the row is called doubtful.
     """
     found, moves, change = first.outputs.clone(), first.moves.clone(), first.change.clone()
     doubtful, around, outputs = [], at.everywhere, at.outputs
-    kept = 1 - at.removed / at.problem.weights
     n, count = outputs.shape
     identity = torch.eye(count, dtype=outputs.dtype, device=outputs.device)
     for part in torch.split(rows, max(1, NUMBERS // (count * n))):
-        moved = start = around.columns(first.moves[part], part)  # (K, n, s)
+        moved = start = _first_moves(at, first, part, shares)  # (K, n, s)
         for sweep in range(sweeps):
             here = torch.arange(len(part), device=part.device)
-            rest = _remainder(at, moved)
-            rest[:, part, here] *= kept[part]
+            rest = _remainder(at, moved, None if shares is None else shares.raised(part))
+            rest[:, part, here] = 0.0
             pulled = around.at(rest, part).unsqueeze(2)  # (s, K, 1)
             hessians, blocks = at.hessians(part), around.blocks[part]
             back = torch.linalg.solve(identity - hessians @ blocks, hessians @ pulled)
@@ -167,14 +248,26 @@ def refined(at: Minimum, first: LeftOut, rows: Tensor, sweeps: int = 2) -> LeftO
     return LeftOut(found, moves, change, torch.cat(doubtful))
 
 
-def _remainder(at: Minimum, moved: Tensor) -> Tensor:
-    """w_j (g(o_j + u) − g − W u), shape (K, n, s), for moves u of shape (K, n, s)."""
+def _first_moves(at: Minimum, first: LeftOut, rows: Tensor, shares: ClassShares | None) -> Tensor:
+    """How the outputs of all rows move when each of some rows is left out, shape (K, n, s)."""
+    if shares is None:
+        return at.everywhere.columns(first.moves[rows], rows)
+    classes = shares.classes[rows]
+    raises = shares.raises(rows.unsqueeze(1)).gather(1, classes.unsqueeze(1)).squeeze(1)
+    moves = first.moves[rows] + raises.unsqueeze(1) * at.gradients[rows]
+    return at.everywhere.columns(moves, rows) - raises * shares.pulls[:, :, classes]
+
+
+def _remainder(at: Minimum, moved: Tensor, raised: Tensor | None) -> Tensor:
+    """R = w_j (r_j (g(o_j + u) − g) − W u) for moves u, both (K, n, s), and raises r, (n, s)."""
     rest = torch.empty_like(moved)
     count, n, s = moved.shape
     for span in spans(n, max(1, EXPANDED // (count * s))):
         by = moved[:, span]
         change = at.problem.slopes(at.outputs[span].T.unsqueeze(2) + by, span)
         change -= at.bends.slope[span].T.unsqueeze(2)
+        if raised is not None:
+            change *= raised[span]
         change -= at.bends.times(by, span)
         rest[:, span] = at.problem.weights[span].unsqueeze(1) * change
     return rest

@@ -20,7 +20,13 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent import gauss_newton
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.descent.leave_one_out import LeftOut, Minimum, leave_out, refined
+from decoupled_descent.descent.leave_one_out import (
+    ClassShares,
+    LeftOut,
+    Minimum,
+    leave_out,
+    refined,
+)
 from decoupled_descent.descent.newton_step import newton_step
 from decoupled_descent.descent.problem import Problem
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
@@ -146,7 +152,9 @@ class DecoupledNewton(Algorithm):
             return bound.objective.pure_head(own @ theta.T, head).reshape(-1)
 
         if done:
-            found, repaired = self._repaired(problem, left_out(move.minimum(), linear), refit)
+            at = move.minimum()
+            shares = ClassShares.at(at)
+            found, repaired = self._repaired(problem, left_out(at, linear, shares), shares, refit)
             outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
         losses = rows.averaged(problem.losses(outputs))
         h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
@@ -154,7 +162,11 @@ class DecoupledNewton(Algorithm):
         return State(move.theta, move.head, state.step + 1), info
 
     def _repaired(
-        self, problem: Problem, found: LeftOut, refit: Callable[[Problem, int], Tensor]
+        self,
+        problem: Problem,
+        found: LeftOut,
+        shares: ClassShares | None,
+        refit: Callable[[Problem, int], Tensor],
     ) -> tuple[LeftOut, int]:
         """Refit without each doubtful row, from the minimum; count the rows."""
         if problem.rows.processes is not None:
@@ -162,8 +174,8 @@ class DecoupledNewton(Algorithm):
         order = found.doubtful[found.change[found.doubtful].argsort(descending=True)]
         outputs = found.outputs.clone()
         for row in order[: self.repairs].tolist():
-            weights = problem.weights.clone()
-            weights[row] = (weights[row] - problem.removed[row]).clamp_min(0)
+            weights = problem.weights.clone() if shares is None else shares.weights_without(row)
+            weights[row] = 0.0
             outputs[row] = refit(replace(problem, weighting=weights), row)
         repaired = min(len(order), self.repairs)
         return found._replace(outputs=outputs, doubtful=order[repaired:]), repaired
@@ -179,13 +191,15 @@ class DecoupledNewton(Algorithm):
         return frozenset({"minimum"})
 
 
-def left_out(at: Minimum, linear: bool) -> LeftOut:
+def left_out(at: Minimum, linear: bool, shares: ClassShares | None = None) -> LeftOut:
     """Outputs of every row with the row, or its group, left out of the minimum.
+
+    With ``shares`` the classes keep their shares.
 
     Rows that move far get further Newton steps if the model is linear in its parameters; for other
     models, and for rows of several processes, they are doubtful.
     """
-    first, rows = leave_out(at), at.problem.rows
+    first, rows = leave_out(at, shares), at.problem.rows
     if rows.groups is not None or (linear and at.problem.exact):
         return first
     felt = _felt(at.problem, at.outputs, first.outputs)
@@ -195,7 +209,7 @@ def left_out(at: Minimum, linear: bool) -> LeftOut:
     movers = movers[felt[movers].topk(min(REFINED, len(movers))).indices].sort().values
     if rows.processes is not None:  # the refinement needs rows of other processes
         return first._replace(doubtful=movers)
-    return refined(at, first, movers) if len(movers) else first
+    return refined(at, first, movers, shares) if len(movers) else first
 
 
 def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:

@@ -39,11 +39,6 @@ class Problem:
         return self.rows.like.new_ones(self.rows.here) if weights is None else weights
 
     @cached_property
-    def removed(self) -> Tensor:
-        """How much weight is left out of each row, shape (n,)."""
-        return self.weights if self.rows.removed is None else self.rows.removed
-
-    @cached_property
     def total(self) -> float:
         """Σ_i w_i."""
         return float(self.rows.total(self.weights.sum())[0])
@@ -67,6 +62,13 @@ class Problem:
     def losses(self, outputs: Tensor) -> Tensor:
         """ℓ(o_i, y_i) without smoothing, shape (n,), for outputs of shape (n, K)."""
         return self.loss.of(outputs, self.rows.y)
+
+    @cached_property
+    def classes(self) -> Tensor | None:
+        """The class of each row, shape (n,); None if labels are not classes in every process."""
+        found = self.bound.objective.loss.classes(self.rows.y)
+        missing = torch.tensor(float(found is None), dtype=torch.float64)
+        return None if float(self.rows.total(missing)[0]) else found
 
     @cached_property
     def intercept(self) -> bool:

@@ -38,7 +38,7 @@ from decoupled_descent.descent.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.blocks import Rows
 
-#: Curvatures of rows are at least this, which counts as zero in float64.
+#: Curvatures of rows, before weights, are at least this, which counts as zero in float64.
 TINY = 1e-10
 #: With more features than this share of the rows, the n × n form of S is the cheaper one.
 DUAL = 0.6
@@ -47,7 +47,7 @@ SQUARE = 3000
 
 
 class Among(ABC):
-    """V among rows that are left out together.
+    """V among rows that are left out together. Values of n rows are (K, n, s): outputs come first.
 
     Attributes:
         blocks: V_ii, shape (n, K, K).
@@ -56,20 +56,20 @@ class Among(ABC):
     blocks: Tensor
 
     @abstractmethod
+    def times(self, values: Tensor) -> Tensor:
+        """V u, shape (K, n, s), for u of that shape."""
+
+    @abstractmethod
     def between(self, rows: Tensor) -> Tensor:
         """V among some rows, shape (s, K, s, K)."""
 
 
 class Spread(Among):
-    """V and the products with it. Outputs are the first axis: values of n rows are (K, n, s)."""
+    """V between all rows, and the products with it."""
 
     @abstractmethod
     def columns(self, moves: Tensor, rows: Tensor) -> Tensor:
         """V_ji d_i for all rows j and the given rows i, shape (K, n, s), for d of shape (s, K)."""
-
-    @abstractmethod
-    def times(self, values: Tensor) -> Tensor:
-        """V u, shape (K, n, s), for u of that shape."""
 
     @abstractmethod
     def pairs(self, left: Tensor, right: Tensor, rows: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _made(problem: Problem, bends: Curvature) -> Spread:
     many = rows.n > SQUARE or not rows.in_memory
     if bends.full is not None or (bends.rank_one is not None and many):
         return CoupledRidge(problem, bends)
-    diagonal = problem.curvature(bends).clamp_min(TINY)
+    diagonal = problem.weights * bends.diagonal.T.clamp_min(TINY)
     gram = rows.products if is_dual(rows) else None
     parts: list[Part] = [
         RidgePart(rows, own, ridge, intercept)

@@ -190,6 +190,20 @@ CHECKS = (
         advice="give the groups: fit(X, y, groups=…), or decoupled train --group COLUMN",
     ),
     Check(
+        name="rows left out in blocks", needs_run=True, caution=1, alarm=3, concerns=MINIMUM,
+        measure=readings.in_blocks,
+        question="Is a row predicted about as well if a few random rows are left out with it?",
+        meaning="A row is predicted much worse if a few random other rows are left out with it. "
+        "A few rows of many cannot matter so much, so the estimate is too low: rows were not left "
+        "out completely, or very few rows decide.",
+        definition="rise of the error if 5 % of the rows, at most ten, are left out together, in "
+        "standard errors of the estimate; 0 if the rise is below two standard errors of its own. "
+        "For 15 real tables with 60 and with 200 rows it was at most 0.3; with errors of the fit "
+        "instead of left-out ones it is above 10",
+        advice="look for rows that occur twice, for weights that are much larger than others, and "
+        "for classes with few rows; use a larger ridge",
+    ),
+    Check(
         name="unusually similar rows", needs_run=True, caution=1, concerns=MINIMUM,
         measure=readings.similar,
         question="Do similar rows anywhere in the table belong together (one patient, one thing)?",

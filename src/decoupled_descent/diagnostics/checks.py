@@ -16,6 +16,8 @@ from decoupled_descent.training.run import Run
 
 #: From harmless to serious. A note is shown and never changes the verdict.
 STATUSES = ("ok", "note", "caution", "alarm")
+#: With more rows than this, leaving them out in blocks takes too long.
+MOST_TOGETHER = 5000
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,13 @@ class Evidence:
         """The run at its best step."""
         assert self.run is not None
         return measures.look(self.run, self.rows)
+
+    @cached_property
+    def blocks(self) -> measures.BlocksLeftOut | None:
+        """Losses of rows left out in blocks; None with groups, many rows, or no minimum."""
+        if self.run is None or self.rows.groups is not None or self.rows.n > MOST_TOGETHER:
+            return None
+        return measures.blocks_left_out(self.run, self.rows, self.groups)
 
 
 class Reading(NamedTuple):

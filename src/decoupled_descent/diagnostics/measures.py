@@ -209,15 +209,38 @@ def losses_left_out(run: Run, rows: Rows, groups: Tensor) -> Tensor | None:
     return run.objective.loss.of(outputs, rows.y).double()
 
 
-class Together(NamedTuple):
-    """The rise of the error if rows are left out with their neighbours in the table."""
+class BlocksLeftOut(NamedTuple):
+    """Losses of the rows left out in blocks: with their neighbours, or with random other rows."""
 
-    rise: float  # in the units of the loss
-    stderr: float  # of the rise, from differences row by row
+    neighbours: Tensor  # shape (n,)
+    random: Tensor  # shape (n,)
+    size: int  # rows of a block
+
+    def rise(self) -> Rise:
+        """How much more than random rows the neighbours matter."""
+        return _rise(self.neighbours - self.random, self.size)
+
+    def rise_above(self, alone: Tensor) -> Rise:
+        """How much higher the losses with random rows left out are than those of rows alone."""
+        return _rise(self.random - alone, self.size)
 
 
-def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
-    """Leave consecutive rows out together, and as many random ones, and compare the losses.
+class Rise(NamedTuple):
+    """A mean difference of losses."""
+
+    mean: float  # in the units of the loss
+    stderr: float  # from the sums of the differences over blocks of consecutive rows
+
+
+def _rise(differences: Tensor, size: int) -> Rise:
+    n = len(differences)
+    blocks = torch.arange(n, device=differences.device) // size
+    sums = differences.new_zeros(n // size + 1).index_add_(0, blocks, differences)
+    return Rise(float(differences.mean()), float(sums.square().sum().sqrt()) / n)
+
+
+def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> BlocksLeftOut | None:
+    """Leave consecutive rows out together, and as many random ones.
 
     For independent rows it does not matter which others of the same classes, or groups of similar
     response, are left out with them. For rows that belong together and are neighbours in the table
@@ -234,13 +257,7 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> Together | None:
         for mine in torch.split(places[groups == group], APART * size):
             order[mine] = mine[torch.randperm(len(mine), generator=generator)]
     near, far = (losses_left_out(run, rows, place // size) for place in (places, order))
-    if near is None or far is None:
-        return None
-    rise = near - far
-    sums = (
-        torch.zeros(rows.n // size + 1).double().index_add_(0, torch.arange(rows.n) // size, rise)
-    )
-    return Together(float(rise.mean()), float(sums.square().sum().sqrt()) / rows.n)
+    return None if near is None or far is None else BlocksLeftOut(near, far, size)
 
 
 def another_minimum(run: Run, rows: Rows) -> float | None:

@@ -13,13 +13,11 @@ from torch import Tensor
 
 from decoupled_descent.checks import percent
 from decoupled_descent.diagnostics import companions, copies, measures
-from decoupled_descent.diagnostics.checks import Evidence, Reading
+from decoupled_descent.diagnostics.checks import MOST_TOGETHER, Evidence, Reading
 
 #: The standard deviation of (train − test)/stderr is about √(1 + (WIDENING δ)²), where δ is the
 #: correction in standard deviations of a row's loss. This was measured: see docs/diagnostics.md.
 WIDENING = 2.0
-#: With more rows than this, leaving them out in blocks takes too long.
-MOST_TOGETHER = 5000
 #: With more rows than this, not all pairs are compared.
 MOST_COMPARED = 2000
 #: Rises below so many standard errors of their own count as chance, for rows in their order and
@@ -156,12 +154,20 @@ def together(e: Evidence) -> Reading | None:
         by_label, wholly = measures.sorting(e.rows.y, every)
         if wholly:
             return None
-    found = measures.blocks_left_out(e.run, e.rows, e.groups)
-    if found is None:
+    if e.blocks is None:
         return None
-    rise = found.rise / e.seen.stderr if found.rise > CHANCE * found.stderr else 0.0
+    rise = e.blocks.rise()
+    value = rise.mean / e.seen.stderr if rise.mean > CHANCE * rise.stderr else 0.0
     words = {"order": SORTED_BY_LABEL if by_label else ""}
-    return Reading(rise, words, "caution" if by_label else "alarm")
+    return Reading(value, words, "caution" if by_label else "alarm")
+
+
+def in_blocks(e: Evidence) -> float | None:
+    """The rise of the error if random rows leave with each, in standard errors; 0 if by chance."""
+    if e.blocks is None:
+        return None
+    rise = e.blocks.rise_above(e.seen.losses)
+    return rise.mean / e.seen.stderr if rise.mean > CHANCE * rise.stderr else 0.0
 
 
 def similar(e: Evidence) -> Reading | None:

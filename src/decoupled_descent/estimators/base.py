@@ -76,7 +76,8 @@ class DecoupledEstimator(NetworkTraining):
                 blocks of rows are read block by block (docs/big.md).
             y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
                 targets, shape (n, K). None if X yields rows with their labels.
-            sample_weight: How often each row counts, shape (n,); once by default.
+            sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out with
+                all of its weight.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
                 (n,). They are left out together, so that the estimate is for new groups.
 
@@ -168,7 +169,7 @@ class DecoupledEstimator(NetworkTraining):
         def judge(part: NDArray[np.intp]) -> Floats:
             """Fit some of the rows alone, and return their leave-one-out losses."""
             encoded = (targets[part], *kind)
-            found = self._find(rows[part], encoded, weighing.some(part), features, seed, False)
+            found = self._find(rows[part], encoded, weighing, features, seed, False, part)
             losses: Floats = self._row_errors(found).numpy()
             return losses
 
@@ -180,13 +181,21 @@ class DecoupledEstimator(NetworkTraining):
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
     def _find(
-        self, X: Any, encoded: Any, given: Any, features: Any, seed: int, progress: bool | None
+        self,
+        X: Any,
+        encoded: Any,
+        weighing: Weighing,
+        features: Any,
+        seed: int,
+        progress: bool | None,
+        part: Any = slice(None),
     ) -> Search:
-        """Search among features and ridges; ``given`` are weights and groups."""
+        """Search among features and ridges, for all rows that are used or for some of them."""
         targets, loss, outputs = encoded
+        ridge = self.ridge if isinstance(self.ridge, str) else self.ridge / weighing.unit
         return search(
-            X, targets, loss, outputs=outputs, features=features, ridge=self.ridge,
-            stack=bool(self.stack), seed=seed, progress=progress, **given,
+            X, targets, loss, outputs=outputs, features=features, ridge=ridge,
+            stack=bool(self.stack), seed=seed, progress=progress, **weighing.some(part),
         )  # fmt: skip
 
     def _search(self, X: Any, encoded: tuple[Tensor, str, int], weighing: Weighing) -> Floats:
@@ -195,15 +204,17 @@ class DecoupledEstimator(NetworkTraining):
         self._check_unused()
         inputs, seed = X if is_sparse(X) else as_rows(X), self._seed()
         progress = bool(self.verbose) or None
-        found = self._find(inputs, encoded, weighing.some(), self.features, seed, progress)
+        found = self._find(inputs, encoded, weighing, self.features, seed, progress)
         best = found.best
         self.mixture_ = Mixture.of(found)
         self._estimate(found, weighing, seed)
-        self.ridges_, errors, stderrs, self.best_iter_ = ridge_curve(found, self._measured)
+        self.ridges_, errors, stderrs, self.best_iter_ = ridge_curve(
+            found, self._measured, weighing.unit
+        )
         self.train_error_curve_, self.train_error_stderr_curve_ = errors, stderrs
         self.n_iter_ = len(errors)
         self.stop_reason_ = "interrupted" if found.interrupted else str(best.run.stop_reason)
-        self.candidates_ = candidate_records(found, self._measured)
+        self.candidates_ = candidate_records(found, self._measured, weighing.unit)
         self.algorithm_, self.metadata_ = best.run.algorithm, best.run.metadata
         self.diagnostics_ = diagnose(
             *judged_run(best),

@@ -8,7 +8,7 @@ with probability at least 1 − 2α for any distribution of the rows, and usuall
 For squared loss all these models are known. Leaving row i out moves the prediction of any x by
 
 .. math:: J(x) H^{-1} J_i^\top d_i = \Bigl(\frac{1}{\sum_j w_j} + \sum_k
-   \frac{\phi_k(x)\,\phi_k(x_i)}{v_k + \lambda}\Bigr) d_i, \qquad d_i = \rho_i (o_i^{(-i)} - y_i),
+   \frac{\phi_k(x)\,\phi_k(x_i)}{v_k + \lambda}\Bigr) d_i, \qquad d_i = w_i (o_i^{(-i)} - y_i),
 
 since features are centred and uncorrelated (:mod:`decoupled_descent.rows.decomposition`).
 """
@@ -63,8 +63,7 @@ class Jackknife:
         rows, members = found.best.rows, [candidate for _, candidate in found.members]
         y = rows.y.reshape(rows.n, -1)
         some, codes = _some(rows, seed)
-        removed = rows.removed if rows.groups is None else rows.weights
-        leaving = torch.ones_like(y) if removed is None else removed.unsqueeze(1)
+        leaving = torch.ones_like(y) if rows.weights is None else rows.weights.unsqueeze(1)
         maps = {id(one.features): one.rows.gather(some) for one in members}
         return cls(
             (y - found.left_out).abs()[some],

@@ -26,9 +26,9 @@ class Weighing(NamedTuple):
 
     kept: NDArray[np.bool_] | None = None  # marks them, shape (n,); None if all are positive
     weights: Tensor | None = None  # in training
-    removed: Tensor | None = None  # what is left out with a row, or None for all of it
     shares: Tensor | None = None  # in the estimates: sample weights without class weights
     groups: Tensor | None = None  # whole numbers; rows of a group are left out together
+    unit: float = 1.0  # of weights, shares and ridges: a power of two
 
     def counted(self) -> tuple[Floats | None, NDArray[Any] | None]:
         """Weights of the kept rows in the estimates, and their groups."""
@@ -37,15 +37,15 @@ class Weighing(NamedTuple):
 
     def some(self, part: Any = slice(None)) -> dict[str, Any]:
         """What the search needs of some of the kept rows."""
-        parts = {"weights": self.weights, "removed": self.removed, "groups": self.groups}
+        parts = {"weights": self.weights, "groups": self.groups}
         return {name: None if each is None else each[part] for name, each in parts.items()}
 
 
 def weigh(sample_weight: Any, class_weight: Floats | None, groups: Any, n: int) -> Weighing:
-    """Combine sample weights, which are numbers of equal rows, and class weights, which are not.
+    """Combine sample weights and class weights, which count in training but not in the estimates.
 
-    A row of sample weight 2 represents two equal rows, one of which is left out at a time. A class
-    weight belongs to the row itself and is left out with it.
+    Weight 2 trains the same model as the row twice. A row is left out with all of its weight, as
+    two equal rows of one group are.
     """
     codes = check_groups(groups, n)
     if sample_weight is None and class_weight is None:
@@ -55,21 +55,25 @@ def weigh(sample_weight: Any, class_weight: Floats | None, groups: Any, n: int) 
         copies = np.full(n, float(copies))
     if copies.shape != (n,):
         raise ValueError(f"sample_weight has shape {copies.shape}; it must be ({n},)")
-    if not np.isfinite(copies).all() or copies.min() < 0:
+    bad = ~(np.isfinite(copies) & (copies >= 0))
+    if bad.any():
         raise ValueError(
-            f"sample_weight has the entry {copies.min():g}; weights must be finite and at least 0"
+            f"sample_weight[{bad.argmax()}] is {copies[bad.argmax()]:g}; weights must be finite "
+            "and at least 0"
         )
     if not copies.max() > 0:
         raise ValueError(
             "sample_weight is zero for every row; at least two rows must have a positive weight"
         )
     kept = copies > 0
+    _, exponents = np.frexp(copies[kept])
+    exponent = int(np.median(exponents))
+    copies = np.ldexp(copies, -exponent)  # exact: squares and sums of weights stay finite
     own = np.ones(n) if class_weight is None else class_weight
     weights = torch.from_numpy((copies * own)[kept])
-    removed = torch.from_numpy((np.minimum(copies, 1.0) * own)[kept])
     shares = torch.from_numpy(copies[kept])
     codes = None if codes is None else codes[torch.from_numpy(kept)]
-    return Weighing(None if kept.all() else kept, weights, removed, shares, codes)
+    return Weighing(None if kept.all() else kept, weights, shares, codes, 2.0**exponent)
 
 
 def check_groups(groups: Any, n: int) -> Tensor | None:
@@ -102,15 +106,15 @@ def check_groups(groups: Any, n: int) -> Tensor | None:
 Measure = Callable[[Candidate], tuple[float, float]]
 
 
-def candidate_records(found: Search, measured: Measure) -> list[dict[str, Any]]:
-    """The candidates: features, ridge, leave-one-out error, and share in the model."""
+def candidate_records(found: Search, measured: Measure, unit: float) -> list[dict[str, Any]]:
+    """The candidates: features, ridge for weights in a unit, leave-one-out error, and share."""
     best, records = found.best, []
     for share, one in zip(found.weights.tolist(), found.candidates, strict=True):
         error, stderr = measured(one)
         records.append(
             {
                 "features": one.features.name,
-                "ridge": one.ridge,
+                "ridge": unit * one.ridge,
                 "error": error,
                 "stderr": stderr,
                 "share": float(share),
@@ -122,12 +126,14 @@ def candidate_records(found: Search, measured: Measure) -> list[dict[str, Any]]:
     return records
 
 
-def ridge_curve(found: Search, measured: Measure) -> tuple[Floats, Floats, Floats, int]:
+def ridge_curve(
+    found: Search, measured: Measure, unit: float
+) -> tuple[Floats, Floats, Floats, int]:
     """Ridges of the best features, largest first, their errors and stderrs, and the best index."""
     best = found.best
     path = [one for one in found.candidates if one.features is best.features]
     path.sort(key=lambda one: -one.ridge)
-    ridges = np.array([one.ridge for one in path])
+    ridges = unit * np.array([one.ridge for one in path])
     errors, stderrs = np.array([measured(one) for one in path]).T
     return ridges, errors, stderrs, path.index(best)
 

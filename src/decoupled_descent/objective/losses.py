@@ -29,6 +29,7 @@ class Loss(NamedTuple):
     expand: Callable[[Tensor, Tensor], Expansion] | None = None  # (uᵀ, yᵀ) ↦ ℓ to second order
     categorical: bool = False  # labels are class indices (n,), not shaped like the outputs
     smooth: bool = True  # no kinks
+    binary: bool = False  # labels are probabilities of the second of two classes
 
     @property
     def builtin(self) -> bool:
@@ -47,6 +48,15 @@ class Loss(NamedTuple):
         assert self.expand is not None
         labels = self._labels(y, outputs.dtype)
         return self.expand(outputs, labels if self.categorical else labels.T)
+
+    def classes(self, y: Tensor) -> Tensor | None:
+        """The class of each row, shape (n,); None if labels are numbers or probabilities."""
+        if self.categorical:
+            return y.long()
+        single = self.binary and y.numel() == len(y)
+        if not single or not bool(((y == 0) | (y == 1)).all()):
+            return None
+        return y.reshape(-1).long()
 
     def _labels(self, y: Tensor, dtype: torch.dtype) -> Tensor:
         """Labels as a named loss takes them: class indices (n,), or numbers (n, K)."""
@@ -104,7 +114,7 @@ def _expand_cross_entropy(outputs: Tensor, labels: Tensor) -> Expansion:
 LOSSES = {
     "squared": Loss("squared", _squared, _expand_squared),
     "absolute": Loss("absolute", _absolute, smooth=False),
-    "logistic": Loss("logistic", _logistic, _expand_logistic),
+    "logistic": Loss("logistic", _logistic, _expand_logistic, binary=True),
     "cross_entropy": Loss("cross_entropy", _cross_entropy, _expand_cross_entropy, categorical=True),
 }
 

@@ -37,8 +37,6 @@ class Rows(Inputs):
         block_size: Rows per block; chosen from the size of X by default.
         weights: The weight of each row, shape (n,), positive; equal by default. A process passes
             those of its own rows, or none if no process passes any.
-        removed: The weight that is removed when a row is left out, shape (n,); all of it by
-            default. It is 1 for a row that represents several equal ones.
         groups: Rows with the same whole number belong together, shape (n,); by default each row is
             a group of its own.
         group: Processes of ``torch.distributed`` among which the rows are divided. Each process
@@ -66,7 +64,6 @@ class Rows(Inputs):
         block_size: int | None = None,
         *,
         weights: Any = None,
-        removed: Any = None,
         groups: Any = None,
         group: Any = None,
         timeout: float = 120.0,
@@ -84,7 +81,6 @@ class Rows(Inputs):
         if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
         self.weights = None if weights is None else self._per_row("weights", weights)
-        self.removed = self.weights if removed is None else self._per_row("removed", removed)
         self.groups = None if groups is None else self._grouped(groups)
 
     def _labels(self, y: Any) -> Tensor:
@@ -188,7 +184,7 @@ class Rows(Inputs):
     def with_groups(self, groups: Any) -> Self:
         """The same rows in groups that leave together."""
         other = copy.copy(self)
-        other.removed, other.groups = other.weights, other._grouped(groups)
+        other.groups = other._grouped(groups)
         return other
 
     @cached_property

@@ -8,10 +8,10 @@ Let Φ be features with Σ w_i φ_i = 0 and Φᵀ diag(w) Φ = diag(v), as every
    o_i = \bar y + \sum_k U_{ik} \frac{v_k}{v_k + λ} (U^\top W (y - \bar y))_k, \qquad
    V_i = \frac{1}{\sum_j w_j} + \sum_k U_{ik}^2 \frac{v_k}{v_k + λ}.
 
-Taking the weight ρ_i ≤ w_i away from row i and solving again moves its output to
+Solving again without row i moves its output to
 
 .. math::
-   o_i^{(-i)} = y_i - \frac{y_i - o_i}{1 - ρ_i V_i},
+   o_i^{(-i)} = y_i - \frac{y_i - o_i}{1 - w_i V_i},
 
 exactly (Sherman–Morrison). All ridges share U: a ridge costs a few products with n × r numbers. The
 same holds for a group G of rows that are left out together, with V_GG = 1/Σw + Φ_G diag(1/(v + λ))
@@ -44,8 +44,6 @@ class RidgePath:
         y: Targets, shape (n,) or (n, K), for example one-hot classes.
         ridges: λ, L positive numbers; the squared errors are summed, not averaged.
         sample_weight: Weight of every row, shape (n,); all 1 by default.
-        removed: The weight that is removed when a row is left out, shape (n,); all of it by
-            default. It is 1 for a row of weight 2 that represents two rows.
         groups: Rows with the same number are left out together, shape (n,).
 
     Attributes:
@@ -67,13 +65,11 @@ class RidgePath:
         y: Any,
         ridges: Any,
         sample_weight: Any = None,
-        removed: Any = None,
         groups: Tensor | None = None,
     ) -> None:
         self.features, self.groups = as_floats("features", features).double(), groups
         n = len(self.features)
         self.weights = weights = row_weights(sample_weight, n)
-        self.removed = weights if removed is None else as_tensor("removed", removed).double()
         y = as_tensor("y", y).double().reshape(n, -1)
         values = weights @ self.features.square()
         _check_uncorrelated(self.features, weights, values)
@@ -119,7 +115,7 @@ class RidgePath:
     def _left_out(self, residuals: Tensor) -> Tensor:
         """Errors of every row, or group, when it is left out, given all residuals, (L, n, K)."""
         if self.groups is None:
-            return residuals / (1 - self.removed * self.spread).clamp_min(TINY)[:, :, None]
+            return residuals / (1 - self.leverages).clamp_min(TINY)[:, :, None]
         errors = torch.empty_like(residuals)
         for group in torch.unique(self.groups):
             rows = (self.groups == group).nonzero().squeeze(1)

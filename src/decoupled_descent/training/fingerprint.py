@@ -100,7 +100,7 @@ def _of_rows(rows: Rows) -> Iterator[tuple[str, Any]]:
     """The contents of rows, read block by block, and how they are divided into blocks."""
     shape = f"{rows.like.dtype} {(rows.n, rows.d)} with checksum "
     yield "X", shape + checksum(*(block.X for block in rows.blocks()))
-    names = ("y", "weights", "removed", "groups", "block_size")
+    names = ("y", "weights", "groups", "block_size")
     yield from ((name, getattr(rows, name)) for name in names)
 
 

@@ -112,12 +112,22 @@ def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
 
 
 def row_count(rows: Rows) -> float:
-    """The number of independent rows: of groups, or of the rows that weighted rows represent."""
-    if rows.groups is not None:
-        return float(rows.groups.max() + 1)
-    if rows.weights is None or rows.removed is None:
-        return float(rows.n)
-    return float((rows.weights / rows.removed).sum())
+    """The effective number of independent rows, or groups: see :func:`effective_count`."""
+    return effective_count(rows.n, rows.weights, rows.groups)
+
+
+def effective_count(n: int, weights: Tensor | None, groups: Tensor | None) -> float:
+    r"""Kish's effective sample size, (Σ w)²/Σ w², of rows or of groups with their total weights.
+
+    It is the number of rows if all weights are equal, and a row whose weight tends to zero ceases
+    to count.
+    """
+    if weights is None and groups is None:
+        return float(n)
+    own = torch.ones(n, dtype=torch.float64) if weights is None else weights.double()
+    if groups is not None:
+        own = own.new_zeros(int(groups.max()) + 1).index_add_(0, groups, own)
+    return float(own.sum().square() / own.square().sum())
 
 
 def main(found: Sequence[Candidate]) -> list[Candidate]:

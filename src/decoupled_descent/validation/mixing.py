@@ -70,7 +70,7 @@ def combined(
         judged = mixed_losses(loss, weights, said, y) + curse.clamp_min(0)
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
-    variance = max(float(values.var()), _variance_of_new(loss, values, mixed))
+    variance = max(float(values.var()), _variance_of_new(loss, values, mixed, shares))
     stderr = math.sqrt(variance / len(values) + _pairs(lowest(own), seed))
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())
     error = float(values.mean())
@@ -78,8 +78,10 @@ def combined(
     return Search(objective, tuple(own), weights, estimate, judged, ranking, interrupted)
 
 
-def _variance_of_new(loss: str, values: Tensor, mixed: Tensor) -> float:
+def _variance_of_new(loss: str, values: Tensor, mixed: Tensor, shares: Tensor) -> float:
     """Variance of the loss of a new row, with rare large losses that may not have been seen.
+
+    A weight counts by its square, as it does in the variance of ``values``.
 
     For classes, it is the variance if the stated probabilities were true. For numbers, a new loss
     is above all n that were seen with probability 1/(n + 1): the largest one counts once more.
@@ -89,7 +91,9 @@ def _variance_of_new(loss: str, values: Tensor, mixed: Tensor) -> float:
     chances = mixed.clamp_min(1e-12)
     losses = -chances.log()
     mean = (chances * losses).sum(1)
-    return float(((chances * losses.square()).sum(1) - mean.square()).mean() + mean.var())
+    own = (chances * losses.square()).sum(1) - mean.square()
+    between = (mean - shares @ mean / shares.sum()).square()
+    return float((shares / shares.mean()).square() @ (own + between)) / len(mean)
 
 
 def _pairs(candidate: Candidate, seed: int) -> float:

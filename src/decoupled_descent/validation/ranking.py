@@ -15,6 +15,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.candidates import as_features, fit_all
 from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.ridge_path import RidgePath
+from decoupled_descent.validation.found import effective_count
 
 #: The largest number of rows for the ranking of feature maps, up to 1000 rows in all. With more it
 #: grows as the square root of n, to at most ``MOST_RANKED``: of three draws of 400 among 100,000
@@ -26,7 +27,8 @@ KEPT = 2
 #: With more rows than this, the ranking leaves out no folds: its rows are then a small part of all
 #: rows, and that they have chosen the maps hardly changes the estimate.
 NESTED = 2000
-#: Ridges are powers of ten in steps of half a decade, within these exponents.
+#: Ridges are powers of ten in steps of half a decade, within these exponents, times the mean weight
+#: of a row.
 STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
 #: With the real loss the first ridge is this share of the best ridge of the ranking, because the
 #: curvature is smaller.
@@ -50,13 +52,23 @@ class Sample(NamedTuple):
     y: Tensor  # labels of all rows
     objective: Objective  # Ψ of all fits
     weights: Tensor | None = None
-    removed: Tensor | None = None
     groups: Tensor | None = None
 
     @property
     def common(self) -> dict[str, Any]:
         """Weights and groups, as :class:`Rows` takes them."""
-        return {"weights": self.weights, "removed": self.removed, "groups": self.groups}
+        return {"weights": self.weights, "groups": self.groups}
+
+    @property
+    def unit(self) -> float:
+        """The mean weight of a row, or of a group, in whose units ridges are tried.
+
+        Weights that are all multiplied by a constant, or rows that are repeated in groups, then
+        give the same model.
+        """
+        n = len(self.y)
+        total = n if self.weights is None else float(self.weights.sum())
+        return total / effective_count(n, self.weights, self.groups)
 
     def some(self, most: int, seed: int) -> tuple[Tensor, Sample]:
         """At most so many rows: which they are, and the same of them, their features in memory."""
@@ -100,7 +112,8 @@ def rank(sample: Sample, tried: Sequence[Features], seed: int, folds: Tensor) ->
     everything = len(rows) == n
     targets, weights = few.targets(), few.weights
     share = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
-    ridges = 10.0 ** torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
+    powers = torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
+    ridges = few.unit * 10.0**powers
     held = torch.arange(int(folds.max()) + 1).unsqueeze(1) == folds[rows]
     maps = tried if everything else as_features(list(tried))  # others, which are gone afterwards
     fitted = fit_all(maps, few.X, weights)

@@ -48,7 +48,6 @@ def search(
     features: Any = "auto",
     ridge: float | str = "auto",
     weights: Tensor | None = None,
-    removed: Tensor | None = None,
     groups: Tensor | None = None,
     stack: bool = True,
     seed: int = 0,
@@ -65,9 +64,8 @@ def search(
         outputs: K.
         features: What :func:`~decoupled_descent.rows.candidates.as_features` takes.
         ridge: λ, or ``"auto"``.
-        weights: Of the rows, positive; like the next two as in :class:`Rows`.
-        removed: The weight that is removed when a row is left out.
-        groups: Rows that belong together.
+        weights: Of the rows, positive, as in :class:`Rows`.
+        groups: Rows that belong together, as in :class:`Rows`.
         stack: Whether to mix all candidates; otherwise the best one is the model.
         seed: Draws the rows of the ranking, landmarks and the folds of the cross-fit.
         progress: Whether to draw a progress bar; by default, only on a terminal.
@@ -75,8 +73,8 @@ def search(
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
     tried = _tried(features, X, y, outputs, loss)
     X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
-    sample = Sample(X, y, objective, weights, removed, groups)
-    folds = folds_of(len(y), groups, seed)
+    sample = Sample(X, y, objective, weights, groups)
+    folds = folds_of(len(y), groups, seed, objective.loss.classes(y))
     found: list[Candidate] = []
     ranking: list[tuple[str, float]] = []
     interrupted = False

@@ -105,11 +105,19 @@ def _of_labels(said: Tensor, y: Tensor) -> Tensor:
     return said.gather(2, index).squeeze(2)
 
 
-def folds_of(n: int, groups: Tensor | None, seed: int) -> Tensor:
-    """Fold of each row, from 0 on, shape (n,); rows of one group are in the same fold."""
+def folds_of(n: int, groups: Tensor | None, seed: int, classes: Tensor | None = None) -> Tensor:
+    """Fold of each row, from 0 on, shape (n,); rows of one group are in the same fold.
+
+    With classes, folds are stratified: rows of a class, or groups by their most frequent class, are
+    divided evenly among the folds.
+    """
     codes = torch.arange(n) if groups is None else groups
     count = int(codes.max()) + 1
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    if classes is not None:
+        members = torch.zeros(count, int(classes.max()) + 1, dtype=torch.int64)
+        members.index_put_((codes, classes), torch.ones_like(codes), accumulate=True)
+        order = (members.argmax(1) * count + order).argsort().argsort()
     return order[codes] % min(FOLDS, count)
 
 

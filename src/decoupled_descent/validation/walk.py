@@ -38,7 +38,7 @@ from decoupled_descent.validation.stacking import row_losses
 #: With more rows than this, ridges are first found on this many rows.
 SCOUTED = 2000
 #: The tolerance of candidates. Newton's method converges quadratically, so that a small one costs
-#: only one more step. With it a row of weight 2 gives the same results as two equal rows.
+#: only one more step. With it a row of weight 2 trains the same model as two equal rows.
 CLOSE = 1e-14
 #: The number of rows that are refitted exactly per fit is this over n K: with more rows a refit
 #: costs more, and a single row matters less.
@@ -52,6 +52,7 @@ class Place(NamedTuple):
     everything: Rows  # those of all processes
     objective: Objective  # Ψ
     folds: Tensor | None  # the fold of each row, shape (n,), to be left out as well, or None
+    unit: float = 1.0  # the mean weight of a row, in whose units ridges are tried
     outputs: Tensor | None = None  # of another map's fit, to start from, (n, K); None for zero
 
 
@@ -71,7 +72,8 @@ def fits(
         rows = divided(phi, y, X, **sample.common)
         del phi
         made.append(rows)
-        place = Place(rows, whole(rows, y, **sample.common), objective, folds, outputs)
+        everything = whole(rows, y, **sample.common)
+        place = Place(rows, everything, objective, folds, sample.unit, outputs)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
@@ -126,7 +128,7 @@ def _scout(one: Ranked, few: Sample) -> tuple[Ranked, Tensor]:
     again = one._replace(features=as_features(one.features)[0])
     phi = again.features.fit_transform(few.X, sample_weight=few.weights)
     rows = Rows(phi, few.y, **few.common)
-    best = lowest(list(walk(again, Place(rows, rows, few.objective, None), "auto")))
+    best = lowest(list(walk(again, Place(rows, rows, few.objective, None, few.unit), "auto")))
     losses = best.rows.averaged(row_losses(few.objective.loss.name, best.said, few.y))
     return one._replace(start=best.ridge, error=best.error, phi=None), losses
 
@@ -138,12 +140,12 @@ def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
         return
     found: dict[int, Candidate] = {}
     low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
-    best = min(max(round(math.log10(one.start) / STEP), low), high)
+    best = min(max(round(math.log10(one.start / place.unit) / STEP), low), high)
     while True:
         tried = [power for power in (best, best - 1, best + 1) if low <= power <= high]
         for power in tried:
             if power not in found:
-                ridge = 10 ** (STEP * power)
+                ridge = place.unit * 10 ** (STEP * power)
                 start = _extrapolated(found, power) if found else _start(place, ridge)
                 found[power] = _fitted(one, place, ridge, start)
                 yield found[power]
