@@ -26,7 +26,7 @@ import tables
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.rows.candidates import as_features
+from decoupled_descent.features.candidates import as_features
 from decoupled_descent.validation import search
 from decoupled_descent.validation.found import Candidate, predictions, row_count
 from decoupled_descent.validation.stacking import FOLDS, row_losses

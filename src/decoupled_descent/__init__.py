@@ -18,6 +18,7 @@ TYPE_CHECKING = False  # type checkers take a variable of this name as true
 if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
     from decoupled_descent import datasets as datasets
     from decoupled_descent import estimators as estimators
+    from decoupled_descent import features as features
     from decoupled_descent import reproduce as reproduce
     from decoupled_descent import theory as theory
     from decoupled_descent.datasets import mixtures as mixtures
@@ -47,7 +48,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.plotting.runs import plot_run as plot_run
     from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
     from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
-    from decoupled_descent.rows import features as features
     from decoupled_descent.rows.blocks import Rows as Rows
     from decoupled_descent.rows.processes import ProcessLostError as ProcessLostError
     from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
@@ -121,7 +121,7 @@ _NAMES = {
 _MODULES = {
     # models and data
     "datasets": "datasets",
-    "features": "rows.features",
+    "features": "features",
     "heads": "objective.heads",
     "mixtures": "datasets.mixtures",
     "responses": "datasets.responses",

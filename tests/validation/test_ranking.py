@@ -5,9 +5,9 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective, heads
-from decoupled_descent.rows.candidates import as_features
-from decoupled_descent.rows.ridge_path import RidgePath
 from decoupled_descent.validation import ranking
 from decoupled_descent.validation.ranking import KEPT, Sample, keep, rank, some_rows
 from decoupled_descent.validation.stacking import FOLDS, folds_of

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.rows.features import Kernel
+from decoupled_descent.features.kernel_map import Kernel
 from decoupled_descent.validation import walk as module
 from decoupled_descent.validation.found import fitted_outputs
 from decoupled_descent.validation.search import search

@@ -32,11 +32,11 @@ from decoupled_descent.estimators.newton import (
     standardised,
     weigh,
 )
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.features.scaling import as_rows, is_sparse
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.gathered import all_labels, is_divided, whole
-from decoupled_descent.rows.scaling import as_rows, is_sparse
 from decoupled_descent.rows.sources import Source, as_source, read_size
 from decoupled_descent.rows.store import SMALL
 from decoupled_descent.rows.tensors import plain

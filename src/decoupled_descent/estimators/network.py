@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent import SETTINGS
 from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.features.scaling import as_rows, moments
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.scaling import as_rows, moments
 from decoupled_descent.rows.store import Mapped
 from decoupled_descent.training.callbacks import Callback
 from decoupled_descent.training.fingerprint import checksum

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoupled_descent.features.scaling import is_sparse, moments
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.scaling import is_sparse, moments
 from decoupled_descent.rows.store import Mapped
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.found import Candidate, Search

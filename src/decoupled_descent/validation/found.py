@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from decoupled_descent.features.interface import Features
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import everyone
-from decoupled_descent.rows.interface import Features
 from decoupled_descent.training.run import Run
 from decoupled_descent.validation.selection import CorrectedError
 

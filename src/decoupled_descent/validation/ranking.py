@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from decoupled_descent.features.candidates import as_features, fit_all
+from decoupled_descent.features.interface import Features
+from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import as_features, fit_all
-from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.ridge_path import RidgePath
 
 #: The largest number of rows for the ranking of feature maps, up to 1000 rows in all. With more it
 #: grows as the square root of n, to at most ``MOST_RANKED``: of three draws of 400 among 100,000

@@ -19,12 +19,12 @@ from typing import Any
 
 from torch import Tensor
 
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.features.interface import Features
+from decoupled_descent.features.scaling import is_sparse
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import as_features
-from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.scaling import is_sparse
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
 from decoupled_descent.validation.found import Candidate, Search, lowest, main
@@ -63,7 +63,7 @@ def search(
         y: Labels of all rows: class indices, 0 and 1, or numbers of shape (n,) or (n, K).
         loss: ``"logistic"``, ``"cross_entropy"`` or ``"squared"``.
         outputs: K.
-        features: What :func:`~decoupled_descent.rows.candidates.as_features` takes.
+        features: What :func:`~decoupled_descent.features.candidates.as_features` takes.
         ridge: λ, or ``"auto"``.
         weights: Of the rows, positive; like the next two as in :class:`Rows`.
         removed: The weight that is removed when a row is left out.

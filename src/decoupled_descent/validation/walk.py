@@ -13,12 +13,12 @@ from decoupled_descent.descent.leave_one_out import linear_minimum, shifts_witho
 from decoupled_descent.descent.newton import DecoupledNewton, State
 from decoupled_descent.descent.problem import Problem
 from decoupled_descent.descent.spread import TINY
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.features.interface import Features
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.gathered import divided, whole
-from decoupled_descent.rows.interface import Features
 from decoupled_descent.rows.store import Mapped, Store
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import fit

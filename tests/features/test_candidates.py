@@ -6,8 +6,8 @@ import torch
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import rbf_kernel
 
-from decoupled_descent.rows import Kernel, Transformed, as_features, fit_all
-from decoupled_descent.rows.candidates import AUTO
+from decoupled_descent.features import Kernel, Transformed, as_features, fit_all
+from decoupled_descent.features.candidates import AUTO
 from tests.problems import normal
 
 

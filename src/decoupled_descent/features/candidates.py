@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
-from decoupled_descent.rows.features import Kernel
-from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.kernels import KERNELS
-from decoupled_descent.rows.shared import Training
-from decoupled_descent.rows.transformed import Transformed
+from decoupled_descent.features.interface import Features
+from decoupled_descent.features.kernel_map import Kernel
+from decoupled_descent.features.kernels import KERNELS
+from decoupled_descent.features.shared import Training
+from decoupled_descent.features.transformed import Transformed
 
 #: What ``"auto"`` tries. Each of these was the best on some real table.
 AUTO = (

@@ -16,7 +16,7 @@ from sklearn.metrics.pairwise import (
     rbf_kernel,
 )
 
-from decoupled_descent.rows.kernels import (
+from decoupled_descent.features.kernels import (
     KERNELS,
     Geometry,
     Units,

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from decoupled_descent.features.decomposition import FeatureMap
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.decomposition import FeatureMap
 from decoupled_descent.rows.sources import Source
 
 

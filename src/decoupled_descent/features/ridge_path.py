@@ -1,7 +1,7 @@
 r"""Ridge regression on uncorrelated features: exact leave-one-out for every ridge at once.
 
 Let Φ be features with Σ w_i φ_i = 0 and Φᵀ diag(w) Φ = diag(v), as every map of
-:mod:`decoupled_descent.rows.features` makes them, and U = Φ diag(v)^{-½}. The minimum of
+:mod:`decoupled_descent.features.kernel_map` makes them, and U = Φ diag(v)^{-½}. The minimum of
 Σ w_i (y_i − b − φ_iᵀβ)² + λ‖β‖² has b = ȳ, the weighted mean, and
 
 .. math::
@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.scaling import row_weights
+from decoupled_descent.features.scaling import row_weights
 from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Features count as uncorrelated up to this share of the largest second moment.

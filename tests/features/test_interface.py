@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils import get_tags
 
-from decoupled_descent.rows import Kernel, Transformed
+from decoupled_descent.features import Kernel, Transformed
 
 
 def test_parameters():

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
-from decoupled_descent.rows import inputs, scaling
-from decoupled_descent.rows.scaling import CUT, SORTED, Columns, row_weights, sorted_rows
+from decoupled_descent.features import scaling
+from decoupled_descent.features.scaling import CUT, SORTED, Columns, row_weights, sorted_rows
+from decoupled_descent.rows import inputs
 
 
 def table(n=40, d=4, seed=0):

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from decoupled_descent.rows import Kernel, Transformed
+from decoupled_descent.features import Kernel, Transformed
 from tests.problems import normal
 
 

@@ -1,7 +1,7 @@
 r"""Feature maps: linear, kernels, and transformers of scikit-learn, with uncorrelated columns.
 
 Every map here gives features that are centred, uncorrelated and of mean squared norm 1 on its
-training rows, largest variance first (see :mod:`decoupled_descent.rows.decomposition`). Ridge
+training rows, largest variance first (see :mod:`decoupled_descent.features.decomposition`). Ridge
 regression and its leave-one-out then need no further decomposition, for any ridge. Labels are not
 used.
 """
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.checks import real_number, whole_number
-from decoupled_descent.rows.decomposition import (
+from decoupled_descent.features.decomposition import (
     FeatureMap,
     IndefiniteError,
     blocks,
@@ -25,9 +25,8 @@ from decoupled_descent.rows.decomposition import (
     leading_directions,
     product,
 )
-from decoupled_descent.rows.inputs import piece_size
-from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.kernels import (
+from decoupled_descent.features.interface import Features
+from decoupled_descent.features.kernels import (
     KERNELS,
     UNSCALED,
     Geometry,
@@ -36,8 +35,9 @@ from decoupled_descent.rows.kernels import (
     kernel_name,
     own_kernel,
 )
-from decoupled_descent.rows.scaling import Columns, as_matrix, as_rows, is_sparse
-from decoupled_descent.rows.shared import Scaled, Training
+from decoupled_descent.features.scaling import Columns, as_matrix, as_rows, is_sparse
+from decoupled_descent.features.shared import Scaled, Training
+from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.sources import Source
 from decoupled_descent.rows.store import MEMORY, Store
 
@@ -45,11 +45,11 @@ from decoupled_descent.rows.store import MEMORY, Store
 class Kernel(Features):
     r"""Features of a kernel: φ with φ(x)·φ(x') = k(x, x'), centred and scaled.
 
-    Columns are scaled first (:class:`~decoupled_descent.rows.scaling.Columns`). Up to ``landmarks``
-    rows the features are exact. Above, they are those of Nyström's approximation: φ is a linear map
-    of k(x, Z), with landmarks Z drawn from the rows uniformly. Linear features need no landmarks;
-    when both sides of X are longer than ``landmarks``, they are that many leading directions. A row
-    of weight 2 counts as two equal rows; this is exact if features are.
+    Columns are scaled first (:class:`~decoupled_descent.features.scaling.Columns`). Up to
+    ``landmarks`` rows the features are exact. Above, they are those of Nyström's approximation: φ
+    is a linear map of k(x, Z), with landmarks Z drawn from the rows uniformly. Linear features need
+    no landmarks; when both sides of X are longer than ``landmarks``, they are that many leading
+    directions. A row of weight 2 counts as two equal rows; this is exact if features are.
 
     Memory: features made with landmarks take at most 1 GiB (with more than 67,000 rows there are
     2²⁷/n landmarks), linear features of dense rows as much as X, in its precision. On top of that
@@ -57,7 +57,7 @@ class Kernel(Features):
 
     Args:
         kind: ``"linear"``, ``"rbf"``, ``"matern"``, ``"laplace"``, ``"laplace1"``, ``"poly2"``,
-            ``"arccos"`` (formulas in :mod:`decoupled_descent.rows.kernels`), or a function
+            ``"arccos"`` (formulas in :mod:`decoupled_descent.features.kernels`), or a function
             ``k(A, B)`` that returns the (a, b) matrix of two sets of scaled rows, float64 tensors.
         scale: Width of the kernel relative to the mean distance of two training rows.
         ranks: Replace every column by the normal scores of its ranks first.

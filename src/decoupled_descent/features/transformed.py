@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from decoupled_descent.rows.features import Kernel
-from decoupled_descent.rows.interface import Features
-from decoupled_descent.rows.scaling import is_sparse
+from decoupled_descent.features.interface import Features
+from decoupled_descent.features.kernel_map import Kernel
+from decoupled_descent.features.scaling import is_sparse
 
 
 class Transformed(Features):

@@ -9,10 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.kernels import Geometry, Units
-from decoupled_descent.rows.room import make_room
-from decoupled_descent.rows.scaling import (
+from decoupled_descent.features.kernels import Geometry, Units
+from decoupled_descent.features.scaling import (
     Columns,
     as_matrix,
     as_rows,
@@ -20,6 +18,8 @@ from decoupled_descent.rows.scaling import (
     row_weights,
     sorted_rows,
 )
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.room import make_room
 
 
 class Scaled:

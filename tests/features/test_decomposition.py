@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from decoupled_descent.rows import decomposition
-from decoupled_descent.rows.decomposition import (
+from decoupled_descent.features import decomposition
+from decoupled_descent.features.decomposition import (
     IndefiniteError,
     blocks,
     from_columns,

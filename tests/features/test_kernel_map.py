@@ -16,9 +16,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from decoupled_descent.rows import Kernel, decomposition, features, restore
-from decoupled_descent.rows.kernels import KERNELS
-from tests.rows.test_decomposition import centred_gram, check_features
+from decoupled_descent.features import Kernel, decomposition, kernel_map, restore
+from decoupled_descent.features.kernels import KERNELS
+from tests.features.test_decomposition import centred_gram, check_features
 
 NAMES = [(kind, ranks) for kind in KERNELS for ranks in (False, True)]
 
@@ -126,7 +126,7 @@ def test_blocks_change_nothing(monkeypatch):
 
 
 def test_memory_is_bounded_by_fewer_landmarks(monkeypatch):
-    monkeypatch.setattr(features, "MEMORY", 8 * 500 * 20)
+    monkeypatch.setattr(kernel_map, "MEMORY", 8 * 500 * 20)
     kernel = Kernel("rbf")
     assert kernel.fit_transform(table(500)).shape[1] <= 20
     assert len(kernel.landmark_rows_) == 20

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from decoupled_descent.rows.shared import Training
+from decoupled_descent.features.shared import Training
 from tests.problems import normal
 
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoupled_descent.rows import Kernel, RidgePath
+from decoupled_descent.features import Kernel, RidgePath
 
 RIDGES = [30.0, 1.0, 1e-3]
 
