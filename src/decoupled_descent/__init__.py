@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
     from decoupled_descent.descent import Algorithm as Algorithm
     from decoupled_descent.descent import DecoupledDescent as DecoupledDescent
-    from decoupled_descent.descent import DecoupledNewton as DecoupledNewton
     from decoupled_descent.descent import GradientDescent as GradientDescent
     from decoupled_descent.descent import GreedyDescent as GreedyDescent
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
@@ -40,6 +39,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
     from decoupled_descent.estimators.saving import load_model as load_model
     from decoupled_descent.estimators.saving import save_model as save_model
+    from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
@@ -87,7 +87,7 @@ _NAMES = {
     "GradientDescent": "descent",
     "GreedyDescent": "descent",
     "Objective": "objective",
-    "DecoupledNewton": "descent",
+    "DecoupledNewton": "leave_one_out",
     "OrthogonalDecoupledDescent": "descent",
     "ProcessLostError": "rows.processes",
     "Rows": "rows.blocks",

@@ -2,12 +2,12 @@ r"""How much the error rises when the values of one column are shuffled among th
 
 Every row is predicted by the model that was fitted without it (or without its group), once with its
 own values and once with shuffled ones. Leaving row i out moves the coefficients of a member of the
-mixture by Δ, with H Δ = J_iᵀ d_i (:mod:`decoupled_descent.descent.leave_one_out`), so that
+mixture by Δ, with H Δ = J_iᵀ d_i (:mod:`decoupled_descent.leave_one_out.leave_out`), so that
 
 .. math:: \lambda\,\Delta = \Phi^\top (e_i d_i - W u), \qquad u = V_{\cdot i}\, d_i,
 
-where W is the curvature of the rows, and V is computed by :mod:`decoupled_descent.descent.spread`.
-No model is trained again.
+where W is the curvature of the rows, and V is computed by
+:mod:`decoupled_descent.leave_one_out.influence`. No model is trained again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 
 from decoupled_descent.cli.baselines import losses_of
 from decoupled_descent.cli.tables import Prepared
-from decoupled_descent.descent.leave_one_out import leave_out, linear_minimum
-from decoupled_descent.descent.problem import Problem
 from decoupled_descent.estimators.mixture import Member
+from decoupled_descent.leave_one_out.leave_out import leave_out, linear_minimum
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.validation.found import predictions

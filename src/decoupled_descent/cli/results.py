@@ -21,7 +21,7 @@ from decoupled_descent.cli.left_out import as_csv
 from decoupled_descent.cli.next_steps import next_steps
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
-from decoupled_descent.descent import METHODS
+from decoupled_descent.descent.methods import METHODS
 from decoupled_descent.diagnostics.checks import Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.parts import SCORES

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
-from decoupled_descent.descent.newton import DecoupledNewton
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
+from decoupled_descent.leave_one_out.newton import DecoupledNewton
 
 #: Every setting that some method has.
 SETTINGS = ("lr", "damping", "ridge")

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent import check_method
+from decoupled_descent.descent.methods import check_method
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.learning_curve import (
     LearningCurve,

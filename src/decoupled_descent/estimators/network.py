@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
-from decoupled_descent.descent import SETTINGS
+from decoupled_descent.descent.methods import SETTINGS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.features.scaling import as_rows, moments
 from decoupled_descent.objective import Objective, heads

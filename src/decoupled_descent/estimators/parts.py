@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
-from decoupled_descent.descent import METHODS, SETTINGS
+from decoupled_descent.descent.methods import METHODS, SETTINGS
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration

@@ -6,8 +6,8 @@ import time
 
 import torch
 
-from decoupled_descent.descent.precondition import LEAD, SOFTMAX_LEAD
-from decoupled_descent.descent.spread import DUAL, SQUARE
+from decoupled_descent.leave_one_out.influence import DUAL, SQUARE
+from decoupled_descent.leave_one_out.precondition import LEAD, SOFTMAX_LEAD
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
 STEPS, FITS, REFINED = 6, 5, 400

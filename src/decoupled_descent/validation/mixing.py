@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.leave_one_out import linear_minimum, paired_losses
-from decoupled_descent.descent.problem import Problem
+from decoupled_descent.leave_one_out.leave_out import linear_minimum, paired_losses
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.validation.found import (
     Candidate,

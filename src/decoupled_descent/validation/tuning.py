@@ -19,7 +19,7 @@ from torch import Tensor
 from decoupled_descent.checks import ignoring, outside
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.methods import check_method
-from decoupled_descent.descent.newton import DecoupledNewton
+from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint

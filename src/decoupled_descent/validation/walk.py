@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.leave_one_out import linear_minimum, shifts_without
-from decoupled_descent.descent.newton import DecoupledNewton, State
-from decoupled_descent.descent.problem import Problem
-from decoupled_descent.descent.spread import TINY
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
+from decoupled_descent.leave_one_out.influence import TINY
+from decoupled_descent.leave_one_out.leave_out import linear_minimum, shifts_without
+from decoupled_descent.leave_one_out.newton import DecoupledNewton, State
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows

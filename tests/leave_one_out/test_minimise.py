@@ -6,11 +6,11 @@ import torch
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent import newton_step as module
-from decoupled_descent.descent import precondition
-from decoupled_descent.descent.newton_step import conjugate, newton_step, search
-from decoupled_descent.descent.problem import Problem
-from tests.descent.test_newton import own_softmax, problem
+from decoupled_descent.leave_one_out import minimise as module
+from decoupled_descent.leave_one_out import precondition
+from decoupled_descent.leave_one_out.minimise import conjugate, newton_step, search
+from decoupled_descent.leave_one_out.problem import Problem
+from tests.leave_one_out.test_newton import own_softmax, problem
 from tests.problems import normal
 
 

@@ -8,11 +8,11 @@ import torch
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent import gauss_newton
-from decoupled_descent.descent.gauss_newton import _Factor, _jacobian
-from decoupled_descent.descent.leave_one_out import leave_out
-from decoupled_descent.descent.problem import Problem
-from tests.descent.test_newton import problem
+from decoupled_descent.leave_one_out import gauss_newton
+from decoupled_descent.leave_one_out.gauss_newton import _Factor, _jacobian
+from decoupled_descent.leave_one_out.leave_out import leave_out
+from decoupled_descent.leave_one_out.problem import Problem
+from tests.leave_one_out.test_newton import problem
 from tests.problems import binary, normal, two_layer
 
 

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from decoupled_descent.descent.leave_one_out import Minimum
-from decoupled_descent.descent.newton_step import conjugate, search, share
-from decoupled_descent.descent.one_output import cholesky
-from decoupled_descent.descent.problem import Problem
-from decoupled_descent.descent.spread import Among
+from decoupled_descent.leave_one_out.influence import Among
+from decoupled_descent.leave_one_out.leave_out import Minimum
+from decoupled_descent.leave_one_out.minimise import conjugate, search, share
+from decoupled_descent.leave_one_out.one_output import cholesky
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.second_order import Curvature
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.descent.test_newton_step import posed
+from tests.leave_one_out.test_minimise import posed
 from tests.problems import normal
 
 

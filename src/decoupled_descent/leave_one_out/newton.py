@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent import gauss_newton
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.descent.leave_one_out import LeftOut, Minimum, leave_out, refined
-from decoupled_descent.descent.newton_step import newton_step
-from decoupled_descent.descent.problem import Problem
+from decoupled_descent.leave_one_out import gauss_newton
+from decoupled_descent.leave_one_out.leave_out import LeftOut, Minimum, leave_out, refined
+from decoupled_descent.leave_one_out.minimise import newton_step
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import BoundObjective, Objective, Parameters
 from decoupled_descent.objective.chains import adds_only
 from decoupled_descent.rows.blocks import Rows

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from decoupled_descent.descent import precondition as module
-from decoupled_descent.descent.newton_step import Hessian, newton_step
-from tests.descent.test_newton_step import CASES, posed
+from decoupled_descent.leave_one_out import precondition as module
+from decoupled_descent.leave_one_out.minimise import Hessian, newton_step
+from tests.leave_one_out.test_minimise import CASES, posed
 from tests.problems import normal
 
 

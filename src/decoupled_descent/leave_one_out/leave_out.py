@@ -5,8 +5,8 @@ One Newton step of the problem without row i, from the minimum with it, moves it
 .. math:: o_i^{(-i)} = o_i + V_i (I - W_i V_i)^{-1} g_i, \qquad V = J H^{-1} J^\top,
 
 g_i and W_i being gradient and Hessian of what row i adds to the sum, and V_i the K × K block of V
-that belongs to row i (:mod:`decoupled_descent.descent.spread`). For squared loss this is exact,
-otherwise second order; :func:`refined` adds further Newton steps, with the same factor of H.
+that belongs to row i (:mod:`decoupled_descent.leave_one_out.influence`). For squared loss this is
+exact, otherwise second order; :func:`refined` adds further Newton steps, with the same factor of H.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.problem import Problem
-from decoupled_descent.descent.spread import Among, Spread, spread
+from decoupled_descent.leave_one_out.influence import Among, Spread, spread
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.sources import spans
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.one_output import (
+from decoupled_descent.leave_one_out.one_output import (
     Dense,
     KernelPart,
     Part,
@@ -34,7 +34,7 @@ from decoupled_descent.descent.one_output import (
     cholesky,
     pieces,
 )
-from decoupled_descent.descent.problem import Problem
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 from decoupled_descent.rows.blocks import Rows
 

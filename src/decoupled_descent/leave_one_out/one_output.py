@@ -1,8 +1,8 @@
 r"""S = Φ̃(Φ̃ᵀ diag(w b) Φ̃ + λ)⁻¹Φ̃ᵀ of one output: how fitted values move with the rows' gradients.
 
 Φ̃ = (Φ, 1) are the features and an intercept that is not penalised, b the curvature of the loss in
-this output, row by row, and w the weights of the rows. :mod:`decoupled_descent.descent.spread` puts
-several outputs together.
+this output, row by row, and w the weights of the rows.
+:mod:`decoupled_descent.leave_one_out.influence` puts several outputs together.
 """
 
 from __future__ import annotations

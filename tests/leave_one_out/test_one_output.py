@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.descent import one_output
-from decoupled_descent.descent.one_output import KernelPart, RidgePart, cholesky, pieces
+from decoupled_descent.leave_one_out import one_output
+from decoupled_descent.leave_one_out.one_output import KernelPart, RidgePart, cholesky, pieces
 from decoupled_descent.rows.blocks import Rows
 from tests.problems import normal
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.leave_one_out import Minimum, linear_minimum
-from decoupled_descent.descent.precondition import Precondition, precondition
-from decoupled_descent.descent.problem import Problem
+from decoupled_descent.leave_one_out.leave_out import Minimum, linear_minimum
+from decoupled_descent.leave_one_out.precondition import Precondition, precondition
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.second_order import Curvature
 

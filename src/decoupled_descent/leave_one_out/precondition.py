@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.descent.one_output import cholesky, pieces
-from decoupled_descent.descent.problem import Problem
-from decoupled_descent.descent.spread import is_dual, unlike
+from decoupled_descent.leave_one_out.influence import is_dual, unlike
+from decoupled_descent.leave_one_out.one_output import cholesky, pieces
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 
 #: So many leading features are preconditioned jointly; features are sorted, largest first.

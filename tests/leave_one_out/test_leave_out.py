@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent import leave_one_out
-from decoupled_descent.descent.leave_one_out import (
+from decoupled_descent.leave_one_out import leave_out as module
+from decoupled_descent.leave_one_out.leave_out import (
     leave_out,
     linear_minimum,
     paired_losses,
@@ -17,8 +17,8 @@ from decoupled_descent.descent.leave_one_out import (
     shifted,
     shifts_without,
 )
-from decoupled_descent.descent.problem import Problem
-from tests.descent.test_newton import LOSSES, problem
+from decoupled_descent.leave_one_out.problem import Problem
+from tests.leave_one_out.test_newton import LOSSES, problem
 from tests.oracles import newton as oracle
 
 
@@ -94,7 +94,7 @@ def test_change_and_moves_are_consistent():
 def test_losses_are_expanded_in_pieces(monkeypatch, loss, outputs):
     case = Case(loss, 0.5, outputs)
     whole = case.again(case.once())
-    monkeypatch.setattr(leave_one_out, "EXPANDED", 7 * outputs * len(case.all))  # seven rows
+    monkeypatch.setattr(module, "EXPANDED", 7 * outputs * len(case.all))  # seven rows
     in_pieces = case.again(case.once())
     torch.testing.assert_close(in_pieces.outputs, whole.outputs, rtol=1e-12, atol=1e-12)
 

@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.descent import newton, spread
-from decoupled_descent.descent.problem import Problem
+from decoupled_descent.leave_one_out import influence, newton
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.heads import Shift
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
@@ -71,7 +71,9 @@ def read(X, y):
     ("loss", "outputs"), [("squared", 1), ("squared", 2), ("logistic", 1), ("cross_entropy", 3)]
 )
 def test_rows_that_are_read_are_those_in_memory(loss, outputs, monkeypatch):
-    monkeypatch.setattr(spread, "SQUARE", 0)  # the form for many rows, which read ones always have
+    monkeypatch.setattr(
+        influence, "SQUARE", 0
+    )  # the form for many rows, which read ones always have
     X, y = problem(loss, outputs=outputs)
     X[3] *= 40  # rows that are refined and refitted, too
     objective = dd.Objective(dd.heads.Linear(outputs, intercept=True).double(), loss)

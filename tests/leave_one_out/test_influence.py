@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent import one_output
-from decoupled_descent.descent import spread as module
-from decoupled_descent.descent.one_output import KernelPart, RidgePart, pieces
-from decoupled_descent.descent.problem import Problem
-from decoupled_descent.descent.spread import Coupled, CoupledRidge, Separate, spread
+from decoupled_descent.leave_one_out import influence as module
+from decoupled_descent.leave_one_out import one_output
+from decoupled_descent.leave_one_out.influence import Coupled, CoupledRidge, Separate, spread
+from decoupled_descent.leave_one_out.one_output import KernelPart, RidgePart, pieces
+from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 from tests.problems import normal
 
