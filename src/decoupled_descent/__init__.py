@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent import estimators as estimators
     from decoupled_descent import features as features
     from decoupled_descent import reproduce as reproduce
+    from decoupled_descent import selection as selection
     from decoupled_descent import theory as theory
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
@@ -50,6 +51,11 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
     from decoupled_descent.rows.blocks import Rows as Rows
     from decoupled_descent.rows.processes import ProcessLostError as ProcessLostError
+    from decoupled_descent.selection.sweep import Halving as Halving
+    from decoupled_descent.selection.sweep import Sweep as Sweep
+    from decoupled_descent.selection.sweep import select_architecture as select_architecture
+    from decoupled_descent.selection.sweep import sweep as sweep
+    from decoupled_descent.selection.tuning import tune as tune
     from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
     from decoupled_descent.tables.reading import read_table as read_table
     from decoupled_descent.training.callbacks import Step as Step
@@ -60,12 +66,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.run import fit as fit
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
-    from decoupled_descent.validation import selection as selection
-    from decoupled_descent.validation.sweep import Halving as Halving
-    from decoupled_descent.validation.sweep import Sweep as Sweep
-    from decoupled_descent.validation.sweep import select_architecture as select_architecture
-    from decoupled_descent.validation.sweep import sweep as sweep
-    from decoupled_descent.validation.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -97,12 +97,12 @@ _NAMES = {
     "label_shift": "objective.shift",
     "plot_run": "plotting.runs",
     # for choosing among many models
-    "Halving": "validation.sweep",
-    "Sweep": "validation.sweep",
+    "Halving": "selection.sweep",
+    "Sweep": "selection.sweep",
     "plot_sweep": "plotting.runs",
-    "select_architecture": "validation.sweep",
-    "sweep": "validation.sweep",
-    "tune": "validation.tuning",
+    "select_architecture": "selection.sweep",
+    "sweep": "selection.sweep",
+    "tune": "selection.tuning",
     # for theorists
     "ContinuousMixture": "datasets.continuous",
     "GaussianMixture": "datasets.mixtures",
@@ -128,7 +128,7 @@ _MODULES = {
     # options of algorithms, and choices among runs
     "noise": "descent.noise",
     "rules": "descent.rules",
-    "selection": "validation.selection",
+    "selection": "selection",
     # theory, figures of the paper, scikit-learn
     "estimators": "estimators",
     "reproduce": "reproduce",

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from decoupled_descent import cli
-from decoupled_descent.validation import walk
+from decoupled_descent.selection import walk
 
 
 def main(mark):

@@ -7,7 +7,7 @@ import pytest
 
 from decoupled_descent.cli import options
 from decoupled_descent.cli.options import cannot_write, output_folder
-from decoupled_descent.descent.methods import METHODS
+from decoupled_descent.selection.methods import METHODS
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path):

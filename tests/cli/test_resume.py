@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from decoupled_descent.validation import walk
+from decoupled_descent.selection import walk
 from tests.cli.conftest import FAST, table
 
 LINEAR = ("--features", "linear")

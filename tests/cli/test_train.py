@@ -21,8 +21,8 @@ from decoupled_descent.cli import results
 from decoupled_descent.cli.train import SEARCHING, WRITING
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.report.text import together
+from decoupled_descent.selection import walk
 from decoupled_descent.tables import large
-from decoupled_descent.validation import walk
 from tests.cli.conftest import FAST, SAID, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}

@@ -13,7 +13,7 @@ from decoupled_descent.diagnostics import copies, measures
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.diagnostics.readings import WIDENING
-from decoupled_descent.validation.sweep import Sweep
+from decoupled_descent.selection.sweep import Sweep
 from tests.diagnostics.problems import (
     GD,
     ODD,

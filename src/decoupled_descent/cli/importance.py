@@ -26,7 +26,7 @@ from decoupled_descent.leave_one_out.leave_out import leave_out, linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.validation.found import predictions
+from decoupled_descent.selection.found import predictions
 
 Floats = NDArray[np.float64]
 

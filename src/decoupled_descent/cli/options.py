@@ -49,8 +49,8 @@ Missing = Annotated[
 ]
 
 #: The choices of --method: the options of each, and a line about it. This is a copy of the table in
-#: descent/methods.py, whose import takes seconds. A test compares the two. With the copy, help and
-#: wrong options are answered at once.
+#: selection/methods.py, whose import takes seconds. A test compares the two. With the copy, help
+#: and wrong options are answered at once.
 METHODS = {
     "newton": (("ridge",), "linear and kernel models, with leave-one-out errors"),
     "orthogonal": (("lr", "damping", "ridge"), "decoupled descent, for columns of any covariance"),

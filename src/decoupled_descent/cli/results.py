@@ -21,7 +21,6 @@ from decoupled_descent.cli.left_out import as_csv
 from decoupled_descent.cli.next_steps import next_steps
 from decoupled_descent.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.cli.tables import Prepared
-from decoupled_descent.descent.methods import METHODS
 from decoupled_descent.diagnostics.checks import Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.parts import SCORES
@@ -31,6 +30,7 @@ from decoupled_descent.report.data import MoreRows, Width, names_of
 from decoupled_descent.report.headline import interruption, score_interval
 from decoupled_descent.report.judged import LEVELS
 from decoupled_descent.report.text import error_interval
+from decoupled_descent.selection.methods import METHODS
 
 #: With fewer rows, the coverage of intervals in each third of the rows is not computed.
 FEWEST = 30

@@ -147,7 +147,7 @@ def announce(prepared: Prepared, method: str, features: str = "auto") -> None:
     """Say how long training will take, and what memory, if that is more than half a minute."""
     if method != "newton":
         return
-    from decoupled_descent.validation.cost import expected_bytes, expected_seconds, in_words
+    from decoupled_descent.selection.cost import expected_bytes, expected_seconds, in_words
 
     n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task == "classification"
     outputs = len(set(prepared.y.tolist())) if classes else 1

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent.methods import check_method
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.learning_curve import (
     LearningCurve,
@@ -40,8 +39,9 @@ from decoupled_descent.rows.gathered import all_labels, is_divided, whole
 from decoupled_descent.rows.sources import Source, as_source, read_size
 from decoupled_descent.rows.store import SMALL
 from decoupled_descent.rows.tensors import plain
-from decoupled_descent.validation.found import Candidate, Search
-from decoupled_descent.validation.search import search
+from decoupled_descent.selection.found import Candidate, Search
+from decoupled_descent.selection.methods import check_method
+from decoupled_descent.selection.search import search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

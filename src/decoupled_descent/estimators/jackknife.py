@@ -28,7 +28,7 @@ from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.validation.found import Search
+from decoupled_descent.selection.found import Search
 
 Floats = NDArray[np.floating[Any]]
 

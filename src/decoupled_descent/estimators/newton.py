@@ -15,8 +15,8 @@ from torch import Tensor
 from decoupled_descent.features.scaling import is_sparse, moments
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.store import Mapped
+from decoupled_descent.selection.found import Candidate, Search
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.found import Candidate, Search
 
 Floats = NDArray[np.floating[Any]]
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from decoupled_descent.validation import cost
-from decoupled_descent.validation.cost import expected_seconds, in_words
-from decoupled_descent.validation.search import search
+from decoupled_descent.selection import cost
+from decoupled_descent.selection.cost import expected_seconds, in_words
+from decoupled_descent.selection.search import search
 
 
 def test_it_grows_as_the_work_does(monkeypatch):
@@ -21,7 +21,7 @@ def test_it_grows_as_the_work_does(monkeypatch):
 
 
 def test_long_work_is_announced_on_a_terminal_only(monkeypatch, capsys):
-    from decoupled_descent.validation import search as module
+    from decoupled_descent.selection import search as module
 
     X, y = torch.eye(20, 3).double(), (torch.arange(20) % 2).double()
     monkeypatch.setattr(module, "QUICK", 0)

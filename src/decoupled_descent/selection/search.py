@@ -26,12 +26,12 @@ from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
-from decoupled_descent.validation.cost import FITS, expected_seconds, in_words
-from decoupled_descent.validation.found import Candidate, Search, lowest, main
-from decoupled_descent.validation.mixing import combined
-from decoupled_descent.validation.ranking import KEPT, NESTED, Sample, keep, rank
-from decoupled_descent.validation.stacking import folds_of
-from decoupled_descent.validation.walk import fits, scouted
+from decoupled_descent.selection.cost import FITS, expected_seconds, in_words
+from decoupled_descent.selection.found import Candidate, Search, lowest, main
+from decoupled_descent.selection.mixing import combined
+from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, keep, rank
+from decoupled_descent.selection.stacking import folds_of
+from decoupled_descent.selection.walk import fits, scouted
 
 #: Searches whose features have fewer entries than this take seconds; no time is announced.
 QUICK = 10**6

@@ -13,8 +13,8 @@ from decoupled_descent.features.interface import Features
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import everyone
+from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.selection import CorrectedError
 
 #: A minimum of divided rows counts as one of all rows: the next step gains less than this share.
 ROUNDED = 1e-6

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from decoupled_descent.validation import mixing as module
-from decoupled_descent.validation.search import search
+from decoupled_descent.selection import mixing as module
+from decoupled_descent.selection.search import search
 from tests.problems import normal
 
 

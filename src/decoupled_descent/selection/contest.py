@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.descent.common import Algorithm
-from decoupled_descent.descent.methods import check_method
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.objective.second_order import usual_curvature
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.selection.methods import check_method
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import Run
 

@@ -3,7 +3,7 @@
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.validation.configurations import combine
+from decoupled_descent.selection.configurations import combine
 from tests.problems import normal, two_layer
 
 DD = dd.DecoupledDescent

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from decoupled_descent.estimators.mixture import Mixture
-from decoupled_descent.validation import ranking, walk
-from decoupled_descent.validation.search import search
+from decoupled_descent.selection import ranking, walk
+from decoupled_descent.selection.search import search
 
 FEW = ["linear", "rbf(1)", "matern(2)"]
 

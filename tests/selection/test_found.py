@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.validation.found import row_count
-from decoupled_descent.validation.search import search
-from tests.validation.test_search import FEW, predicted, several
+from decoupled_descent.selection.found import row_count
+from decoupled_descent.selection.search import search
+from tests.selection.test_search import FEW, predicted, several
 
 
 def test_members_are_mixed_by_their_weights():

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from decoupled_descent.validation import stacking
-from decoupled_descent.validation.stacking import (
+from decoupled_descent.selection import stacking
+from decoupled_descent.selection.stacking import (
     cross_fitted,
     folds_of,
     mixed_losses,

@@ -6,10 +6,10 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.features.kernel_map import Kernel
-from decoupled_descent.validation import walk as module
-from decoupled_descent.validation.found import fitted_outputs
-from decoupled_descent.validation.search import search
-from tests.validation.test_search import FEW, log_loss, predicted, products, several, straight
+from decoupled_descent.selection import walk as module
+from decoupled_descent.selection.found import fitted_outputs
+from decoupled_descent.selection.search import search
+from tests.selection.test_search import FEW, log_loss, predicted, products, several, straight
 
 
 def counted(monkeypatch):

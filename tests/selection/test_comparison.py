@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.validation.selection import Difference
+from decoupled_descent.selection.comparison import Difference
 
 
 def test_paired_difference_is_the_textbook_one():

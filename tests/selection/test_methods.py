@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from decoupled_descent.descent.methods import METHODS, SETTINGS, check_method
+from decoupled_descent.selection.methods import METHODS, SETTINGS, check_method
 
 VALUES = {"lr": 0.3, "damping": 0.9, "ridge": 2.0}
 

@@ -9,7 +9,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.validation.contest import DEFAULTS, LENGTHS, Contest, stretch
+from decoupled_descent.selection.contest import DEFAULTS, LENGTHS, Contest, stretch
 
 
 def regression():

@@ -25,18 +25,18 @@ from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
-from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
-from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
-from decoupled_descent.training.run import DivergenceWarning, Run
-from decoupled_descent.validation.configurations import Configuration, combine
-from decoupled_descent.validation.selection import (
+from decoupled_descent.selection.comparison import (
     CorrectedError,
     Difference,
     one_standard_error,
     paired_difference,
     winners_curse,
 )
+from decoupled_descent.selection.configurations import Configuration, combine
+from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
+from decoupled_descent.training.run import DivergenceWarning, Run
 
 
 @dataclass(frozen=True)

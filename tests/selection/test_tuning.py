@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.validation.tuning import DEFAULTS, stopping
+from decoupled_descent.selection.tuning import DEFAULTS, stopping
 
 #: The rates for the logistic loss, whose curvature is 1/4.
 USUAL, CAREFUL = (4 * rate for rate in DEFAULTS.rates)

@@ -19,7 +19,8 @@ from torch import Tensor
 from decoupled_descent.leave_one_out.leave_out import linear_minimum, paired_losses
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
-from decoupled_descent.validation.found import (
+from decoupled_descent.selection.comparison import CorrectedError
+from decoupled_descent.selection.found import (
     Candidate,
     Search,
     fitted_outputs,
@@ -27,9 +28,8 @@ from decoupled_descent.validation.found import (
     main,
     row_count,
 )
-from decoupled_descent.validation.ranking import some_rows
-from decoupled_descent.validation.selection import CorrectedError
-from decoupled_descent.validation.stacking import cross_fitted, mixed_losses, stack_weights
+from decoupled_descent.selection.ranking import some_rows
+from decoupled_descent.selection.stacking import cross_fitted, mixed_losses, stack_weights
 
 #: The largest number of rows whose pairs enter the standard error.
 PAIRED = 1000

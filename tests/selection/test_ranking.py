@@ -8,9 +8,9 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective, heads
-from decoupled_descent.validation import ranking
-from decoupled_descent.validation.ranking import KEPT, Sample, keep, rank, some_rows
-from decoupled_descent.validation.stacking import FOLDS, folds_of
+from decoupled_descent.selection import ranking
+from decoupled_descent.selection.ranking import KEPT, Sample, keep, rank, some_rows
+from decoupled_descent.selection.stacking import FOLDS, folds_of
 from tests.problems import normal
 
 

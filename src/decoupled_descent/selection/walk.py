@@ -20,10 +20,8 @@ from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, whole
 from decoupled_descent.rows.store import Mapped, Store
-from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.run import fit
-from decoupled_descent.validation.cost import FITS
-from decoupled_descent.validation.found import (
+from decoupled_descent.selection.cost import FITS
+from decoupled_descent.selection.found import (
     Candidate,
     fitted_outputs,
     lowest,
@@ -32,8 +30,10 @@ from decoupled_descent.validation.found import (
     predictions,
     row_count,
 )
-from decoupled_descent.validation.ranking import HIGHEST, LOWEST, STEP, Ranked, Sample
-from decoupled_descent.validation.stacking import row_losses
+from decoupled_descent.selection.ranking import HIGHEST, LOWEST, STEP, Ranked, Sample
+from decoupled_descent.selection.stacking import row_losses
+from decoupled_descent.training.callbacks import StopReason
+from decoupled_descent.training.run import fit
 
 #: With more rows than this, ridges are first found on this many rows.
 SCOUTED = 2000

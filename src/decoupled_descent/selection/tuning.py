@@ -18,17 +18,17 @@ from torch import Tensor
 
 from decoupled_descent.checks import ignoring, outside
 from decoupled_descent.descent.common import Algorithm
-from decoupled_descent.descent.methods import check_method
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
+from decoupled_descent.selection.configurations import combine
+from decoupled_descent.selection.contest import DEFAULTS, Contest, lowest, was_interrupted
+from decoupled_descent.selection.methods import check_method
+from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.loop import check_rows
 from decoupled_descent.training.run import DivergenceWarning, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
-from decoupled_descent.validation.configurations import combine
-from decoupled_descent.validation.contest import DEFAULTS, Contest, lowest, was_interrupted
-from decoupled_descent.validation.sweep import Halving, Sweep, train_stack
 
 #: A number, or ``"auto"`` to have it chosen.
 Setting = float | Literal["auto"]
