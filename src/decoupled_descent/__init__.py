@@ -56,8 +56,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.selection.sweep import select_architecture as select_architecture
     from decoupled_descent.selection.sweep import sweep as sweep
     from decoupled_descent.selection.tuning import tune as tune
-    from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
     from decoupled_descent.tables.reading import read_table as read_table
+    from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
     from decoupled_descent.training.callbacks import Step as Step
     from decoupled_descent.training.callbacks import StopReason as StopReason
     from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
@@ -107,7 +107,7 @@ _NAMES = {
     "ContinuousMixture": "datasets.continuous",
     "GaussianMixture": "datasets.mixtures",
     "plot_preactivations": "plotting.theory",
-    "StateEvolution": "state_evolution.recursion",
+    "StateEvolution": "theory.state_evolution",
     # for algorithms and callbacks of one's own
     "Algorithm": "descent",
     "BoundObjective": "objective",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decoupled_descent.cli.evolve import MIXTURES, shown_steps
-from decoupled_descent.state_evolution import examples
+from decoupled_descent.theory import examples
 
 TINY = ("evolve", "xor", "--dimension", "40", "--steps", "5", "--paths", "64")
 

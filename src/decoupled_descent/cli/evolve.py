@@ -14,7 +14,7 @@ from decoupled_descent.cli.options import Json, output_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from decoupled_descent.state_evolution.examples import Comparison
+    from decoupled_descent.theory.examples import Comparison
 
 
 #: A copy of ``examples.NAMES``, whose import takes seconds. A test compares the two.
@@ -46,7 +46,7 @@ def evolve(
         raise ValueError(f"mixture {mixture!r} is unknown; use one of {', '.join(MIXTURES)}")
     check_writable(out)
     from decoupled_descent.cli.output import console, echo_json, table
-    from decoupled_descent.state_evolution import examples
+    from decoupled_descent.theory import examples
 
     law, objective = examples.example(mixture, dimension, snr)
     algorithm = dd.DecoupledDescent(lr, damping)
