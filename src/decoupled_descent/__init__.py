@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
     from decoupled_descent.descent import Algorithm as Algorithm
     from decoupled_descent.descent import DecoupledDescent as DecoupledDescent
+    from decoupled_descent.descent import DivergenceWarning as DivergenceWarning
     from decoupled_descent.descent import GradientDescent as GradientDescent
     from decoupled_descent.descent import GreedyDescent as GreedyDescent
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
@@ -62,7 +63,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.training.callbacks import StopReason as StopReason
     from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
-    from decoupled_descent.training.run import DivergenceWarning as DivergenceWarning
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.run import fit as fit
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
@@ -113,7 +113,7 @@ _NAMES = {
     "BoundObjective": "objective",
     "Step": "training.callbacks",
     # warnings
-    "DivergenceWarning": "training.run",
+    "DivergenceWarning": "descent",
     "KinkWarning": "objective.kinks",
     "ScalingWarning": "descent",
 }

@@ -4,13 +4,14 @@ from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
 from decoupled_descent.descent.greedy import GreedyDescent
-from decoupled_descent.descent.info import Info, LimitStep
+from decoupled_descent.descent.info import DivergenceWarning, Info, LimitStep
 from decoupled_descent.descent.noise import ScalingWarning
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 
 __all__ = [
     "Algorithm",
     "DecoupledDescent",
+    "DivergenceWarning",
     "GradientDescent",
     "GreedyDescent",
     "Info",

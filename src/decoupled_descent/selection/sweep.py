@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import outside
 from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.progress import progress_bar
@@ -36,7 +37,7 @@ from decoupled_descent.selection.configurations import Configuration, combine
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
 from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
-from decoupled_descent.training.run import DivergenceWarning, Run
+from decoupled_descent.training.run import Run
 
 
 @dataclass(frozen=True)

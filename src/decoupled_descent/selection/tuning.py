@@ -18,6 +18,7 @@ from torch import Tensor
 
 from decoupled_descent.checks import ignoring, outside
 from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
 from decoupled_descent.selection.configurations import combine
@@ -27,7 +28,7 @@ from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.loop import check_rows
-from decoupled_descent.training.run import DivergenceWarning, Run, fit
+from decoupled_descent.training.run import Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 
 #: A number, or ``"auto"`` to have it chosen.

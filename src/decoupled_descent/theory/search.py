@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from decoupled_descent.checks import ignoring
 from decoupled_descent.descent import DecoupledDescent
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import Direction, HeadDirection, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.theory.evolution import Evolution
 from decoupled_descent.theory.laws import MixtureLaw
 from decoupled_descent.theory.state_evolution import StateEvolution
-from decoupled_descent.training.run import DivergenceWarning
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,8 @@ from decoupled_descent.descent.common import Descent, check_algorithm
 from decoupled_descent.objective import Objective, Parameters
 from decoupled_descent.theory.averages import Model
 from decoupled_descent.theory.batches import batch_masks, batch_sizes
-from decoupled_descent.theory.evolution import Evolution, follow
+from decoupled_descent.theory.engines import engine_makers
+from decoupled_descent.theory.evolution import Evolution
 from decoupled_descent.theory.laws import (
     MixtureLaw,
     as_limit,
@@ -24,11 +25,8 @@ from decoupled_descent.theory.laws import (
 )
 from decoupled_descent.theory.orders import one_time_nodes
 from decoupled_descent.theory.populations import Nodes, independent_seeds
-from decoupled_descent.theory.recursion import (
-    Trajectory,
-    engine_makers,
-    rule_coefficients,
-)
+from decoupled_descent.theory.randomisations import follow
+from decoupled_descent.theory.recursion import Trajectory, rule_coefficients
 from decoupled_descent.theory.reuse import ReuseTrajectory, coordinates
 from decoupled_descent.theory.ridge import Geometry, Start, agreed_covariance, ridge_step
 
