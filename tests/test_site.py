@@ -278,7 +278,7 @@ def test_quickstart_with_a_table(tmp_path, monkeypatch):
 def test_quickstart_at_the_command_line(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from decoupled_descent.cli.command import app
+    from decoupled_descent.app.cli.command import app
 
     monkeypatch.chdir(tmp_path)
     page = DOCS / "quickstart-table.md"

@@ -19,9 +19,11 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent import datasets as datasets
     from decoupled_descent import estimators as estimators
     from decoupled_descent import features as features
-    from decoupled_descent import reproduce as reproduce
     from decoupled_descent import selection as selection
     from decoupled_descent import theory as theory
+    from decoupled_descent.app import reproduce as reproduce
+    from decoupled_descent.app.models import load_model as load_model
+    from decoupled_descent.app.tables.reading import read_table as read_table
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
     from decoupled_descent.datasets.continuous import ContinuousMixture as ContinuousMixture
@@ -39,7 +41,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.diagnostics.diagnosis import diagnose as diagnose
     from decoupled_descent.estimators import DecoupledClassifier as DecoupledClassifier
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
-    from decoupled_descent.estimators.saving import load_model as load_model
     from decoupled_descent.estimators.saving import save_model as save_model
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.objective import BoundObjective as BoundObjective
@@ -57,7 +58,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.selection.sweep import select_architecture as select_architecture
     from decoupled_descent.selection.sweep import sweep as sweep
     from decoupled_descent.selection.tuning import tune as tune
-    from decoupled_descent.tables.reading import read_table as read_table
     from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
     from decoupled_descent.training.callbacks import Step as Step
     from decoupled_descent.training.callbacks import StopReason as StopReason
@@ -76,8 +76,8 @@ _NAMES = {
     "DecoupledRegressor": "estimators",
     "Diagnosis": "diagnostics.diagnosis",
     "diagnose": "diagnostics.diagnosis",
-    "load_model": "estimators.saving",
-    "read_table": "tables.reading",
+    "load_model": "app.models",
+    "read_table": "app.tables.reading",
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
     "Checkpoint": "training.checkpoint",
@@ -131,7 +131,7 @@ _MODULES = {
     "selection": "selection",
     # theory, figures of the paper, scikit-learn
     "estimators": "estimators",
-    "reproduce": "reproduce",
+    "reproduce": "app.reproduce",
     "theory": "theory",
 }
 

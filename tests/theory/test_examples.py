@@ -6,7 +6,7 @@ import torch
 from typer.testing import CliRunner
 
 import decoupled_descent as dd
-from decoupled_descent.cli.command import app
+from decoupled_descent.app.cli.command import app
 from decoupled_descent.plotting import style as plotting
 from decoupled_descent.theory import examples
 
