@@ -16,7 +16,7 @@ ROWS = torch.tensor([7, 0, 3])
 
 
 def as_rows(features):
-    return Rows(features, torch.zeros(len(features)))
+    return Rows(features)
 
 
 @pytest.mark.parametrize("intercept", [True, False])

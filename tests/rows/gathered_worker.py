@@ -79,7 +79,7 @@ def main(folder):
         if name.endswith("landmarks"):  # nothing is small enough to be in memory as a whole
             inputs.HELD, inputs.PIECE_BYTES, sources.READ_BYTES = 0, 64 * 32, 50 * 32
             store.SMALL = 0
-        rows = dd.Rows(X[span], torch.zeros(len(y)), group=group)
+        rows = dd.Rows(X[span], group=group)
         own = {key: values[span] for key, values in given.items()}
         results[name] = found(model.fit(rows, y, **own), X)
     refused = {}

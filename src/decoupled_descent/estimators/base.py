@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -320,8 +319,10 @@ class DecoupledEstimator(NetworkTraining):
             labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)
             labels = labels if several else column_or_1d(labels)
         if not isinstance(source, Rows):
-            source = Rows(source, None if y is None else torch.zeros(len(labels)))
-        elif y is not None and len(labels) != source.here:
+            source = Rows(source)
+            if y is not None and source.labels is not None:
+                raise ValueError("y must be None when X yields rows with labels of their own")
+        if y is not None and len(labels) != source.here:
             raise ValueError(f"y has {len(labels)} labels, and X has {source.here} rows")
         self.n_features_in_ = source.d
         if hasattr(self, "feature_names_in_"):

@@ -138,7 +138,7 @@ def standardised(X: Any) -> Rows | None:
         return None
     mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
     scale = torch.where(deviation > 0, deviation, 1.0)
-    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d), X.y)
+    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d))
 
 
 def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:

@@ -181,11 +181,10 @@ class Columns:
 
 
 def as_rows(X: Any) -> Rows:
-    """Rows without labels, of anything dense that holds rows."""
+    """Anything dense that holds rows, as rows without labels; rows as they are."""
     if isinstance(X, Rows):
         return X
-    X = as_floats("X", X)
-    return Rows(X, X.new_zeros(len(X)))
+    return Rows(as_floats("X", X))
 
 
 def moments(rows: Rows, weights: Tensor) -> tuple[Tensor, Tensor]:

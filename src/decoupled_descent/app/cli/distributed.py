@@ -79,7 +79,7 @@ def rows_of(prepared: Prepared) -> Rows:
 
     from decoupled_descent.rows.blocks import Rows
 
-    rows = Rows(prepared.X, torch.zeros(len(prepared.X)), group=dist.group.WORLD, timeout=TIMEOUT)
+    rows = Rows(prepared.X, group=dist.group.WORLD, timeout=TIMEOUT)
     own = torch.tensor(_checksum(prepared), dtype=torch.int64)
     assert rows.processes is not None
     sums = torch.zeros(rows.processes.size, dtype=torch.int64)
