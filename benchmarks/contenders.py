@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.reproduce.listing import Listing
+from decoupled_descent.app.reproduce.listing import Listing
 from decoupled_descent.rows.products import backward, forward
 
 Step = Callable[[], object]

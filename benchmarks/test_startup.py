@@ -7,7 +7,7 @@ from functools import partial
 PROGRAMS = {
     "torch": ["-c", "import torch"],
     "package": ["-c", "import decoupled_descent"],
-    "help": ["-m", "decoupled_descent.cli", "--help"],
+    "help": ["-m", "decoupled_descent.app.cli", "--help"],
 }
 
 

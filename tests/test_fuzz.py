@@ -26,9 +26,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.saving import load_model, save_model
-from decoupled_descent.tables.columns import Columns
-from decoupled_descent.tables.reading import read_table
+from decoupled_descent.app.models import load_model
+from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.app.tables.reading import read_table
+from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.training import checkpoint as checkpoints
 from decoupled_descent.training import state_file
 from tests.estimators.test_saving import resigned

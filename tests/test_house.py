@@ -21,16 +21,18 @@ ROOT = Path(dd.__file__).parent
 #: Packages of one level do not import each other, except from left to right.
 ORDER = [
     ["checks", "files", "model_file", "progress"],
-    ["tables", "datasets"],
-    ["rows"],
-    ["objective"],
+    ["datasets"],
+    ["objective", "rows"],
     ["descent"],
     ["training"],
-    ["state_evolution", "theory", "validation"],
+    ["theory"],
+    ["features"],
+    ["leave_one_out"],
+    ["selection"],
     ["diagnostics"],
     ["plotting"],  # runs, sweeps and evolutions; estimators draw themselves with it
     ["estimators"],
-    ["report", "reproduce", "cli"],
+    ["app.tables", "app.models", "app.report", "app.reproduce", "app.cli"],
 ]
 LEVEL = {
     name: (level, place) for level, names in enumerate(ORDER) for place, name in enumerate(names)
@@ -63,7 +65,7 @@ class Runtime(ast.NodeVisitor):
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         assert node.level == 0, f"{self.module}:{node.lineno} imports relatively"
-        if node.module == "decoupled_descent":  # from decoupled_descent import checks
+        if node.module in ("decoupled_descent", "decoupled_descent.app"):  # import checks
             self.found += [(f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
         elif node.module:
             self.found.append((node.module, node.lineno))
@@ -79,7 +81,12 @@ def parsed(path: Path) -> ast.Module:
 
 
 def package(path: Path) -> str:
-    return path.relative_to(ROOT).with_suffix("").parts[0]
+    return room(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def room(parts: tuple[str, ...]) -> str:
+    """The package of a module by its path; those of the application are told apart."""
+    return ".".join(parts[:2]) if parts[0] == "app" else parts[0]
 
 
 def imports() -> list[Import]:
@@ -91,20 +98,29 @@ def imports() -> list[Import]:
         visitor.visit(parsed(path))
         for name, line in visitor.found:
             parts = name.split(".")
-            if parts[0] == "decoupled_descent" and len(parts) > 1 and parts[1] != package(path):
-                place = f"{path.relative_to(ROOT)}:{line}"
-                found.append(Import(package(path), parts[1], place))
+            if parts[0] == "decoupled_descent" and len(parts) > 1:
+                target, place = room(tuple(parts[1:])), f"{path.relative_to(ROOT)}:{line}"
+                if target != package(path):
+                    found.append(Import(package(path), target, place))
     return found
 
 
 def test_every_package_has_its_place():
-    packages = {package(path) for path in sources()} - {"__init__"}
+    packages = {package(path) for path in sources()} - {"__init__", "app.__init__"}
     assert packages == set(LEVEL)
 
 
 def test_imports_go_one_way():
     wrong = [each for each in imports() if LEVEL[each.source] < LEVEL[each.target]]
     assert not wrong, "\n".join(f"{place}: {s} imports {t}" for s, t, place in wrong)
+
+
+def test_nothing_outside_the_application_imports_it():
+    """Its public names are loaded on first use, by the package's own ``__init__`` alone."""
+    targets = [each for each in imports() if each.target.split(".")[0] == "app"]
+    assert targets, "the parts of the application import each other"
+    wrong = [each.place for each in targets if not each.source.startswith("app.")]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_packages_make_no_cycles():

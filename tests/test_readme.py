@@ -12,7 +12,7 @@ import typer
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.cli.command import app
+from decoupled_descent.app.cli.command import app
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -116,8 +116,9 @@ def test_indices_stand_beside_letters_with_accents(formula, tags):
 def test_the_map_shows_the_imports_that_the_house_checks():
     codemap, root = extension("codemap"), Path(dd.__file__).parent
     edges = codemap.graph(root)
+    pairs = ((each.source.split(".")[0], each.target.split(".")[0]) for each in imports())
     assert {(name, use) for name in edges for use in edges[name]} == {
-        (each.source, each.target) for each in imports()
+        (source, target) for source, target in pairs if source != target
     }
     fewer = codemap.reduced(edges)
     assert all(codemap.behind(fewer, name) == codemap.behind(edges, name) for name in edges)
@@ -278,7 +279,7 @@ def test_quickstart_with_a_table(tmp_path, monkeypatch):
 def test_quickstart_at_the_command_line(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
-    from decoupled_descent.cli.command import app
+    from decoupled_descent.app.cli.command import app
 
     monkeypatch.chdir(tmp_path)
     page = DOCS / "quickstart-table.md"

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from decoupled_descent.cli import findings
-from decoupled_descent.cli.tables import Wishes, prepare
-from decoupled_descent.cli.train import fit
-from decoupled_descent.cli.training_options import check_options
+from decoupled_descent.app.cli import findings
+from decoupled_descent.app.cli.tables import Wishes, prepare
+from decoupled_descent.app.cli.train import fit
+from decoupled_descent.app.cli.training_options import check_options
 
 FOLDER = Path(tempfile.mkdtemp())
 NETWORK = {"method": "orthogonal", "hidden": "4", "lr": "1", "damping": "0.9"}

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from tables import load
 
-from decoupled_descent.cli import findings
-from decoupled_descent.cli.tables import Wishes, prepare
-from decoupled_descent.cli.train import fit
+from decoupled_descent.app.cli import findings
+from decoupled_descent.app.cli.tables import Wishes, prepare
+from decoupled_descent.app.cli.train import fit
 
 FOLDER = Path(tempfile.mkdtemp())
 FEATURES = ["linear", "rbf(1)", "laplace(1)"]

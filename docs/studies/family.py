@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.reproduce.experiment import default_theta
-from decoupled_descent.reproduce.mnist import MNIST, noisy_digits
+from decoupled_descent.app.reproduce.experiment import default_theta
+from decoupled_descent.app.reproduce.mnist import MNIST, noisy_digits
 
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=100)
 ADAM = partial(torch.optim.Adam, lr=1e-2)

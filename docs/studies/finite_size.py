@@ -9,7 +9,7 @@ import sys
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.state_evolution.averages import Point
+from decoupled_descent.theory.averages import Point
 
 N, STEPS, RUNS = 1600, 20, 60
 METHODS = {"decoupled": dd.DecoupledDescent, "gradient": dd.GradientDescent}

@@ -14,7 +14,7 @@ import torch
 import decoupled_descent as dd
 from decoupled_descent.files import write_text
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, save_figure, tidy
-from decoupled_descent.state_evolution.averages import Point
+from decoupled_descent.theory.averages import Point
 
 OUT = Path(__file__).with_suffix(".json")
 N, STEPS, RUNS = 2000, 60, 50

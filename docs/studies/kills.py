@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.cli.command import app
+from decoupled_descent.app.cli.command import app
 
 #: Trains in a folder; returns all that came of it.
 Call = Callable[[Path], object]

@@ -15,8 +15,8 @@ import torch
 from tables import _rows, load, prepared
 
 import decoupled_descent as dd
-from decoupled_descent.cli.findings import logarithm_helps
-from decoupled_descent.cli.tables import Prepared
+from decoupled_descent.app.cli.findings import logarithm_helps
+from decoupled_descent.app.cli.tables import Prepared
 
 ROWS, MOST = 150, 2000
 FEATURES = ["linear", "rbf(1)", "laplace(1)"]

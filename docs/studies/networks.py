@@ -26,10 +26,10 @@ import tables
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.rows.candidates import as_features
-from decoupled_descent.validation import search
-from decoupled_descent.validation.found import Candidate, predictions, row_count
-from decoupled_descent.validation.stacking import FOLDS, row_losses
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.selection import search
+from decoupled_descent.selection.found import Candidate, predictions, row_count
+from decoupled_descent.selection.stacking import FOLDS, row_losses
 
 SETTINGS = (
     *(("diabetes", 221), ("concrete", 200), ("vehicle", 200), ("phoneme", 200)),

@@ -17,7 +17,7 @@ import decoupled_descent as dd
 from decoupled_descent.datasets.responses import flipped
 from decoupled_descent.files import write_text, written_whole
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure
-from decoupled_descent.state_evolution.populations import quadrature_nodes, sampled_nodes
+from decoupled_descent.theory.populations import quadrature_nodes, sampled_nodes
 
 OUT = Path(__file__).with_suffix(".json")
 RATIO, STEPS = 2.0, 40

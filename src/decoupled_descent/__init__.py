@@ -18,15 +18,19 @@ TYPE_CHECKING = False  # type checkers take a variable of this name as true
 if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
     from decoupled_descent import datasets as datasets
     from decoupled_descent import estimators as estimators
-    from decoupled_descent import reproduce as reproduce
+    from decoupled_descent import features as features
+    from decoupled_descent import selection as selection
     from decoupled_descent import theory as theory
+    from decoupled_descent.app import reproduce as reproduce
+    from decoupled_descent.app.models import load_model as load_model
+    from decoupled_descent.app.tables.reading import read_table as read_table
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
     from decoupled_descent.datasets.continuous import ContinuousMixture as ContinuousMixture
     from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
     from decoupled_descent.descent import Algorithm as Algorithm
     from decoupled_descent.descent import DecoupledDescent as DecoupledDescent
-    from decoupled_descent.descent import DecoupledNewton as DecoupledNewton
+    from decoupled_descent.descent import DivergenceWarning as DivergenceWarning
     from decoupled_descent.descent import GradientDescent as GradientDescent
     from decoupled_descent.descent import GreedyDescent as GreedyDescent
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
@@ -37,8 +41,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.diagnostics.diagnosis import diagnose as diagnose
     from decoupled_descent.estimators import DecoupledClassifier as DecoupledClassifier
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
-    from decoupled_descent.estimators.saving import load_model as load_model
     from decoupled_descent.estimators.saving import save_model as save_model
+    from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
@@ -47,25 +51,21 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.plotting.runs import plot_run as plot_run
     from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
     from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
-    from decoupled_descent.rows import features as features
     from decoupled_descent.rows.blocks import Rows as Rows
     from decoupled_descent.rows.processes import ProcessLostError as ProcessLostError
-    from decoupled_descent.state_evolution.recursion import StateEvolution as StateEvolution
-    from decoupled_descent.tables.reading import read_table as read_table
+    from decoupled_descent.selection.sweep import Halving as Halving
+    from decoupled_descent.selection.sweep import Sweep as Sweep
+    from decoupled_descent.selection.sweep import select_architecture as select_architecture
+    from decoupled_descent.selection.sweep import sweep as sweep
+    from decoupled_descent.selection.tuning import tune as tune
+    from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
     from decoupled_descent.training.callbacks import Step as Step
     from decoupled_descent.training.callbacks import StopReason as StopReason
     from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
-    from decoupled_descent.training.run import DivergenceWarning as DivergenceWarning
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.run import fit as fit
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
-    from decoupled_descent.validation import selection as selection
-    from decoupled_descent.validation.sweep import Halving as Halving
-    from decoupled_descent.validation.sweep import Sweep as Sweep
-    from decoupled_descent.validation.sweep import select_architecture as select_architecture
-    from decoupled_descent.validation.sweep import sweep as sweep
-    from decoupled_descent.validation.tuning import tune as tune
 
 __version__ = "0.1.0"
 
@@ -76,8 +76,8 @@ _NAMES = {
     "DecoupledRegressor": "estimators",
     "Diagnosis": "diagnostics.diagnosis",
     "diagnose": "diagnostics.diagnosis",
-    "load_model": "estimators.saving",
-    "read_table": "tables.reading",
+    "load_model": "app.models",
+    "read_table": "app.tables.reading",
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
     "Checkpoint": "training.checkpoint",
@@ -87,7 +87,7 @@ _NAMES = {
     "GradientDescent": "descent",
     "GreedyDescent": "descent",
     "Objective": "objective",
-    "DecoupledNewton": "descent",
+    "DecoupledNewton": "leave_one_out",
     "OrthogonalDecoupledDescent": "descent",
     "ProcessLostError": "rows.processes",
     "Rows": "rows.blocks",
@@ -97,23 +97,23 @@ _NAMES = {
     "label_shift": "objective.shift",
     "plot_run": "plotting.runs",
     # for choosing among many models
-    "Halving": "validation.sweep",
-    "Sweep": "validation.sweep",
+    "Halving": "selection.sweep",
+    "Sweep": "selection.sweep",
     "plot_sweep": "plotting.runs",
-    "select_architecture": "validation.sweep",
-    "sweep": "validation.sweep",
-    "tune": "validation.tuning",
+    "select_architecture": "selection.sweep",
+    "sweep": "selection.sweep",
+    "tune": "selection.tuning",
     # for theorists
     "ContinuousMixture": "datasets.continuous",
     "GaussianMixture": "datasets.mixtures",
     "plot_preactivations": "plotting.theory",
-    "StateEvolution": "state_evolution.recursion",
+    "StateEvolution": "theory.state_evolution",
     # for algorithms and callbacks of one's own
     "Algorithm": "descent",
     "BoundObjective": "objective",
     "Step": "training.callbacks",
     # warnings
-    "DivergenceWarning": "training.run",
+    "DivergenceWarning": "descent",
     "KinkWarning": "objective.kinks",
     "ScalingWarning": "descent",
 }
@@ -121,17 +121,17 @@ _NAMES = {
 _MODULES = {
     # models and data
     "datasets": "datasets",
-    "features": "rows.features",
+    "features": "features",
     "heads": "objective.heads",
     "mixtures": "datasets.mixtures",
     "responses": "datasets.responses",
     # options of algorithms, and choices among runs
     "noise": "descent.noise",
     "rules": "descent.rules",
-    "selection": "validation.selection",
+    "selection": "selection",
     # theory, figures of the paper, scikit-learn
     "estimators": "estimators",
-    "reproduce": "reproduce",
+    "reproduce": "app.reproduce",
     "theory": "theory",
 }
 

@@ -13,7 +13,7 @@ from decoupled_descent.diagnostics import copies, measures
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.diagnostics.readings import WIDENING
-from decoupled_descent.validation.sweep import Sweep
+from decoupled_descent.selection.sweep import Sweep
 from tests.diagnostics.problems import (
     GD,
     ODD,
@@ -58,7 +58,7 @@ def test_copies_make_a_run_optimistic_as_predicted():
 def test_few_columns_are_no_twins():
     """In two columns many of 500 rows lie close together; that is not copying."""
     X, y = clean(500, 2)
-    assert copies.copies(dd.Rows(X, torch.zeros(len(X)))).share < 0.1
+    assert copies.copies(dd.Rows(X)).share < 0.1
     assert status(diagnose(X, y), "duplicate rows") != "alarm"
 
 

@@ -16,7 +16,7 @@ CAUTION = 0.25
 
 
 def share(X):
-    return copies.copies(dd.Rows(X, torch.zeros(len(X)))).share
+    return copies.copies(dd.Rows(X)).share
 
 
 def priced(X):
@@ -127,7 +127,7 @@ def test_the_rise_is_that_of_refits():
     X, y = normal(40, 4), normal(40, seed=1)
     X[30:36], X[36:38] = X[:6], X[5]
     run, rows = trained(X, y)
-    found = copies.copies(dd.Rows(X, torch.zeros(len(X))))
+    found = copies.copies(dd.Rows(X))
     assert found.found.nonzero().squeeze(1).tolist() == [*range(6), *range(30, 38)]
     joined = np.array([*range(30), *range(6), 5, 5, 38, 39])
     rise = refitted(X, y, joined) - refitted(X, y, np.arange(40))

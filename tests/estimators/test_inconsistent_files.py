@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.estimators.saving import save_model
-from decoupled_descent.tables.columns import Columns
 from tests.estimators.test_saving import classifier, put, refused, regressor, resigned
 
 

@@ -12,7 +12,7 @@ from decoupled_descent.estimators.mixture import (
     describe_mixture,
     rebuild_mixture,
 )
-from decoupled_descent.rows.features import Kernel
+from decoupled_descent.features.kernel_map import Kernel
 from tests.estimators.problems import features
 
 X, NEW = features(30, 4, seed=0), features(9, 4, seed=1)

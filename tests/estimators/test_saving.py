@@ -16,10 +16,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.saving import load_model, save_model
+from decoupled_descent.app.models import load_model
+from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.model_file import KEY, is_model
 from decoupled_descent.objective import heads
-from decoupled_descent.tables.columns import Columns
 from decoupled_descent.training.state_file import content_checksum
 
 FAST = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 8}

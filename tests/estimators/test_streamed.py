@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import decoupled_descent as dd
 from decoupled_descent.estimators import base
 from decoupled_descent.rows import inputs, sources, store
-from decoupled_descent.validation import ranking, walk
+from decoupled_descent.selection import ranking, walk
 
 N, D = 240, 6
 

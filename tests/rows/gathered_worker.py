@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import decoupled_descent as dd
 from decoupled_descent.rows import gathered, inputs, sources, store
-from decoupled_descent.validation import ranking, walk
+from decoupled_descent.selection import ranking, walk
 
 SIZES = (120, 50)
 #: Few rows are treated as many are. Minima are exact, since their paths differ.
@@ -79,7 +79,7 @@ def main(folder):
         if name.endswith("landmarks"):  # nothing is small enough to be in memory as a whole
             inputs.HELD, inputs.PIECE_BYTES, sources.READ_BYTES = 0, 64 * 32, 50 * 32
             store.SMALL = 0
-        rows = dd.Rows(X[span], torch.zeros(len(y)), group=group)
+        rows = dd.Rows(X[span], group=group)
         own = {key: values[span] for key, values in given.items()}
         results[name] = found(model.fit(rows, y, **own), X)
     refused = {}

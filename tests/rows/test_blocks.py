@@ -88,6 +88,14 @@ def test_dtypes():
     assert Rows(X, Y.long()).y.dtype == torch.int64
 
 
+def test_rows_without_labels_have_products_and_no_y():
+    rows = Rows(X)
+    torch.testing.assert_close(rows.forward(X[:2]), X[:2] @ X.T)
+    assert torch.equal(rows.gather(torch.tensor([1])), X[1:2])
+    with pytest.raises(ValueError, match="y is None; pass an array with one row per sample"):
+        _ = rows.y
+
+
 def test_ratio():
     assert Rows(X, Y).ratio == 1.5
 
@@ -96,9 +104,10 @@ def test_ratio():
 @given(n=st.integers(2, 40), size=st.integers(1, 50))
 def test_blocks_partition_the_rows(n, size):
     data = torch.arange(2.0 * n).reshape(n, 2)
-    blocks = list(Rows(data, data[:, 0], block_size=size).blocks())
+    rows = Rows(data, data[:, 0], block_size=size)
+    blocks = list(rows.blocks())
     assert torch.equal(torch.cat([block.X for block in blocks]), data)
-    assert torch.equal(torch.cat([block.y for block in blocks]), data[:, 0])
+    assert torch.equal(torch.cat([rows.y[block.span] for block in blocks]), data[:, 0])
     assert all(torch.equal(data[block.span], block.X) for block in blocks)
     assert {len(block.X) for block in blocks[:-1]} <= {size}
 

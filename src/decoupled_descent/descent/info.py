@@ -14,6 +14,10 @@ from decoupled_descent.objective import Direction, HeadDirection
 NOTHING: Mapping[str, float] = {}
 
 
+class DivergenceWarning(RuntimeWarning):
+    """The error stopped being finite, grew without bound, or the minimum was not reached."""
+
+
 class Info(NamedTuple):
     r"""What a step reports; it describes the iterate *before* the update.
 

@@ -170,7 +170,7 @@ def one_pass(rows: Rows, requests: Sequence[Pass]) -> list[Found]:
             ]
         share = block.X.shape[0] / rows.n
         for request, h, seen in zip(requests, preactivations, parts, strict=True):
-            found = request.look(h, block.y, block.span)
+            found = request.look(h, rows.y[block.span], block.span)
             seen.append(_Part(share, h, found.direction.T, found))
         gradient = backward(stacked(seen[-1].direction for seen in parts), block.X, gradient)
     assert gradient is not None

@@ -14,8 +14,8 @@ from decoupled_descent.diagnostics.measures import label_groups
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
+from decoupled_descent.selection.sweep import Sweep
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.sweep import Sweep
 
 VERDICTS = ("trust", "caution", "do not trust")
 

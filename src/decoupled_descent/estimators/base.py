@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.descent import check_method
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.learning_curve import (
     LearningCurve,
@@ -32,16 +30,17 @@ from decoupled_descent.estimators.newton import (
     standardised,
     weigh,
 )
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.features.scaling import as_rows, is_sparse
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.candidates import as_features
 from decoupled_descent.rows.gathered import all_labels, is_divided, whole
-from decoupled_descent.rows.scaling import as_rows, is_sparse
 from decoupled_descent.rows.sources import Source, as_source, read_size
 from decoupled_descent.rows.store import SMALL
 from decoupled_descent.rows.tensors import plain
-from decoupled_descent.validation.found import Candidate, Search
-from decoupled_descent.validation.search import search
+from decoupled_descent.selection.found import Candidate, Search
+from decoupled_descent.selection.methods import check_method
+from decoupled_descent.selection.search import search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,8 +75,8 @@ class DecoupledEstimator(NetworkTraining):
                 blocks of rows are read block by block (docs/big.md).
             y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
                 targets, shape (n, K). None if X yields rows with their labels.
-            sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out with
-                all of its weight.
+            sample_weight: How much each row counts, shape (n,); 1 by default. A row is left out
+                with all of its weight.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
                 (n,). They are left out together, so that the estimate is for new groups.
 
@@ -331,8 +330,10 @@ class DecoupledEstimator(NetworkTraining):
             labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)
             labels = labels if several else column_or_1d(labels)
         if not isinstance(source, Rows):
-            source = Rows(source, None if y is None else torch.zeros(len(labels)))
-        elif y is not None and len(labels) != source.here:
+            source = Rows(source)
+            if y is not None and source.labels is not None:
+                raise ValueError("y must be None when X yields rows with labels of their own")
+        if y is not None and len(labels) != source.here:
             raise ValueError(f"y has {len(labels)} labels, and X has {source.here} rows")
         self.n_features_in_ = source.d
         if hasattr(self, "feature_names_in_"):

@@ -10,7 +10,7 @@ For squared loss all these models are known. Leaving row i out moves the predict
 .. math:: J(x) H^{-1} J_i^\top d_i = \Bigl(\frac{1}{\sum_j w_j} + \sum_k
    \frac{\phi_k(x)\,\phi_k(x_i)}{v_k + \lambda}\Bigr) d_i, \qquad d_i = w_i (o_i^{(-i)} - y_i),
 
-since features are centred and uncorrelated (:mod:`decoupled_descent.rows.decomposition`).
+since features are centred and uncorrelated (:mod:`decoupled_descent.features.decomposition`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.validation.found import Search
+from decoupled_descent.selection.found import Search
 
 Floats = NDArray[np.floating[Any]]
 

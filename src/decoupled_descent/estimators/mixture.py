@@ -11,9 +11,9 @@ from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.layers import require
-from decoupled_descent.rows.features import restore
-from decoupled_descent.rows.interface import Features
-from decoupled_descent.validation.found import Search, predictions, row_count
+from decoupled_descent.features.interface import Features
+from decoupled_descent.features.kernel_map import restore
+from decoupled_descent.selection.found import Search, predictions, row_count
 
 Floats = NDArray[np.floating[Any]]
 

@@ -16,19 +16,19 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from decoupled_descent.checks import outside, whole_number
-from decoupled_descent.descent import SETTINGS
 from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.features.scaling import as_rows, moments
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.scaling import as_rows, moments
 from decoupled_descent.rows.store import Mapped
+from decoupled_descent.selection.comparison import CorrectedError
+from decoupled_descent.selection.methods import SETTINGS
+from decoupled_descent.selection.sweep import Sweep
+from decoupled_descent.selection.tuning import Setting, check_settings, check_used, stopping, tune
 from decoupled_descent.training.callbacks import Callback
 from decoupled_descent.training.fingerprint import checksum
 from decoupled_descent.training.loop import History
 from decoupled_descent.training.run import Run, fit
-from decoupled_descent.validation.selection import CorrectedError
-from decoupled_descent.validation.sweep import Sweep
-from decoupled_descent.validation.tuning import Setting, check_settings, check_used, stopping, tune
 
 Floats = NDArray[np.floating[Any]]
 

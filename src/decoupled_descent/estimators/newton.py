@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoupled_descent.features.scaling import is_sparse, moments
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.scaling import is_sparse, moments
 from decoupled_descent.rows.store import Mapped
+from decoupled_descent.selection.found import Candidate, Search
 from decoupled_descent.training.run import Run
-from decoupled_descent.validation.found import Candidate, Search
 
 Floats = NDArray[np.floating[Any]]
 
@@ -144,7 +144,7 @@ def standardised(X: Any) -> Rows | None:
         return None
     mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
     scale = torch.where(deviation > 0, deviation, 1.0)
-    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d), X.y)
+    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d))
 
 
 def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
-from decoupled_descent.descent import METHODS, SETTINGS
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration
 from decoupled_descent.estimators.jackknife import describe_jackknife, rebuild_jackknife
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.network import CLIP
+from decoupled_descent.selection.methods import METHODS, SETTINGS
 
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")

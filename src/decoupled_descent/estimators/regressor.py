@@ -19,7 +19,7 @@ from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.validation.found import Candidate, Search
+from decoupled_descent.selection.found import Candidate, Search
 
 #: Squares of numbers above this, or below its inverse, are outside the range of float64.
 LARGEST = 1e150

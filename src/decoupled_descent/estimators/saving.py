@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,6 @@ from decoupled_descent.estimators.mixture import describe_mixture, rebuild_mixtu
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
 from decoupled_descent.model_file import KEY, description, model_file
-from decoupled_descent.tables.columns import Columns
 from decoupled_descent.training.state_file import content_checksum
 
 FORMAT = 1
@@ -42,8 +41,29 @@ ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
 }
 
 
+class TableColumns(Protocol):
+    """The rules that turn a table into a matrix, as far as the file of a model is concerned."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the columns of the matrix."""
+
+    def apply(self, frame: Any) -> Any:
+        """Turn a table into a matrix."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Describe the rules, for JSON."""
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Self:
+        """Make the rules again from their description, or raise ``ValueError``."""
+
+
+Rules = TypeVar("Rules", bound=TableColumns)
+
+
 @dataclass(frozen=True)
-class SavedModel:
+class SavedModel(Generic[Rules]):
     """A model that was read from a file.
 
     Attributes:
@@ -57,7 +77,7 @@ class SavedModel:
     """
 
     estimator: DecoupledClassifier | DecoupledRegressor
-    columns: Columns | None
+    columns: Rules | None
     target: str | None
     task: str
     metadata: Mapping[str, Any]
@@ -86,7 +106,7 @@ class SavedModel:
 def save_model(
     estimator: Any,
     path: str | os.PathLike[str],
-    columns: Columns | None = None,
+    columns: Rules | None = None,
     target: str | None = None,
 ) -> Path:
     """Save a trained estimator to a file, completely or not at all.
@@ -109,7 +129,7 @@ def save_model(
         >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
         >>> model = dd.DecoupledClassifier(ridge=1.0, max_iter=10).fit(X, y)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     loaded = load_model(save_model(model, Path(folder, "model.safetensors")))
+        ...     loaded = dd.load_model(dd.save_model(model, Path(folder, "model.safetensors")))
         >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
         (True, 'classification')
     """
@@ -127,7 +147,8 @@ def save_model(
     }
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     content = save(tensors, {KEY: text, "sha256": content_checksum(tensors, text)})
-    _rebuild(json.loads(text), tensors)  # check that the file can be read again
+    made = None if columns is None else type(columns).from_dict
+    _rebuild(json.loads(text), tensors, made)  # check that the file can be read again
     try:
         with written_whole(path) as partial:
             partial.write_bytes(content)
@@ -157,18 +178,13 @@ def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, description
 
 
-def load_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model from a file, and check it.
+def read_model(
+    path: str | os.PathLike[str], columns: Callable[[Any], Rules] | None = None
+) -> SavedModel[Rules]:
+    """Read a model from a file, and check it; see :func:`~decoupled_descent.load_model`.
 
-    Args:
-        path: The file, or a folder with ``model.safetensors`` in it.
-
-    Returns:
-        The model. Its predictions are bit for bit those of the saved one.
-
-    Raises:
-        OSError: If there is no such file, or it cannot be read.
-        ValueError: If it is not a model, has an unknown version, or was damaged or edited.
+    ``columns`` makes the rules for tables from their description. Models that were trained on a
+    table need it.
     """
     path = model_file(path)
     tensors, text = _read(path)
@@ -180,7 +196,7 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
                 f"it has format {found!r:.20} and this version reads {FORMAT}; update "
                 "decoupled-descent, or train the model again"
             )
-        return _rebuild(content, tensors)
+        return _rebuild(content, tensors, columns)
     except RecursionError:
         raise ValueError(f"{path}: nested too deeply; train the model again") from None
     except (LookupError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
@@ -192,11 +208,19 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
+def _rebuild(
+    content: dict[str, Any],
+    tensors: dict[str, Tensor],
+    make_columns: Callable[[Any], Rules] | None,
+) -> SavedModel[Rules]:
     task, target = content["task"], content["target"]
     if task not in ESTIMATORS or not (target is None or isinstance(target, str)):
         raise ValueError(f"task {task!r:.40} or target {target!r:.40} is not known")
-    columns = None if content["columns"] is None else Columns.from_dict(content["columns"])
+    columns = None
+    if content["columns"] is not None:
+        if make_columns is None:
+            raise ValueError("it was trained on a table; read it with dd.load_model")
+        columns = make_columns(content["columns"])
     estimator: Any = ESTIMATORS[task]()
     own = rebuild_estimator(estimator, content, tensors)
     loss, outputs = estimator._loss

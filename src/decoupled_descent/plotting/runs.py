@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from decoupled_descent.selection.sweep import Sweep
     from decoupled_descent.training.run import Run
-    from decoupled_descent.validation.sweep import Sweep
 
 
 def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:

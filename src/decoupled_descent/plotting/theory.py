@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 
-    from decoupled_descent.state_evolution.evolution import Evolution
+    from decoupled_descent.theory.evolution import Evolution
 
 #: The number of bins of a histogram.
 BINS = 40

@@ -21,19 +21,19 @@ class Block(NamedTuple):
     """Some consecutive rows."""
 
     X: Tensor  # features, shape (b, d)
-    y: Tensor  # labels, b rows
     span: slice  # where the rows sit among all n
 
 
 class Rows(Inputs):
-    """Features and labels of n samples, validated, in blocks.
+    """Features of n samples, with labels where they are needed: validated, in blocks.
 
     Args:
         X: Features, shape (n, d), scaled to noise variance 1/d. Rows follow its dtype and device.
             Memory maps, objects with ``shape``, ``dtype`` and slices (HDF5, Zarr), CSR matrices,
             datasets of PyTorch and objects that yield blocks of rows are read block by block, at
             most three blocks at a time, unless three blocks hold all rows.
-        y: Labels, shape (n,) or (n, K); None where X yields rows with their labels.
+        y: Labels, shape (n,) or (n, K); None where X yields rows with their labels, and for rows
+            without labels, which are enough for feature maps and products.
         block_size: Rows per block; chosen from the size of X by default.
         weights: The weight of each row, shape (n,), positive; equal by default. A process passes
             those of its own rows, or none if no process passes any.
@@ -73,7 +73,7 @@ class Rows(Inputs):
         if y is not None and self.labels is not None:
             raise ValueError("y must be None when X yields rows with labels of their own")
         y = self.labels if y is None else y
-        self.y = self._labels(y)
+        self._y = None if y is None else self._labels(y)
         self.processes = None if group is None else Processes(group, timeout)
         self.n, self.first = self.here, 0
         if self.processes is not None:
@@ -118,6 +118,13 @@ class Rows(Inputs):
                 "or none"
             )
         return int(counts.sum()), int(counts[: self.processes.rank].sum())
+
+    @property
+    def y(self) -> Tensor:
+        """Labels, shape (n,) or (n, K); raises ``ValueError`` for rows without labels."""
+        if self._y is None:
+            raise ValueError("y is None; pass an array with one row per sample")
+        return self._y
 
     @property
     def X(self) -> Tensor:  # noqa: N802 (the paper's capital)
@@ -304,7 +311,7 @@ class Rows(Inputs):
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
         for span, X in self.parts():
-            yield Block(X, self.y[span], span)
+            yield Block(X, span)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.checks import outside
 from decoupled_descent.descent.common import Algorithm, check_algorithm
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows
@@ -30,10 +31,6 @@ from decoupled_descent.training.loop import (
     train_together,
 )
 from decoupled_descent.training.state_file import leaves
-
-
-class DivergenceWarning(RuntimeWarning):
-    """The error stopped being finite, grew without bound, or the minimum was not reached."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,155 @@
+"""The actual error of a saved model on rows whose labels are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from rich.console import Console
+from scipy.special import stdtr, stdtrit
+
+from decoupled_descent.app.cli.output import intervals
+from decoupled_descent.app.models import TableModel
+from decoupled_descent.app.report.text import error_interval, together
+from decoupled_descent.app.tables.targets import labels_of
+from decoupled_descent.app.tables.values import levels, spelling
+from decoupled_descent.checks import Z95
+from decoupled_descent.estimators.parts import SCORES
+
+#: A difference is called significant if its p-value is below this.
+UNLIKELY = 0.003
+#: Losses are skewed. The standard error of fewer than ENOUGH losses is unreliable, and the mean of
+#: fewer than MANY may be low only because the rare large losses are missing.
+ENOUGH, MANY = 30, 200
+
+
+class Actual(NamedTuple):
+    """The error on rows whose labels are known."""
+
+    rows: int  # the number of rows with a label; the score uses all of them
+    judged: int  # the number of rows in the error: those of a class that the model knows
+    error: float  # mean log loss or squared error
+    stderr: float  # its standard error
+    score: float  # accuracy or R²
+    remark: str = ""  # on labels that are unknown classes, if any
+
+
+def judged(
+    saved: TableModel, target: pd.Series | None, said: NDArray[np.float64], notes: list[str]
+) -> Actual | None:
+    """Return the actual error if the table has the target; add remarks on it to ``notes``."""
+    if target is None:
+        return None
+    try:
+        actual = compare(saved, target, said)
+    except ValueError as error:
+        notes.append(f"no actual error: {error}")
+        return None
+    notes += [actual.remark] if actual.remark else []
+    return actual
+
+
+def compare(saved: TableModel, target: pd.Series, said: NDArray[np.float64]) -> Actual:
+    """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
+
+    Raises ``ValueError`` if no row has a label that can be used.
+    """
+    labels, known, _ = labels_of(target, quantity=saved.task == "regression", merge=False)
+    chosen = said[known]
+    estimator: Any = saved.estimator
+    if saved.task == "regression":
+        if labels.dtype.kind not in "biuf":
+            raise ValueError(f"{saved.target!r} holds text such as {labels.iloc[0]!r:.60}")
+        truth = labels.to_numpy(dtype=np.float64)
+        losses = (chosen[:, 0] - truth) ** 2
+        spread = float(truth.var())
+        score = 1 - float(losses.mean()) / spread if spread > 0 else math.nan
+        return Actual(len(losses), len(losses), *_mean(losses), score)
+    codes = class_codes(estimator.classes_.tolist(), labels.tolist())
+    known = codes >= 0
+    if not known.any():
+        raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
+    shares = chosen
+    right = float((shares.argmax(1) == codes).mean())
+    losses = -np.log(np.maximum(shares[known, codes[known]], np.finfo(float).tiny))
+    unknown = int((~known).sum())
+    are = "are classes" if unknown > 1 else "is a class"
+    remark = (
+        f"{unknown} of the labels {are} that the model does not know: they count as wrong in the "
+        "accuracy, and are left out of the log loss"
+    )
+    return Actual(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
+
+
+def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
+    """Return the index of each label among the classes, −1 if it is not one of them.
+
+    Whether True, 01 and 1 are read as text depends on the other labels of a file. They match the
+    same class in any case, unless the model has a class with exactly this text. Capitals matter
+    only where they tell two classes apart.
+    """
+    texts, known = [str(label) for label in labels], [str(label) for label in classes]
+    places = {name: k for names in (levels(known), known) for k, name in enumerate(names)}
+    spelt = [spelling(name) for name in known]
+    alike = {name: k for k, name in enumerate(spelt) if spelt.count(name) == 1}
+    found = zip(texts, levels(texts), strict=True)
+    return np.array(
+        [
+            places.get(text, places.get(level, alike.get(spelling(text), -1)))
+            for text, level in found
+        ]
+    )
+
+
+def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard error."""
+    stderr = float(losses.std(ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else math.nan
+    return float(losses.mean()), stderr
+
+
+def estimate(saved: TableModel) -> tuple[float, float]:
+    """Return the error that was estimated at training, and its standard error."""
+    estimator = saved.estimator
+    return float(estimator.estimated_test_error_), float(estimator.estimated_test_error_stderr_)
+
+
+def chance(saved: TableModel, actual: Actual) -> float:
+    """Return the p-value of the difference between the actual and the estimated error."""
+    error, stderr = estimate(saved)
+    width = math.hypot(stderr, actual.stderr)
+    if actual.judged < (MANY if actual.error < error else ENOUGH) or not 0 < width < math.inf:
+        return 1.0
+    return float(2 * stdtr(actual.judged - 1, -abs(actual.error - error) / width))
+
+
+def show(screen: Console, saved: TableModel, actual: Actual) -> None:
+    """Print the actual error beside the estimate."""
+    enough = actual.judged >= ENOUGH
+    student = float(stdtrit(actual.judged - 1, 0.975)) / Z95 if enough else math.nan
+    these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
+    classes = saved.task == "classification"
+    errors = (
+        error_interval(actual.error, student * actual.stderr),
+        error_interval(*estimate(saved)),
+    )
+    if not classes:  # in the units of the target
+        errors = tuple(map(math.sqrt, errors[0])), tuple(map(math.sqrt, errors[1]))
+    name = saved.estimator._error_name if classes else "typical error (RMSE)"
+    intervals(screen, {f"{name} on {these}": errors[0], "estimated at training": errors[1]})
+    scores = [actual.score, float(getattr(saved.estimator, SCORES[saved.task]))]
+    now, before = together(scores, 0.01, percent=classes)
+    name = "accuracy" if classes else "R²"
+    screen.print(f"  {name} {now}, estimated at training {before}", soft_wrap=True)
+    if not enough:
+        count = f"{actual.judged} rows are" if actual.judged > 1 else "1 row is"
+        screen.print(f"{count} too few to test whether the difference is significant.")
+    elif chance(saved, actual) < UNLIKELY:
+        reason = (
+            "the verdict at training was not to trust the estimate"
+            if saved.metadata["verdict"] == "do not trust"
+            else "these rows may come from another population than the training rows"
+        )
+        screen.print(f"The difference is significant: {reason}.", soft_wrap=True)

@@ -1,0 +1,66 @@
+"""``decoupled diagnose``: check a table before training on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import decoupled_descent as dd
+from decoupled_descent.app.cli import options
+
+if TYPE_CHECKING:
+    from decoupled_descent.app.cli.tables import Prepared
+
+
+def diagnose(
+    data: options.Data,
+    target: options.Target,
+    task: options.Task = None,
+    identifier: options.Identifier = None,
+    drop: options.Drop = None,
+    missing: options.Missing = None,
+    as_json: options.Json = False,
+) -> None:
+    """Check before training whether the train error will be a good estimate of the test error.
+
+    The columns are prepared as in `train`. After training, `train` makes more checks.
+    """
+    options.must_exist(data)
+    from decoupled_descent.app.cli.tables import Wishes, prepare
+
+    wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()))
+    prepared = prepare(data, target, task, wishes)
+    from decoupled_descent.app.cli.output import console, echo_json, few, heading, points, verdict
+
+    found = before_training(prepared).to_dict()
+    n, d = prepared.X.shape
+    if as_json:
+        about = {"data": data, "target": target, "task": prepared.task, "rows": n, "features": d}
+        echo_json(about | found | {"notes": prepared.notes})
+        return
+    screen = console()
+    screen.print(f"{data.name}: {prepared.task} of {target!r}, {n:,} rows, {d:,} features")
+    if prepared.notes:
+        heading(screen, "What was done to the columns")
+        points(screen, few(prepared.notes, "--json"))
+    verdict(screen, found, everything=True)
+
+
+def before_training(prepared: Prepared) -> dd.Diagnosis:
+    """Diagnose a table as the estimators see it: with centred and scaled columns."""
+    import numpy as np
+    import torch
+
+    from decoupled_descent.app.cli import findings
+
+    classes = prepared.task == "classification"
+    estimator = dd.DecoupledClassifier() if classes else dd.DecoupledRegressor()
+    X, y = prepared.in_memory
+    estimator.learn_scale(X)
+    rows = torch.from_numpy(estimator.scaled(X)).float()
+    if classes:
+        labels = torch.from_numpy(np.unique(y, return_inverse=True)[1].reshape(-1))
+    else:
+        standard = (y - y.mean()) / (y.std() or 1.0)
+        labels = torch.from_numpy(standard).float()
+    found = dd.diagnose(rows, labels, task=prepared.task)
+    return findings.joined(found, findings.of_table(prepared))

@@ -1,0 +1,120 @@
+"""The folder of a training: all of its files are written, or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+
+from decoupled_descent.app.cli.destination import FILES, LEFT_OUT
+from decoupled_descent.app.cli.options import cannot_write
+from decoupled_descent.app.cli.signals import Postponed
+from decoupled_descent.app.report import ReportData, write_report
+from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.checks import harmless
+from decoupled_descent.estimators.saving import save_model
+from decoupled_descent.files import permissions, temporary_folder, write_text
+from decoupled_descent.model_file import MODEL_FILE
+from decoupled_descent.plotting import style as plotting
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+
+def write(
+    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
+) -> dict[str, Path]:
+    """Write all files to a temporary folder, and move them to ``out`` when they are complete.
+
+    Returns the files by name.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with temporary_folder(out if out.exists() else out.parent) as partial:
+            write_history(partial / "history.csv", report)
+            plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
+            write_report(partial / "report.html", report)
+            write_text(partial / LEFT_OUT, report.left_out)
+            save_model(estimator, partial / MODEL_FILE, columns, target)
+            os.chmod(partial, permissions(0o777))
+            _move(partial, out)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    return {name: out / name for name in FILES}
+
+
+def _move(partial: Path, out: Path) -> None:
+    """Give the folder its name, or move its files to the folder that has it."""
+    try:
+        partial.rename(out)
+    except OSError:  # the folder exists
+        with _alone(out), Postponed():
+            for name in FILES:
+                (partial / name).replace(out / name)
+
+
+def write_somewhere(
+    out: Path, estimator: Any, columns: Columns, target: str, report: ReportData
+) -> tuple[Path, dict[str, Path]]:
+    """Write the results; if that fails, ask on the terminal for another folder, and try again.
+
+    Without a terminal, the results go to the system's temporary folder, and the error says where.
+    Returns the folder and the files by name.
+    """
+    while True:
+        try:
+            return out, write(out, estimator, columns, target, report)
+        except OSError as error:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                found = _rescued(estimator, columns, target, report)
+                raise OSError(f"{error}{found}") from error
+            typer.echo(harmless(f"{error}. The model is trained and in memory."), err=True)
+            answer = typer.prompt("Another folder (empty to give up)", default="", err=True)
+            if not answer.strip():
+                raise
+            out = Path(answer.strip()).expanduser()
+
+
+def _rescued(estimator: Any, columns: Columns, target: str, report: ReportData) -> str:
+    """Write the results to a temporary folder; return where, or an empty text if that fails too."""
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="decoupled-"))
+        write(folder, estimator, columns, target, report)
+    except OSError:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return ""
+    return f"; the results are in {folder}: move them to a disk with free space"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other training writes to the folder, and keep others out."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def write_history(path: Path, report: ReportData) -> None:
+    """Write the error curve as a table: step, train_error, stderr."""
+    rows = enumerate(zip(report.train_error, report.train_error_stderr, strict=True))
+    lines = [f"{k},{float(error)!r},{float(stderr)!r}\n" for k, (error, stderr) in rows]
+    write_text(path, "step,train_error,stderr\n" + "".join(lines))

@@ -1,0 +1,118 @@
+"""Leave-one-out predictions of the training rows, saved beside the model.
+
+``predict`` recognises training rows by their fingerprints, and returns these predictions for them.
+The model itself was fitted to the rows, so its own predictions of them would look too good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from decoupled_descent.app.cli.destination import LEFT_OUT
+from decoupled_descent.app.cli.predictions import without_formulas
+from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.rows.gathered import everyone
+from decoupled_descent.rows.sources import released
+
+UNSEEN = (
+    "rows that were trained on are not recognised in a table that is read in pieces: the model has "
+    "seen them, and predicts them better than new ones"
+)
+#: If at least this share of a table's rows are equal to training rows, it is the training table.
+#: Fewer equal rows can be a coincidence, unless this share of the training rows have no equals.
+KNOWN = 0.95
+#: Numbers that are in memory at a time, where rows are on disk.
+TOGETHER = 2**20
+#: Rows of the table that are text in memory at a time.
+ROWS = 50_000
+
+
+def fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return a hash of each row's numbers."""
+    found, size = np.empty(len(X), dtype=np.uint64), max(1, TOGETHER // max(1, X.shape[1]))
+    for start in range(0, len(X), size):
+        rows = np.ascontiguousarray(X[start : start + size], dtype=np.float64) + 0.0  # −0 is 0
+        for k, row in enumerate(rows, start):
+            found[k] = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "big")
+        released(X)
+    return found
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A table of the training rows as text in parts: ``ROWS`` rows at a time are in memory.
+
+    Its columns are fingerprint, row, target, prediction, and the probabilities of classes.
+    """
+
+    prepared: Prepared
+    estimator: Any
+    target: str
+    found: NDArray[np.uint64]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the parts."""
+        for start in range(0, len(self.found), ROWS):
+            safe, _ = without_formulas(self._part(slice(start, start + ROWS)))
+            yield str(safe.to_csv(index=False, header=not start, lineterminator="\n"))
+
+    def _part(self, span: slice) -> pd.DataFrame:
+        assert self.prepared.frame is not None
+        table = pd.DataFrame({"fingerprint": [f"{one:016x}" for one in self.found[span].tolist()]})
+        table["row"] = self.prepared.frame.index.to_numpy()[span]
+        table[f"true {self.target}"] = self.prepared.y[span]
+        if self.prepared.task != "classification":
+            return table.assign(prediction=self.estimator.corrected_prediction_[span])
+        chances, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
+        table["prediction"] = classes[chances.argmax(1)]
+        for k, label in enumerate(classes.tolist()):
+            table[f"probability_{label}"] = chances[:, k]
+        return table
+
+
+def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
+    """Return a table of all training rows, with those of other processes."""
+    found = fingerprints(prepared.X)
+    if prepared.rows is not None:
+        found = everyone(prepared.rows, torch.from_numpy(found.view(np.int64))).numpy()
+    return LeftOut(prepared, estimator, target, found.view(np.uint64))
+
+
+def left_out_file(model: Path) -> Path:
+    """Where the predictions of the training rows are, beside the model."""
+    return (model if model.is_dir() else model.parent) / LEFT_OUT
+
+
+def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Return the leave-one-out predictions of the rows that were trained on.
+
+    The result is one column of numbers, or the probabilities of the classes. Rows that were not
+    trained on get nan. It is None if there is no such file, if no row was trained on, or if equal
+    rows may be a coincidence.
+    """
+    try:
+        table = pd.read_csv(left_out_file(model), dtype=str, keep_default_na=False)
+        said = table.iloc[:, table.columns.get_loc("prediction") :]
+        said = said if said.shape[1] == 1 else said.iloc[:, 1:]  # probabilities
+        known = said.astype(np.float64).set_axis(_numbered(table["fingerprint"]), axis=0)
+    except (OSError, ValueError, KeyError):
+        return None
+    keys = pd.Series([f"{one:016x}" for one in fingerprints(X).tolist()])
+    found = known.reindex(_numbered(keys)).to_numpy()
+    share = np.isfinite(found).all(1).mean()
+    alone = (~table["fingerprint"].duplicated(keep=False)).mean() >= KNOWN
+    return found if share >= KNOWN or (share > 0 and alone) else None
+
+
+def _numbered(keys: pd.Series) -> pd.MultiIndex:
+    """Pairs of a fingerprint and the number of equal ones before it."""
+    return pd.MultiIndex.from_arrays([keys, keys.groupby(keys).cumcount()])

@@ -1,0 +1,149 @@
+"""``decoupled predict``: apply a saved model to a table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from decoupled_descent.app.cli.options import Data, Json, argument, cannot_write, must_exist, option
+from decoupled_descent.checks import harmless
+from decoupled_descent.files import written_whole
+from decoupled_descent.model_file import MODEL_FILE, description, model_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from decoupled_descent.app.cli.predictions import Predictions
+    from decoupled_descent.app.models import TableModel
+    from decoupled_descent.app.tables.columns import Columns
+
+#: Endings of a file of predictions. All of them are written as CSV.
+SUFFIXES = (".csv", ".txt", "")
+
+
+Model = Annotated[
+    Path, argument(metavar="MODEL", help="Folder that train wrote, or the model file in it.")
+]
+Out = Annotated[
+    Path | None,
+    option(metavar="FILE", help="CSV file to write or overwrite; by default, print."),
+]
+
+
+def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) -> None:
+    """Predict the rows of a table with a saved model.
+
+    Columns may be in any order, and columns that the model does not know are ignored. If the table
+    has the target, the actual error is compared with the estimate made at training.
+    """
+    must_exist(model, data)
+    if out is not None:
+        check_file(out, (data, model, model / MODEL_FILE))
+    about, _ = description(model_file(model))
+    from decoupled_descent.app.tables.large import pieces_of
+
+    columns = _columns(about)
+    pieces = pieces_of(data, usual="" if columns is None else columns.mark)
+    if out is None and not pieces.whole:
+        raise ValueError(
+            f"{data}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
+            "its predictions"
+        )
+    if pieces.whole and columns is not None:
+        _check_columns(columns, pieces.scan().sample, data)
+    from decoupled_descent.app.cli import predictions
+    from decoupled_descent.app.cli.left_out import UNSEEN, left_out_file, seen_before
+    from decoupled_descent.app.cli.output import echo_json
+    from decoupled_descent.app.models import load_model
+
+    saved, text = load_model(model), StringIO()
+    try:
+        with nullcontext(text) if out is None else _to_file(out) as file:
+            found = predictions.predict(saved, pieces, file, partial(seen_before, model))
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from error
+    if not pieces.whole and left_out_file(model).exists():
+        found.notes.append(UNSEEN)
+    if as_json:
+        echo_json(predictions.to_dict(saved, found) | {"file": out})
+    else:
+        _show(saved, found, text.getvalue(), out)
+
+
+def _columns(about: str) -> Columns | None:
+    """The rules for columns in a model's description, or None: the model itself is read later."""
+    from decoupled_descent.app.tables.columns import Columns
+
+    try:
+        return Columns.from_dict(json.loads(about)["columns"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _check_columns(columns: Columns, frame: pd.DataFrame, data: Path) -> None:
+    """Raise ``ValueError`` if a table lacks columns of a model, before PyTorch is imported."""
+    try:
+        columns.table(frame)
+    except ValueError as error:
+        raise ValueError(f"{data}: {error}") from error
+
+
+@contextmanager
+def _to_file(out: Path) -> Iterator[TextIO]:
+    """A file that is written whole or not at all."""
+    try:
+        with written_whole(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
+    except OSError as error:
+        raise cannot_write(out, error) from error
+
+
+def _show(saved: TableModel, found: Predictions, text: str, out: Path | None) -> None:
+    """Print the notes, the predictions or the name of their file, and the actual error."""
+    from decoupled_descent.app.cli import actual
+    from decoupled_descent.app.cli.output import console, few
+
+    if out is None:
+        _check_printable(text)
+    screen = console(stderr=True)
+    for note in few(found.notes, "--json"):
+        screen.print(f"note: {note}", soft_wrap=True)
+    if out is None:
+        typer.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
+    else:
+        screen = console()
+        screen.print(f"{found.rows:,} predictions: {out}", soft_wrap=True)
+    if found.actual is not None:
+        actual.show(screen, saved, found.actual)
+
+
+def check_file(out: Path, inputs: tuple[Path, ...]) -> None:
+    """Raise ``OSError`` if a file cannot be written, or is one of those that are read."""
+    if out.is_dir():
+        raise OSError(f"--out {out}: is a folder; name a file")
+    if out.exists() and any(one.exists() and out.samefile(one) for one in inputs):
+        raise OSError(f"--out {out}: is read by this command; name another file")
+    if out.suffix.lower() not in SUFFIXES:
+        raise OSError(f"--out {out}: predictions are written as CSV; name a file ending in .csv")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise OSError(f"--out {out}: cannot write there; name a file in a folder that exists")
+
+
+def _check_printable(text: str) -> None:
+    """Raise ``ValueError`` if the encoding of standard output lacks a character of the text."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"standard output has the encoding {error.encoding}, which lacks "
+            f"{text[error.start]!r}; use --out FILE"
+        ) from error

@@ -1,0 +1,224 @@
+"""Turn a file into a matrix and labels, for the commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from decoupled_descent.app.tables.columns import MOST_DECIMALS, Columns
+from decoupled_descent.app.tables.encoding import Tally, encode
+from decoupled_descent.app.tables.large import pieces_of
+from decoupled_descent.app.tables.pieces import Pieces, Scan
+from decoupled_descent.app.tables.shares import Share
+from decoupled_descent.app.tables.targets import (
+    CLASSES,
+    check_target,
+    decimals_of,
+    did_you_mean,
+    labels_of,
+    recognise_task,
+    spellings_of,
+    values_of,
+)
+from decoupled_descent.app.tables.values import Floats, is_number, listed, mark_missing
+
+#: The fewest rows from which an error is estimated.
+FEWEST = 10
+
+
+class Prepared(NamedTuple):
+    """A table that can be trained on."""
+
+    X: Floats  # features, (n, d)
+    y: NDArray[Any]  # labels, (n,): classes, or float64 for regression
+    columns: Columns  # the rules for the columns
+    task: str  # "classification" or "regression"
+    notes: list[str]  # sentences for the user about the table
+    groups: NDArray[Any] | None = None  # the group of each row
+    #: Unused columns that may name groups of rows: pairs of a name and codes of its values.
+    repeated: tuple[tuple[str, NDArray[Any]], ...] = ()
+    frame: pd.DataFrame | None = None  # the identifier, if any; the index has the row numbers
+    sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
+    rows: Any = None  # the rows of all processes, if X has only those of one process
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of ``fit``: all rows, or distributed rows and what belongs to them here."""
+        if self.rows is None:
+            return {"X": self.X, "y": self.y, "groups": self.groups}
+        groups = None if self.groups is None else self.groups[self.rows.span]
+        return {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
+
+    @property
+    def in_memory(self) -> tuple[Floats, NDArray[Any]]:
+        """Features and labels in memory: those of all rows, or of the sample."""
+        return (self.X, self.y) if self.sample is None else self.sample
+
+
+class Wishes(NamedTuple):
+    """Options about columns."""
+
+    group: str | None = None  # rows with the same value here are left out together
+    identifier: str | None = None  # copied to the predictions
+    drop: tuple[str, ...] = ()  # columns that are not used
+    words: tuple[str, ...] = ()  # texts that stand for missing values
+    log_target: bool = False  # fit the logarithm of the target
+
+
+def prepare(
+    path: Path, target: str, task: str | None, wishes: Wishes | None = None,
+    share: Share | None = None,
+) -> Prepared:  # fmt: skip
+    """Read a table, separate the target, recognise the task and turn the features into a matrix.
+
+    A large table is read in pieces (:mod:`decoupled_descent.app.tables.pieces`). Its matrix is then
+    a memory map, and the rules for the columns are learnt from a sample of the rows. With
+    ``share``, X has the rows of one of several processes. All processes learn the same rules.
+
+    Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
+    """
+    pieces = pieces_of(path, share)
+    if pieces.whole and share is not None:
+        raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
+    try:
+        return _prepare(pieces, target, task, wishes or Wishes())
+    except ValueError as error:
+        message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
+        raise ValueError(f"{path}: {message}") from error
+
+
+def _prepare(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
+    """Prepare a table. Of a large one only labels, groups, identifiers and a sample are in memory.
+
+    Rows without a label are left out.
+    """
+    named = [name for name in (wishes.group, wishes.identifier) if name is not None]
+    scan = pieces.scan([target, *named])
+    check_target([str(name) for name in scan.sample.columns], target)
+    kept = mark_missing(pd.DataFrame(scan.kept), wishes.words)
+    mark = scan.sample.attrs.get("decimal", "")
+    labels, known, about = labels_of(kept[target], quantity=task == "regression", mark=mark)
+    if len(labels) < FEWEST:
+        count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
+        raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
+    found = recognise_task(labels, task)
+    sample = mark_missing(scan.sample, wishes.words).drop(columns=target)
+    sample = sample[known[sample.index.to_numpy() - 1]]
+    sample.attrs = {"decimal": mark}
+    _check_wishes(wishes, sample, labels, found)
+    groups = None if wishes.group is None else _groups(kept[wishes.group][known])
+    columns = Columns.learn(
+        sample, wishes.words, wishes.identifier or "", wishes.drop, wishes.group
+    )
+    y = values_of(labels, found)
+    columns = _like_the_target(columns, scan, labels, y, found)
+    scan = pieces.labelled(scan, known)
+    encoded = encode(pieces, scan, columns, known, columns.repeated)
+    notes = [*_read(pieces, scan), *scan.notes, *about, *encoded.notes]
+    notes += [] if task else [_recognised(labels, found)]
+    notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
+    rows, few = kept[known][named[1:] if wishes.group else named], None
+    if not pieces.whole:
+        places = np.searchsorted(labels.index, sample.index)
+        few = Tally(columns).apply(sample), y[places]
+    codes = tuple(encoded.codes.items())
+    return Prepared(encoded.X, y, columns, found, notes, groups, codes, rows, few)
+
+
+def _read(pieces: Pieces, scan: Scan) -> list[str]:
+    """Return the sentence that a large table was read in pieces, with the size of the sample."""
+    if pieces.whole:
+        return []
+    whole = len(scan.sample) == scan.rows
+    sample = f"{len(scan.sample):,} of the {scan.rows:,} rows, drawn at random"
+    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; the counts below are for these rows"
+    return [
+        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: the rules for the "
+        f"columns were learnt from {rows}"
+    ]
+
+
+def _asked(wishes: Wishes, target: str, groups: NDArray[Any] | None) -> list[str]:
+    """Return sentences about what the options change."""
+    notes = []
+    if wishes.log_target:
+        notes.append(f"the model fits log({target!r}); all results are in the units of {target!r}")
+    if groups is not None:
+        different = len(set(groups.tolist()))
+        notes.append(
+            f"rows with the same {wishes.group!r} ({different} values) are left out together"
+        )
+    return notes
+
+
+def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
+    """Return a sentence for each unused column whose values may name groups of rows."""
+    return [
+        f"{name!r}: {len(set(values.tolist()))} values in {len(values):,} rows, so rows with the "
+        f"same value may belong together; --group {shlex.quote(name)} leaves them out together"
+        for name, values in repeated.items()
+    ]
+
+
+def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
+    """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
+    named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
+    for option, names in named.items():
+        for name in names:
+            if name is not None and name not in features.columns:
+                why = "is the target" if name == labels.name else "is not a column"
+                hint = did_you_mean(name, [str(one) for one in features.columns])
+                raise ValueError(
+                    f"{option} {name!r} {why}; {hint}columns are {listed(features.columns)}"
+                )
+    if wishes.log_target and task != "regression":
+        raise ValueError(f"--log-target is for regression, but {labels.name!r} has classes")
+    if wishes.log_target and (labels <= 0).any():
+        low = labels[labels <= 0]
+        raise ValueError(
+            f"--log-target: {labels.name!r} is {low.iloc[0]:g} in row {low.index[0]}, which has no "
+            "logarithm; leave out --log-target, or delete the rows that are not positive"
+        )
+
+
+def _like_the_target(
+    columns: Columns, scan: Scan, labels: pd.Series, y: NDArray[Any], task: str
+) -> Columns:
+    """Store how the target is written, so that predictions are written in the same way."""
+    if task == "regression":
+        return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
+    written = scan.texts(str(labels.name)) if is_number(labels.dtype) else None
+    if written is None:
+        return columns
+    return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
+
+
+def _groups(column: pd.Series) -> NDArray[Any]:
+    """Return the group of each row as text."""
+    if column.isna().any():
+        raise ValueError(
+            f"--group {column.name!r} has {int(column.isna().sum())} missing value(s); give every "
+            "row a group, or delete those rows"
+        )
+    return np.asarray(column.astype(str))
+
+
+def _recognised(labels: pd.Series, task: str) -> str:
+    """Return the sentence about the task, with the option for the other task if it is possible."""
+    different = labels.nunique()
+    if task == "regression":
+        counts = labels.value_counts()
+        possible = different <= min(CLASSES, len(labels) // 2) and bool(counts.min() > 1)
+        remedy = " (choose classes with --task classification)" * possible
+        return f"{labels.name!r} has {different} different numbers, so this is a regression{remedy}"
+    numeric = labels.dtype.kind in "iuf"
+    remedy = " (choose numbers with --task regression)" if numeric else ""
+    return f"{labels.name!r} has {different} different values, so this is a classification{remedy}"

@@ -1,0 +1,160 @@
+"""The options of ``decoupled train``, and how they become arguments of an estimator."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from decoupled_descent.app.cli.options import METHODS, option
+
+#: The widest hidden layer: time and memory grow with the square of the width.
+WIDEST = 1000
+
+Results = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the model and the report.")]
+Hidden = Annotated[
+    str,
+    typer.Option(metavar="N[,N…]", help="Width of the hidden layer, or several widths: 32,16."),
+]
+Activation = Annotated[
+    Literal["tanh", "sigmoid", "softplus", "gelu", "silu", "relu"],
+    typer.Option(metavar="NAME", help="tanh, sigmoid, softplus, gelu, silu or relu."),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="auto: newton, or orthogonal if --hidden, --activation, --lr, --damping or --max-iter "
+        "is given. " + " ".join(f"{name}: {line}." for name, (_, line) in METHODS.items()),
+    ),
+]
+Features = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Features for newton: auto, linear, rbf, matern, laplace1, … or, with a width, "
+        "rbf(0.5).",
+    ),
+]
+Group = Annotated[
+    str | None,
+    option(
+        metavar="COLUMN",
+        help="Rows with the same value in this column (a patient, say) are left out together. The "
+        "column is not used for predictions.",
+    ),
+]
+LogTarget = Annotated[
+    bool,
+    typer.Option(
+        "--log-target",
+        help="Fit the logarithm of the target (prices, incomes, counts above 0). Predictions and "
+        "errors are in the units of the target.",
+    ),
+]
+Rate = Annotated[str, typer.Option(metavar="NUMBER", help="Learning rate.")]
+Damping = Annotated[
+    str,
+    typer.Option(
+        metavar="NUMBER",
+        help="Weight decay: the factor on the weights at every step, above 0 and up to 1.",
+    ),
+]
+Ridge = Annotated[
+    str,
+    typer.Option(
+        metavar="NUMBER",
+        help="Ridge penalty of newton. In orthogonal, a larger value slows down the directions of "
+        "small variance.",
+    ),
+]
+MaxIter = Annotated[
+    int, typer.Option(metavar="N", help="Largest number of steps per candidate.", min=1)
+]
+Seed = Annotated[
+    int, typer.Option(metavar="N", help="Seed of all random numbers.", min=0, max=2**32 - 1)
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Save the progress in DIR/checkpoints. If an earlier call with --resume was "
+        "interrupted, continue from there.",
+    ),
+]
+Distributed = Annotated[
+    bool,
+    typer.Option(
+        "--distributed",
+        help="Train in all processes that torchrun starts, each on its share of the rows: torchrun "
+        "--nproc-per-node 2 --no-python decoupled train …",
+    ),
+]
+
+
+def resolve_method(method: str, network: bool) -> str:
+    """Replace "auto" by a method: ``network`` says whether an option of networks was given."""
+    if method != "auto":
+        return method
+    return "orthogonal" if network else "newton"
+
+
+def check_options(
+    hidden: str, method: str, numbers: Mapping[str, str], newton_only: Mapping[str, bool] = {}
+) -> dict[str, Any]:
+    """Turn what was typed into keyword arguments of an estimator.
+
+    ``numbers`` has ``"lr"``, ``"damping"`` and ``"ridge"``, each a number as text or ``"auto"``.
+    ``newton_only`` says which of the options were given that only newton has. Raises ``ValueError``
+    if a text is not allowed, or an option has no effect with the method.
+    """
+    if method not in METHODS:
+        raise ValueError(f"--method {method!r:.40} is unknown; use one of {', '.join(METHODS)}")
+    options: dict[str, Any] = {"method": method}
+    for name, text in numbers.items():
+        if text != "auto" and name not in METHODS[method][0]:
+            raise ValueError(f"--{name} has no effect with --method {method}; leave it out")
+        options[name] = _number(name, text)
+    if hidden != "auto" and method == "newton":
+        raise ValueError("--hidden has no effect with --method newton; use --method orthogonal")
+    for name, is_given in newton_only.items():
+        if is_given and method != "newton":
+            raise ValueError(
+                f"{name} needs --method newton, not {method}; leave out one of the two"
+            )
+    options["hidden"] = "auto" if hidden == "auto" else _widths(hidden)
+    return options
+
+
+def _number(name: str, text: str) -> float | str:
+    if text == "auto":
+        return "auto"
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    highest = {"damping": 1.0}.get(name, math.inf)
+    if name == "lr" and value > 0:
+        from decoupled_descent.descent.common import LARGEST_RATE
+
+        highest = LARGEST_RATE
+    if not 0 < value <= highest:
+        what = "a number above 0 and up to 1" if name == "damping" else "a positive number"
+        what += f" up to {highest:.3g}" * (name == "lr" and value > highest)
+        raise ValueError(f"--{name} {text!r:.40} must be {what}, or auto")
+    return value
+
+
+def _widths(text: str) -> tuple[int, ...]:
+    parts = text.replace(",", " ").split()
+    widths = tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0 for part in parts)
+    if not widths or not all(1 <= width <= WIDEST for width in widths):
+        raise ValueError(
+            f"--hidden {text!r:.40} must be a width from 1 to {WIDEST}, several such as 32,16, or "
+            "auto"
+        )
+    return widths

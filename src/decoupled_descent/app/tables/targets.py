@@ -1,0 +1,261 @@
+"""The target: read its values, and recognise the task."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api import types
+
+from decoupled_descent.app.tables.styles import number_style
+from decoupled_descent.app.tables.values import (
+    LIKELY,
+    MARKERS,
+    MEANT_DATE,
+    MOSTLY,
+    TRUTHS,
+    apart_by_capitals,
+    example_of,
+    is_number,
+    listed,
+    matches,
+    meant_as,
+    merged_spellings,
+    numbers_of,
+    parse_numbers,
+    share,
+    texts_of,
+)
+
+TASKS = ("classification", "regression")
+LARGEST = 1e150  # its square is still finite
+CLASSES = 100  # the most classes
+LIKELY_CLASSES, ROWS = 20, 10  # at most 20 whole numbers with 10 rows each are classes
+#: Missing values among numbers; among text they are probably classes.
+ANSWERS = frozenset({"none", "nil", "-", "--", "."})
+DATES = "{!r} holds dates; turn them into numbers to predict them"
+
+
+def check_target(names: list[str], target: str) -> None:
+    """Raise ``ValueError`` if there is no such column, or no other one."""
+    if target not in names:
+        hint = did_you_mean(target, names)
+        raise ValueError(f"there is no column {target!r}; {hint}there are {listed(names)}")
+    if len(names) == 1:
+        raise ValueError(f"{target!r} is the only column; there is nothing to predict it from")
+
+
+def did_you_mean(name: str, names: list[str]) -> str:
+    """Ask for names that are similar; empty if there are none.
+
+    Example:
+        >>> did_you_mean("Patient", ["age", "patient", "patient_id"])
+        "did you mean 'patient'? "
+    """
+    near = [one for one in names if one.casefold() == name.casefold()]
+    near = near or difflib.get_close_matches(name, names, n=3)
+    return f"did you mean {listed(near)}? " if near else ""
+
+
+def labels_of(
+    column: pd.Series, quantity: bool = False, mark: str = "", merge: bool = True
+) -> tuple[pd.Series, NDArray[np.bool_], list[str]]:
+    """Return the labels of the rows that have one, which rows these are, and notes on them.
+
+    Whole numbers become int64, other numbers float64, true and false bool, all else text. In a
+    column of numbers, "?", "none" and the like
+    (:data:`~decoupled_descent.app.tables.values.MARKERS`) are missing labels; among text they may
+    be classes and are kept. Where many different ones occur, or a ``quantity`` is expected, numbers
+    may be written as $1,234.50. ``mark`` is the decimal mark of the file, if it is known. Classes
+    that differ only by capitals become one if ``merge`` is true, unless only capitals tell all
+    classes apart.
+
+    Example:
+        >>> labels, known, notes = labels_of(pd.Series(["20", "?", "30"], name="price"))
+        >>> labels.tolist(), known.tolist(), notes
+        ([20, 30], [True, False, True], ["1 row without a value of 'price' was left out: 1"])
+    """
+    target = column.name
+    values, known, style = _labels(column, quantity, mark)
+    if not known.any():
+        raise ValueError(f"the column {target!r} has no values")
+    notes = []
+    absent = [str(row) for row in column.index[~known]]
+    if absent:
+        rows = f"{len(absent)} row{'s' * (len(absent) > 1)} without a value of {target!r}"
+        first = ", ".join(absent[:10]) + ", …" * (len(absent) > 10)
+        notes.append(f"{rows} {'were' if len(absent) > 1 else 'was'} left out: {first}")
+    if style:
+        example = example_of(texts_of(column)[1], style)
+        notes.append(f"{target!r}: numbers, written as {style}{example}")
+    labels = values[known]
+    if merge and labels.dtype.kind == "O":
+        labels, said = _one_spelling(labels)
+        notes += [f"{target!r}: {said}"] if said else []
+    notes += _perhaps_missing(labels, str(target))
+    return pd.Series(labels, index=column.index[known], name=target), known, notes
+
+
+def _one_spelling(labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    """Merge classes that differ only by capitals; say which."""
+    counts = Counter(labels.tolist())
+    best = merged_spellings(counts)
+    other = sorted(text for text in counts if best[text] != text)
+    if other:
+        said = ", ".join(f"{text!r} ({counts[text]}) as {best[text]!r}" for text in other)
+        return np.array([best[text] for text in labels], dtype=object), f"other spellings: {said}"
+    apart = apart_by_capitals(counts)
+    return labels, f"classes that differ only by capitals were kept apart: {apart}" if apart else ""
+
+
+def _perhaps_missing(labels: NDArray[Any], target: str) -> list[str]:
+    """Name the classes whose name usually stands for a missing value."""
+    texts = labels.tolist() if labels.dtype.kind == "O" else []
+    counts = Counter(text for text in texts if str(text).casefold() in MARKERS - ANSWERS)
+    return [
+        f"{target!r}: {text!r} ({count} row{'s' * (count > 1)}) is taken as a class; --na "
+        f"{shlex.quote(text)} leaves these rows out"
+        for text, count in counts.items()
+    ]
+
+
+def _labels(
+    column: pd.Series, quantity: bool, mark: str
+) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+    """Return the labels in a plain type, which rows have one, and how they are written."""
+    style = ""
+    if types.is_datetime64_any_dtype(column.dtype):
+        raise ValueError(DATES.format(column.name))
+    truths = types.is_bool_dtype(column.dtype)
+    if truths or is_number(column.dtype):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        codes, texts = texts_of(column)
+        style = number_style(texts, mark) if quantity or len(texts) > LIKELY_CLASSES else ""
+        numbers = parse_numbers(texts, style)
+        if not texts or np.isnan(numbers).any():
+            if len(texts) > LIKELY_CLASSES:
+                if share(~np.isnan(numbers) | matches(LIKELY, texts), codes) >= MOSTLY:
+                    numbers_of(column, style)  # names the value that is not a number
+                if share(matches(MEANT_DATE, texts), codes) >= MOSTLY:
+                    raise ValueError(DATES.format(column.name))
+            codes, texts = texts_of(column, frozenset({""}))
+            texts = [" ".join(text.split()) for text in texts]
+            return np.array([*texts, ""], dtype=object)[codes], codes >= 0, ""
+        truths = all(text.casefold() in TRUTHS for text in texts)
+        values = np.append(numbers, np.nan)[codes]
+    known = ~np.isnan(values)
+    if truths:
+        return values == 1, known, ""
+    whole = (np.abs(values[known]) < 2**53).all() and (values[known] % 1 == 0).all()
+    return (np.where(known, values, 0).astype(np.int64) if whole else values), known, style
+
+
+def recognise_task(labels: pd.Series, task: str | None = None) -> str:
+    """Return the task of these labels, or the one given, after a check that it is possible.
+
+    Text and truth values are classes. Numbers are classes if only two different ones occur, or if
+    they are whole, at most 20 different ones occur, and each has 10 rows on average; in both cases
+    each must have at least 2 rows. Other numbers are quantities.
+    """
+    if task not in (None, *TASKS):
+        raise ValueError(f"task={task!r} must be one of {', '.join(TASKS)}")
+    name = f"the target {labels.name!r}"
+    if not len(labels) or labels.isna().any():
+        raise ValueError(f"{name} has missing values, or no values; leave those rows out")
+    truths = types.is_bool_dtype(labels.dtype)
+    numeric = is_number(labels.dtype) and not truths
+    if numeric:
+        large = labels[labels.abs() > LARGEST]
+        if len(large):
+            raise ValueError(
+                f"{name}, row {large.index[0]}: {large.iloc[0]:g} is beyond ±{LARGEST:g}; correct "
+                "it or delete the row"
+            )
+    counts = labels.value_counts()
+    if len(counts) == 1:
+        raise ValueError(
+            f"{name} is {str(counts.index[0])!r:.60} in every row; there is nothing to learn"
+        )
+    task = task or ("regression" if numeric and not _few(labels, counts) else TASKS[0])
+    if task == "regression":
+        if not (numeric or truths):
+            raise ValueError(
+                f"{name} holds text such as {labels.iloc[0]!r:.60}; use task='classification', or "
+                "turn it into numbers"
+            )
+        return task
+    _check_classes(name, labels, counts, numeric)
+    return task
+
+
+def values_of(labels: pd.Series, task: str) -> NDArray[Any]:
+    """Return quantities as float64, and classes as they are.
+
+    Classes that are fractions become text: scikit-learn would take them for quantities.
+    """
+    if task == "regression":
+        return np.asarray(labels, dtype=np.float64)
+    if labels.dtype.kind != "f":
+        return np.asarray(labels)
+    return np.array([str(label).removesuffix(".0") for label in labels.tolist()], dtype=object)
+
+
+def decimals_of(values: NDArray[np.float64], most: int) -> int:
+    """The number of decimals of some numbers, at most ``most``; rounding errors do not count.
+
+    Example:
+        >>> decimals_of(np.array([1.0, 2.25, 0.1 + 0.2]), 12), decimals_of(np.array([3.0]), 12)
+        (2, 0)
+    """
+    texts = (f"{abs(value):.12g}" for value in set(values.tolist()))
+    found = [len(text.partition(".")[2]) if "e" not in text else most for text in texts]
+    return min(most, max(found, default=0))
+
+
+def spellings_of(labels: NDArray[Any], texts: list[str]) -> tuple[str, ...]:
+    """The most frequent spelling of each class, in order; empty if these are the values themselves.
+
+    Example:
+        >>> spellings_of(np.array([1, 2, 2]), ["01", "02", "2"]), spellings_of(np.array([1]), ["1"])
+        (('01', '02'), ())
+    """
+    counts = Counter(zip(labels.tolist(), texts, strict=True))
+    best: dict[Any, str] = {}
+    for (label, text), _ in counts.most_common():
+        best.setdefault(label, text)
+    found = tuple(best[label] for label in np.unique(labels).tolist())
+    alike = all(str(label) == text for label, text in best.items())
+    return () if alike or len(set(found)) < len(found) else found
+
+
+def _few(labels: pd.Series, counts: pd.Series) -> bool:
+    """Whether there are so few different numbers that they are probably classes."""
+    different, whole = len(counts), bool((labels % 1 == 0).all())
+    few = different <= LIKELY_CLASSES and different * ROWS <= len(labels)
+    return bool(counts.min() > 1) and (different == 2 or (whole and few))
+
+
+def _check_classes(name: str, labels: pd.Series, counts: pd.Series, numeric: bool) -> None:
+    rows = len(labels)
+    if len(counts) > CLASSES or len(counts) > max(LIKELY_CLASSES, rows / 2):
+        remedy = "use task='regression'"
+        if not numeric:
+            codes, texts = texts_of(labels)
+            remedy = meant_as(texts, codes) or "choose another target, or join classes"
+        raise ValueError(
+            f"{name} has {len(counts)} different values in {rows} rows, too many for classes (at "
+            f"most {CLASSES}, and half as many as rows); {remedy}"
+        )
+    single = [str(label) for label in counts.index[counts < 2]]
+    if single:
+        other = ", or use task='regression'" if numeric else ""
+        raise ValueError(
+            f"{name} has only one row of the class{'es' * (len(single) > 1)} {listed(single)}; "
+            f"at least 2 are needed: add rows, or join or delete the class{other}"
+        )

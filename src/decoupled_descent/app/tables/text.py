@@ -1,0 +1,312 @@
+"""Read delimited text: recognise its encoding, separator and decimal mark; report wrong lines."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import pandas as pd
+
+from decoupled_descent.app.tables.limits import check_width
+from decoupled_descent.app.tables.styles import only_one, plain_numbers
+
+Notes = list[str]
+
+# The comma is last because it may be a decimal mark.
+SEPARATORS = {";": "semicolon", "\t": "tab", ",": "comma"}
+#: Texts that are missing values in every column. MARKERS has more; some of them may be classes.
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null"]
+# Excel may write this first line.
+SEP_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\"?sep=([;,\t])\"?(?=[\r\n])")
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+COMMA = re.compile(r"[+-]?\d*,\d+")
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+#: The first bytes of other kinds of files, in lower case, and what the user should do.
+OTHERS = {
+    b"<!doctype": "a web page; download the table itself",
+    b"<html": "a web page; download the table itself",
+    b"<?xml": "XML; save it as CSV",
+    b"[{": "JSON; save it as CSV",
+    b'{"': "JSON; save it as CSV",
+    b"%pdf": "a PDF; save its table as CSV",
+    b"version https://git-lfs": "a pointer of Git LFS; download the file with git lfs pull",
+}
+#: In the order in which they are tried.
+ENCODINGS = ("utf-8-sig", "cp1252")
+OTHER_ENCODING = "the text is not UTF-8; it was read as Windows-1252 (Latin-1)"
+#: The separator and the decimal mark are recognised from so many rows and bytes.
+LOOK, HEAD = 1000, 16 * 2**20
+#: The names of the columns are looked for in so many rows.
+TITLES = 20
+
+
+class Written(NamedTuple):
+    """The format of a text file, as recognised from its first rows."""
+
+    encoding: str
+    separator: str  # the character between fields
+    decimal: str  # the decimal mark, empty if the rows do not show it
+    names: list[str]  # of the columns, with any spaces around them
+    first: list[list[str]]  # the first rows, as strings
+    skipped: int  # the number of bytes before the names
+    above: int  # the number of lines in these bytes, but not that of ``sep=``
+    notes: Notes  # sentences for the user about the format
+
+    def read(self, stream: Any, **options: Any) -> Any:
+        """Read the table with pandas. The columns of the result are numbered from 0."""
+        return pd.read_csv(
+            stream,
+            **{
+                "sep": self.separator,
+                "encoding": self.encoding,
+                "header": 0,
+                "names": range(len(self.names)),
+                "index_col": False,
+                "skipinitialspace": True,
+                "skip_blank_lines": len(self.names) > 1,
+                "keep_default_na": False,
+                "na_values": MISSING,
+                "low_memory": False,
+                "decimal": self.decimal or ".",
+            }
+            | options,
+        )
+
+    def wrong_width(self, line: int, width: int) -> ValueError:
+        """Return the error for a row with too few or too many fields."""
+        return ValueError(
+            f"line {line} has {width} fields, but the first row has {len(self.names)} names "
+            f"(the separator is a {SEPARATORS[self.separator]}); correct the line, or put "
+            "quotation marks around fields that contain the separator"
+        )
+
+
+def records(
+    stream: BinaryIO, encoding: str, separator: str, before: Callable[[], int] = lambda: 0
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the fields of each row. Skip blank lines; close the stream.
+
+    ``before()`` is the number of lines of the file before the stream, for errors.
+    """
+    with io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
+        reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
+        line = 1
+        try:
+            for record in reader:
+                if record:
+                    yield line, record
+                line = reader.line_num + 1
+        except csv.Error as error:
+            where = line + before()
+            raise ValueError(f"line {where}: {error}; is a quotation mark left open?") from error
+
+
+def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
+    """Yield the line number and the number of fields of each row. Fast without quotation marks."""
+    if b'"' in content:
+        found = records(io.BytesIO(content), encoding, separator)
+        return ((line, len(record)) for line, record in found)
+    lines = enumerate(content.splitlines(), start=1)
+    return ((k, line.count(separator.encode()) + 1) for k, line in lines if line)
+
+
+def decodes(blocks: Iterable[bytes], encoding: str, place: int = 0) -> bool:
+    """Whether text can be decoded so. Raise ``ValueError`` if the content is not text.
+
+    Args:
+        blocks: The bytes, in blocks.
+        encoding: The encoding.
+        place: The number of bytes of the file before them.
+    """
+    decoder, possible = codecs.getincrementaldecoder(encoding)(), True
+    for block in blocks:
+        if not place and block.startswith(UTF_16):
+            raise ValueError("the text is UTF-16; save it as UTF-8")  # smaller files are converted
+        control = CONTROL.search(block, 0, 1 << 20) if not place else None
+        found = control.start() if control else block.find(b"\0")
+        if found >= 0:
+            raise ValueError(
+                f"byte {place + found} is 0x{block[found]:02x}, which does not occur in text "
+                "files; check that the extension matches the content"
+            )
+        place += len(block)
+        possible = possible and _decoded(decoder, block)
+    return possible and _decoded(decoder, b"")
+
+
+def _decoded(decoder: codecs.IncrementalDecoder, block: bytes) -> bool:
+    """Whether the next bytes can be decoded; none stands for the end."""
+    try:
+        decoder.decode(block, final=not block)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _separator(content: bytes, encoding: str) -> str:
+    """Choose the separator for which most rows have the same number of fields, more than one.
+
+    Lines above the names may have fewer fields. Of the others, the first counts as a row of names.
+    """
+    scores = {}
+    for separator in SEPARATORS:
+        try:
+            found = list(itertools.islice(records(io.BytesIO(content), encoding, separator), LOOK))
+        except ValueError:  # a wrong separator can make fields too long for the reader
+            continue
+        widths = [len(record) for _, record in found]
+        start = next((k for k, width in enumerate(widths[:TITLES]) if width > 1), len(widths))
+        if widths[start:] and not any(re.search(r"\d", row[0]) for _, row in found[:start]):
+            first = widths[start]
+            scores[separator] = (widths.count(first) / len(widths), first)
+    return max(scores, key=lambda separator: scores[separator], default=",")
+
+
+def _names_at(rows: list[tuple[int, list[str]]]) -> int:
+    """Which of the first rows has the names of the columns: 0, unless titles are above them.
+
+    Titles are rows with fewer fields than the others, or with empty fields where names should be.
+    The names are in the first row with a different text, not a number, for every column in use.
+    """
+    width = max(len(row) for _, row in rows)
+    used = {k for _, row in rows if len(row) == width for k, cell in enumerate(row) if cell.strip()}
+    for place, (_, row) in enumerate(rows[:TITLES]):
+        cells = [row[k].strip() for k in sorted(used) if k < len(row)]
+        lacking = len(row) < width or not all(cells[1:])  # the first column may be an index
+        if place == 0 and not lacking:
+            return 0
+        if not lacking and all(cells) and len(set(cells)) == len(cells) and place:
+            words = pd.isna(plain_numbers(cells)).all()
+            return place if words and _is_title(rows[:place], width) else 0
+    return 0
+
+
+def _is_title(rows: list[tuple[int, list[str]]], width: int) -> bool:
+    """Whether all rows have text in at most half of the columns, and no number."""
+    cells = [[cell.strip() for cell in row if cell.strip()] for _, row in rows]
+    return all(2 * len(row) <= width and pd.isna(plain_numbers(row)).all() for row in cells)
+
+
+def _decimal(rows: list[list[str]], separator: str, usual: str) -> tuple[str, Notes]:
+    """Return the decimal mark: a comma if some number needs one and no number needs a point.
+
+    If no number needs one of them, it is the ``usual`` one. Empty if different numbers need
+    different marks, or none is known.
+    """
+    values = [value.strip() for row in rows for value in row if "," in value or "." in value]
+    commas = [value for value in values if "," in value and only_one(value) == ","]
+    if separator != ",":
+        commas = commas or [value for value in values if COMMA.fullmatch(value)]
+    if not commas and usual != ",":
+        return "", []
+    if any(only_one(value) == "." for value in values if "." in value):
+        return "", []
+    plain = [value for value in commas if COMMA.fullmatch(value)]
+    said = "the comma is the decimal mark"
+    if not plain or separator == ",":
+        return ",", []
+    return ",", [f"{said}: {plain[0]!r} was read as {float(plain[0].replace(',', '.'))!r}"]
+
+
+def recognise(head: bytes, decoded: Callable[[str], bool], usual: str = "") -> Written:
+    """Recognise the format of a text file.
+
+    Args:
+        head: The first bytes of the file, at least ``HEAD`` if it has so many. Separator, names and
+            decimal mark are found in whole lines of them.
+        decoded: Whether all bytes of the file can be decoded in an encoding.
+        usual: The decimal mark, if the file does not show it.
+    """
+    if len(head) >= HEAD:
+        head = head[: head.rfind(b"\n", 0, HEAD) + 1] or head[:HEAD]
+    start = head[:100].removeprefix(codecs.BOM_UTF8).lstrip().lower()
+    for beginning, kind in OTHERS.items():
+        if start.startswith(beginning):
+            raise ValueError(f"this is {kind}")
+    encoding = next((one for one in ENCODINGS if decoded(one)), None)
+    if encoding is None:
+        raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
+    notes = [] if encoding == ENCODINGS[0] else [OTHER_ENCODING]
+    told = SEP_LINE.match(head)
+    skipped = told.end() if told else 0
+    separator = told[1].decode() if told else _separator(head, encoding)
+    found = records(io.BytesIO(head[skipped:]), encoding, separator)
+    rows = list(itertools.islice(found, LOOK + 1)) or [(1, [""])]
+    place = _names_at(rows)
+    above = rows[place][0] - 1 if place else 0
+    skipped += sum(map(len, head[skipped:].splitlines(keepends=True)[:above]))
+    names, first = rows[place][1], [record for _, record in rows[place + 1 :]]
+    if not any(name.strip() for name in names):
+        raise ValueError("the file is empty or begins with an empty row; save the table again")
+    if place:
+        lines = f"lines 1 to {above} were" if above > 1 else "line 1 was"
+        notes = [*notes, f"{lines} left out: the names of the columns are in line {above + 1}"]
+    check_width(len(names))
+    decimal, more = _decimal(first, separator, usual)
+    return Written(encoding, separator, decimal, names, first, skipped, above, notes + more)
+
+
+def read_text(
+    content: bytes, only: str | None = None, usual: str = ""
+) -> tuple[pd.DataFrame, Notes]:
+    """Read a table from the bytes of a text file.
+
+    Args:
+        content: The bytes.
+        only: The name of a column. If given, only this column is read, and its values stay text.
+        usual: The decimal mark, if the file does not show it.
+
+    Returns:
+        The table, and sentences for the user about its format. ``attrs["decimal"]`` is the decimal
+        mark, empty if it is not known.
+    """
+    if content.startswith(UTF_16):
+        content = _from_utf_16(content)
+    written = recognise(content, lambda encoding: decodes([content], encoding), usual)
+    content, names = content[written.skipped :], written.names
+    for line, width in _widths(content, written.encoding, written.separator):
+        if width != len(names):
+            raise written.wrong_width(line + written.above, width)
+    if len(names) == 1:
+        _check_single([names, *written.first])
+        content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines inside are rows
+    options: dict[str, Any] = {}
+    if only is not None:
+        place = [name.strip() for name in names].index(only)
+        options, names = {"usecols": [place], "dtype": str}, [only]
+    try:
+        frame = written.read(io.BytesIO(content), **options)
+    except pd.errors.ParserError as error:
+        raise ValueError(f"{error}; is a quotation mark left open?") from error
+    frame.columns = names
+    frame.attrs["decimal"] = written.decimal
+    return frame, written.notes
+
+
+def _from_utf_16(content: bytes) -> bytes:
+    """Convert text that Excel saved as "Unicode text"."""
+    try:
+        return content.decode("utf-16").encode()
+    except UnicodeError as error:
+        raise ValueError("the text begins as UTF-16 but is damaged; save it as UTF-8") from error
+
+
+def _check_single(rows: list[list[str]]) -> None:
+    """Raise ``ValueError`` if one column looks like several, separated by spaces or bars.
+
+    Several words without any digit are accepted as one value.
+    """
+    for pattern, name in ((r"\s+", "spaces"), (r"\|", "vertical bars")):
+        parts = [re.split(pattern, row[0].strip()) for row in rows]
+        widths = {len(part) for part in parts}
+        words = name == "spaces" and not any(re.search(r"\d", part[0]) for part in rows[1:])
+        if len(widths) == 1 and widths != {1} and not words:
+            raise ValueError(
+                f"the columns seem to be separated by {name}; separate them by commas, semicolons "
+                "or tabs"
+            )

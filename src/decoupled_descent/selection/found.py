@@ -1,0 +1,140 @@
+"""What a search finds: fits of one feature map and one ridge each, and their mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.features.interface import Features
+from decoupled_descent.objective import Objective
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.gathered import everyone
+from decoupled_descent.selection.comparison import CorrectedError
+from decoupled_descent.training.run import Run
+
+#: A minimum of divided rows counts as one of all rows: the next step gains less than this share.
+ROUNDED = 1e-6
+
+
+class Candidate(NamedTuple):
+    """One fit of the search."""
+
+    features: Features  # the fitted feature map
+    ridge: float  # λ
+    run: Run  # Newton's method, which ended at the minimum
+    outputs: Tensor  # outputs of the rows with each left out, shape (n, K)
+    rows: Rows  # the features of the training rows, with labels, weights and groups
+    said: Tensor  # left-out predictions, shape (n, K) or, with two classes, (n, 2)
+    error: float  # the leave-one-out error of these predictions
+    known: Tensor  # whether the map is kept in each ranking, see Ranked
+    without: Tensor | None = None  # said, if each fold is left out as well, (folds, n, K)
+
+    @property
+    def name(self) -> str:
+        """Features and ridge in words."""
+        return f"{self.features.name}, ridge={self.ridge:.3g}"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the search found."""
+
+    objective: Objective  # Ψ of all candidates
+    candidates: tuple[Candidate, ...]  # all fits of the maps that were kept, as they were made
+    weights: Tensor  # the share of each in the model, shape (F,); a single 1 without stacking
+    estimate: CorrectedError  # the expected error on new rows, with its standard error
+    losses: Tensor  # cross-fitted losses row by row, shape (n,)
+    ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
+    interrupted: bool  # whether Ctrl-C ended the search early
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the lowest leave-one-out error."""
+        return lowest(self.candidates)
+
+    @property
+    def members(self) -> list[tuple[float, Candidate]]:
+        """The candidates in the model with their shares, largest first."""
+        pairs = zip(self.weights.tolist(), self.candidates, strict=True)
+        return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
+
+    @property
+    def left_out(self) -> Tensor:
+        """Mixed predictions of the training rows as if they were new, (n, K)."""
+        return torch.stack([share * member.said for share, member in self.members]).sum(0)
+
+
+def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
+    """A run on rows that are divided among processes, as if it had been made on all in one.
+
+    A process does not refine or refit rows that move far when they are left out, and does not know
+    groups. If there are any, the last step is made once more, on the rows of all.
+    """
+    info, bound = run.best.info, run.objective.bind(everything.y, run.bound.width, everything.like)
+    doubtful = torch.tensor(float(info.notes.get("doubtful", 0)), dtype=torch.float64)
+    if everything.groups is not None or float(rows.total(doubtful)[0]) > 0:
+        # the sums differ by rounding, which must not decide whether this is the minimum
+        newton: Any = run.algorithm
+        newton = replace(newton, tolerance=ROUNDED) if info.estimates else newton
+        again = newton.step(run.best.state, everything, bound)[1]
+    else:
+        losses, h = everyone(rows, info.losses), everyone(rows, info.preactivations)
+        again = info._replace(losses=losses, preactivations=h, everywhere=None)
+    error, stderr = again.train_error, again.train_error_stderr
+    best = replace(run.best, info=again, train_error=error, train_error_stderr=stderr)
+    return replace(run, bound=bound, best=best)
+
+
+def fitted_outputs(candidate: Candidate) -> Tensor:
+    """Outputs of a candidate for the rows that it was fitted to, shape (n, K)."""
+    run = candidate.run
+    with torch.no_grad():
+        h = candidate.rows.forward(run.state.theta).T
+        found = run.objective.pure_head(h, run.state.head)
+    return found.unsqueeze(1) if found.ndim == 1 else found
+
+
+def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
+    r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
+
+    A sample of n rows cannot show that the probability of a class is below about 1/n. So one row is
+    added that belongs to each of the K classes with probability 1/K: (n p + 1/K) / (n + 1).
+    """
+    if loss == "logistic":
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
+    elif loss != "cross_entropy":
+        return outputs
+    return (count * torch.softmax(outputs, 1) + 1 / outputs.shape[1]) / (count + 1)
+
+
+def row_count(rows: Rows) -> float:
+    """The effective number of independent rows, or groups: see :func:`effective_count`."""
+    return effective_count(rows.n, rows.weights, rows.groups)
+
+
+def effective_count(n: int, weights: Tensor | None, groups: Tensor | None) -> float:
+    r"""Kish's effective sample size, (Σ w)²/Σ w², of rows or of groups with their total weights.
+
+    It is the number of rows if all weights are equal, and a row whose weight tends to zero ceases
+    to count.
+    """
+    if weights is None and groups is None:
+        return float(n)
+    own = torch.ones(n, dtype=torch.float64) if weights is None else weights.double()
+    if groups is not None:
+        own = own.new_zeros(int(groups.max()) + 1).index_add_(0, groups, own)
+    return float(own.sum().square() / own.square().sum())
+
+
+def main(found: Sequence[Candidate]) -> list[Candidate]:
+    """Fits of the maps that are kept in the ranking of all rows; they are made first."""
+    return [one for one in found if one.known[-1]]
+
+
+def lowest(found: Sequence[Candidate]) -> Candidate:
+    """The candidate with the lowest leave-one-out error."""
+    return min(found, key=lambda one: one.error)

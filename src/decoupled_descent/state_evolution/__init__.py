@@ -1,1 +1,0 @@
-"""State evolution: training in the limit of many samples and many features."""

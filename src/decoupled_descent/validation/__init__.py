@@ -1,1 +1,0 @@
-"""Zero-cost validation: stop, choose and search on the train error."""

@@ -1,0 +1,165 @@
+"""What the command finds beside the checks of the estimators: groups, leaks, interruptions."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import f_oneway
+
+import decoupled_descent as dd
+from decoupled_descent.app.cli import findings
+from decoupled_descent.app.cli.tables import Prepared, prepare
+from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.diagnostics.catalogue import CHECKS
+from tests.app.cli.conftest import table
+
+
+def icu(patients, each, rng, d=8):
+    """Rows of patients, each with a level of all measurements and an outcome of its own."""
+    own = np.repeat(np.arange(patients), each)
+    X = rng.normal(size=(patients, d))[own] + 0.4 * rng.normal(size=(len(own), d))
+    outcome = rng.integers(2, size=patients)[own]
+    y = np.where(rng.random(len(own)) < 0.1, 1 - outcome, outcome)
+    frame = pd.DataFrame(X, columns=[f"m{k}" for k in range(d)])
+    return frame.assign(patient_id=own, died=np.where(y == 1, "yes", "no"))
+
+
+@pytest.mark.slow
+def test_the_intensive_care_table(run, tmp_path):
+    """Without --group a wrong estimate and no trust; with it the error on new patients."""
+    rng = np.random.default_rng(0)
+    icu(30, 8, rng).sample(frac=1, random_state=0).to_csv(tmp_path / "icu.csv", index=False)
+    arguments = ("train", tmp_path / "icu.csv", "--target", "died", "--out", tmp_path / "o")
+    alone = json.loads(run(*arguments, "--json")[1])
+    assert alone["verdict"] == "do not trust"
+    assert "--group patient_id" in alone["findings"][0]["advice"]
+    together = json.loads(run(*arguments, "--group", "patient_id", "--json")[1])
+    model = dd.load_model(tmp_path / "o")
+    new = icu(300, 8, rng)
+    right = model.predict(new) == new["died"].to_numpy()
+    by_patient = right.reshape(300, 8).mean(1)
+    noise = np.hypot(together["estimated_score_stderr"], by_patient.std(ddof=1) / 300**0.5)
+    assert alone["estimated_score"] - right.mean() > 4 * noise
+    assert abs(together["estimated_score"] - right.mean()) < 2 * noise
+    assert "rows with the same identifier" not in {one["name"] for one in together["findings"]}
+
+
+def test_likeness_against_one_way_analysis_of_variance():
+    rng = np.random.default_rng(1)
+    groups = rng.integers(12, size=200)
+    y = rng.normal(size=200) + 0.5 * rng.normal(size=12)[groups]
+    share, chance = findings.likeness(y[:, None], groups)
+    expected = f_oneway(*(y[groups == k] for k in range(12)))
+    assert chance == pytest.approx(expected.pvalue, rel=1e-9)
+    m = 200 / 12
+    assert share == pytest.approx((expected.statistic - 1) / (expected.statistic - 1 + m))
+
+
+def test_chance_is_called_chance():
+    """Random groups: at most about 1 % are called more than chance."""
+    rng = np.random.default_rng(2)
+    said = 0
+    for _ in range(300):
+        y = np.eye(3)[rng.integers(3, size=150)]
+        said += findings.likeness(y, rng.integers(25, size=150))[1] < findings.CHANCE
+    assert said <= 10  # 3 expected
+
+
+@pytest.mark.parametrize(("noise", "better"), [("relative", True), ("absolute", False)])
+def test_the_logarithm_is_advised_where_it_helps(noise, better):
+    rng = np.random.default_rng(4)
+    X, e = rng.normal(size=(200, 3)), rng.normal(size=200)
+    y = np.exp(X[:, 0] + 0.5 * e) if noise == "relative" else 9 + X[:, 0] + 0.5 * e
+    columns = Columns.learn(pd.DataFrame(X).rename(columns="x{}".format))
+    model = dd.DecoupledRegressor(features="linear").fit(X, y)
+    given = Prepared(X, y, columns, "regression", [])
+    assert findings.logarithm_helps(given, model) == better
+    groups = np.arange(200) // 2
+    assert findings.logarithm_helps(given._replace(groups=groups), model) == better
+    assert not findings.logarithm_helps(given._replace(y=y - y.min()), model)
+    log = dd.DecoupledRegressor(features="linear", log_target=True).fit(X, y)
+    assert not findings.logarithm_helps(given, log)
+
+
+def test_explained_by_one_column():
+    x = np.random.default_rng(3).normal(size=300)
+    y = np.stack([np.where(x > 0, 1.0, 0.0), np.where(x > 0, 0.0, 1.0)], 1)
+    assert findings.explained(x[:, None], y) > findings.PERFECT
+    noisy = y[np.random.default_rng(4).permutation(300)]
+    assert findings.explained(x[:, None], noisy) < 0.3
+    levels = np.eye(3)[np.arange(300) % 3]
+    assert findings.explained(levels, levels @ np.array([[0.0], [5.0], [1.0]])) == pytest.approx(1)
+    assert findings.explained(np.ones((300, 1)), y) == 0.0
+
+
+def test_advice_names_options_that_exist(run):
+    """Every check of the catalogue that raises a verdict; every option of train."""
+    known = set(re.findall(r"--[a-z-]+", run("train", "--help")[1]))
+    for name, advice in findings.ADVICE.items():
+        assert name in {check.name for check in CHECKS}
+        assert set(re.findall(r"--[a-z-]+", advice)) <= known
+    for check in CHECKS:
+        if check.caution is not None or check.alarm is not None:
+            plain = findings.ADVICE.get(check.name, check.advice)
+            assert "=" not in plain, check.name
+            assert "Descent" not in plain, check.name
+
+
+def test_copies_of_patients_are_helped_by_the_advice(run, tmp_path):
+    """The estimate with --group is far closer to the truth than that without."""
+    rng = np.random.default_rng(5)
+    frame = icu(40, 6, rng)
+    frame.to_csv(tmp_path / "icu.csv", index=False)
+    arguments = ("train", tmp_path / "icu.csv", "--target", "died", "--out", tmp_path / "o")
+    alone, together = (
+        json.loads(run(*arguments, *more, "--json", "--features", "rbf(1)", "--ridge", "0.01")[1])
+        for more in ((), ("--group", "patient_id"))
+    )
+    new = icu(300, 6, rng)
+    right = float((dd.load_model(tmp_path / "o").predict(new) == new["died"].to_numpy()).mean())
+    gaps = [abs(one["estimated_score"] - right) for one in (alone, together)]
+    assert gaps[1] < 0.5 * gaps[0]
+
+
+def test_rows_that_make_up_the_error_are_named(run, tmp_path):
+    """A line of totals below the table."""
+    frame = table(120).drop(columns=["grade", "answer"])
+    frame.loc[len(frame)] = [0.0, 0.0, "", frame["price"].sum()]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    arguments = ("train", tmp_path / "a.csv", "--target", "price", "--out", tmp_path / "o")
+    found = json.loads(run(*arguments, "--json", "--ridge", "1", "--features", "linear")[1])
+    (few,) = (one for one in found["findings"] if one["name"] == "rows behind the error")
+    assert re.match(r"check row 121, with \d+\u00a0% of the error ", few["advice"])
+
+
+def test_duplicate_rows_make_no_column_a_leak(tmp_path):
+    """A row is predicted by its duplicate, from any column."""
+    frame = table(60).drop(columns=["grade", "answer"])
+    pd.concat([frame] * 3).to_csv(tmp_path / "a.csv", index=False)
+    assert findings.of_table(prepare(tmp_path / "a.csv", "price", None)) == []
+
+
+def test_advice_says_what_was_chosen():
+    class Fitted:
+        candidates_ = ({"chosen": True, "ridge": 0.0316, "lr": None},)
+        max_iter = 500
+
+    found = findings.with_settings("a larger --ridge, or a smaller --max-iter", Fitted())
+    assert found == "a larger --ridge (now 0.0316), or a smaller --max-iter (now 500)"
+
+
+def test_the_smallest_class_is_named(run, tmp_path):
+    frame = table(120).drop(columns=["grade", "price"])
+    frame.loc[:4, "answer"] = "unknown"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    arguments = ("train", tmp_path / "a.csv", "--target", "answer", "--out", tmp_path / "o")
+    options = ("--json", "--ridge", "1", "--features", "linear")
+    found = json.loads(run(*arguments, *options)[1])
+    (small,) = (one for one in found["findings"] if one["name"] == "smallest class")
+    assert small["advice"] == "get more rows of 'unknown', or join it with another class"
+    note = "'answer': 'unknown' (5 rows) is taken as a class; --na unknown leaves these rows out"
+    assert note in found["notes"]
+    found = json.loads(run(*arguments, *options, "--na", "unknown")[1])
+    assert len(found["classes"]) == 2

@@ -1,0 +1,83 @@
+"""What to do with a model that was just trained depends on its verdict."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.app.cli.next_steps import next_steps
+from decoupled_descent.diagnostics.checks import Finding
+from tests.app.report.examples import classification
+from tests.app.report.test_comparison import three
+
+
+def report(findings=(), best=1, corrected=True):
+    """A report of six steps with these findings."""
+    return classification(
+        train_error=[0.5] * 6,
+        train_error_stderr=[0.1] * 6,
+        best_step=best,
+        diagnosis=dd.Diagnosis(findings).to_dict(),
+        settings={"max_iter": 6},
+        corrected=corrected,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "start"), [("ok", "Predict"), ("caution", "Quote"), ("alarm", "Do not quote the es")]
+)
+def test_what_to_do_next_depends_on_the_verdict(status, start):
+    finding = Finding("divergence", 1.0, "caution from 0.5", status, "why", "go slowly")
+    steps = next_steps(report((finding,)), Path("d.csv"), Path("o p"))
+    assert steps[0].startswith(start)
+    assert steps[-1] == "Predict new rows: `decoupled predict 'o p' new.csv --out predictions.csv`"
+    assert ("ivergence: go slowly" in " ".join(steps)) == (status != "ok")
+
+
+def test_next_steps_of_gradient_descent_and_of_a_falling_error():
+    finding = Finding("divergence", 1.0, "caution from 0.5", "alarm", "why", "advice")
+    steps = next_steps(report((finding,), 5, corrected=False), Path("d.csv"), Path("o"))
+    assert steps[0].startswith("Do not quote the train error.")
+    assert "falling" not in " ".join(steps)
+    steps = next_steps(report(best=5), Path("d.csv"), Path("o"))
+    assert steps[0] == "The error was still falling: try `--max-iter 12`."
+
+
+def test_what_to_look_at_comes_first():
+    leak = Finding(
+        "column that leaks the target", 0.99, "note from 0.95", "note",
+        "'tax' alone predicts the target. If it is not known before, the model is useless.",
+        "if so, train with --drop tax",
+    )  # fmt: skip
+    large = Finding(
+        "rows behind the error", 1.1, "note below 20", "note", "Few rows.",
+        "check row 7, with 90 % of the error (a mistake? a total?); quote the median as well",
+    )  # fmt: skip
+    steps = next_steps(report((leak, large)), Path("d.csv"), Path("o"))
+    assert steps[0].endswith(
+        "If it is not known before, the model is useless: train with --drop tax."
+    )
+    assert steps[1] == "First check row 7, with 90 % of the error (a mistake? a total?)."
+    assert steps[2].startswith("Predict new rows")
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [
+        ("d.csv", ".csv"),
+        ("d.csv.gz", ".csv.gz"),
+        ("my.table.TSV.GZ", ".TSV.GZ"),
+        ("1.5.parquet", ".parquet"),
+    ],
+)
+def test_new_rows_are_asked_for_in_the_same_kind_of_file(name, suffix):
+    assert f" new{suffix} " in next_steps(report(), Path(name), Path("o"))[-1]
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_linear_model_is_advised_unless_the_search_was_cut(interrupted):
+    beaten = three(linear=(-0.05, 0.01))
+    found = dataclasses.replace(report(), contenders=beaten, interrupted=interrupted)
+    steps = next_steps(found, Path("d.csv"), Path("o"))
+    assert ("A linear model is better" in " ".join(steps)) == (not interrupted)

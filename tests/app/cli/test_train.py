@@ -1,0 +1,360 @@
+"""``decoupled train``: words, JSON, options, warnings and interruptions."""
+
+import contextlib
+import html
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.app.cli import results
+from decoupled_descent.app.cli.train import SEARCHING, WRITING
+from decoupled_descent.app.models import load_model
+from decoupled_descent.app.report.text import together
+from decoupled_descent.app.tables import large
+from decoupled_descent.checks import Z95
+from decoupled_descent.selection import walk
+from tests.app.cli.conftest import FAST, SAID, table
+
+FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
+FILES |= {"left_out.csv"}
+
+
+def test_words_and_files(run, tmp_path, shop):
+    out = tmp_path / "new" / "my model"
+    status, text, err = run("train", shop, "--target", "answer", "--out", out, *FAST)
+    assert (status, err) == (0, SAID)
+    assert {path.name for path in out.iterdir()} == FILES
+    assert os.listdir(out.parent) == ["my model"]
+    model = load_model(out)
+    estimator = model.estimator
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[0] == "shop [x].csv: answer: classification, 59 rows, 7 features"
+    for words in (
+        "• 1 row without a value of 'answer' was left out: 8",
+        "• 'answer' has 2 different values, so this is a classification",
+        "'a': 6 missing values replaced by the median",
+        "• dropped, row numbers: 'id'",
+        together([estimator.estimated_test_error_], estimator.estimated_test_error_stderr_)[0],
+        f"{100 * estimator.estimated_accuracy_:.1f}",
+        "95\u00a0% interval",
+        f"{estimator.diagnostics_.verdict}",
+        f"decoupled predict '{out}' new.csv",
+        f"open '{out}/report.html'",
+        f"Saved in {out}: figure.png",
+    ):
+        assert words in text, words
+    assert "\x1b" not in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+    for found in estimator.diagnostics_.findings:
+        assert (f"{found.name}:" in text) == (found.status != "ok")
+    still = estimator.best_iter_ == estimator.n_iter_ - 1
+    assert ("The error was still falling: try --max-iter 12." in text) == still
+
+
+def test_many_notes_are_cut_and_kinks_are_no_news(run, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 20)), columns=[f"x{k:02}" for k in range(20)])
+    frame["y"] = frame["x00"] > 0
+    frame.iloc[3, :20] = np.nan
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    arguments = ("--target", "y", "--out", tmp_path / "o", "--activation", "relu", *FAST)
+    status, text, err = run("train", tmp_path / "wide.csv", *arguments)
+    assert (status, err) == (0, SAID)
+    assert "• and 9 more: see report.html" in text
+    assert "'x10'" in text
+    assert "'x11'" not in text
+    assert "'x19'" in html.unescape((tmp_path / "o" / "report.html").read_text(encoding="utf-8"))
+    assert "kinks" not in text
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "task", "loss"),
+    [
+        ("answer", (), "classification", "log loss"),
+        ("grade", (), "classification", "log loss"),
+        ("grade", ("--task", "regression"), "regression", "mean squared error"),
+        ("price", (), "regression", "mean squared error"),
+    ],
+)
+def test_json(run, tmp_path, target, options, task, loss):
+    data, out = tmp_path / "data.parquet", tmp_path / "out"
+    others = [name for name in ("answer", "grade", "price") if name != target]
+    table().drop(columns=others).to_parquet(data)
+    status, text, err = run(
+        "train", data, "--target", target, "--out", out, *FAST, *options, "--json"
+    )
+    assert (status, err) == (0, SAID)
+    found = json.loads(text)
+    estimator = load_model(out).estimator
+    assert (found["task"], found["loss"], found["rows"], found["features"]) == (task, loss, 60, 5)
+    assert found["estimated_test_error"] == estimator.estimated_test_error_
+    low, high = found["estimated_test_error_interval"]
+    root = found["estimated_test_error"] ** 0.5  # the interval is that of the root
+    assert high**0.5 - root == pytest.approx(
+        Z95 * estimator.estimated_test_error_stderr_ / (2 * root)
+    )
+    assert 0 <= low < found["estimated_test_error"]
+    score = estimator.estimated_accuracy_ if "log" in loss else estimator.estimated_r2_
+    assert found["estimated_score"] == score
+    assert found["score"] == ("accuracy" if "log" in loss else "R²")
+    assert found["verdict"] == estimator.diagnostics_.verdict
+    assert found["made_with"] == estimator.metadata_
+    assert {Path(path) for path in found["files"].values()} == {out / name for name in FILES}
+    assert found["classes"] == (
+        None if task == "regression" else [str(one) for one in estimator.classes_.tolist()]
+    )
+    recognised = [note for note in found["notes"] if "so this is a" in note]
+    assert bool(recognised) == (not options)
+    if target == "grade" and not options:
+        assert "--task regression" in recognised[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--hidden", "3"),
+        ("--hidden", "4,3"),
+        ("--hidden", "4 3", "--activation", "softplus"),
+        ("--method", "decoupled", "--lr", "0.5", "--max-iter", "4"),
+        ("--method", "gradient", "--lr", "0.5", "--max-iter", "4"),
+        ("--ridge", "inf", "--damping", "1", "--lr", "0.1", "--max-iter", "4"),
+        ("--seed", "7", "--lr", "auto", "--max-iter", "1"),
+    ],
+)
+def test_options_reach_the_estimator(run, tmp_path, options):
+    data = tmp_path / "data.csv"
+    table()[["a", "b", "answer"]].to_csv(data, index=False)
+    status, text, _ = run(
+        "train", data, "--target", "answer", "--out", tmp_path / "o", *options, "--json"
+    )
+    assert status == 0
+    settings = load_model(tmp_path / "o").estimator.get_params()
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        found = settings[name.removeprefix("--").replace("-", "_").replace("seed", "random_state")]
+        if name == "--hidden":
+            assert found == tuple(map(int, re.findall(r"\d+", value)))
+        else:
+            assert str(found) == value or float(found) == float(value)
+    verdict = json.loads(text)["verdict"]
+    if "gradient" in options:
+        assert verdict == "do not trust"
+        assert "those-rows.csv" in json.loads(text)["next_steps"][1]
+
+
+def test_the_seed_repeats(run, tmp_path):
+    data = tmp_path / "data.csv"
+    table()[["a", "b", "price"]].to_csv(data, index=False)
+    found = {}
+    for name, seed in (("one", 3), ("two", 3), ("three", 4)):
+        out = tmp_path / name
+        run("train", data, "--target", "price", "--out", out, *FAST, "--seed", seed)
+        found[name] = dd.load_model(out).estimator.theta_.tolist()
+    assert found["one"] == found["two"] != found["three"]
+
+
+def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
+    calls = []
+
+    def interrupted(self, state, rows, objective):
+        calls.append(state.step)
+        if state.step == 3:
+            raise KeyboardInterrupt
+        return step(self, state, rows, objective)
+
+    step = dd.OrthogonalDecoupledDescent.step
+    monkeypatch.setattr(dd.OrthogonalDecoupledDescent, "step", interrupted)
+    status, text, _ = run(
+        "train", shop, "--target", "answer", "--out", tmp_path / "out", *FAST, "--max-iter", "50"
+    )
+    assert status == 130
+    assert calls == [0, 1, 2, 3]
+    reached = load_model(tmp_path / "out").estimator
+    assert reached.stop_reason_ == "interrupted"
+    assert reached.diagnostics_.verdict != "trust"
+    assert "Interrupted: training was not complete. These are the results so far." in text
+    assert "✓ trust" not in text
+    assert "Interrupted" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Saved in" in text
+
+
+NOTHING = "nothing was written"
+
+
+def test_interruption_while_the_table_is_read(run, tmp_path, shop, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(large, "read_table", interrupted)
+    found = run("train", shop, "--target", "answer", "--out", tmp_path / "out")
+    assert found == (130, "", f"interrupted; {NOTHING}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_interruption_of_the_report_keeps_the_model(run, tmp_path, shop, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results, "importance", interrupted)
+    out = tmp_path / "out"
+    status, text, err = run("train", shop, "--target", "answer", "--out", out, "--ridge", "1")
+    assert status == 130
+    assert f"interrupted; the model is complete, but not the report, in {out}" in err
+    missing = "Missing: which columns matter, whether more rows would help."
+    assert f"Interrupted: the model is complete, but this report is not. {missing}" in text
+    assert "✓ trust" not in text
+    assert "Better than guessing?" in text  # was made before
+    assert load_model(out).estimator.stop_reason_ != "interrupted"
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert missing in page
+    assert "These numbers can be trusted" not in page
+    assert "Which columns matter?" not in page
+
+
+def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
+    out = tmp_path / "out"
+    arguments = ("train", shop, "--target", "answer", "--out", out)
+    assert run(*arguments)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    whole, calls = walk.fit, []
+
+    def interrupted(*some, **options):
+        calls.append(1)
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return whole(*some, **options)
+
+    monkeypatch.setattr(walk, "fit", interrupted)
+    status, text, err = run(*arguments, "--json")
+    assert status == 130
+    found = json.loads(text)
+    assert found["interrupted"]
+    assert found["verdict"] != "trust"
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert load_model(tmp_path / "out-interrupted").estimator.stop_reason_ == "interrupted"
+    assert "interrupted; the results so far are in" in err
+    calls[:] = [1] * 11  # before anything is trained
+    status, text, err = run(*arguments)
+    assert (status, text, err) == (130, "", f"{SEARCHING}\ninterrupted; {NOTHING}\n")
+
+
+def test_the_end_by_a_signal_leaves_nothing(tmp_path):
+    data = tmp_path / "data.csv"
+    table(3000).drop(columns=["grade", "price"]).to_csv(data, index=False)
+    command = Path(sys.executable).with_name("decoupled")
+    arguments = [command, "train", data, "--target", "answer", "--out", tmp_path / "o"]
+    running = subprocess.Popen(arguments, stderr=subprocess.PIPE)
+    time.sleep(3)
+    running.terminate()
+    running.communicate(timeout=60)
+    assert running.returncode in (143, -15)  # -15: before the command began
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_the_installed_command_on_a_terminal_and_in_a_pipe(tmp_path):
+    data = tmp_path / "data.csv"
+    table()[["a", "b", "answer"]].to_csv(data, index=False)
+    command = Path(sys.executable).with_name("decoupled")
+    arguments = [command, "train", data, "--target", "answer", "--out", tmp_path / "o", *FAST]
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    drawn = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while chunk := os.read(ours, 1 << 16):
+            drawn += chunk
+    os.close(ours)
+    text, _ = done.communicate()
+    assert done.returncode == 0
+    assert drawn.count(b"\x1b[?25l") == 1  # one bar
+    assert all(stage.encode() in drawn for stage in (SEARCHING, WRITING))
+    assert b"\x1b" not in text
+    first = subprocess.run(
+        f"'{command}' predict '{tmp_path / 'o'}' '{data}' | head -n 1",
+        shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert first.stdout == "prediction,probability_no,probability_yes\n"
+    assert "Traceback" not in first.stderr
+
+
+def prices(rows=120, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"area": rng.uniform(30, 200, rows).round(1), "rooms": rng.integers(1, 7, rows)}
+    )
+    noise = 0.4 * rng.normal(size=rows)
+    frame["price"] = np.exp(7 + 0.02 * frame["area"] + 0.1 * frame["rooms"] + noise).round(2)
+    return frame
+
+
+def test_the_logarithm_of_the_target(run, tmp_path):
+    """Following the advice on few rows behind the error helps with what it is about."""
+    data = tmp_path / "houses.csv"
+    prices().to_csv(data, index=False)
+    found = {}
+    for option in ((), ("--log-target",)):
+        _, text, _ = run(
+            "train", data, "--target", "price", "--out", tmp_path / "o", "--json", *option
+        )
+        found[bool(option)] = json.loads(text)
+    (few,) = [one for one in found[False]["findings"] if one["name"] == "rows behind the error"]
+    assert "--log-target" in few["advice"]
+    (more,) = [one for one in found[True]["findings"] if one["name"] == "rows behind the error"]
+    assert more["value"] > 2 * few["value"]
+    assert "--log-target" not in more["advice"]
+    assert any("the model fits log('price')" in note for note in found[True]["notes"])
+    model = load_model(tmp_path / "o")
+    fresh = prices(2000, 1)
+    actual = np.square(model.predict(fresh) - fresh["price"])
+    noise = np.hypot(found[True]["estimated_test_error_stderr"], actual.std() / 2000**0.5)
+    assert abs(actual.mean() - found[True]["estimated_test_error"]) < 3 * noise
+    status, text, err = run("predict", tmp_path / "o", data)
+    assert status == 0
+    assert "typical error (RMSE)" in err
+    assert all(re.fullmatch(r"\d+(\.\d{1,2})?", line) for line in text.split()[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({}, ("--method", "orthogonal"), "--log-target needs --method newton, not orthogonal"),
+        ({"price": "dear"}, (), "--log-target is for regression, but 'price' has classes"),
+        ({"price": 0.0}, (), "--log-target: 'price' is 0 in row 4, which has no logarithm"),
+    ],
+)
+def test_targets_without_a_logarithm(run, tmp_path, change, options, words):
+    frame = prices(40)
+    for name, value in change.items():
+        frame[name] = np.where(np.arange(40) == 3, value, frame[name] if value == 0 else "cheap")
+    frame = pd.concat([frame, frame])
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    arguments = ("train", tmp_path / "d.csv", "--target", "price", "--log-target")
+    status, text, err = run(*arguments, "--out", tmp_path / "o", *options)
+    assert (status, text, err.count("\n")) == (2, "", 1)
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [("01", "02"), ("FALSE", "TRUE"), ("0.50", "1.00"), ("2023-01-01", "2024-05-31")],
+)
+def test_predictions_are_written_like_the_classes(run, tmp_path, low, high):
+    frame = table()[["a", "b", "answer"]]
+    frame["answer"] = np.where(frame["answer"] == "yes", high, low)
+    frame.insert(0, "key", [f"k{k}" for k in range(len(frame))])
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    options = ("--target", "answer", "--out", tmp_path / "o", "--id", "key", *FAST)
+    assert run("train", tmp_path / "d.csv", *options)[0] == 0
+    lines = run("predict", tmp_path / "o", tmp_path / "d.csv")[1].splitlines()
+    assert lines[0] == f"key,prediction,probability_{low},probability_{high}"
+    assert {line.split(",")[1] for line in lines[1:]} == {low, high}
+    assert lines[1].startswith("k0,")

@@ -1,0 +1,39 @@
+"""The options of ``decoupled train``: which go together, and what they become."""
+
+import pytest
+
+from decoupled_descent.app.cli.training_options import (
+    check_options,
+    resolve_method,
+)
+from decoupled_descent.selection.methods import METHODS
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_and_its_settings(run, name):
+    words = " ".join(run("train", "--help")[1].replace("│", " ").split())
+    assert f"{name}: {METHODS[name].summary}." in words
+    for setting in ("lr", "damping", "ridge"):
+        numbers = dict.fromkeys(("lr", "damping", "ridge"), "auto") | {setting: "0.5"}
+        if setting in METHODS[name].settings:
+            assert check_options("auto", name, numbers)[setting] == 0.5
+        else:
+            with pytest.raises(ValueError, match=f"--{setting} has no effect with --method {name}"):
+                check_options("auto", name, numbers)
+
+
+def test_options_of_networks_choose_a_descent():
+    assert resolve_method("auto", network=False) == "newton"
+    assert resolve_method("auto", network=True) == "orthogonal"
+    assert resolve_method("gradient", network=False) == "gradient"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_options_of_newton_alone(name):
+    given, numbers = {"--group": False, "--log-target": True}, {"ridge": "auto"}
+    assert check_options("auto", name, numbers, {"--group": False})["method"] == name
+    if name == "newton":
+        assert check_options("auto", name, numbers, given)["method"] == name
+    else:
+        with pytest.raises(ValueError, match=f"--log-target needs --method newton, not {name}"):
+            check_options("auto", name, numbers, given)

@@ -1,0 +1,98 @@
+"""The second half of the verdict, in words and as a table."""
+
+import pytest
+
+from decoupled_descent.app.report import render_report
+from decoupled_descent.app.report.comparison import answers, comparison, is_trusted, usefulness
+from decoupled_descent.app.report.data import Contender
+from tests.app.report.examples import classification
+from tests.app.report.reading import Page
+
+
+def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), half=None):
+    """A model, a linear model and a guess; pairs are the gain and its standard error."""
+    return [
+        Contender("this model", 0.4, 0.02, scores[0], half, 0.0, 0.0, 0.4),
+        Contender("linear model", 0.4 + linear[0], 0.02, scores[1], half, *linear, 0.4 + linear[0]),
+        Contender("always no", 0.4 + guess[0], 0.02, scores[2], half, *guess, 0.4 + guess[0]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("contenders", "words"),
+    [
+        (three(), ["yes", "yes"]),
+        (three(linear=(0.01, 0.01)), ["yes", "about as good"]),
+        (three(linear=(-0.05, 0.01)), ["yes", "no"]),
+        (three(linear=(-0.001, 0.0001)), ["yes", "about as good"]),
+        (three(linear=(0.001, 0.0001)), ["yes", "about as good"]),
+        (three(linear=(0.0, 0.0)), ["yes", "it is one"]),
+        (three(guess=(0.01, 0.02)), ["no", "yes"]),
+        (three(guess=(-0.1, 0.02)), ["no", "yes"]),
+        (three(scores=(0.99, 0.99, 0.99)), ["only its probabilities", "yes"]),
+        (three(scores=(0.1, 0.1, 0.3), half=2.0), ["yes", "yes"]),
+        ([], []),
+    ],
+)
+def test_answers(contenders, words):
+    found = answers(contenders)
+    assert [one.word for one in found] == words
+    for one in found:
+        assert (one.tone == "ok") == (one.word == "yes")
+
+
+@pytest.mark.parametrize(
+    ("contenders", "tone", "words"),
+    [
+        (three(), "ok", "the model is better than guessing"),
+        (three(linear=(-0.05, 0.01)), "caution", "but a linear model is better still"),
+        (three(guess=(0.01, 0.02)), "alarm", "not significantly better than guessing"),
+        (three(guess=(-0.1, 0.02)), "alarm", "the model is not better than guessing"),
+        (three(scores=(0.99, 0.99, 0.99)), "caution", "only its probabilities are better"),
+    ],
+)
+def test_the_second_half_of_the_verdict(contenders, tone, words):
+    found, said = usefulness(contenders)
+    assert found == tone
+    assert words in said
+
+
+def test_a_comparison_is_worth_as_much_as_its_estimate():
+    assert usefulness(three(), trusted=False)[0] == "note"
+    assert "not known" in usefulness(three(), trusted=False)[1]
+    assert usefulness(three(guess=(0.01, 0.02)), trusted=False)[0] == "alarm"
+    assert not is_trusted({"verdict": "do not trust"})
+    assert is_trusted({"verdict": "caution"})
+    assert is_trusted(None)
+
+
+def test_reasons():
+    lower, _ = answers(three())
+    space = "\N{NO-BREAK SPACE}"
+    assert lower.reason == (
+        f"80.0{space}% right, against 60.0{space}% for “always no”; its error is 33.3{space}% lower"
+    )
+    chance, _ = answers(three(guess=(-0.01, 0.02)))
+    assert "its error is 2.6\u00a0% higher, which" in chance.reason
+    assert chance.reason.endswith("which is not significant")
+    rare, _ = answers(three(scores=(0.99, 0.99, 0.991)))
+    assert rare.reason.startswith(f"99.0{space}% right, against 99.1{space}% for “always no”; ")
+    numbers, _ = answers(three(half=2.0))  # errors of numbers are roots: √(0.4/0.6)
+    assert numbers.reason == f"against “always no”, its error is 18.4{space}% lower"
+
+
+def test_the_page_has_cards_and_a_table():
+    page = Page(render_report(classification(contenders=three())))
+    assert "Is it any good? Better than guessing? ✓ yes" in page.text
+    assert "always no 60.0 % 0.600" in page.text
+    numbers = comparison(classification(contenders=three(half=3.0)))
+    assert "median absolute error" in numbers
+    assert "0.632<" in numbers  # √0.4, with three digits
+    assert comparison(classification()) == ""
+
+
+def test_the_table_says_why_its_error_differs_from_the_headline():
+    """The headline allows for the choice of the model; the table has the plain mean of the rows."""
+    said = Page(comparison(classification(contenders=three()))).text
+    assert "can be larger than the one in this table" in said
+    assert "allows for the choice among several models" in said

@@ -1,0 +1,35 @@
+"""What a report holds."""
+
+import pytest
+
+from decoupled_descent.app.report.data import Missed, names_of
+from tests.app.report.examples import classification, regression
+
+
+def test_classes_that_are_mostly_missed():
+    labels = ["a"] * 80 + ["b"] * 10 + ["c"] * 10
+    predicted = ["a"] * 80 + ["b"] + ["a"] * 9 + ["c"] * 5 + ["a"] * 5
+    data = classification(labels=labels, predictions=predicted, classes=["a", "b", "c", "d"])
+    assert data.mostly_missed == [Missed("b", 1, 10)]  # half of "c", and "d" has no row
+    assert regression().mostly_missed == []
+    assert classification(labels=[], predictions=[]).mostly_missed == []
+
+
+def test_many_of_them_are_counted():
+    rare = [Missed(f"k{k}", 0, 1_000) for k in range(8)]
+    said = names_of(rare, most=2)
+    assert said == "“k0” (0 of 1,000 rows found), “k1” (0 of 1,000 rows found) and 6 more classes"
+    assert names_of([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": "both"}, "task='both' must be"),
+        ({"best_step": 30}, "best_step=30 must be from 0 to 29"),
+        ({"labels": ["class 0"]}, "labels has 1 rows and predictions 600"),
+    ],
+)
+def test_what_cannot_be_shown(changes, message):
+    with pytest.raises(ValueError, match=message):
+        classification(**changes)

@@ -1,0 +1,96 @@
+"""The first round of the search: which rows it looks at, and what it ranks by."""
+
+import numpy as np
+import torch
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
+
+from decoupled_descent.features.candidates import as_features
+from decoupled_descent.features.ridge_path import RidgePath
+from decoupled_descent.objective import Objective, heads
+from decoupled_descent.selection import ranking
+from decoupled_descent.selection.ranking import KEPT, Sample, keep, rank, some_rows
+from decoupled_descent.selection.stacking import FOLDS, folds_of
+from tests.problems import normal
+
+
+def ranked_maps(X, y, tried, folds, **given):
+    squared = Objective(heads.Linear(1, intercept=True), "squared")
+    return rank(Sample(X, y, squared, **given), tried, 0, folds)
+
+
+def test_rows_are_drawn_without_groups_or_by_whole_groups():
+    assert some_rows(30, 40, None, 0).tolist() == list(range(30))
+    few = some_rows(1000, 40, None, 0)
+    assert len(few) == len(few.unique()) == 40
+    assert few.tolist() == sorted(few.tolist())
+    assert not torch.equal(few, some_rows(1000, 40, None, 1))
+    groups = torch.arange(1000) // 7
+    some = some_rows(1000, 40, groups, 0)
+    assert 28 <= len(some) <= 40
+    kept = groups[some].unique()
+    assert torch.equal(some, torch.isin(groups, kept).nonzero().squeeze(1))
+
+
+def test_the_linear_map_is_always_kept():
+    X = normal(80, 4, seed=0)
+    y = (X[:, 0] * X[:, 1]).double()
+    tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)"])
+    ranked = ranked_maps(X, y, tried, folds_of(80, None, 0))
+    errors = [one.error for one in ranked]
+    assert errors == sorted(errors)
+    kept = keep(ranked)
+    assert kept[:KEPT] == ranked[:KEPT]
+    assert "linear" in [one.features.name for one in kept]
+    assert [bool(one.known[-1]) for one in kept] == [True] * (KEPT + 1) + [False] * (
+        len(kept) - KEPT - 1
+    )
+
+
+def test_with_groups_the_error_is_that_of_whole_groups_left_out():
+    X = normal(60, 3, seed=1)
+    groups = torch.arange(60) // 5
+    y = X[:, 0] + normal(12, seed=2)[groups]
+    folds = folds_of(60, groups, 0)
+    (one,) = ranked_maps(X, y, as_features("linear"), folds, groups=groups)
+    phi = one.phi.numpy()
+    model = KernelRidge(alpha=one.start, kernel="linear")  # no intercept: centred by a large column
+    wide = np.hstack([phi, np.full((60, 1), 1e3)])
+    said = cross_val_predict(model, wide, y.numpy(), groups=groups.numpy(), cv=LeaveOneGroupOut())
+    assert abs(one.error - np.mean((y.numpy() - said) ** 2)) < 1e-4 * one.error
+
+
+def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
+    """Against errors that are added up again for every fold, map and ridge near the best one."""
+    X = normal(70, 3, seed=7)
+    y = X[:, 0] + X[:, 0] * X[:, 1] + 0.3 * normal(70, seed=4)
+    tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
+    folds = folds_of(70, None, 0)
+    ranked = ranked_maps(X, y, tried, folds)
+    held = torch.arange(FOLDS).unsqueeze(1) == folds
+    errors = {}
+    for one in ranked:
+        near = one.start * 10.0 ** (ranking.STEP * np.array([1, 0, -1]))
+        losses = RidgePath(one.phi, y.unsqueeze(1), near).losses_without(held)
+        errors[one.features.name] = [
+            min(own[fold][folds != fold].mean() for own in losses) for fold in range(FOLDS)
+        ]
+    for fold in range(FOLDS):
+        best = sorted(errors, key=lambda name: errors[name][fold])[:KEPT]
+        kept = {one.features.name for one in ranked if one.known[fold]}
+        assert kept == {*best, "linear"}
+    assert any(not one.known[-1] for one in keep(ranked))  # the order of two is a matter of luck
+
+
+def test_of_many_rows_no_fold_is_left_out(monkeypatch):
+    monkeypatch.setattr(ranking, "NESTED", 60)
+    X, y = normal(70, 3, seed=3), normal(70, seed=4)
+    tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
+    ranked = ranked_maps(X, y, tried, folds_of(70, None, 0))
+    assert len(keep(ranked)) <= KEPT + 1
+    assert all(len(one.known.unique()) == 1 for one in ranked)
+
+
+def test_more_rows_rank_the_maps_of_larger_tables():
+    counts = [ranking.ranked_count(n) for n in (50, 400, 1000, 4000, 16_000, 10**6)]
+    assert counts == [50, 400, 400, 800, 1000, 1000]
