@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -196,7 +197,7 @@ class FoldTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """Weights and memory of the optimisers, to continue later with the same folds."""
-        states = [optimizer.state_dict() for optimizer in self.optimizers]
+        states = [copy.deepcopy(optimizer.state_dict()) for optimizer in self.optimizers]
         return {"weights": self._stack.snapshot(), "optimizers": states}
 
     def load_state_dict(self, state: dict[str, Any], x: Tensor) -> None:
@@ -204,7 +205,7 @@ class FoldTraining:
         self._look(x.to(self._stack.device))
         self._stack.load(state["weights"])
         for optimizer, content in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(content)
+            optimizer.load_state_dict(copy.deepcopy(content))
 
     def _look(self, x: Tensor) -> None:
         if not self._looked:
