@@ -60,10 +60,9 @@ class CopyOptimizers:
 
     def _keep(self, optimizer: Optimizer, *_: Any) -> None:
         """Keep weights and memory of copies without rows, which must not move."""
-        idle = (~self.trained).nonzero().flatten()
         self._kept = []
-        if len(idle) and bool(self.trained.any()):
-            idle = idle.to(self._stacked[0].device)
+        if bool(self.trained.any()) and not bool(self.trained.all()):
+            idle = (~self.trained).nonzero().flatten().to(self._stacked[0].device)
             for parameter in self._stacked:
                 state = optimizer.state[parameter].values()
                 for value in (parameter, *state):

@@ -85,8 +85,10 @@ class StackedModule:
         With ``each``, x has a batch for each of the first copies, shape (k, B, …).
         """
         first = len(x) if each else self.copies
-        stacked = {name: value[:first] for name, value in self.parameters.items()}
-        buffers = {name: value[:first] for name, value in self.buffers.items()}
+        stacked, buffers = self.parameters, self.buffers
+        if first < self.copies:
+            stacked = {name: value[:first] for name, value in stacked.items()}
+            buffers = {name: value[:first] for name, value in buffers.items()}
 
         def call(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Any:
             return functional_call(self.template, {**self.shared, **parameters, **buffers}, (x,))
