@@ -98,6 +98,51 @@ def test_tied_weights_stay_tied():
     torch.testing.assert_close(stack.all(X)[1], model(X))
 
 
+class Answer(nn.Module):
+    """Returns what is no tensor of rows."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.first, self.change = perceptron(), change
+
+    def forward(self, x):
+        return self.change(self.first(x))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda out: {"logits": out}, "model returned dict for 16 rows; wrap it"),
+        (lambda out: out.mean(), r"model returned \(\) for 16 rows"),
+        (lambda out: out[:3], r"model returned \(3, 3\) for 16 rows"),
+    ],
+)
+def test_outputs_must_have_one_entry_per_row(change, message):
+    with pytest.raises(ValueError, match=message):
+        prepared(Answer(change), rows()[0])
+
+
+def test_inputs_of_another_kind_are_named():
+    X = rows()[0]
+    with pytest.raises(ValueError, match=r"X with rows of shape \(4,\) and torch.float32: mat1"):
+        prepared(perceptron(), X.float())
+    with pytest.raises(ValueError, match=r"X with rows of shape \(2,\) and torch.float64"):
+        prepared(perceptron(), X[:, :2])
+
+
+def test_attention_over_tokens():
+    """Evaluation under vmap gives no warning, and the kernels for it stay as they were."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(nn.Embedding(20, 8), layer, nn.Flatten(), nn.Linear(24, 2))
+    X = torch.randint(20, (30, 3))
+    stack = prepared(model, X)
+    assert stack.together
+    assert torch.backends.mha.get_fastpath_enabled()
+    with torch.no_grad(), stack.mode(False):
+        torch.testing.assert_close(stack.all(X)[1], model.eval()(X))
+
+
 def test_refusals():
     X, _ = rows()
     with pytest.raises(ValueError, match="model has no trainable parameters"):

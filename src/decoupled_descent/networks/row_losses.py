@@ -73,7 +73,8 @@ class RowLosses:
         if value.ndim == 0 and not close:
             raise ValueError(
                 f"criterion is {float(value):.6g} for rows whose mean loss is {float(rows):.6g}; "
-                "it must be a mean over rows (for ignored labels, give sample_weight=0)"
+                f"it must be a mean over rows; y has shape {tuple(y.shape)} and {y.dtype} (for "
+                "ignored labels, give sample_weight=0)"
             )
 
 

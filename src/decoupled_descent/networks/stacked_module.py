@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from decoupled_descent.checks import ignoring
@@ -94,7 +95,8 @@ class StackedModule:
             return functional_call(self.template, {**self.shared, **parameters, **buffers}, (x,))
 
         dims = (0, 0 if buffers else None, 0 if each else None)
-        outputs: Tensor = torch.vmap(call, dims, randomness="different")(stacked, buffers, x)
+        with _plain_attention():
+            outputs: Tensor = torch.vmap(call, dims, randomness="different")(stacked, buffers, x)
         return outputs
 
     def prepare(self, x: Tensor, together: bool | None) -> None:
@@ -102,6 +104,7 @@ class StackedModule:
 
         The random numbers that follow, and the buffers, are as if nothing had been looked at.
         """
+        self._check_outputs(x)
         before = {name: value.clone() for name, value in self.shared.items()}
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(devices), self.mode(True):
@@ -129,6 +132,24 @@ class StackedModule:
                     f"model changes its buffer {name!r}, but did not in the first batch; change it "
                     "in every forward pass, or make it no buffer"
                 )
+
+    def _check_outputs(self, x: Tensor) -> None:
+        """Raise ``ValueError`` unless there is one entry per row."""
+        try:
+            with torch.no_grad(), self.mode(False):
+                found = self.one(0, x)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            line = str(error).partition("\n")[0]
+            raise ValueError(
+                f"model does not take X with rows of shape {tuple(x.shape[1:])} and {x.dtype}: "
+                f"{line}"
+            ) from error
+        if not isinstance(found, Tensor) or found.ndim == 0 or len(found) != len(x):
+            kind = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise ValueError(
+                f"model returned {kind} for {len(x)} rows; wrap it in a module that returns a "
+                "tensor with one entry per row"
+            )
 
     def _why_not_together(self, x: Tensor) -> str:
         """Compare the outputs of all copies at once with those of one, without random parts."""
@@ -169,6 +190,18 @@ class StackedModule:
             for name, value in snapshot.items():
                 targets[name].copy_(value[k])
         return found.eval()
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Without the fast kernels of attention, which ``torch.vmap`` computes copy by copy."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _mixes_rows(stack: StackedModule, x: Tensor) -> bool:
