@@ -198,6 +198,7 @@ class CrossFit:
             clip,
             transform,
             scheduler_per_batch,
+            torch.Generator().manual_seed(seed),
         )
         device = next(self.model.parameters()).device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

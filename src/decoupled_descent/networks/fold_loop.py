@@ -28,6 +28,7 @@ class Plan:
     clip: float | None
     transform: Transform | None
     scheduler_per_batch: bool
+    generator: torch.Generator  # of the batches, so that they do not depend on the model
 
 
 def train(
@@ -74,7 +75,8 @@ def _one_epoch(
     training: FoldTraining, X: Tensor, y: Tensor, plan: Plan, schedulers: list[Any]
 ) -> None:
     """Use every row once, in batches in random order."""
-    batches = torch.split(torch.randperm(len(X)), plan.batch_size)
+    order = torch.randperm(len(X), generator=plan.generator)
+    batches = torch.split(order, plan.batch_size)
     for place, rows in enumerate(batches, start=1):
         batch = X[rows.to(X.device)], y[rows.to(y.device)], rows
         if plan.transform is not None:
