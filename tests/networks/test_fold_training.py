@@ -74,6 +74,20 @@ def test_a_training_continues_from_its_state():
         assert torch.equal(a, b)
 
 
+def test_batches_that_leave_one_row_to_a_copy():
+    """Batch normalisation has no statistics of one row, so the copy waits for the next batch."""
+    X, y = rows()
+    folds = torch.arange(60) % 2
+    model = perceptron(middle=nn.BatchNorm1d(5, dtype=torch.float64))
+    training = CrossFit(model, nn.CrossEntropyLoss(), adamw, folds).start(y)
+    some = torch.tensor([0, 1, 3])  # the copy without fold 1 has row 0 only
+    training.step(X[some], y[some], some)
+    start = model.state_dict()
+    for k in range(3):
+        same = all(torch.equal(v, start[n]) for n, v in copy_of(training, k).state_dict().items())
+        assert same is (k == 1)
+
+
 def test_time_and_groups_reach_the_run():
     X, y, cross = started(3, time=torch.arange(60))
     cross.evaluate(X, y)
@@ -95,6 +109,8 @@ def test_refusals():
         cross.step(X, y, list(range(60)))
     with pytest.raises(ValueError, match="rows has numbers from 5 to 64"):
         cross.step(X, y, numbers + 5)
+    with pytest.raises(ValueError, match="not the rows of these labels; give their numbers in"):
+        cross.step(X[30:], y[30:], torch.arange(30))  # numbers in the batch
     with pytest.raises(ValueError, match="have 60, 60 and 59 rows"):
         cross.step(X, y, numbers[1:])
     with pytest.raises(ValueError, match="X has 50 rows and y 50; give all 60"):

@@ -143,6 +143,16 @@ def test_attention_over_tokens():
         torch.testing.assert_close(stack.all(X)[1], model.eval()(X))
 
 
+def test_many_weights_are_computed_one_copy_after_the_other():
+    X, _ = rows()
+    model = nn.Sequential(nn.Linear(4, 300), nn.Tanh(), nn.Linear(300, 400)).double()
+    stack = prepared(model, X)
+    assert stack.size == 1500 + 120400
+    assert not stack.together
+    assert "121900 weights" in stack.reason
+    assert prepared(model, X, together=True).together
+
+
 def test_refusals():
     X, _ = rows()
     with pytest.raises(ValueError, match="model has no trainable parameters"):

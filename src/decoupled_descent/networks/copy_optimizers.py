@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 from decoupled_descent.checks import ignoring
 
 MakeOptimizer = Callable[[list[Tensor]], Optimizer]
-#: Copies, and steps, with which an optimiser is tried.
-TRIED = 3
+#: Copies, and steps, with which an optimiser is tried, and entries along each axis.
+TRIED, CORNER = 3, 8
 
 
 class CopyOptimizers:
@@ -104,12 +104,12 @@ def treats_entries_alone(make: MakeOptimizer, parameters: Sequence[Tensor]) -> b
 def _steps(make: MakeOptimizer, parameters: Sequence[Tensor], change: float) -> list[Tensor] | None:
     """Weights of three copies after three steps; the gradients of the first are multiplied."""
     generator = torch.Generator().manual_seed(0)
-    tried = [p.detach()[:TRIED].clone().requires_grad_() for p in parameters]
+    tried = [_corner(p, TRIED).requires_grad_() for p in parameters]
     with ignoring(UserWarning):
         try:
             optimizer = make(tried)
         except (ValueError, RuntimeError):
-            make([p.detach()[0].clone().requires_grad_() for p in parameters])
+            make([_corner(p, 1)[0].clone().requires_grad_() for p in parameters])
             return None
         if not isinstance(optimizer, Optimizer):
             raise ValueError(
@@ -127,6 +127,11 @@ def _steps(make: MakeOptimizer, parameters: Sequence[Tensor], change: float) -> 
                 p.grad[0] *= change
             optimizer.step()
     return [p.detach() for p in tried]
+
+
+def _corner(parameter: Tensor, copies: int) -> Tensor:
+    """A small part of a parameter: whether copies mix does not depend on its size."""
+    return parameter.detach()[(slice(copies), *[slice(CORNER)] * (parameter.ndim - 1))].clone()
 
 
 def check_make(make: Any) -> MakeOptimizer:

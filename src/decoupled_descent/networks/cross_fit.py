@@ -130,6 +130,7 @@ class CrossFit:
             self.criterion,
             self.optimizer,
             assignment,
+            labels,
             sample_weight=_weights(sample_weight, n),
             groups=codes,
             together=self.together,

@@ -45,6 +45,7 @@ class FoldTraining:
         criterion: Any,
         optimizer: MakeOptimizer,
         assignment: FoldAssignment,
+        labels: Tensor,
         *,
         sample_weight: Tensor | None = None,
         groups: Tensor | None = None,
@@ -60,7 +61,9 @@ class FoldTraining:
         self._keep_best = keep_best
         self.record = FoldRecord(assignment, sample_weight, groups)
         self._kept: Tensors = self._stack.snapshot()
+        self._given = labels.cpu()
         self._labels: Tensor | None = None
+        self._transforms = False
 
     @property
     def optimizers(self) -> list[Optimizer]:
@@ -132,7 +135,8 @@ class FoldTraining:
         So a transform that mixes rows (mixup) mixes rows of one fold only, and no copy sees a part
         of a row that it leaves out. The rows come back in another order.
         """
-        found = []
+        self._check(x, y, rows)
+        self._transforms, found = True, []
         fold = self.assignment.fold[rows.cpu()].to(rows.device)
         for k in torch.unique(fold):
             at = fold == k
@@ -226,12 +230,12 @@ class FoldTraining:
         return (losses * shares).sum(1) / shares.sum(1).clamp_min(torch.finfo(losses.dtype).tiny)
 
     def _one_by_one(self, x: Tensor, y: Tensor, trained: Tensor, weights: Tensor | None) -> Tensor:
-        found = []
+        found, parts = [], self._stack.apart()
         for k, mask in enumerate(trained):
             if not mask.any():
                 found.append(torch.zeros((), device=x.device))
                 continue
-            losses = self._losses(self._stack.one(k, x[mask]), y[mask])
+            losses = self._losses(self._stack.one(k, x[mask], parts), y[mask])
             if weights is None:
                 found.append(losses.mean())
             else:
@@ -271,6 +275,13 @@ class FoldTraining:
             raise ValueError(
                 f"rows has numbers from {int(rows.min())} to {int(rows.max())}; the folds were "
                 f"made for rows 0 to {n - 1}"
+            )
+        if self._transforms or y.is_floating_point() or y.ndim != self._given.ndim:
+            return  # labels may have been changed
+        if not torch.equal(y.cpu().long(), self._given[rows.cpu()].long()):
+            raise ValueError(
+                "rows are not the rows of these labels; give their numbers in the data that "
+                "start was called with, not in the batch"
             )
 
 
