@@ -28,6 +28,7 @@ ORDER = [
     ["theory"],
     ["features"],
     ["leave_one_out"],
+    ["networks"],
     ["selection"],
     ["diagnostics"],
     ["plotting"],  # runs, sweeps and evolutions; estimators draw themselves with it

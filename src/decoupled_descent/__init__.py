@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
     from decoupled_descent.estimators.saving import save_model as save_model
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
+    from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
     from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
@@ -81,6 +82,7 @@ _NAMES = {
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
     "Checkpoint": "training.checkpoint",
+    "CrossFit": "networks.cross_fit",
     "DecoupledDescent": "descent",
     "Decoupling": "training.decoupling",
     "EarlyStopping": "training.stopping",

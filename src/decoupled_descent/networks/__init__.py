@@ -1,0 +1,1 @@
+"""Networks as they are: any module, trained together with copies that leave rows out."""

@@ -1,0 +1,254 @@
+"""``CrossFit``: a network and copies of it that leave rows out, trained at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.networks.copy_optimizers import MakeOptimizer, check_make
+from decoupled_descent.networks.fold_assignment import assign_folds, classes_of
+from decoupled_descent.networks.fold_loop import Plan, train
+from decoupled_descent.networks.fold_record import Epoch
+from decoupled_descent.networks.fold_run import CrossFitRun
+from decoupled_descent.networks.fold_training import FoldTraining, Transform
+from decoupled_descent.networks.row_losses import Criterion, RowLosses
+from decoupled_descent.training.callbacks import as_callbacks
+
+MakeScheduler = Callable[[Any], Any]
+EpochCallback = Callable[[Epoch], Any]
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    r"""Train a network together with copies that leave rows out, with any optimiser.
+
+    The rows are divided into K folds. Copy k = 1, …, K is trained without fold k, copy K + 1 with
+    all rows:
+
+    .. math:: w_k \leftarrow \text{optimiser}\Big(w_k,\; \nabla \sum_{i \in \text{batch}
+              \setminus \text{fold } k} \ell_i(w_k) \Big/ |\text{batch} \setminus \text{fold } k|
+              \Big), \qquad
+              \text{error} = \frac1n \sum_i \ell_i(w_{k(i)}) .
+
+    All copies start equal, get the same batches and make the same number of steps. Their weights
+    are one tensor with one more axis, so small networks cost little more than one. Dropout is drawn
+    for each copy. Where rows of a batch influence each other (batch normalisation), and where
+    ``torch.vmap`` does not take a module (LSTM), the copies are computed one after the other, each
+    with its own rows of the batch only; its running statistics are its own.
+
+    Args:
+        model: Any module whose outputs for a batch have one entry per row. It is not changed.
+        criterion: A loss that is a mean over rows, such as ``nn.CrossEntropyLoss()``.
+        optimizer: A function of parameters that makes an optimiser. Stacked parameters have one
+            more axis at the front. Optimisers that treat entries alone (SGD, Adam, AdamW) are
+            made once. Others (Muon, Adafactor) are made for each copy. LBFGS is refused.
+        folds: K; "loo" for leave-one-out; or the fold of each row, from 0 on.
+        together: Whether all copies are computed at once; by default wherever that is right.
+
+    Example:
+        >>> import decoupled_descent as dd
+        >>> X, y = dd.mixtures.xor(dimension=10, snr=4.0).sample(200, seed=0)
+        >>> model = nn.Sequential(nn.Linear(10, 16), nn.Tanh(), nn.Linear(16, 1))
+        >>> cross = CrossFit(
+        ...     model, nn.BCEWithLogitsLoss(), lambda p: torch.optim.AdamW(p, lr=0.01), folds=5
+        ... )
+        >>> run = cross.fit(X, (y > 0).float(), epochs=3)
+        >>> run.out_of_fold_error.shape, run.outputs.shape
+        (torch.Size([4]), torch.Size([200, 1]))
+        >>> accuracy = run.estimate("accuracy")  # .value, .stderr, .interval
+        >>> model = run.to_module()  # trained on all rows
+    """
+
+    model: nn.Module
+    criterion: Criterion
+    optimizer: MakeOptimizer
+    folds: Any = 10
+    together: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if not isinstance(self.model, nn.Module):
+            raise ValueError(f"model={self.model!r} must be a torch.nn.Module")
+        RowLosses(self.criterion)
+        check_make(self.optimizer)
+
+    def start(
+        self,
+        y: Any,
+        *,
+        groups: Any = None,
+        time: Any = None,
+        sample_weight: Any = None,
+        seed: int = 0,
+        best: bool = True,
+    ) -> FoldTraining:
+        """Make the folds and the copies, for a training loop of one's own.
+
+        ::
+
+              cross = dd.CrossFit(model, criterion, make_optimizer, folds=10).start(labels)
+              for epoch in range(epochs):
+            -     for x, y in loader:
+            -         optimizer.zero_grad()
+            -         criterion(model(x), y).backward()
+            -         optimizer.step()
+            +     for x, y, rows in loader:  # TensorDataset(X, labels, torch.arange(len(X)))
+            +         cross.step(x, y, rows)
+            +     print(cross.evaluate(X, labels))
+            + run = cross.run()
+
+        Args:
+            y: The labels of all rows, in the order of the row numbers.
+            groups: A label for each row; rows of one group are in one fold.
+            time: A number for each row; copies see earlier folds only. See :func:`assign_folds`.
+            sample_weight: A weight for each row, in training and in the error.
+            seed: Chooses the folds.
+            best: Whether the run is that of the best epoch, else of the last.
+
+        Returns:
+            The training.
+        """
+        labels = _tensor("y", y)
+        n = len(labels)
+        if n < 2:
+            raise ValueError(f"y has {n} rows; give at least 2")
+        assignment = assign_folds(
+            n, self.folds, classes=classes_of(labels), groups=groups, time=time, seed=seed
+        )
+        codes = None
+        if groups is not None:
+            values = groups.cpu() if isinstance(groups, Tensor) else groups
+            codes = torch.from_numpy(np.unique(values, return_inverse=True)[1])
+        return FoldTraining(
+            self.model,
+            self.criterion,
+            self.optimizer,
+            assignment,
+            labels,
+            sample_weight=_weights(sample_weight, n),
+            groups=codes,
+            together=self.together,
+            keep_best=best,
+        )
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        epochs: int = 100,
+        batch_size: int = 32,
+        *,
+        scheduler: MakeScheduler | None = None,
+        scheduler_per_batch: bool = False,
+        transform: Transform | None = None,
+        clip: float | None = None,
+        accumulate: int = 1,
+        groups: Any = None,
+        time: Any = None,
+        sample_weight: Any = None,
+        patience: int | None = None,
+        callbacks: EpochCallback | Iterable[EpochCallback] = (),
+        best: bool = True,
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> CrossFitRun:
+        """Train, and evaluate all rows after every epoch.
+
+        Args:
+            X: Inputs of any shape that the model takes, shape (n, …).
+            y: Labels as the criterion takes them, shape (n, …).
+            epochs: How often every row is used.
+            batch_size: Rows per step; copy k uses those that are not in its fold.
+            scheduler: A function of an optimiser that makes a learning rate scheduler.
+            scheduler_per_batch: Whether it moves after each step, not after each epoch.
+            transform: A function of inputs and labels of some rows that returns as many, such as
+                augmentation or mixup (with labels as probabilities). It gets the rows of each fold
+                apart, so what it mixes never reaches a copy that leaves a part of it out.
+            clip: The largest norm of the gradient of a copy.
+            accumulate: How many batches make one step.
+            groups: A label for each row; rows of one group are in one fold.
+            time: A number for each row; copies see earlier folds only.
+            sample_weight: A weight for each row, in training and in the error.
+            patience: Stop when so many epochs in a row have no lower out-of-fold error.
+            callbacks: Functions of an :class:`Epoch`; what is true stops the training.
+            best: Whether the run is that of the best epoch, else of the last.
+            seed: Makes folds, batches, dropout and random transforms reproducible.
+            progress: Whether to draw a bar; by default on a terminal.
+
+        Returns:
+            The run. Ctrl-C ends the training with what was reached.
+        """
+        X, y = _tensor("X", X), _tensor("y", y)
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} rows and y {len(y)}; give the same number")
+        _check_finite(X=X, y=y)
+        whole_number("epochs", epochs)
+        if clip is not None and real_number("clip", clip) <= 0:
+            raise ValueError(f"clip={clip!r} must be above 0")
+        if patience is not None:
+            whole_number("patience", patience)
+        plan = Plan(
+            whole_number("batch_size", batch_size),
+            whole_number("accumulate", accumulate),
+            clip,
+            transform,
+            scheduler_per_batch,
+            torch.Generator().manual_seed(seed),
+        )
+        device = next(self.model.parameters()).device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            training = self.start(
+                y, groups=groups, time=time, sample_weight=sample_weight, seed=seed, best=best
+            )
+            calls = _callbacks(callbacks)
+            schedulers = [] if scheduler is None else list(map(scheduler, training.optimizers))
+            message = train(training, X, y, epochs, plan, schedulers, patience, calls, progress)
+        return training.run(message)
+
+
+def _callbacks(given: Any) -> list[Any]:
+    """Return functions of an epoch as a list."""
+    for each in [given] if callable(given) else list(given):
+        if isinstance(each, type):
+            raise ValueError(f"callbacks has the class {each.__name__}; give {each.__name__}()")
+    return list(as_callbacks(given))
+
+
+def _tensor(name: str, values: Any) -> Tensor:
+    """A tensor of rows, from a tensor or an array."""
+    try:
+        found = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{name} has type {type(values).__name__}; give a tensor or an array"
+        ) from error
+    if found.ndim == 0:
+        raise ValueError(f"{name} is one number; give one entry per row")
+    return found
+
+
+def _check_finite(**tensors: Tensor) -> None:
+    for name, value in tensors.items():
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise ValueError(f"{name} has values that are missing or infinite; fill or remove them")
+
+
+def _weights(values: Any, n: int) -> Tensor | None:
+    """Weights of rows in float64."""
+    if values is None:
+        return None
+    found = _tensor("sample_weight", values).cpu().double()
+    if found.shape != (n,) or not bool((found >= 0).all()) or not bool(found.isfinite().all()):
+        raise ValueError(
+            f"sample_weight has shape {tuple(found.shape)}; give {n} numbers of at least 0"
+        )
+    if not bool((found > 0).any()):
+        raise ValueError("sample_weight has no number above 0; give some rows a weight")
+    return found

@@ -1,0 +1,99 @@
+"""The training loop of ``CrossFit.fit``: batches, schedulers, evaluation, stopping."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from decoupled_descent.checks import outside
+from decoupled_descent.networks.fold_record import Epoch
+from decoupled_descent.networks.fold_training import FoldTraining, Transform
+from decoupled_descent.progress import progress_bar
+from decoupled_descent.training.callbacks import StopReason, ask
+from decoupled_descent.training.run import DivergenceWarning
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an epoch is made of batches."""
+
+    batch_size: int
+    accumulate: int
+    clip: float | None
+    transform: Transform | None
+    scheduler_per_batch: bool
+    generator: torch.Generator  # of the batches, so that they do not depend on the model
+
+
+def train(
+    training: FoldTraining,
+    X: Tensor,
+    y: Tensor,
+    epochs: int,
+    plan: Plan,
+    schedulers: list[Any],
+    patience: int | None,
+    callbacks: list[Any],
+    progress: bool | None,
+) -> str:
+    """Train and evaluate epoch after epoch; return why it ended."""
+    with progress_bar(epochs, "training", progress) as advance:
+        try:
+            ask(callbacks, cast(Any, training.evaluate(X, y)))
+            for done in range(1, epochs + 1):
+                _one_epoch(training, X, y, plan, schedulers)
+                epoch = training.evaluate(X, y)
+                advance(done, str(epoch))
+                if not plan.scheduler_per_batch:
+                    _move(schedulers, epoch)
+                if reason := ask(callbacks, cast(Any, epoch)):
+                    return str(reason)
+                if not np.isfinite(epoch.error):
+                    warnings.warn(
+                        f"the out-of-fold error is {epoch.error} after epoch {done}; a smaller "
+                        "learning rate or clip=1.0 may help",
+                        DivergenceWarning,
+                        stacklevel=outside(),
+                    )
+                    return str(StopReason.DIVERGED)
+                if patience is not None and epoch.index - training.record.best >= patience:
+                    return str(StopReason.RISING)
+        except KeyboardInterrupt:
+            if not training.record.epochs:
+                raise
+            return str(StopReason.INTERRUPTED)
+    return str(StopReason.STEPS)
+
+
+def _one_epoch(
+    training: FoldTraining, X: Tensor, y: Tensor, plan: Plan, schedulers: list[Any]
+) -> None:
+    """Use every row once, in batches in random order."""
+    order = torch.randperm(len(X), generator=plan.generator)
+    batches = torch.split(order, plan.batch_size)
+    for place, rows in enumerate(batches, start=1):
+        batch = X[rows.to(X.device)], y[rows.to(y.device)], rows
+        if plan.transform is not None:
+            batch = training.transformed(plan.transform, *batch)
+        (training.loss(*batch) / plan.accumulate).backward()  # type: ignore[no-untyped-call]
+        if place % plan.accumulate and place < len(batches):
+            continue
+        if plan.clip is not None:
+            training.clip_grad_norm_(plan.clip)
+        training.update()
+        if plan.scheduler_per_batch:
+            _move(schedulers, None)
+
+
+def _move(schedulers: list[Any], epoch: Epoch | None) -> None:
+    for scheduler in schedulers:
+        if isinstance(scheduler, ReduceLROnPlateau) and epoch is not None:
+            scheduler.step(epoch.error)
+        else:
+            scheduler.step()

@@ -1,0 +1,187 @@
+"""The result of training with stacked folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.networks.estimate import BLOCKS, Estimate, Metric, estimate
+from decoupled_descent.networks.fold_record import FoldRecord
+from decoupled_descent.networks.output_scale import OutputScale
+from decoupled_descent.networks.sample_size_bias import expected_bias, size_ratio
+from decoupled_descent.networks.stacked_module import StackedModule, Tensors
+
+
+class MeanOfModules(nn.Module):
+    """The mean of the outputs of several modules."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(modules)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs for rows."""
+        return torch.stack([member(x) for member in self.members]).mean(0)
+
+
+@dataclass(frozen=True)
+class CrossFitRun:
+    """Errors on rows that a copy did not see, and the model that saw all rows.
+
+    All results are those at the epoch with the lowest out-of-fold error (or at the last epoch, if
+    asked for). For the error and the outputs of a fold, the epoch is chosen by the other folds, so
+    that the choice does not make them too low.
+
+    Attributes:
+        record: The errors, epoch by epoch.
+        labels: The labels of all rows.
+        scale: What the outputs are, for metrics.
+        stack: The copies.
+        weights: Their weights at the best epoch.
+        message: Why training ended.
+    """
+
+    record: FoldRecord = field(repr=False)
+    labels: Tensor = field(repr=False)
+    scale: OutputScale
+    stack: StackedModule = field(repr=False)
+    weights: Tensors = field(repr=False)
+    message: str = ""
+
+    def __repr__(self) -> str:
+        """Summarise in one line."""
+        folds = self.record.assignment.count
+        return (
+            f"CrossFitRun({folds} folds, {len(self.record.epochs)} evaluations, out-of-fold error "
+            f"{self.error:.4g} ± {self.stderr:.2g}, best step {self.best_step}, {self.message})"
+        )
+
+    @property
+    def out_of_fold_error(self) -> Tensor:
+        """(T,) mean loss of each row by the copy that did not see it, after each epoch."""
+        return torch.tensor([epoch.error for epoch in self.record.epochs], dtype=torch.float64)
+
+    @property
+    def out_of_fold_stderr(self) -> Tensor:
+        """(T,) its standard error."""
+        return torch.tensor([epoch.stderr for epoch in self.record.epochs], dtype=torch.float64)
+
+    @property
+    def train_error(self) -> Tensor:
+        """(T,) the out-of-fold error, by the name that it has for every run."""
+        return self.out_of_fold_error
+
+    @property
+    def train_error_stderr(self) -> Tensor:
+        """(T,) its standard error."""
+        return self.out_of_fold_stderr
+
+    @property
+    def fitted_error(self) -> Tensor:
+        """(T,) mean loss of the model of all rows on these rows: no estimate of a test error."""
+        errors = [epoch.fitted_error for epoch in self.record.epochs]
+        return torch.tensor(errors, dtype=torch.float64)
+
+    @property
+    def best_step(self) -> int:
+        """The index of the epoch with the lowest out-of-fold error."""
+        return self.record.best
+
+    @property
+    def error(self) -> float:
+        """The estimated test error; the epoch of each fold is chosen by the other folds."""
+        return self.record.error_of(self._losses)[0]
+
+    @property
+    def stderr(self) -> float:
+        """The standard error of it, over rows or groups."""
+        return self.record.error_of(self._losses)[1]
+
+    @property
+    def selection_bias(self) -> float:
+        """By how much the lowest error of the curve is lower than :attr:`error`."""
+        return self.error - self.record.epochs[self.best_step].error
+
+    @property
+    def sample_size_bias(self) -> float:
+        """By how much :attr:`error` is expected to be too high, for copies see fewer rows.
+
+        It is not subtracted: an error that is a little too high is the safe side.
+        """
+        best = self.record.epochs[self.best_step]
+        return expected_bias(best.error, best.fitted_error, size_ratio(self.record.assignment))
+
+    @property
+    def note(self) -> str:
+        """What to know about the estimate, in sentences."""
+        ratio = size_ratio(self.record.assignment)
+        return (
+            f"The copies see {100 / ratio:.0f} % of the rows. Their error is expected to be "
+            f"{self.sample_size_bias:.2g} higher than that of the model of all rows, which is "
+            f"{self.sample_size_bias / max(self.stderr, 1e-300):.1g} standard errors."
+        )
+
+    @property
+    def outputs(self) -> Tensor:
+        """Out-of-fold outputs of all rows, shape (n, …); NaN for rows that no copy leaves out."""
+        found = torch.as_tensor(self.record.outputs).clone()
+        if found.is_floating_point():
+            found[~self.record.assignment.evaluated] = torch.nan
+        return found
+
+    @property
+    def losses(self) -> Tensor:
+        """Out-of-fold losses of all rows, shape (n,); NaN for rows that no copy leaves out."""
+        found = self._losses.clone()
+        found[~self.record.assignment.evaluated] = torch.nan
+        return found
+
+    @property
+    def _losses(self) -> Tensor:
+        return torch.as_tensor(self.record.losses)
+
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Compute a metric of the out-of-fold outputs, with a jackknife standard error.
+
+        Args:
+            metric: "accuracy", "auc", "brier", "log_loss", "rmse", …, or a function of labels and
+                predictions, such as those of ``sklearn.metrics``.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value and its standard error.
+        """
+        rows, record = self.record.assignment.evaluated, self.record
+        return estimate(
+            metric,
+            self.labels[rows],
+            torch.as_tensor(record.outputs)[rows],
+            self.scale,
+            sample_weight=None if record.weights is None else record.weights[rows],
+            groups=None if record.groups is None else record.groups[rows],
+            blocks=blocks,
+        )
+
+    def to_module(self, mean: bool = False) -> nn.Module:
+        """Return the model, in evaluation mode.
+
+        Args:
+            mean: Whether to return the mean of all copies' outputs in place of the copy that saw
+                all rows. It is often a little better, and K + 1 times as slow.
+
+        Returns:
+            A module that shares nothing with the run.
+        """
+        last = self.record.assignment.count
+        if not mean:
+            return self.stack.module(last, self.weights)
+        return MeanOfModules([self.stack.module(k, self.weights) for k in range(last + 1)]).eval()
+
+    def predict(self, X: Tensor, batch_size: int = 4096) -> Tensor:
+        """Outputs of the model of all rows for new rows."""
+        model = self.to_module()
+        with torch.no_grad():
+            parts = [model(part.to(self.stack.device)) for part in torch.split(X, batch_size)]
+        return torch.cat(parts)

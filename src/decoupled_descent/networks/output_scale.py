@@ -1,0 +1,75 @@
+"""What the outputs of a network are: logits, probabilities, their logarithms, or values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+Floats = NDArray[np.float64]
+
+#: Criteria whose outputs are no plain values.
+LOGITS = (nn.CrossEntropyLoss, nn.BCEWithLogitsLoss, nn.SoftMarginLoss)
+LOGIT_FUNCTIONS = (F.cross_entropy, F.binary_cross_entropy_with_logits, F.soft_margin_loss)
+
+
+class OutputScale(Enum):
+    """What the outputs of a network are."""
+
+    LOGITS = "logits"
+    LOG_PROBABILITIES = "log_probabilities"
+    PROBABILITIES = "probabilities"
+    VALUES = "values"
+
+    @classmethod
+    def of(cls, criterion: Any, y: Tensor) -> OutputScale:
+        """Return the scale that a criterion takes; labels that are integers mean logits."""
+        if isinstance(criterion, LOGITS) or criterion in LOGIT_FUNCTIONS:
+            return cls.LOGITS
+        if isinstance(criterion, nn.NLLLoss) or criterion is F.nll_loss:
+            return cls.LOG_PROBABILITIES
+        if isinstance(criterion, nn.BCELoss) or criterion is F.binary_cross_entropy:
+            return cls.PROBABILITIES
+        return cls.VALUES if y.is_floating_point() else cls.LOGITS
+
+    @property
+    def classifies(self) -> bool:
+        """Whether outputs are probabilities of classes in some form."""
+        return self is not OutputScale.VALUES
+
+    def predictions(self, outputs: Tensor, y: Tensor) -> Floats:
+        """Probabilities or values in float64.
+
+        Shape (n,) for two classes (of class 1) and for one value per row, else (n, K).
+        """
+        found = outputs.detach().cpu().double()
+        found = found.squeeze(-1) if found.ndim > 1 and found.shape[-1] == 1 else found
+        rows_of_labels = y.ndim == found.ndim and found.ndim > 1  # several answers for each row
+        found = _PROBABILITIES[self](found, rows_of_labels)
+        if self.classifies and found.ndim == 2 and found.shape[1] == 2 and not rows_of_labels:
+            found = found[:, 1]
+        return np.asarray(found)
+
+
+def _of_logits(outputs: Tensor, apart: bool) -> Tensor:
+    return torch.sigmoid(outputs) if apart or outputs.ndim == 1 else torch.softmax(outputs, 1)
+
+
+_PROBABILITIES: dict[OutputScale, Callable[[Tensor, bool], Tensor]] = {
+    OutputScale.LOGITS: _of_logits,
+    OutputScale.LOG_PROBABILITIES: lambda outputs, _: outputs.exp(),
+    OutputScale.PROBABILITIES: lambda outputs, _: outputs,
+    OutputScale.VALUES: lambda outputs, _: outputs,
+}
+
+
+def classes(predictions: Floats) -> NDArray[np.int64]:
+    """Predicted classes from probabilities."""
+    found = predictions > 0.5 if predictions.ndim == 1 else predictions.argmax(1)
+    return np.asarray(found).astype(np.int64)
