@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from decoupled_descent.checks import outside
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.networks.fold_record import Epoch
 from decoupled_descent.networks.fold_training import FoldTraining, Transform
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.training.callbacks import StopReason, ask
-from decoupled_descent.training.run import DivergenceWarning
 
 
 @dataclass(frozen=True)
