@@ -40,8 +40,6 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
         error, stderr = mean(squares, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
         score, half = _score(prepared, estimator, predicted, error)
-        if name == names[-1] and half is None:  # with the row itself, or ties would all be wrong
-            score = float(np.unique(prepared.y, return_counts=True)[1].max() / len(prepared.y))
         loss = float(each.mean())
         found.append(Contender(name, error, stderr, score, half, gain, gain_stderr, loss, measure))
     return found
@@ -101,16 +99,20 @@ def targets(task: str, y: NDArray[Any]) -> Floats:
 
 
 def _guesses(prepared: Prepared, log: bool = False) -> Floats:
-    """The share of each class, or the mean, among the rows of all other groups."""
-    n, classes = len(prepared.y), prepared.task == "classification"
+    """The mean among the rows of all other groups, or the share of each class.
+
+    Classes keep their shares when rows are left out, as they do in the model. Half a row of each
+    class is added, so that no share is 0 (Krichevsky and Trofimov).
+    """
+    n = len(prepared.y)
     values = targets(prepared.task, np.log(prepared.y) if log else prepared.y)
+    if prepared.task == "classification":
+        shares = (values.sum(0) + 0.5) / (n + 0.5 * values.shape[1])
+        return np.tile(shares, (n, 1))
     own = pd.DataFrame(values).groupby(np.arange(n) if prepared.groups is None else prepared.groups)
     left = values.sum(0) - own.transform("sum").to_numpy()
-    counts = n - own.transform("size").to_numpy()[:, None]
-    if classes:  # add half a row of each class, so that no share is 0 (Krichevsky and Trofimov)
-        left, counts = left + 0.5, counts + 0.5 * values.shape[1]
-    found: Floats = left / counts
-    return found if classes else np.exp(found[:, 0]) if log else found[:, 0]
+    means: Floats = (left / (n - own.transform("size").to_numpy()[:, None]))[:, 0]
+    return np.exp(means) if log else means
 
 
 def losses_of(estimator: Any, said: Floats, y: NDArray[Any]) -> Floats:
