@@ -84,6 +84,48 @@ def error_interval(error: float, stderr: float) -> tuple[float, float]:
     return error * max(0.0, 1 - half) ** 2, error * (1 + half) ** 2
 
 
+def share_interval(share: float, stderr: float) -> tuple[float, float]:
+    r"""Return the 95 % interval of a share of rows, such as an accuracy, from its standard error.
+
+    The standard error is that of Agresti and Coull for m rows, √(p̃(1 − p̃)/(m + 4)) with p̃ = (m p +
+    2)/(m + 4). The interval is Jeffreys' for m rows: quantiles of a beta distribution with half a
+    row of each kind added. If all m rows agree, it is that of Clopper and Pearson.
+
+    Example:
+        >>> [round(end, 3) for end in share_interval(0.5, 0.0490)]  # 100 rows
+        [0.403, 0.597]
+        >>> [round(end, 3) for end in share_interval(1.0, 0.0170)]  # 80 rows, all right
+        [0.954, 1.0]
+    """
+    from scipy.special import betaincinv
+
+    rows = _rows_behind_share(share, stderr)
+    ends = [
+        float(betaincinv(rows * share + 0.5, rows * (1 - share) + 0.5, tail))
+        for tail in (0.025, 0.975)
+    ]
+    reach = 0.025 ** (1 / rows)  # all of m rows agree with this probability at the far end
+    if rows * share < 0.5:
+        return 0.0, max(ends[1], 1 - reach)
+    if rows * (1 - share) < 0.5:
+        return min(ends[0], reach), 1.0
+    return ends[0], ends[1]
+
+
+def _rows_behind_share(share: float, stderr: float) -> float:
+    """m, the number of rows at which a share has this standard error, by bisection of log m."""
+
+    def error(rows: float) -> float:
+        towards = (rows * share + 2) / (rows + 4)
+        return math.sqrt(towards * (1 - towards) / (rows + 4))
+
+    low, high = 1e-3, 1e15
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if error(middle) > stderr else (low, middle)
+    return low
+
+
 def percent(part: Any, whole: Any = 1, decimals: int = 1) -> str:
     """Write a share as a percentage, or a dash if the whole is 0.
 

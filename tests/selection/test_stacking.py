@@ -7,9 +7,10 @@ from scipy.optimize import minimize
 
 from decoupled_descent.selection import stacking
 from decoupled_descent.selection.stacking import (
-    cross_fitted,
+    cross_fitted_weights,
     folds_of,
     mixed_losses,
+    row_losses,
     stack_weights,
 )
 from tests.problems import normal
@@ -119,6 +120,12 @@ def test_certain_candidates_that_are_wrong_cost_a_finite_loss():
     assert torch.isfinite(
         mixed_losses("logistic", torch.tensor([1.0, 0.0]).double(), said, y)
     ).all()
+
+
+def cross_fitted(loss, said, y, *args, **options):
+    """Losses of each row under a mixture that was chosen without the row's fold, shape (n,)."""
+    weights = cross_fitted_weights(loss, said, y, *args, **options)
+    return row_losses(loss, torch.einsum("nf,fnk->nk", weights, said), y)
 
 
 @pytest.mark.parametrize("grouped", [False, True])

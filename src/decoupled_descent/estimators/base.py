@@ -222,6 +222,10 @@ class DecoupledEstimator(NetworkTraining):
             columns=standardised(whole(inputs, encoded[0]) if is_divided(inputs) else inputs),
             stderr=found.estimate.stderr,
         )
+        return self._left_out(found)
+
+    def _left_out(self, found: Search) -> Floats:
+        """Predictions of the rows as if they were new, shape (n, K)."""
         left_out: Floats = found.left_out.numpy()
         return left_out
 

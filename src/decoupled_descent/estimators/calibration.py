@@ -114,8 +114,12 @@ def share_of(
     right: NDArray[np.bool_],
     weights: Floats | None = None,
     groups: NDArray[Any] | None = None,
+    expected: Floats | None = None,
 ) -> tuple[float, float]:
     r"""A share of rows and its standard error, which is above 0 even if all are right.
+
+    ``expected`` is a better guess of how often each row is right, shape (n,). Its mean replaces the
+    share; the standard error follows from what was counted.
 
     The variance of the share p is Σ_g (Σ_{i∈g} s_i (r_i − p))², with shares s of the weight and
     groups g. It equals that of m = p(1 − p)/variance independent rows. Two right and two wrong rows
@@ -126,5 +130,7 @@ def share_of(
     variance = float((_group_sums(shares * (right - share), groups) ** 2).sum())
     alone = 1 / float((_group_sums(shares, groups) ** 2).sum())
     rows = min(share * (1 - share) / variance, 1 / float(shares @ shares)) if variance else alone
+    if expected is not None:
+        share = min(1.0, max(0.0, float(np.average(expected, weights=weights))))
     towards = (rows * share + 2) / (rows + 4)
     return share, math.sqrt(towards * (1 - towards) / (rows + 4))

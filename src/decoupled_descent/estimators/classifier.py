@@ -22,6 +22,7 @@ from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.network import Floats
 from decoupled_descent.estimators.newton import Weighing
+from decoupled_descent.selection.found import Search
 
 #: Up to FEW different whole numbers are classes; more are classes only if each has ROWS rows on
 #: average. Tables are read by the same rule.
@@ -129,11 +130,18 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         codes, counted = targets.long().numpy(), weighing.counted()
         widening = 1.0 if self.method_ == "newton" else self.diagnostics_.widening
         self.corrected_proba_ = every
-        self.estimated_accuracy_, stderr = share_of(chances.argmax(1) == codes, *counted)
+        right, decisions = chances.argmax(1) == codes, getattr(self, "_right", None)
+        self.estimated_accuracy_, stderr = share_of(right, *counted, decisions)
         self.estimated_accuracy_stderr_ = widening * stderr
         self.calibration_ = reliability(chances, codes, *counted)
         scores = 1 - chances[np.arange(len(codes)), codes]
         self._jackknife = Jackknife.plain(scores[:, None], weighing.shares)
+
+    def _left_out(self, found: Search) -> Floats:
+        """Probabilities by mixtures that were chosen without the row; remember the decisions."""
+        self._right = None if found.right is None else found.right.numpy()
+        chances: Floats = found.chances.numpy()
+        return chances
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """The class weight of each row."""

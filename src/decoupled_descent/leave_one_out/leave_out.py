@@ -177,14 +177,14 @@ def _reactions(at: Minimum) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
     Single rows come first, together, then the groups of several, one by one.
     """
-    for rows, block in _groups(at):
+    for rows, block in group_blocks(at):
         size = block.shape[1] * block.shape[2]
         pulled = torch.einsum("gsab,gsbtc->gsatc", at.hessians(rows), block)
         identity = torch.eye(size, dtype=block.dtype, device=block.device)
         yield rows, block.reshape(-1, size, size), identity - pulled.reshape(-1, size, size)
 
 
-def _groups(at: Minimum) -> Iterator[tuple[Tensor, Tensor]]:
+def group_blocks(at: Minimum) -> Iterator[tuple[Tensor, Tensor]]:
     """Groups of s rows, (m, s), and V among the rows of each, (m, s, K, s, K)."""
     groups, blocks = at.problem.rows.groups, at.spread.blocks[:, None, :, None]
     if groups is None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.features.interface import Features
+from decoupled_descent.leave_one_out.resampling import Variation
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import everyone
@@ -32,6 +33,7 @@ class Candidate(NamedTuple):
     error: float  # the leave-one-out error of these predictions
     known: Tensor  # whether the map is kept in each ranking, see Ranked
     without: Tensor | None = None  # said, if each fold is left out as well, (folds, n, K)
+    variation: Variation | None = None  # of the outputs with the sample, for classes
 
     @property
     def name(self) -> str:
@@ -48,6 +50,8 @@ class Search:
     weights: Tensor  # the share of each in the model, shape (F,); a single 1 without stacking
     estimate: CorrectedError  # the expected error on new rows, with its standard error
     losses: Tensor  # cross-fitted losses row by row, shape (n,)
+    chances: Tensor  # cross-fitted predictions, shape (n, K)
+    right: Tensor | None  # for classes: how often each row is predicted right, shape (n,)
     ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
     interrupted: bool  # whether Ctrl-C ended the search early
 

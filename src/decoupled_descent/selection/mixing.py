@@ -20,6 +20,7 @@ from decoupled_descent.leave_one_out.leave_out import linear_minimum, paired_los
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.selection.comparison import CorrectedError
+from decoupled_descent.selection.decisions import right_decisions
 from decoupled_descent.selection.found import (
     Candidate,
     Search,
@@ -29,7 +30,12 @@ from decoupled_descent.selection.found import (
     row_count,
 )
 from decoupled_descent.selection.ranking import some_rows
-from decoupled_descent.selection.stacking import cross_fitted, mixed_losses, stack_weights
+from decoupled_descent.selection.stacking import (
+    cross_fitted_weights,
+    mixed_losses,
+    row_losses,
+    stack_weights,
+)
 
 #: The largest number of rows whose pairs enter the standard error.
 PAIRED = 1000
@@ -61,13 +67,17 @@ def combined(
     known = torch.stack([one.known for one in found], 1)
     moved = [one.without for one in found if one.without is not None]
     without = torch.stack(moved) if moved else None
-    judged = cross_fitted(loss, every, y, shares, folds, extra, known, without)
+    by_row = cross_fitted_weights(loss, every, y, shares, folds, extra, known, without)
+    chances = torch.einsum("nf,fnk->nk", by_row, every)
+    judged = row_losses(loss, chances, y)
     if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
         chosen = min(range(len(own)), key=lambda k: own[k].error)
         curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
         weights = torch.zeros_like(weights)
         weights[chosen] = 1.0
         judged = mixed_losses(loss, weights, said, y) + curse.clamp_min(0)
+        by_row = torch.zeros_like(by_row)
+        by_row[:, chosen], chances = 1.0, said[chosen]
     values = rows.averaged(judged)
     mixed = torch.einsum("f,fnk->nk", weights, said)
     variance = max(float(values.var()), _variance_of_new(loss, values, mixed, shares))
@@ -75,7 +85,11 @@ def combined(
     raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())
     error = float(values.mean())
     estimate = CorrectedError(error, stderr, error - raw)
-    return Search(objective, tuple(own), weights, estimate, judged, ranking, interrupted)
+    right = right_decisions(found, by_row) if objective.loss.classes(y) is not None else None
+    own = [one._replace(variation=None) for one in own]  # of no further use
+    return Search(
+        objective, tuple(own), weights, estimate, judged, chances, right, ranking, interrupted
+    )
 
 
 def _variance_of_new(loss: str, values: Tensor, mixed: Tensor, shares: Tensor) -> float:

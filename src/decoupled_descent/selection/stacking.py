@@ -121,7 +121,7 @@ def folds_of(n: int, groups: Tensor | None, seed: int, classes: Tensor | None = 
     return order[codes] % min(FOLDS, count)
 
 
-def cross_fitted(
+def cross_fitted_weights(
     loss: str,
     said: Tensor,
     y: Tensor,
@@ -131,7 +131,7 @@ def cross_fitted(
     known: Tensor | None = None,
     without: Tensor | None = None,
 ) -> Tensor:
-    """Losses of each row under a mixture that was chosen without the row's fold, shape (n,).
+    """Weights of the mixture that predicts each row, chosen without the row's fold, shape (n, F).
 
     ``folds`` has the fold of each row; the first four arguments and ``extra`` are those of
     :func:`stack_weights`. ``known`` says which candidates the mixture of each fold may use, shape
@@ -153,4 +153,4 @@ def cross_fitted(
         own = _of_labels(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
         own = own.clamp_min(LEAST).transpose(0, 1)  # (folds, F, n)
         weights = _likeliest(own, shares * ~held, extra, usable)
-    return row_losses(loss, torch.einsum("nf,fnk->nk", weights[folds], said), y)
+    return weights[folds]

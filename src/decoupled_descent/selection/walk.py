@@ -15,12 +15,14 @@ from decoupled_descent.leave_one_out.influence import TINY
 from decoupled_descent.leave_one_out.leave_out import linear_minimum, shifts_without
 from decoupled_descent.leave_one_out.newton import DecoupledNewton, State
 from decoupled_descent.leave_one_out.problem import Problem
+from decoupled_descent.leave_one_out.resampling import half_samples, variation
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, whole
 from decoupled_descent.rows.store import Mapped, Store
 from decoupled_descent.selection.cost import FITS
+from decoupled_descent.selection.decisions import half_sample_count
 from decoupled_descent.selection.found import (
     Candidate,
     fitted_outputs,
@@ -54,6 +56,7 @@ class Place(NamedTuple):
     folds: Tensor | None  # the fold of each row, shape (n,), to be left out as well, or None
     unit: float = 1.0  # the mean weight of a row, in whose units ridges are tried
     outputs: Tensor | None = None  # of another map's fit, to start from, (n, K); None for zero
+    signs: Tensor | None = None  # of half-samples, for classes, shape (n, B)
 
 
 def fits(
@@ -67,13 +70,18 @@ def fits(
     found: list[Candidate] = []
     made: list[Rows] = []
     outputs: Tensor | None = None  # of the best fit so far
+    classes = objective.loss.classes(y)
+    signs = None
+    if classes is not None and folds is not None:
+        count = half_sample_count(len(y), objective.width or 1)
+        signs = half_samples(classes, sample.groups, count, seed=0)
     for index, one in enumerate(kept):
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
         rows = divided(phi, y, X, **sample.common)
         del phi
         made.append(rows)
         everything = whole(rows, y, **sample.common)
-        place = Place(rows, everything, objective, folds, sample.unit, outputs)
+        place = Place(rows, everything, objective, folds, sample.unit, outputs, signs)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
             yield (index + min(count / FITS, 1.0)) / len(kept), fitted
@@ -183,7 +191,7 @@ def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Can
     said = predictions(name, outputs, row_count(rows))
     error = float(rows.averaged(row_losses(name, said, rows.y)).mean())
     found = Candidate(one.features, ridge, run, outputs, rows, said, error, one.known)
-    return found if place.folds is None else found._replace(without=_without(found, place.folds))
+    return found if place.folds is None else _resampled(found, place.folds, place.signs)
 
 
 def _start(place: Place, ridge: float) -> State | None:
@@ -204,12 +212,17 @@ def _start(place: Place, ridge: float) -> State | None:
     return State(pulled / (squares + ridge / bend), {name: shift}, 0)
 
 
-def _without(candidate: Candidate, folds: Tensor) -> Tensor:
-    """Predictions of a candidate with the row and each fold left out, shape (folds, n, K)."""
+def _resampled(candidate: Candidate, folds: Tensor, signs: Tensor | None) -> Candidate:
+    """Add predictions with each fold left out as well, and how outputs vary with the sample."""
     rows, run = candidate.rows, candidate.run
     problem = Problem(rows, run.bound, candidate.ridge)
-    moves = shifts_without(linear_minimum(problem, fitted_outputs(candidate)), folds)
+    at = linear_minimum(problem, fitted_outputs(candidate))
     loss = run.objective.loss.name
-    return torch.stack(
-        [predictions(loss, candidate.outputs + move, row_count(rows)) for move in moves]
+    without = torch.stack(
+        [
+            predictions(loss, candidate.outputs + move, row_count(rows))
+            for move in shifts_without(at, folds)
+        ]
     )
+    varied = None if signs is None else variation(at, signs)
+    return candidate._replace(without=without, variation=varied)

@@ -15,14 +15,13 @@ from decoupled_descent.app.report.text import (
     INTERVAL,
     badge,
     error_interval,
-    interval,
     number,
     prose,
     read,
     show,
     written_interval,
 )
-from decoupled_descent.checks import Z95, percent
+from decoupled_descent.checks import percent, share_interval
 
 #: Findings that concern the model rather than the estimate, which is right.
 FIRST = ("column that leaks the target",)
@@ -198,11 +197,7 @@ def score_interval(data: ReportData) -> tuple[float, ...]:
     score, stderr = data.estimated_score, data.estimated_score_stderr
     if data.score_name != "accuracy":
         return r2_interval(score, stderr)
-    if stderr == 0 and score in (0.0, 1.0) and data.n_rows > 0:
-        # Wilson's interval: no mistake in n rows does not mean that there will never be one
-        edge = data.n_rows / (data.n_rows + Z95**2)
-        return (score, edge, 1.0) if score == 1 else (score, 0.0, 1 - edge)
-    return interval(score, stderr, 0.0, 1.0)
+    return (score,) if stderr is None else (score, *share_interval(score, stderr))
 
 
 def r2_interval(score: float, stderr: float | None) -> tuple[float, ...]:
