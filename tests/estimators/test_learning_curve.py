@@ -32,6 +32,15 @@ def test_errors_that_do_not_fall_are_not_expected_to():
     assert -0.1 < rising[0] <= 0
 
 
+def test_errors_stay_positive():
+    """A steep fall is not continued below zero, and the model's own error is the unit."""
+    falls = extrapolated(np.array([[0.9, 0.4, 0.01]]), np.ones(2))
+    assert -0.01 < falls[0] < 0
+    losses = np.abs(np.array([[0.9], [0.4], [0.01]]) * np.random.default_rng(0).random((3, 80)))
+    found = learning_curve(losses, np.arange(80), np.ones(80), (0.003, 0.001), "log loss", 0)
+    assert 0 < found.expected < found.errors[2] == pytest.approx(0.003)
+
+
 def test_parts_are_whole_groups_with_all_classes():
     generator = np.random.default_rng(0)
     codes = np.repeat(np.arange(24), 3)

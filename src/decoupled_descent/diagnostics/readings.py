@@ -183,16 +183,16 @@ def similar(e: Evidence) -> Reading | None:
 
 
 def few(e: Evidence) -> Reading | None:
-    """How uncertain the standard error of a squared error is, if the errors are normal.
+    """How uncertain the standard error of the error is, as for the squares of normal errors.
 
     The variance of N losses of kurtosis κ is known to a share √((κ − 1)/N), its root to half of
-    it. Squared normal errors have κ = 15, sums of K of them 3 + 12/K. For classes the stated
-    probabilities give the variance of the loss, and intervals hold with few rows, too.
+    it. Squared normal errors have κ = 15, sums of K of them 3 + 12/K. Log losses of classes are
+    treated like the first: rare large ones have tails of that size.
     """
-    if e.run is None or e.run.objective.loss.name != "squared":
+    if e.run is None:
         return None
     count = e.rows.n if e.rows.groups is None else int(torch.unique(e.rows.groups).numel())
-    outputs = 1 if e.rows.y.ndim == 1 else e.rows.y.shape[1]
+    outputs = 1 if e.classes or e.rows.y.ndim == 1 else e.rows.y.shape[1]
     kind = "rows" if e.rows.groups is None else "groups"
     share = 0.5 * math.sqrt((2 + 12 / outputs) / count)
     return Reading(share, {"count": count, "rows": kind})

@@ -132,7 +132,8 @@ def extrapolated(means: Floats, precisions: Floats) -> Floats:
     """The change of the error by the next doubling, (B,), for errors at n/4, n/2 and n, (B, 3).
 
     The decreases D₁ and D₂ are fitted by A and Aq with A ≥ 0, for all exponents c. The best fit
-    predicts the next decrease, Aq². ``precisions`` are the inverse variances of D₁ and D₂.
+    predicts the next decrease, Aq². ``precisions`` are the inverse variances of D₁ and D₂. Errors
+    stay positive for any number of rows: the next one is at least q times the last.
     """
     falls = means[:, :2] - means[:, 1:]
     shapes = np.stack([np.ones_like(EXPONENTS), 2.0**-EXPONENTS])  # (2, C)
@@ -140,7 +141,9 @@ def extrapolated(means: Floats, precisions: Floats) -> Floats:
     sizes = np.maximum(sizes, 0)  # (B, C)
     misses = ((falls[:, :, None] - sizes[:, None] * shapes) ** 2 * precisions[:, None]).sum(1)
     best = misses.argmin(1)
-    changes: Floats = -sizes[np.arange(len(sizes)), best] * 4.0 ** -EXPONENTS[best]
+    rates = 2.0 ** -EXPONENTS[best]
+    falls_next = sizes[np.arange(len(sizes)), best] * rates**2
+    changes: Floats = -np.minimum(falls_next, (1 - rates) * np.maximum(means[:, 2], 0))
     return changes
 
 
@@ -150,7 +153,7 @@ def learning_curve(
     """Average row losses (3, n) and extrapolate, with standard errors.
 
     ``now`` is the model's own estimate at n rows, with its standard error. The model is a mixture
-    and better than the single features used here, so all errors are shifted to agree with it.
+    and better than the single features used here, so all errors are multiplied to agree with it.
     """
     weights = shares / shares.sum()
     means = losses @ weights
@@ -159,11 +162,14 @@ def learning_curve(
     precisions = 1 / np.maximum((steps**2).sum(1), 1e-30)
     generator = np.random.default_rng(seed)
     drawn = means + generator.normal(size=(DRAWS, pulls.shape[1])) @ pulls.T
-    change = float(extrapolated(means[None], precisions)[0])
-    spread = float(extrapolated(drawn, precisions).std())
+    scale = now[0] / means[2] if means[2] > 0 else 0.0
+    change = scale * float(extrapolated(means[None], precisions)[0])
+    drawn = drawn[drawn[:, 2] > 0] if means[2] > 0 else means[None]
+    spread = now[0] * float((extrapolated(drawn, precisions) / drawn[:, 2].clip(1e-300)).std())
     doubt = math.hypot(spread, LUCK * now[1])
-    errors = means - means[2] + now[0]
-    stderrs = [math.hypot(now[1], float(np.linalg.norm(pulls[k] - pulls[2]))) for k in range(3)]
+    errors = scale * means
+    rises = [scale * float(np.linalg.norm(pulls[k] - pulls[2])) for k in range(3)]
+    stderrs = [math.hypot(now[1], rise) for rise in rises]
     n = losses.shape[1]
     return LearningCurve(
         (n // 4, n // 2, n, 2 * n),

@@ -7,10 +7,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import beta, binomtest
 
 from decoupled_descent.app.report import ReportData, render_report, write_report
 from decoupled_descent.app.report.svg import MOST_POINTS
+from decoupled_descent.estimators.calibration import share_of
 from tests.app.report.examples import DIAGNOSIS, classification, regression
 from tests.app.report.reading import Page
 
@@ -91,8 +92,11 @@ def test_headline_shows_estimates_and_intervals():
     root, half = 0.41234**0.5, 1.96 * 0.0212 / (2 * 0.41234**0.5)
     low, high = (root - half) ** 2, (root + half) ** 2
     assert f"Log loss: 0.412 ({low:.3f} to {high:.3f})" in text
-    low, high = 87.68 - 1.96 * 1.34, 87.68 + 1.96 * 1.34
-    assert f"87.7 % 95 % interval {low:.1f} % to {high:.1f} %" in text
+    rows = 0.8768 * (1 - 0.8768) / 0.0134**2
+    ends = 100 * beta(0.8768 * rows, 0.1232 * rows).ppf([0.025, 0.975])
+    shown = re.search(r"87.7 % 95 % interval (\S+) % to (\S+) %", text).groups()
+    # the standard error is that of rows and four more, and half a row of each kind is added
+    np.testing.assert_allclose([float(end) for end in shown], ends, atol=0.2)
     commonest = Counter(data.labels).most_common(1)[0]
     assert f"“{commonest[0]}” would be right in {commonest[1] / 6:.1f} %" in text
     assert "not checked" in text
@@ -134,8 +138,9 @@ def test_verdict_is_words_not_colour_alone():
 
 
 def test_flawless_rows_do_not_make_a_sure_score():
-    data = classification(estimated_score=1.0, estimated_score_stderr=0.0, rows=600)
-    low = binomtest(600, 600).proportion_ci(method="wilson").low
+    _, stderr = share_of(np.ones(600, dtype=bool))
+    data = classification(estimated_score=1.0, estimated_score_stderr=stderr, rows=600)
+    low = binomtest(600, 600).proportion_ci(method="exact").low
     text = Page(render_report(data)).text
     shown = re.search(r"interval (\S+) % to (\S+) %", text.split("accuracy")[1])
     assert float(shown[1]) == pytest.approx(100 * low, abs=0.051)

@@ -35,11 +35,13 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     numbers = "typical error of the logarithm" if log else "typical error"
     measure = numbers if prepared.task == "regression" else "log loss"
     found = []
-    for name, predicted, each in zip(names, said, losses, strict=True):
+    models = (estimator, linear, None)
+    for model, name, predicted, each in zip(models, names, said, losses, strict=True):
         squares = each if not log else np.square(predicted - prepared.y)
         error, stderr = mean(squares, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
         score, half = _score(prepared, estimator, predicted, error)
+        score = getattr(model, "estimated_accuracy_", score)
         loss = float(each.mean())
         found.append(Contender(name, error, stderr, score, half, gain, gain_stderr, loss, measure))
     return found

@@ -16,6 +16,7 @@ from scipy.special import fdtrc
 
 from decoupled_descent.app.cli.baselines import alone, is_log, losses_of, said_of, targets
 from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.tables.column import LEVELS
 from decoupled_descent.checks import percent
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
@@ -223,17 +224,29 @@ def _leaks(prepared: Prepared) -> list[Finding]:
                 Finding(
                     LEAK,
                     share,
-                    f"note from {PERFECT:g}",
-                    "note",
+                    f"caution from {PERFECT:g}",
+                    "caution",
                     f"{column.name!r} alone predicts the target almost perfectly. If its values "
                     "are not known before the target is, the model is useless for new rows.",
-                    f"if so, train with --drop {shlex.quote(column.name)}",
+                    _remedy(column.name, X[:, start:stop]),
                     "share of the target's variance that rows with the same or the next value "
                     "explain",
                 )
             )
         start = stop
     return found
+
+
+def _remedy(name: str, block: NDArray[np.float64]) -> str:
+    """What to do about a column that explains the target; its values may number patients."""
+    values, option = block[:, 0], shlex.quote(name)
+    numbers = len(np.unique(values))
+    if (values == np.round(values)).all() and LEVELS < numbers <= len(values) / 2:
+        return (
+            f"if it says which rows belong together (one patient, one thing), train with --group "
+            f"{option}; if its values are not known before the target is, with --drop {option}"
+        )
+    return f"if so, train with --drop {option}"
 
 
 def explained(block: NDArray[np.float64], y: NDArray[np.float64]) -> float:

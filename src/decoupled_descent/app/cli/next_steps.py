@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from decoupled_descent.app.report import ReportData
-from decoupled_descent.app.report.comparison import ONLY_PROBABILITIES, answers, usefulness
+from decoupled_descent.app.report.comparison import (
+    ONLY_PROBABILITIES,
+    answers,
+    is_trusted,
+    usefulness,
+)
 from decoupled_descent.app.report.data import MoreRows
 from decoupled_descent.app.report.headline import FIRST
 from decoupled_descent.app.report.learning import sentence
@@ -27,7 +32,7 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     if falling and report.stop_reason.startswith("steps"):
         more = 2 * report.settings["max_iter"]
         steps.append(f"The error was still falling: try `--max-iter {more}`.")
-    if isinstance(report.more, MoreRows):
+    if isinstance(report.more, MoreRows) and is_trusted(report.diagnosis):
         steps.append(sentence(report.more))
     if not report.contenders or usefulness(report.contenders)[0] != "alarm":
         steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")

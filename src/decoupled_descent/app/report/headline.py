@@ -153,18 +153,22 @@ def _goodness(data: ReportData) -> str:
         name = f"Typical error on {where} (RMSE)"
     other = show(data.loss_name if data.task == "classification" else data.score_name)
     between = between.removeprefix(f"{INTERVAL} ")
-    return _card(
-        name, *found, f"{other[:1].upper()}{other[1:]}: {written} ({between}). {explained}"
-    )
+    details = f"{other[:1].upper()}{other[1:]}: {written} ({between}). {explained}"
+    if is_trusted(data.diagnosis):
+        return _card(name, *found, details)
+    value = f'<span class="doubtful">{found[0]}</span>'
+    return _card(name, value, found[1], f"<strong>Do not quote this number.</strong> {details}")
 
 
 def _better(data: ReportData) -> str:
-    """The card with the comparison."""
+    """The card with the comparison; without colours if the numbers cannot be trusted."""
+    trusted = is_trusted(data.diagnosis)
     lines = "".join(
-        f"<p>{show(one.question)} {badge(one.tone, one.word)}<br>{show(one.reason)}</p>"
+        f"<p>{show(one.question)} {badge(one.tone if trusted else 'note', one.word)}<br>"
+        f"{show(one.reason)}</p>"
         for one in answers(data.contenders)
     )
-    if not is_trusted(data.diagnosis):
+    if not trusted:
         lines += f"<p>{DOUBTFUL}</p>"
     return f'<div class="card better"><h3>Is it any good?</h3>{lines}</div>'
 

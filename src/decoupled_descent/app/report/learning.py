@@ -6,11 +6,14 @@ import html
 import math
 from collections.abc import Sequence
 
+from decoupled_descent.app.report.comparison import is_trusted
 from decoupled_descent.app.report.data import MoreRows, ReportData
 from decoupled_descent.app.report.svg import learning_curve
 from decoupled_descent.app.report.text import INTERVAL, error_interval, number, table, together
 from decoupled_descent.checks import Z95, percent
 
+#: What stands in place of the curve if the verdict is "do not trust".
+NO_FORECAST = "The error itself cannot be trusted, so nothing is said about more rows."
 #: A fall of the error by less than this share is called small.
 SMALL = 0.02
 
@@ -51,6 +54,8 @@ def more_rows(data: ReportData) -> str:
         return ""
     if isinstance(found, str):
         return f"<p>{html.escape(found)}</p>"
+    if not is_trusted(data.diagnosis):
+        return f"<p>{NO_FORECAST}</p>"
     title = f"{found.name} over the number of rows"
     ends = [error_interval(*one)[1:] for one in zip(*_losses(found), strict=True)]
     if found.roots:

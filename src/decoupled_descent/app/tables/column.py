@@ -41,7 +41,7 @@ IDENTIFIER = re.compile(
 )
 #: Names of columns that identify patients, customers and the like.
 REPEATED = re.compile(
-    r"(?i:(^|[\W_])ids?$)|[a-z](Id|ID)$|(?i:^(patient|subject|person|user|customer|client|household|"
+    r"(?i:(^|[\W_])ids?$)|[a-z](Id|ID)$|(?i:(^|[\W_])(mrn|ssn|pid|uid|nhs)$)|(?i:^(patient|subject|person|user|customer|client|household|"
     r"family|animal|student|participant|donor|batch|device|session)([\W_]*(nr|no|num|number|code|"
     r"key))?$)"
 )
