@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -97,3 +99,25 @@ def test_a_hasty_end_removes_what_is_not_complete(tmp_path):
         remove_unfinished()
         assert not list(tmp_path.iterdir())
     remove_unfinished()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+    script = (
+        "import os, pathlib, sys\n"
+        "from decoupled_descent.files import temporary_folder, written_whole\n"
+        "with temporary_folder(sys.argv[1]) as folder, written_whole(sys.argv[1] + '/a') as part:\n"
+        "    (folder / 'half').touch()\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    with written_whole(tmp_path / "b.txt") as other:  # of a process that is running
+        write_text(tmp_path / "c.txt", "")
+        assert other.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.txt", "c.txt"]
+
+
+def test_the_umask_of_other_threads_is_not_touched(monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("the umask was set"))
+    if os.path.exists("/proc/self/status"):
+        assert permissions(0o666) & 0o600 == 0o600

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,15 +15,20 @@ from typing import IO, Any
 
 #: Files and folders that are being written.
 _UNFINISHED: set[Path] = set()
+#: Names of such files begin with the computer and the process that write them.
+_COMPUTER = f"{zlib.crc32(socket.gethostname().encode()):08x}"
+_NAME = re.compile(rf"\.decoupled-{_COMPUTER}-(\d+)-[0-9a-f]{{16}}")
 
 
 @contextmanager
 def _unfinished(folder: str | Path, suffix: str = "") -> Iterator[Path]:
     """Give a name to write to, in a folder; what has this name at the end is removed.
 
-    The name is noted before anything has it, so a signal at any moment leaves nothing.
+    The name is noted before anything has it, so a signal at any moment leaves nothing. What a
+    process that was killed has left in the folder is removed.
     """
-    path = Path(folder) / f".decoupled-{os.urandom(8).hex()}{suffix}"
+    _remove_abandoned(Path(folder))
+    path = Path(folder) / f".decoupled-{_COMPUTER}-{os.getpid()}-{os.urandom(8).hex()}{suffix}"
     _UNFINISHED.add(path)
     try:
         yield path
@@ -35,6 +43,29 @@ def _remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove unfinished files of processes of this computer that have ended."""
+    try:
+        names = [
+            (match, one.path) for one in os.scandir(folder) if (match := _NAME.match(one.name))
+        ]
+    except OSError:
+        return
+    for match, path in names:
+        if not _is_running(int(match[1])):
+            _remove(Path(path))
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # of another user
+    return True
 
 
 def remove_unfinished() -> None:
@@ -61,7 +92,19 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
         yield partial
         partial.chmod(permissions(0o666))
+        sync(partial)
         partial.replace(target)
+        sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk, where the system can tell."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager
@@ -99,8 +142,13 @@ def unnamed_file(size: int) -> Iterator[IO[Any]]:
 def permissions(most: int) -> int:
     """Permissions of a new file (``most=0o666``) or folder (``0o777``) under the process's umask.
 
-    The umask can only be read by setting it.
+    Linux tells the umask. Elsewhere it can only be read by setting it, for a moment and for all
+    threads.
     """
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return most & ~mask
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return most & ~int(status.partition("\nUmask:")[2].split()[0], 8)
+    except (OSError, ValueError, IndexError):
+        mask = os.umask(0o022)
+        os.umask(mask)
+        return most & ~mask

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import predictions
@@ -76,6 +77,14 @@ def test_numbers_are_no_formulas():
     assert count == 2
     assert safe["prediction"].tolist() == [-1.5, 2.0]
     assert safe["name"].tolist() == ["'+49 30", "'@home"]
+
+
+@pytest.mark.parametrize("before", [" ", "\u00a0", "\ufeff", "\u200b", ";", " ; \u2060"])
+def test_formulas_after_signs_that_spreadsheets_skip(before):
+    table = pd.DataFrame({"text": [f"{before}=1+1", f"{before}word", f"{before}@x"]})
+    safe, count = predictions.without_formulas(table)
+    assert count == 2
+    assert safe["text"].str.startswith("'").tolist() == [True, False, True]
 
 
 def test_names_of_columns_are_no_formulas_either(run, tmp_path):

@@ -21,7 +21,7 @@ from decoupled_descent.app.report import ReportData, write_report
 from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.checks import harmless
 from decoupled_descent.estimators.saving import save_model
-from decoupled_descent.files import permissions, temporary_folder, write_text
+from decoupled_descent.files import permissions, sync, temporary_folder, write_text
 from decoupled_descent.model_file import MODEL_FILE
 from decoupled_descent.plotting import style as plotting
 
@@ -49,6 +49,8 @@ def write(
             save_model(estimator, partial / MODEL_FILE, columns, target)
             os.chmod(partial, permissions(0o777))
             _move(partial, out)
+            sync(out)
+            sync(out.parent)
     except OSError as error:
         raise cannot_write(out, error) from error
     return {name: out / name for name in FILES}

@@ -18,8 +18,11 @@ from decoupled_descent.app.tables.encoding import Tally
 from decoupled_descent.app.tables.pieces import Pieces
 from decoupled_descent.app.tables.values import is_number, listed, mark_missing, numbers_of
 
-#: Text that a spreadsheet would run as a formula, also with full-width signs. A single sign is not.
-FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠].+", re.DOTALL)
+#: Text that a spreadsheet would run as a formula, also with full-width signs, and after signs that
+#: it skips: spaces, invisible ones, and separators at which it may cut. A single sign is not.
+FORMULA = re.compile(
+    r"([\t\r\n]|[\s;\ufeff\u00ad\u180e\u200b-\u200f\u2060-\u2064]*[=+\-@＝＋－＠]).+", re.DOTALL
+)
 FORMULAS = "{} texts look like formulas of a spreadsheet; an apostrophe was put before them"
 SEEN = (
     "{} of the {} rows are training rows: their predictions are from models that were fitted "
