@@ -26,6 +26,7 @@ ORDER = [
     ["objective"],
     ["descent"],
     ["training"],
+    ["networks"],
     ["state_evolution", "theory", "validation"],
     ["diagnostics"],
     ["plotting"],  # runs, sweeps and evolutions; estimators draw themselves with it

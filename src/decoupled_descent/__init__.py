@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
     from decoupled_descent.estimators.saving import load_model as load_model
     from decoupled_descent.estimators.saving import save_model as save_model
+    from decoupled_descent.networks.gauss_newton import DecoupledGaussNewton as DecoupledGaussNewton
     from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
@@ -87,6 +88,7 @@ _NAMES = {
     "GradientDescent": "descent",
     "GreedyDescent": "descent",
     "Objective": "objective",
+    "DecoupledGaussNewton": "networks.gauss_newton",
     "DecoupledNewton": "descent",
     "OrthogonalDecoupledDescent": "descent",
     "ProcessLostError": "rows.processes",

@@ -1,0 +1,1 @@
+"""Whole networks: estimates of the test error for any ``nn.Module``, from all training rows."""
