@@ -116,7 +116,9 @@ def refits(
     ``nus`` are λ + μ of the steps.
     """
     identity = torch.eye(len(flat(module))).to(X)
-    found = [torch.empty(len(X), outputs(module, flat(module).to(X), X).shape[1]).to(X) for _ in nus]
+    found = [
+        torch.empty(len(X), outputs(module, flat(module).to(X), X).shape[1]).to(X) for _ in nus
+    ]
     for i in range(len(X)):
         keep = torch.ones(len(X)).to(X)
         keep[i] = 0.0

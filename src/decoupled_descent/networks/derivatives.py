@@ -187,8 +187,8 @@ class Network:
                     return jvp(lambda to: self.outputs(to, x), (at,), (p,))
 
                 outputs, pull, moves = cast(Any, vjp)(moved, b, has_aux=True)
-                slopes, bends = jvp(lambda o: self.slopes(o, t), (outputs,), (moves,))
-                slopes = slopes - bends
+                expanded = jvp(lambda o: self.slopes(o, t), (outputs,), (moves,))
+                slopes = expanded[0] - expanded[1]
             found: Tensor = pull(slopes * c.unsqueeze(1))[0]
             return found
 
