@@ -33,3 +33,7 @@ def recorded(X, y, model, algorithm, steps, **options) -> tuple[dd.Run, list[Ten
         **options,
     )
     return run, seen
+
+
+def close(found, wanted, tolerance=1e-10):
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)

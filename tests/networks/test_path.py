@@ -7,17 +7,10 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.networks.derivatives import Network
-from decoupled_descent.networks.examples import Examples
-from decoupled_descent.objective.losses import get_loss
-from tests.networks.problems import recorded, rows, tanh_network
+from tests.networks.problems import close, recorded, rows, tanh_network
 from tests.oracles import path as oracle
 
 LOSSES = {"squared": 1, "logistic": 1, "cross_entropy": 3}
-
-
-def close(found, wanted, tolerance=1e-10):
-    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("n", [9, 25], ids=["more columns", "more rows"])
@@ -67,16 +60,6 @@ def test_weights_and_groups_equal_a_loop_over_groups(width):
         close(found, each)
     losses = nn.functional.cross_entropy(wanted[4], y, reduction="none")
     close(run.train_error[4], (weights * losses).sum() / weights.sum())
-
-
-def test_standard_error_of_groups_is_that_of_the_sums_of_their_deviations():
-    X, y = rows(24, 3)
-    groups = torch.arange(24) % 8
-    algorithm = dd.DecoupledGaussNewton()
-    run, seen = recorded(X, y, tanh_network(3, 3), algorithm, 2, loss="logistic", groups=groups)
-    losses = nn.functional.binary_cross_entropy_with_logits(seen[1][:, 0], y, reduction="none")
-    sums = torch.stack([(losses - losses.mean())[groups == k].sum() for k in range(8)])
-    close(run.train_error_stderr[1], sums.std() * 8**0.5 / 24)
 
 
 def test_a_row_twice_as_one_group_is_a_row_of_weight_two():
@@ -187,33 +170,3 @@ def test_damping_grows_where_the_network_bends_and_the_loss_never_rises():
     assert max(each["bend"] for each in steps) <= 0.5
     assert bool((fitted.diff() <= 1e-3 * fitted[:-1]).all())
     assert len({each["damping"] for each in steps}) > 3
-
-
-def test_an_estimate_that_errs_says_so():
-    """Long steps through a network that bends: what the next refinement adds is no longer small."""
-    X, y = rows(12, 3, seed=2)
-    model = tanh_network(3, 8)
-    with torch.no_grad():
-        model[0].weight.mul_(5.0)
-    algorithm = dd.DecoupledGaussNewton(ridge=0.01, rate=1.0, damping=0.02, refined=False)
-    infos = []
-    dd.fit(X, y, model, algorithm, 12, loss="logistic", callbacks=lambda s: infos.append(s.info))
-    assert infos[0].estimates
-    assert not infos[-1].estimates
-    drift = abs(infos[-1].notes["drift"])
-    assert drift > 0.5 * infos[-1].train_error_stderr
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_expansion_equals_the_formulas(loss):
-    count = LOSSES[loss]
-    X, y = rows(15, 4, max(2, count))
-    model = tanh_network(4, 3, count)
-    data = Examples(X, y)
-    network = Network(model, get_loss(loss), data.like)
-    outputs = network.outputs(network.start, data.X)
-    found = network.expand(outputs, data.y, 1.0)
-    slopes, curvatures = oracle.slopes_and_curvatures(loss, outputs, y)
-    close(found.slopes, slopes)
-    close(found.roots @ found.roots.mT, curvatures)
-    assert found.exact

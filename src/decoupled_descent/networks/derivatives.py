@@ -95,6 +95,11 @@ class Network:
         found: Tensor = grad(lambda o: self.losses(o, y).sum())(outputs)
         return found
 
+    def bends(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
+        """∇²ℓ_j v_j, shape (n, K), by two reverse passes: some losses have no forward one."""
+        found: Tensor = grad(lambda o: (self.slopes(o, y) * along).sum())(outputs)
+        return found
+
     def expand(self, outputs: Tensor, y: Tensor, spread: float) -> Expansion:
         """Expand the losses; ``spread`` is the width of differences where there is a kink."""
         count = outputs.shape[1]
@@ -105,7 +110,7 @@ class Network:
         for k in range(count):
             unit = torch.zeros_like(outputs)
             unit[:, k] = 1.0
-            columns.append(jvp(lambda o: self.slopes(o, y), (outputs,), (unit,))[1])
+            columns.append(self.bends(outputs, y, unit))
         curvature = torch.stack(columns, 2)
         values, vectors = torch.linalg.eigh(curvature.double())
         largest = float(values.max())
@@ -187,8 +192,7 @@ class Network:
                     return jvp(lambda to: self.outputs(to, x), (at,), (p,))
 
                 outputs, pull, moves = cast(Any, vjp)(moved, b, has_aux=True)
-                expanded = jvp(lambda o: self.slopes(o, t), (outputs,), (moves,))
-                slopes = expanded[0] - expanded[1]
+                slopes = self.slopes(outputs, t) - self.bends(outputs, t, moves)
             found: Tensor = pull(slopes * c.unsqueeze(1))[0]
             return found
 

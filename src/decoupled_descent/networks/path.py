@@ -46,8 +46,9 @@ DAMPING, LEAST = 16.0, 0.5
 #: The bend of a step is how far its outputs are from those of the linearised network, as a share of
 #: their own change. A step that bends more than this is too long: μ is multiplied by ``TIGHTER``.
 BEND, TIGHTER = 0.5, 4.0
-#: Between steps μ changes so that the next bends by about this much, and by this factor at most.
-AIM, EASING = 0.2, 0.7
+#: Between steps μ changes, by this factor at most, so that the next step bends by about ``AIM`` or
+#: lowers F by this share, whichever is less: the best step is not jumped over.
+EASING, AIM, PACE = 0.7, 0.2, 0.1
 #: How often a step is made shorter before it is taken as it is.
 TRIES = 12
 #: For this many groups per step the next refinement is computed too, to measure the error.
@@ -191,7 +192,9 @@ def _move(problem: Problem, path: Path, at: _At) -> _Move:
         if bend <= BEND and value <= at.value + 1e-6 * abs(at.value):
             break
         damping *= TIGHTER
-    following = max(LEAST, damping * min(2.0, max(EASING, bend / AIM)))
+    progress = (at.value - value) / abs(at.value) if at.value else 0.0
+    change = max(EASING, bend / AIM, progress / PACE)
+    following = max(LEAST, damping * min(change, 1 / EASING))
     return _Move(p, curvature, nu, damping, following, bend)
 
 
