@@ -261,3 +261,25 @@ def test_other_algorithms_take_modules_that_start_with_a_linear_layer():
     direct = dd.fit(X, y, model, descent, 5, loss="logistic")
     described = dd.fit(X, y, dd.Objective.of_model(model, "logistic"), descent, 5)
     assert torch.equal(direct.train_error, described.train_error)
+
+
+def test_an_objective_describes_a_module_that_cannot_be_split():
+    X = images(12)
+    y = (X.flatten(1).sum(1) > 0).double()
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(32, 1)).double()
+    objective, algorithm = dd.Objective.of_model(module, "logistic"), dd.DecoupledGaussNewton()
+    described = dd.fit(X, y, objective, algorithm, 3)
+    direct = dd.fit(X, y, module, algorithm, 3, loss="logistic")
+    assert torch.equal(described.train_error, direct.train_error)
+    with pytest.raises(ValueError, match="cannot be split.*DecoupledGaussNewton trains any"):
+        dd.fit(X.flatten(1), y, objective, dd.GradientDescent(0.1), 3)
+
+
+@pytest.mark.parametrize("algorithm", [dd.GradientDescent(0.1), dd.DecoupledGaussNewton()])
+def test_a_loss_is_given_once(algorithm):
+    X, y = rows(20, 4)
+    module = tanh_network(4, 3)
+    with pytest.raises(ValueError, match="loss is None"):
+        dd.fit(X, y, module, algorithm, 3)
+    with pytest.raises(ValueError, match="given twice"):
+        dd.fit(X, y, dd.Objective.of_model(module, "logistic"), algorithm, 3, loss="logistic")

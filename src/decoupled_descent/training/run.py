@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
@@ -271,6 +271,7 @@ def fit(
         >>> run.train_error.shape, run.theta.shape
         (torch.Size([50]), torch.Size([2, 200]))
     """
+    whole_number("steps", steps)
     check_algorithm(algorithm)
     if algorithm.trains_modules:
         if theta is not None:
@@ -280,7 +281,11 @@ def fit(
         found: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
         return found
     if isinstance(objective, nn.Module):
-        objective = Objective.of_model(objective, "squared" if loss is None else loss)
+        if loss is None:
+            raise ValueError("loss is None; a module needs one, such as loss='logistic'")
+        objective = Objective.of_model(objective, loss)
+    elif loss is not None:
+        raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
     if weights is not None or groups is not None:
         X, y = Rows(X, y, weights=weights, groups=groups), None
     rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
