@@ -36,7 +36,7 @@ def test_products_equal_a_loop_over_rows_with_dense_matrices(loss, width, refine
     X, y = rows(22, 3, max(2, count))
     model = tanh_network(3, width, count)
     options = {"ridge": 0.5, "rate": 0.6, "damping": 2.0, "refined": refined}
-    algorithm = dd.DecoupledGaussNewton(**options)
+    algorithm = dd.DecoupledGaussNewton(**options, stratified=False)
     _, seen = recorded(X, y, model, algorithm, 6, loss=loss)
     alone, ones = torch.arange(22), torch.ones(22).double()
     wanted = oracle.path(model, loss, X, y, ones, alone, steps=6, **options)
@@ -45,17 +45,19 @@ def test_products_equal_a_loop_over_rows_with_dense_matrices(loss, width, refine
     assert float((seen[5] - seen[0]).abs().mean()) > 0.1  # it has moved
 
 
+@pytest.mark.parametrize("stratified", [False, True])
 @pytest.mark.parametrize("width", [2, 6], ids=["few parameters", "many parameters"])
-def test_weights_and_groups_equal_a_loop_over_groups(width):
+def test_weights_and_groups_equal_a_loop_over_groups(width, stratified):
     X, y = rows(20, 3, 3)
     weights = torch.linspace(0.5, 2.5, 20).double()
     groups = torch.arange(20) % 7
     model = tanh_network(3, width, 3)
     options = {"ridge": 0.5, "rate": 0.6, "damping": 2.0}
-    algorithm = dd.DecoupledGaussNewton(**options)
+    algorithm = dd.DecoupledGaussNewton(**options, stratified=stratified)
     given = {"loss": "cross_entropy", "weights": weights, "groups": groups + 3}
     run, seen = recorded(X, y, model, algorithm, 5, **given)
-    wanted = oracle.path(model, "cross_entropy", X, y, weights, groups, steps=5, **options)
+    options |= {"classes": y if stratified else None, "steps": 5}
+    wanted = oracle.path(model, "cross_entropy", X, y, weights, groups, **options)
     for found, each in zip(seen, wanted, strict=True):
         close(found, each)
     losses = nn.functional.cross_entropy(wanted[4], y, reduction="none")
@@ -101,7 +103,7 @@ def test_linear_model_converges_to_the_minima_without_each_row(loss):
     count = LOSSES[loss]
     X, y = rows(16, 4, max(2, count))
     model = nn.Linear(4, count).double()
-    algorithm = dd.DecoupledGaussNewton(ridge=0.8, rate=1.0, damping=0.0)
+    algorithm = dd.DecoupledGaussNewton(ridge=0.8, rate=1.0, damping=0.0, stratified=False)
     run, seen = recorded(X, y, model, algorithm, 60, loss=loss)
     assert run.stop_reason is dd.StopReason.MINIMUM
     for i in range(16):
@@ -117,7 +119,7 @@ def test_formula_at_the_minimum_is_one_newton_step_from_it():
     """Both are leave-one-out at the minimum; they differ by the second order in the row's share."""
     X, y = rows(60, 4)
     model = nn.Linear(4, 1).double()
-    algorithm = dd.DecoupledGaussNewton(ridge=0.8, rate=1.0, damping=0.0)
+    algorithm = dd.DecoupledGaussNewton(ridge=0.8, rate=1.0, damping=0.0, stratified=False)
     run, seen = recorded(X, y, model, algorithm, 60, loss="logistic")
     beta = run.theta[0]
     o = oracle.outputs(model, beta, X)
@@ -136,7 +138,7 @@ def test_literal_refits_from_the_start_are_followed_within_one_per_cent():
     X, y = rows(40, 5, seed=3)
     y = torch.where(torch.rand(40, generator=torch.Generator().manual_seed(0)) < 0.1, 1 - y, y)
     model = tanh_network(5, 3)
-    algorithm = dd.DecoupledGaussNewton(ridge=0.5, damping=3.0)
+    algorithm = dd.DecoupledGaussNewton(ridge=0.5, damping=3.0, stratified=False)
     run, _ = recorded(X, y, model, algorithm, 20, loss="logistic")
     nus, beta = [], oracle.flat(model)
     for _ in range(20):
@@ -155,6 +157,25 @@ def test_literal_refits_from_the_start_are_followed_within_one_per_cent():
     torch.testing.assert_close(run.train_error, errors, rtol=0.01, atol=0.0)
     fitted = torch.tensor(run.last.info.notes["fitted"])
     assert float(fitted) < 0.8 * float(errors[-1])  # the loss of the fit is no estimate
+
+
+def test_classes_without_signal_are_predicted_by_chance_if_they_keep_their_shares():
+    """Without shares, rows left out are predicted wrong: their class is the rarer one."""
+    right = {True: [], False: []}
+    for draw in range(6):
+        X = 0.05 * torch.randn(60, 4, generator=torch.Generator().manual_seed(draw)).double()
+        y = (torch.arange(60) % 2).double()
+        for stratified, found in right.items():
+            algorithm = dd.DecoupledGaussNewton(stratified=stratified)
+            model = nn.Linear(4, 1).double()
+            for each in model.parameters():
+                nn.init.zeros_(each)
+            _, seen = recorded(X, y, model, algorithm, 10, loss="logistic")
+            found.append((seen[-1][:, 0] > 0) == (y > 0))
+    shares = {key: float(torch.cat(found).double().mean()) for key, found in right.items()}
+    assert shares[False] < 0.1
+    # predictions of the same draw depend on each other: three standard errors of 60 rows, not 360
+    assert abs(shares[True] - 0.5) < 3 * 0.5 / 60**0.5
 
 
 def test_damping_grows_where_the_network_bends_and_the_loss_never_rises():

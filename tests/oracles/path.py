@@ -75,8 +75,12 @@ def path(
     damping: float,
     steps: int,
     refined: bool = True,
+    classes: Tensor | None = None,
 ) -> list[Tensor]:
-    """Outputs of every row at the parameters of the run without its group, (n, K) at each step."""
+    """Outputs of every row at the parameters of the run without its group, (n, K) at each step.
+
+    With classes, the other rows of a class weigh more, so that its total weight stays.
+    """
     identity = torch.eye(len(flat(module))).to(X)
     beta = flat(module).to(X)
     copies = [beta.clone() for _ in range(int(groups.max()) + 1)]
@@ -90,6 +94,10 @@ def path(
         for i, at in enumerate(copies):
             keep = weights * (groups != i)
             _, shared = system(module, loss, beta, X, y, keep, ridge)
+            if classes is not None:
+                for c in classes.unique():
+                    of_class = classes == c
+                    keep[of_class] *= weights[of_class].sum() / keep[of_class].sum()
             left, own_matrix = system(module, loss, at, X, y, keep, ridge)
             shared, own_matrix = shared + nu * identity, own_matrix + nu * identity
             if refined:

@@ -98,7 +98,19 @@ class Examples:
             )
         return codes
 
-    def follow(self, outputs: int, most: int | None = None, seed: int | None = 0) -> Followed:
+    def classes(self, outputs: int) -> Tensor | None:
+        """The class of each row, 0, 1, …, shape (n,); None where labels are no classes.
+
+        They are where one label goes with several outputs, and where all labels are 0 or 1.
+        """
+        if self.y.ndim == 2 or (outputs == 1 and not bool(((self.y == 0) | (self.y == 1)).all())):
+            return None
+        codes: Tensor = torch.unique(self.y, return_inverse=True)[1]
+        return codes
+
+    def follow(
+        self, outputs: int, most: int | None = None, seed: int | None = 0, stratified: bool = False
+    ) -> Followed:
         """Choose the groups that are left out: all, or ``most`` of them, drawn at random."""
         count = int(self.groups.max()) + 1
         chosen = torch.arange(count)
@@ -106,15 +118,16 @@ class Examples:
             generator = torch.Generator()
             generator.seed() if seed is None else generator.manual_seed(seed)
             chosen = torch.randperm(count, generator=generator)[:most].sort().values
-        return self.followed(chosen.to(self.groups.device), outputs)
+        return self.followed(chosen.to(self.groups.device), outputs, stratified)
 
-    def followed(self, chosen: Tensor, outputs: int) -> Followed:
+    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> Followed:
         """The groups with these numbers."""
         number = torch.full((int(self.groups.max()) + 1,), -1, device=chosen.device)
         number[chosen] = torch.arange(len(chosen), device=chosen.device)
         own = number[self.groups]
         rows = (own >= 0).nonzero().squeeze(1)
-        return Followed(chosen, rows, own[rows], own >= 0, outputs)
+        classes = self.classes(outputs) if stratified else None
+        return Followed(chosen, rows, own[rows], own >= 0, outputs, classes)
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,7 @@ class Followed:
         group: For each of these rows its group, 0 … m − 1.
         kept: Whether a row is one of these, shape (n,).
         outputs: K.
+        classes: The class of each row of X if classes keep their shares, shape (n,), else None.
     """
 
     chosen: Tensor
@@ -134,6 +148,7 @@ class Followed:
     group: Tensor
     kept: Tensor
     outputs: int
+    classes: Tensor | None = None
 
     @property
     def count(self) -> int:
@@ -148,9 +163,21 @@ class Followed:
         return self.rows[order[sizes.cumsum(0) - sizes]]
 
     def weights_without(self, rows: Examples, some: Tensor | None = None) -> Tensor:
-        """The weights of all rows in the run without each group, or some groups, shape (m, n)."""
+        r"""The weights of all rows in the run without each group, or some groups, shape (m, n).
+
+        If classes keep their shares, rows of the same class as one that is left out weigh more:
+
+        .. math:: w_j \frac{\sum_{k \in c} w_k}{\sum_{k \in c,\, k \notin \text{group}} w_k}
+           \quad \text{for } j \in c .
+        """
         chosen = self.chosen if some is None else self.chosen[some]
-        return rows.weights * (rows.groups != chosen.unsqueeze(1))
+        weights = rows.weights * (rows.groups != chosen.unsqueeze(1))
+        if self.classes is None:
+            return weights
+        member = torch.nn.functional.one_hot(self.classes).to(weights)
+        total, rest = rows.weights @ member, weights @ member
+        factor = torch.where(rest > 0, total / rest.clamp_min(1e-30), 1.0)
+        return weights * factor[:, self.classes]
 
     def members(self, all_rows: bool, some: Tensor | None = None) -> Members:
         """The outputs of the rows of each group, or some groups, as rows of a matrix.
