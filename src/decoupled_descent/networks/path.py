@@ -49,6 +49,9 @@ BEND, TIGHTER = 0.5, 4.0
 #: Between steps μ changes, by this factor at most, so that the next step bends by about ``AIM`` or
 #: lowers F by this share, whichever is less: the best step is not jumped over.
 EASING, AIM, PACE = 0.7, 0.2, 0.1
+#: If the next refinement is larger than this share of the last, μ is doubled: the runs without rows
+#: are too far from the run with all rows for its matrix.
+CONTRACTION = 0.3
 #: How often a step is made shorter before it is taken as it is.
 TRIES = 12
 #: For this many groups per step the next refinement is computed too, to measure the error.
@@ -109,11 +112,11 @@ def step(problem: Problem, path: Path) -> tuple[Path, Seen]:
     contraction, drift = 0.0, 0.0
     if at.expansion.exact:
         contraction, drift = _check(problem, move, betas, change, at.parts.dual)
+    damping = move.following
+    if problem.damping is None and contraction > CONTRACTION:
+        damping = max(damping, 2 * move.damping)
     following = Path(
-        path.beta - rate * move.p,
-        path.differences - rate * change,
-        move.following,
-        path.drift + drift,
+        path.beta - rate * move.p, path.differences - rate * change, damping, path.drift + drift
     )
     largest = max(float(move.p.norm()), float(change.norm(dim=1).max()))
     length = max(float(path.beta.norm()), 1e-30)
