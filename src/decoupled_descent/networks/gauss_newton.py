@@ -13,7 +13,7 @@ from decoupled_descent.checks import is_finite_number, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.networks import path
-from decoupled_descent.networks.derivatives import Network
+from decoupled_descent.networks.derivatives import CHUNK, Network
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.modules import fresh_starts
 from decoupled_descent.networks.run import fit_network
@@ -127,7 +127,7 @@ class DecoupledGaussNewton(Algorithm):
         network: Network = objective
         count = network.outputs(network.start, rows.X[:2]).shape[1]
         followed = rows.follow(count, self.followed, seed, self.stratified)
-        self._check_memory(rows.n * count, followed.count, network.size)
+        self._check_memory(rows.n * count, followed.count, network)
         betas = fresh_starts(network, self.starts, seed) if theta is None else list(theta)
         problem = self._problem(network, rows, followed)
         return State(tuple(path.start(problem, beta) for beta in betas), followed.chosen, 0)
@@ -182,11 +182,12 @@ class DecoupledGaussNewton(Algorithm):
         """None but that rows are independent."""
         return frozenset()
 
-    def _check_memory(self, rows: int, groups: int, size: int) -> None:
+    def _check_memory(self, rows: int, groups: int, network: Network) -> None:
         """Raise ``ValueError`` if the Jacobian and the differences do not fit."""
+        size, width = network.size, network.start.element_size()
         system = min(rows, size)
         numbers = (rows if size >= rows else groups) * size + 6 * self.starts * groups * size
-        needed = (4 * numbers + 24 * system**2) / 1e9
+        needed = (width * (numbers + CHUNK) + 24 * system**2) / 1e9
         if needed > self.memory:
             raise ValueError(
                 f"{rows} outputs, {groups} rows (or groups) to follow and {size} trainable "
