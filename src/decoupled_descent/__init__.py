@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.estimators.saving import save_model as save_model
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
+    from decoupled_descent.networks.gauss_newton import DecoupledGaussNewton as DecoupledGaussNewton
     from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
@@ -90,6 +91,7 @@ _NAMES = {
     "GreedyDescent": "descent",
     "Objective": "objective",
     "DecoupledNewton": "leave_one_out",
+    "DecoupledGaussNewton": "networks.gauss_newton",
     "OrthogonalDecoupledDescent": "descent",
     "ProcessLostError": "rows.processes",
     "Rows": "rows.blocks",

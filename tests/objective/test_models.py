@@ -139,5 +139,6 @@ def frozen():
     ],
 )
 def test_models_that_cannot_be_split(make, message):
+    X, y = torch.zeros(5, 16), torch.ones(5)
     with pytest.raises(ValueError, match=message):
-        dd.Objective.of_model(make(), "logistic")
+        dd.fit(X, y, dd.Objective.of_model(make(), "logistic"), dd.DecoupledDescent(0.1), 2)

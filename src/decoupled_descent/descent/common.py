@@ -44,6 +44,7 @@ class Algorithm(ABC):
         estimates_test_error: Whether the train error is an estimate of the test error.
         takes_weights: Whether it supports row weights and groups.
         uses_jacobian: Whether steps need J̄. Only then do kinks matter.
+        trains_modules: Whether it trains whole modules, by :meth:`fit`, instead of θ and a head.
         g: Replaces ∇_hΨ; None for the gradient.
         f: Replaces ∇_aΨ; None for the gradient.
     """
@@ -51,6 +52,7 @@ class Algorithm(ABC):
     estimates_test_error: ClassVar[bool] = True
     takes_weights: ClassVar[bool] = False
     uses_jacobian: ClassVar[bool] = True
+    trains_modules: ClassVar[bool] = False
     g: Direction | None = None
     f: HeadDirection | None = None
 
@@ -162,6 +164,10 @@ class Algorithm(ABC):
             for name, value in given.items()
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
+
+    def fit(self, X: Any, y: Any, model: Any, **options: Any) -> Any:
+        """Train a whole module; only algorithms with ``trains_modules`` do so."""
+        raise ValueError(f"{type(self).__name__} does not train whole modules")
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""

@@ -16,6 +16,7 @@ from decoupled_descent.rows.tensors import check_finite
 
 def head_width(objective: Objective, d: int) -> int:
     """L as the head has it; refuse a whole model that was given as the head."""
+    objective.require_head()
     if objective.width is None:
         raise ValueError(
             f"L cannot be read off head {type(objective.head).__name__}; pass "

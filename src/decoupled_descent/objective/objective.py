@@ -72,6 +72,8 @@ class Objective:
         curvature: str = "auto",
     ) -> None:
         self.split: Split | None = None  # the whole model, if that is where the head comes from
+        self.model: nn.Module | None = None  # the same, also where it cannot be split
+        self._unsplit = ""  # why not
         if not isinstance(head, nn.Module):
             raise ValueError(
                 f"head={head!r} must be a torch.nn.Module; see decoupled_descent.heads for ready "
@@ -102,14 +104,15 @@ class Objective:
     def of_model(
         cls, model: nn.Module, loss: str | RowLoss, *, curvature: str = "auto"
     ) -> Objective:
-        r"""Take a whole model whose first layer is ``nn.Linear``; training starts from its weights.
+        r"""Take a whole model; training starts from its weights.
 
-        The first layer's weights are θ. All that follows is the head, the first layer's bias
+        :class:`DecoupledGaussNewton` trains all of it. For other algorithms its first layer must be
+        ``nn.Linear``, whose weights are θ. All that follows is the head, the first layer's bias
         included. ``run.to_module()`` returns the model, trained.
 
         Args:
-            model: Any ``nn.Module`` of x that does nothing to x before the first layer, except for
-                ``nn.Flatten``. It is copied, not changed.
+            model: Any ``nn.Module`` of x. For algorithms that train θ and a head, it does nothing
+                to x before the first layer, except for ``nn.Flatten``. It is copied, not changed.
             loss: As for an objective.
             curvature: As for an objective.
 
@@ -125,10 +128,22 @@ class Objective:
             >>> run.to_module()(X).shape
             torch.Size([100, 1])
         """
-        parts = split(model)
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model={model!r} must be a torch.nn.Module")
+        try:
+            parts = split(model)
+        except ValueError as error:
+            objective = cls(model, loss, curvature=curvature)
+            objective.model, objective._unsplit = objective.head, str(error)
+            return objective
         objective = cls(parts.head, loss, width=len(parts.theta), curvature=curvature)
-        objective.split = parts
+        objective.split, objective.model = parts, parts.model
         return objective
+
+    def require_head(self) -> None:
+        """Raise ``ValueError`` for a whole model that cannot be split into θ and a head."""
+        if self._unsplit:
+            raise ValueError(f"{self._unsplit}; DecoupledGaussNewton trains any module")
 
     @property
     def theta(self) -> Tensor | None:
@@ -226,6 +241,7 @@ class Objective:
 
     def check(self, y: Tensor, width: int, like: Tensor) -> None:
         """Raise ``ValueError`` if head, loss, labels and width do not fit together."""
+        self.require_head()
         if self.declared_width is not None and self.declared_width != width:
             raise ValueError(
                 f"the head takes L = {self.declared_width} pre-activations, but theta has {width} "

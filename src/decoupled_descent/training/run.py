@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import BoundObjective, Objective
@@ -212,7 +212,7 @@ class Run:
 def fit(
     X: Any,
     y: Any,
-    objective: Objective,
+    objective: Objective | nn.Module,
     algorithm: Algorithm,
     steps: int = 200,
     theta: Tensor | None = None,
@@ -222,6 +222,10 @@ def fit(
     progress: bool | None = None,
     state: Any = None,
     checkpoint: str | Path | Checkpoint | None = None,
+    *,
+    loss: Any = None,
+    weights: Any = None,
+    groups: Any = None,
 ) -> Run:
     r"""Train, and record the error of every iterate θ_1, …, θ_T.
 
@@ -230,7 +234,8 @@ def fit(
             on disk and other sources are read block by block, see :class:`Rows`. Or :class:`Rows`,
             which keep results such as the Gram matrix for the next run.
         y: Labels, n rows; None with :class:`Rows`.
-        objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
+        objective: Ψ, a head and a loss. The head is not changed: a copy is trained. Or a whole
+            module, with ``loss``; :class:`DecoupledGaussNewton` takes any, with rows of any shape.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
         theta: θ_1, shape (L, d); by default the whole model's own weights, see
@@ -245,6 +250,10 @@ def fit(
         checkpoint: A folder, or a :class:`Checkpoint`, to save the run in while it goes on. The
             same call takes up what it finds there: a run that was cut short continues, bit for bit
             on the same machine, and a finished one is returned at once.
+        loss: The loss of a whole module: a name, a function that returns one value per row, or a
+            criterion of PyTorch.
+        weights: The weight of each row, where X is no :class:`Rows`.
+        groups: Rows with the same number are left out together, where X is no :class:`Rows`.
 
     Returns:
         The run. Ctrl-C ends training early and returns what was reached; so does an error that is
@@ -259,8 +268,24 @@ def fit(
         >>> run.train_error.shape, run.theta.shape
         (torch.Size([50]), torch.Size([2, 200]))
     """
-    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    whole_number("steps", steps)
     check_algorithm(algorithm)
+    if algorithm.trains_modules:
+        if theta is not None:
+            raise ValueError("theta has no effect on a whole module, which starts as it is")
+        options = {"loss": loss, "steps": steps, "test": test, "callbacks": callbacks}
+        options |= {"seed": seed, "progress": progress, "state": state, "checkpoint": checkpoint}
+        found: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
+        return found
+    if isinstance(objective, nn.Module):
+        if loss is None:
+            raise ValueError("loss is None; a module needs one, such as loss='logistic'")
+        objective = Objective.of_model(objective, loss)
+    elif loss is not None:
+        raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
+    if weights is not None or groups is not None:
+        X, y = Rows(X, y, weights=weights, groups=groups), None
+    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
     if state is not None:
         _check_columns(state, rows)
     bound = algorithm.bind(rows, objective, theta if state is None else state.theta)

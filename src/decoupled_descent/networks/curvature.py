@@ -1,0 +1,150 @@
+r"""Systems of equations with the Gauss–Newton matrix A = BᵀB + ν I, and with rows left out of it.
+
+B stacks the rows √w_j C_jᵀ J_j, with C_j C_jᵀ = W_j. The smaller of two systems is solved: P × P,
+or nK × nK. The latter is the dual, for which
+
+.. math:: A^{-1} v = (v - B^\top S^{-1} B v) / \nu, \qquad S = B B^\top + \nu I .
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Members(NamedTuple):
+    """Which rows of B belong to each group that is left out, padded to the same number."""
+
+    places: Tensor  # shape (m, r), rows of B
+    there: Tensor  # shape (m, r), False where ``places`` only fills up
+
+
+class Curvature(ABC):
+    """The matrix A, factorised."""
+
+    @abstractmethod
+    def solve(self, vector: Tensor) -> Tensor:
+        """A⁻¹ v for one vector, shape (P,)."""
+
+    @abstractmethod
+    def solve_without(self, vectors: Tensor, members: Members) -> Tensor:
+        r"""A₋ᵢ⁻¹ v_i for each group i and its own v_i, shape (m, P).
+
+        .. math:: A_{-i}^{-1} = A^{-1} + A^{-1} B_i^\top (I - B_i A^{-1} B_i^\top)^{-1} B_i A^{-1}
+        """
+
+
+class Dual(Curvature):
+    """By the nK × nK matrix S, which is factorised in float64."""
+
+    def __init__(self, rows: Tensor, products: Tensor, nu: float) -> None:
+        self.rows, self.nu = rows, nu
+        system = products.clone()
+        system.diagonal().add_(nu)
+        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(system))
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """A⁻¹ v."""
+        weights = self.inverse @ (self.rows @ vector).double()
+        return (vector - weights.to(vector) @ self.rows) / self.nu
+
+    def solve_without(self, vectors: Tensor, members: Members) -> Tensor:
+        """A₋ᵢ⁻¹ v_i: the rows of group i are struck out of S, as I − B_i A⁻¹ B_iᵀ = ν (S⁻¹)_ii."""
+        products = (self.rows @ vectors.T).double()  # B v_i in column i
+        weights = self.inverse @ products
+        index, there = members
+        own = weights.T.gather(1, index) * there
+        blocks = self.inverse[index.unsqueeze(2), index.unsqueeze(1)]
+        factor = torch.linalg.solve(_filled(blocks, there), own.unsqueeze(2)).squeeze(2)
+        struck = torch.zeros_like(weights.T).scatter_add_(1, index, factor * there)
+        weights = weights - self.inverse @ struck.T
+        return (vectors - weights.T.to(vectors) @ self.rows) / self.nu
+
+
+class Primal(Curvature):
+    """By A itself, in float64; B is kept for the groups that are left out only."""
+
+    def __init__(self, matrix: Tensor, rows: Tensor, nu: float) -> None:
+        system = matrix.clone()
+        system.diagonal().add_(nu)
+        self.factor, self.rows = torch.linalg.cholesky(system), rows
+
+    def solve(self, vector: Tensor) -> Tensor:
+        """A⁻¹ v."""
+        return self._solve(vector.unsqueeze(0))[0].to(vector)
+
+    def _solve(self, vectors: Tensor) -> Tensor:
+        found: Tensor = torch.cholesky_solve(vectors.double().T, self.factor).T
+        return found
+
+    def solve_without(self, vectors: Tensor, members: Members) -> Tensor:
+        """A₋ᵢ⁻¹ v_i by Sherman–Morrison–Woodbury, a few groups at a time."""
+        chunk = max(1, 2**22 // (members.places.shape[1] * vectors.shape[1]))
+        spans = range(0, len(vectors), chunk)
+        parts = [
+            self._without(
+                vectors[k : k + chunk], Members(*(each[k : k + chunk] for each in members))
+            )
+            for k in spans
+        ]
+        return torch.cat(parts)
+
+    def _without(self, vectors: Tensor, members: Members) -> Tensor:
+        index, there = members
+        own = self.rows[index].double() * there.unsqueeze(2)  # B_i, shape (b, r, P)
+        solved = self._solve(vectors)
+        spread = self._solve(own.flatten(0, 1)).reshape(own.shape)  # A⁻¹ B_iᵀ
+        blocks = torch.eye(index.shape[1]).to(own) - own @ spread.mT
+        felt = (own @ solved.unsqueeze(2)) * there.unsqueeze(2)
+        factor = torch.linalg.solve(blocks, felt)
+        found: Tensor = solved + (spread.mT @ factor).squeeze(2)
+        return found.to(vectors)
+
+
+def _filled(blocks: Tensor, there: Tensor) -> Tensor:
+    """Put the identity where a block only fills up."""
+    pairs = there.unsqueeze(2) & there.unsqueeze(1)
+    identity = torch.eye(there.shape[1]).to(blocks)
+    return torch.where(pairs, blocks, identity)
+
+
+class Parts(NamedTuple):
+    """What is needed to factorise A for any ν."""
+
+    rows: Tensor  # B, or in the primal its rows of groups that are left out
+    products: Tensor  # BBᵀ or BᵀB, in float64
+    dual: bool
+    scale: float  # the sum of squares of B
+
+    def with_damping(self, nu: float) -> Curvature:
+        """A for this ν."""
+        return (Dual if self.dual else Primal)(*self._ordered(), nu)
+
+    def _ordered(self) -> tuple[Tensor, Tensor]:
+        return (self.rows, self.products) if self.dual else (self.products, self.rows)
+
+
+def assemble(blocks: Iterator[Tensor], dual: bool, kept: Tensor) -> Parts:
+    """Make the products of B, whose rows come in blocks of shape (b, K, P).
+
+    ``kept`` says which rows of X, shape (n,), may be left out.
+    """
+    rows, first = [], 0
+    products: Tensor | None = None
+    for block in blocks:
+        flat = block.flatten(0, 1)
+        if dual:
+            rows.append(flat)
+        else:
+            own = (flat.T @ flat).double()
+            products = own if products is None else products.add_(own)
+            rows.append(block[kept[first : first + len(block)]].flatten(0, 1))
+        first += len(block)
+    stacked = torch.cat(rows)
+    products = (stacked @ stacked.T).double() if dual else products
+    assert products is not None
+    return Parts(stacked, products, dual, float(products.diagonal().sum()))

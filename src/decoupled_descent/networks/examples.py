@@ -1,0 +1,215 @@
+"""The training rows of a network, of any shape, and the groups of them that are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoupled_descent.networks.curvature import Members
+from decoupled_descent.rows.tensors import as_tensor, check_finite
+
+
+class Examples:
+    """Rows of any shape with labels, weights and groups, checked.
+
+    Args:
+        X: n rows of any shape; whole numbers (tokens) stay whole.
+        y: Labels, n rows.
+        weights: The weight of each row, positive; equal by default.
+        groups: Rows with the same whole number are left out together; by default each is alone.
+        dtype: The dtype of numbers where X has whole ones.
+
+    Attributes:
+        n: The number of rows.
+        like: An empty tensor with the dtype and the device.
+        groups: The number of the group of each row, 0, 1, …, shape (n,).
+        spread: The standard deviation of real labels, 1 for classes.
+
+    Example:
+        >>> rows = Examples(torch.zeros(4, 1, 8, 8), torch.ones(4), groups=[7, 7, 3, 3])
+        >>> rows.n, rows.groups.tolist(), rows.weights.tolist()
+        (4, [1, 1, 0, 0], [1.0, 1.0, 1.0, 1.0])
+    """
+
+    processes = None  # all rows are in this process
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        weights: Any = None,
+        groups: Any = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.X, labels = as_tensor("X", X), as_tensor("y", y)
+        if self.X.ndim == 0 or len(self.X) < 2 or 0 in self.X.shape:
+            raise ValueError(f"X has shape {tuple(self.X.shape)}; training needs at least 2 rows")
+        check_finite("X", self.X)
+        self.n = self.block_size = len(self.X)
+        dtype = self.X.dtype if self.X.is_floating_point() else dtype
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"X has dtype {dtype}, in which no system of equations can be solved; pass it in "
+                "float32 or float64"
+            )
+        self.like = torch.empty(0, dtype=dtype, device=self.X.device)
+        if labels.ndim not in (1, 2) or len(labels) != self.n:
+            raise ValueError(
+                f"y has shape {tuple(labels.shape)} but X has {self.n} rows; y must have one entry "
+                "(or one row) per row of X"
+            )
+        check_finite("y", labels)
+        real = labels.is_floating_point() or labels.dtype == torch.bool
+        self.y = labels.to(self.like if real else self.like.device)
+        self.weighted = weights is not None
+        self.weights = self._weights(weights)
+        self.grouped = groups is not None
+        self.groups = torch.arange(self.n, device=self.like.device)
+        if groups is not None:
+            self.groups = self._groups(groups)
+        deviation = float(self.y.double().std()) if real else 1.0
+        self.spread = deviation if deviation > 0 else 1.0
+
+    def _weights(self, weights: Any) -> Tensor:
+        if weights is None:
+            return self.like.new_ones(self.n)
+        found = as_tensor("weights", weights).to(self.like)
+        if found.shape != (self.n,):
+            raise ValueError(f"weights has shape {tuple(found.shape)}; it must be ({self.n},)")
+        check_finite("weights", found)
+        if not bool((found > 0).all()):
+            raise ValueError(
+                f"weights has the entry {float(found.min()):g}; all must be positive: leave out "
+                "rows of weight 0"
+            )
+        return found
+
+    def _groups(self, groups: Any) -> Tensor:
+        labels = as_tensor("groups", groups).to(self.like.device)
+        if labels.shape != (self.n,):
+            raise ValueError(f"groups has shape {tuple(labels.shape)}; it must be ({self.n},)")
+        codes: Tensor = torch.unique(labels, return_inverse=True)[1]
+        if int(codes.max()) == 0:
+            raise ValueError(
+                "groups has one value only; leaving out its group would leave no rows to learn from"
+            )
+        return codes
+
+    def classes(self, outputs: int) -> Tensor | None:
+        """The class of each row, 0, 1, …, shape (n,); None where labels are no classes.
+
+        They are where one label goes with several outputs, and where all labels are 0 or 1.
+        """
+        if self.y.ndim == 2 or (outputs == 1 and not bool(((self.y == 0) | (self.y == 1)).all())):
+            return None
+        codes: Tensor = torch.unique(self.y, return_inverse=True)[1]
+        return codes
+
+    def follow(
+        self, outputs: int, most: int | None = None, seed: int | None = 0, stratified: bool = False
+    ) -> Followed:
+        """Choose the groups that are left out: all, or ``most`` of them, drawn at random."""
+        count = int(self.groups.max()) + 1
+        chosen = torch.arange(count)
+        if most is not None and most < count:
+            generator = torch.Generator()
+            generator.seed() if seed is None else generator.manual_seed(seed)
+            chosen = torch.randperm(count, generator=generator)[:most].sort().values
+        return self.followed(chosen.to(self.groups.device), outputs, stratified)
+
+    def followed(self, chosen: Tensor, outputs: int, stratified: bool = False) -> Followed:
+        """The groups with these numbers."""
+        number = torch.full((int(self.groups.max()) + 1,), -1, device=chosen.device)
+        number[chosen] = torch.arange(len(chosen), device=chosen.device)
+        own = number[self.groups]
+        rows = (own >= 0).nonzero().squeeze(1)
+        classes = self.classes(outputs) if stratified else None
+        return Followed(chosen, rows, own[rows], own >= 0, outputs, classes)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The groups for which the run without them is followed.
+
+    Attributes:
+        chosen: Their numbers, shape (m,).
+        rows: Their rows, shape (r,).
+        group: For each of these rows its group, 0 … m − 1.
+        kept: Whether a row is one of these, shape (n,).
+        outputs: K.
+        classes: The class of each row of X if classes keep their shares, shape (n,), else None.
+    """
+
+    chosen: Tensor
+    rows: Tensor
+    group: Tensor
+    kept: Tensor
+    outputs: int
+    classes: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of groups, m."""
+        return len(self.chosen)
+
+    @property
+    def first(self) -> Tensor:
+        """One row of each group, shape (m,)."""
+        order = self.group.argsort(stable=True)
+        sizes = torch.bincount(self.group, minlength=self.count)
+        return self.rows[order[sizes.cumsum(0) - sizes]]
+
+    def weights_without(self, rows: Examples, some: Tensor | None = None) -> Tensor:
+        r"""The weights of all rows in the run without each group, or some groups, shape (m, n).
+
+        If classes keep their shares, rows of the same class as one that is left out weigh more:
+
+        .. math:: w_j \frac{\sum_{k \in c} w_k}{\sum_{k \in c,\, k \notin \text{group}} w_k}
+           \quad \text{for } j \in c .
+        """
+        chosen = self.chosen if some is None else self.chosen[some]
+        weights = rows.weights * (rows.groups != chosen.unsqueeze(1))
+        if self.classes is None:
+            return weights
+        member = torch.nn.functional.one_hot(self.classes).to(weights)
+        total, rest = rows.weights @ member, weights @ member
+        factor = torch.where(rest > 0, total / rest.clamp_min(1e-30), 1.0)
+        return weights * factor[:, self.classes]
+
+    def members(self, all_rows: bool, some: Tensor | None = None) -> Members:
+        """The outputs of the rows of each group, or some groups, as rows of a matrix.
+
+        The matrix has K rows for every row of X (``all_rows``), or for those that are followed.
+        """
+        place = self.rows if all_rows else torch.arange(len(self.rows)).to(self.rows)
+        order = self.group.argsort(stable=True)
+        sizes = torch.bincount(self.group, minlength=self.count)
+        starts = sizes.cumsum(0) - sizes
+        slots = torch.arange(int(sizes.max())).to(place)
+        there = slots < sizes.unsqueeze(1)
+        at = (starts.unsqueeze(1) + slots).clamp_max(len(order) - 1)
+        index = place[order[at]].unsqueeze(2) * self.outputs
+        index = (index + torch.arange(self.outputs).to(place)).flatten(1)
+        there = there.repeat_interleave(self.outputs, 1)
+        return Members(index, there) if some is None else Members(index[some], there[some])
+
+    def averaged(self, rows: Examples, losses: Tensor) -> Tensor:
+        r"""Turn row losses into values whose mean is the error and whose sd/√count its stderr.
+
+        .. math:: m + \frac{w_i}{\bar w} (\ell_i - m), \qquad m = \sum_i w_i \ell_i / \sum_i w_i
+
+        With groups there is one value per group: m plus the sum of the deviations of its rows,
+        times the number of groups over that of rows.
+        """
+        if not rows.weighted and not rows.grouped:
+            return losses
+        weights = rows.weights[self.rows]
+        mean = weights @ losses / weights.sum()
+        deviations = weights / weights.mean() * (losses - mean)
+        if not rows.grouped:
+            return mean + deviations
+        sums = losses.new_zeros(self.count).index_add_(0, self.group, deviations)
+        return mean + sums * (self.count / len(losses))

@@ -1,0 +1,169 @@
+"""Checks of a user's module and criterion, and fresh starts of a module."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.networks.derivatives import Network
+from decoupled_descent.networks.examples import Examples
+from decoupled_descent.objective.losses import (
+    Loss,
+    check_labels,
+    check_rows_one_by_one,
+    get_loss,
+    varied_rows,
+)
+
+#: What works for layers that mix rows or draw random numbers.
+OTHERWISE = "call model.eval() first, or use CrossFit, which trains such layers"
+
+
+def as_loss(loss: Any) -> Loss:
+    """Take a loss by name, a function of outputs and labels, or a criterion of PyTorch.
+
+    A criterion gives the mean over rows of what it gives for one row.
+
+    Example:
+        >>> rows = as_loss(nn.MSELoss()).of(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 0.0]))
+        >>> rows.tolist()
+        [1.0, 9.0]
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if loss is None:
+        raise ValueError("loss is None; pass a name such as 'logistic', or a criterion")
+    if not isinstance(loss, nn.Module) or not hasattr(loss, "reduction"):
+        return get_loss(loss)
+    if getattr(loss, "weight", None) is not None and loss.reduction == "mean":
+        raise ValueError(
+            f"loss={loss} divides by the weights of the classes in a batch, so that its value for "
+            "a row depends on the other rows; pass reduction='none' and weights= per row"
+        )
+    rowwise: Any = copy.deepcopy(loss)
+    rowwise.reduction = "none"
+    reduce = torch.sum if loss.reduction == "sum" else torch.mean
+
+    def value(outputs: Tensor, y: Tensor) -> Tensor:
+        found: Tensor = rowwise(outputs, y)
+        return found if found.ndim < 2 else reduce(found.flatten(1), 1)
+
+    return Loss(type(loss).__name__, value)
+
+
+def as_network(model: Any, loss: Any, rows: Examples) -> Network:
+    """Check that a module treats rows one by one and fits the labels, and make it a network."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model={model!r} must be a torch.nn.Module")
+    if any(map(nn.parameter.is_lazy, [*model.parameters(), *model.buffers()])):
+        raise ValueError(
+            f"model {type(model).__name__} has parameters whose shape is not determined yet; call "
+            "it once with a few rows, model(X[:2]), before training"
+        )
+    if not any(each.requires_grad for each in model.parameters()):
+        raise ValueError(
+            f"model {type(model).__name__} has no parameter with requires_grad=True; there is "
+            "nothing to train"
+        )
+    network = Network(model, as_loss(loss), rows.like)
+    probe = torch.unique(varied_rows(rows.y, 8))
+    outputs = _check_outputs(network, rows.X[probe])
+    if network.loss.builtin:
+        check_labels(network.loss, rows.y, outputs.shape[1])
+    else:
+        shaped = outputs.squeeze(1) if outputs.shape[1] == 1 and rows.y.ndim == 1 else outputs
+        check_rows_one_by_one(network.loss, shaped[:1].expand(8, *shaped.shape[1:]), rows.y)
+    with network.differentiable():
+        network.measure(rows.X[probe])
+    return network
+
+
+@torch.no_grad()
+def _check_outputs(network: Network, X: Tensor) -> Tensor:
+    """Outputs for a few rows, (n, K); raise ``ValueError`` if rows are mixed."""
+    name, module = type(network.module).__name__, network.module
+    buffers = [each.clone() for each in module.buffers()]
+    before = torch.get_rng_state()
+    try:
+        found = module(X)
+    except Exception as error:
+        raise ValueError(
+            f"model {name} cannot be called with rows of shape {tuple(X.shape[1:])}: {error}"
+        ) from error
+    if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != len(X):
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(
+            f"model {name} returned {shape} for {len(X)} rows; it must return a tensor of shape "
+            "(n,) or (n, K)"
+        )
+    if not bool(found.isfinite().all()):
+        raise ValueError(f"model {name} returned NaN or infinite outputs; check its parameters")
+    if not torch.equal(before, torch.get_rng_state()):
+        torch.set_rng_state(before)
+        raise ValueError(f"model {name} draws random numbers (dropout?): {OTHERWISE}")
+    if any(not torch.equal(a, b) for a, b in zip(buffers, module.buffers(), strict=True)):
+        raise ValueError(f"model {name} changes its buffers (batch normalisation?): {OTHERWISE}")
+    try:
+        alone = torch.cat([module(row.unsqueeze(0)) for row in X])
+        mixes = not torch.allclose(alone, found, rtol=1e-3, atol=1e-4)
+    except (RuntimeError, ValueError):  # batch normalisation refuses single rows
+        mixes = True
+    if mixes:
+        raise ValueError(
+            f"model {name} has other outputs for a row beside other rows (batch normalisation?): "
+            f"{OTHERWISE}"
+        )
+    return found.unsqueeze(1) if found.ndim == 1 else found
+
+
+def fresh_starts(network: Network, count: int, seed: int | None) -> list[Tensor]:
+    """β of ``count`` starts: the module's own, and others drawn by its layers' own rules."""
+    starts = [network.start.clone()]
+    devices = [network.start.device] if network.start.is_cuda else []
+    with torch.random.fork_rng(devices=devices):
+        torch.seed() if seed is None else torch.manual_seed(seed)
+        for _ in range(count - 1):
+            starts.append(_redrawn(network))
+    return starts
+
+
+def _redrawn(network: Network) -> Tensor:
+    module = copy.deepcopy(network.module)
+    trained = {id(module.get_parameter(name)): name for name in network.names}
+    left = set(network.names)
+    for layer in module.modules():
+        own = {trained[id(p)] for p in layer.parameters(recurse=False) if id(p) in trained}
+        reset: Callable[[], Any] | None = getattr(layer, "reset_parameters", None)
+        reset = reset or getattr(layer, "_reset_parameters", None)
+        if own and callable(reset):
+            reset()
+            left -= own
+    if left:
+        raise ValueError(
+            f"starts needs layers that can draw their parameters again (reset_parameters), but "
+            f"{min(left)!r} belongs to one that cannot; use starts=1"
+        )
+    return network.flat(module)
+
+
+class MeanOutput(nn.Module):
+    """The mean of the outputs of several modules.
+
+    Example:
+        >>> double, triple = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+        >>> _ = nn.init.constant_(double.weight, 2.0), nn.init.constant_(triple.weight, 3.0)
+        >>> MeanOutput([double, triple])(torch.ones(1, 1)).item()
+        2.5
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Average the outputs."""
+        return torch.stack([part(x) for part in self.parts]).mean(0)

@@ -1,0 +1,294 @@
+"""Training of whole networks step by step, and the run that it returns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.checks import outside, whole_number
+from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.networks.derivatives import Network
+from decoupled_descent.networks.examples import Examples
+from decoupled_descent.networks.modules import MeanOutput, as_network
+from decoupled_descent.objective import Objective
+from decoupled_descent.progress import progress_bar
+from decoupled_descent.rows.tensors import as_tensor, check_finite
+from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
+from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.loop import Trainee
+from decoupled_descent.training.metadata import continued, made_with
+from decoupled_descent.training.run import Run
+
+#: Rows that are evaluated at a time.
+BATCH = 1024
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkRun(Run):
+    """The result of :func:`fit` for a whole network.
+
+    It has what every :class:`Run` has, with ``bound`` the network and ``parameters`` in place of θ
+    and the head.
+    """
+
+    @property
+    def objective(self) -> Any:
+        """What was minimised: the module and the loss."""
+        return self.bound
+
+    @property
+    def theta(self) -> Tensor:
+        """All trainable parameters at the last iterate, one row for each start, shape (S, P)."""
+        return self.state.theta  # type: ignore[no-any-return]
+
+    @property
+    def best_theta(self) -> Tensor:
+        """All trainable parameters at the best step, shape (S, P)."""
+        return self.best_state.theta  # type: ignore[no-any-return]
+
+    @property
+    def head(self) -> nn.Module:
+        """The trained network at the last iterate."""
+        return self.to_module()
+
+    @property
+    def best_head(self) -> nn.Module:
+        """The trained network at the best step."""
+        return self.to_module(best=True)
+
+    @property
+    def followed(self) -> Tensor:
+        """The rows, or groups, behind ``best_losses`` and ``best_outputs``, shape (m,)."""
+        return self.state.followed  # type: ignore[no-any-return]
+
+    def to_module(self, *, best: bool = False) -> nn.Module:
+        """Return the trained network, a copy; for several starts, their mean.
+
+        Args:
+            best: Use the iterate with the lowest train error instead of the last one.
+
+        Returns:
+            The module that was given, with its trained parameters.
+        """
+        state, network = self.best_state if best else self.state, _network(self.bound)
+        modules = [network.with_parameters(each.beta) for each in state.paths]
+        return modules[0] if len(modules) == 1 else MeanOutput(modules)
+
+    def predict(self, X: Any, *, best: bool = False) -> Tensor:
+        """Evaluate the trained network on new rows.
+
+        Args:
+            X: Rows, of the same shape as the training rows.
+            best: Use the iterate with the lowest train error instead of the last one.
+
+        Returns:
+            The outputs, shape (m,) or (m, K).
+        """
+        state, network = self.best_state if best else self.state, _network(self.bound)
+        rows = as_tensor("X", X)
+        check_finite("X", rows)
+        rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
+        outputs = _outputs(network, state, rows)
+        return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
+
+
+class NetworkTrainee(Trainee):
+    """A network during training."""
+
+    @property
+    def alarm(self) -> str | None:
+        """The warning at the end of a run that diverged, or whose estimate errs, else None."""
+        if self.reason is StopReason.DIVERGED or self.best.info.estimates:
+            return self.message if self.reason is StopReason.DIVERGED else None
+        return (
+            "the runs without single rows are too far from the run with all rows to be followed "
+            f"(at step {self.best.index} the train error errs by about "
+            f"{self.best.info.notes['drift']:.2g}): pass a smaller rate, a larger ridge, or use "
+            "CrossFit"
+        )
+
+
+def fit_network(
+    X: Any,
+    y: Any,
+    model: nn.Module | Objective,
+    algorithm: Any,
+    *,
+    loss: Any = None,
+    steps: int = 60,
+    test: tuple[Any, Any] | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    seed: int | None = 0,
+    progress: bool | None = None,
+    state: Any = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    weights: Any = None,
+    groups: Any = None,
+) -> NetworkRun:
+    """Train a whole network, and record the error of every iterate; see :func:`fit`.
+
+    Args:
+        X: n rows of any shape. Training follows its dtype and device; for whole numbers (tokens),
+            those of the model.
+        y: Labels, n rows.
+        model: Any module whose outputs for a row depend on that row alone; it is copied. Or an
+            objective that was made by :meth:`Objective.of_model`.
+        algorithm: :class:`DecoupledGaussNewton`.
+        loss: A name, a function of outputs and labels that returns one value per row, or a
+            criterion of PyTorch.
+        steps: T, the number of iterates; the first is the start.
+        test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
+        callbacks: One or several.
+        seed: Draws further starts, and the rows that are followed.
+        progress: Whether to draw a progress bar; by default, only on a terminal.
+        state: Continue from a state, ``run.state``.
+        checkpoint: A folder, or a :class:`Checkpoint`.
+        weights: The weight of each row in the loss.
+        groups: Rows with the same number are left out together.
+
+    Returns:
+        The run.
+
+    Example:
+        >>> import torch, decoupled_descent as dd
+        >>> X, y = torch.randn(30, 1, 6, 6), torch.arange(30) % 3
+        >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(32, 3))
+        >>> algorithm = dd.DecoupledGaussNewton(ridge=1.0)
+        >>> run = fit_network(X, y, model, algorithm, loss="cross_entropy", steps=3)
+        >>> run.train_error.shape, run.predict(X).shape
+        (torch.Size([3]), torch.Size([30, 3]))
+    """
+    whole_number("steps", steps)
+    callbacks = as_callbacks(callbacks)
+    model, loss = _described(model, loss)
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    rows = Examples(X, y, weights, groups, dtype)
+    network = as_network(model, loss, rows)
+    start: dict[str, Any] = {"seed": seed} if state is None else {"state": state}
+    if state is None:
+        state = algorithm.init(rows, network, seed=seed)
+    else:
+        _check_state(state, network)
+    trainee = NetworkTrainee(network, algorithm, state, callbacks)  # type: ignore[arg-type]
+    held_out = _held_out(test, network)
+    saver = None
+    if (folder := as_checkpoint(checkpoint)) is not None:
+        asked = {"algorithm": algorithm, "model": model, "loss": network.loss, "steps": steps}
+        saver = Saver(folder, [trainee], asked | start | {"rows": rows, "test": held_out})
+    with progress_bar(steps, _description(algorithm, network, rows), progress) as advance:
+        _train(trainee, network, rows, steps, held_out, advance, saver)
+    if (alarm := trainee.alarm) is not None:
+        warnings.warn(alarm, DivergenceWarning, outside())
+    return NetworkRun.of(trainee)  # type: ignore[return-value]
+
+
+def _train(
+    trainee: NetworkTrainee,
+    network: Network,
+    rows: Examples,
+    steps: int,
+    test: tuple[Tensor, Tensor] | None,
+    advance: Callable[[int, str], None],
+    saver: Saver | None,
+) -> None:
+    """Make the steps; Ctrl-C keeps what was reached."""
+    try:
+        if trainee.reason is not None:  # it ended in an earlier call
+            return
+        trainee.metadata = continued(trainee.metadata, made_with(rows))  # type: ignore[arg-type]
+        for index in range(len(trainee.history.train_error), steps):
+            error = _test_error(network, trainee.state, test)
+            trainee.record(*trainee.algorithm.step(trainee.state, rows, network), error)  # type: ignore[arg-type]
+            if trainee.reason is not None:
+                break
+            if saver is not None:
+                saver(index)
+            advance(index + 1, f"lowest train error {trainee.best.train_error:.4f}")
+        else:
+            trainee.stop(StopReason.STEPS, f"all {steps} steps were made")
+        if saver is not None:
+            saver.write()
+    except KeyboardInterrupt:  # the saved state stays: the next call continues it
+        if not trainee.settle():
+            raise
+        trainee.stop(StopReason.INTERRUPTED, f"interrupted after step {trainee.last.index}")
+    finally:
+        if saver is not None:
+            saver.close()
+
+
+def _described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
+    """The module and the loss, from whatever describes them."""
+    if not isinstance(model, Objective):
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"model={model!r} must be a torch.nn.Module")
+        return model, loss
+    if model.model is None:
+        raise ValueError(
+            "this objective has a head alone; pass the whole module, fit(X, y, model, …, loss=…), "
+            "or Objective.of_model(model, loss)"
+        )
+    if loss is not None:
+        raise ValueError(f"loss={loss!r} is given twice; the objective has {model.loss.name!r}")
+    return model.model, model.loss
+
+
+def _network(bound: Any) -> Network:
+    assert isinstance(bound, Network)
+    return bound
+
+
+def _description(algorithm: Any, network: Network, rows: Examples) -> str:
+    return f"{type(algorithm).__name__} ({rows.n} rows, {network.size} parameters)"
+
+
+def _outputs(network: Network, state: Any, X: Tensor) -> Tensor:
+    """The mean of the outputs of all starts, shape (n, K)."""
+    with torch.no_grad():
+        parts = [
+            torch.stack([network.outputs(each.beta, block) for each in state.paths]).mean(0)
+            for block in torch.split(X, BATCH)
+        ]
+    return torch.cat(parts)
+
+
+def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor] | None:
+    """Check the test set, and bring it to the dtype and the device of the network."""
+    if test is None:
+        return None
+    if not isinstance(test, tuple | list) or len(test) != 2:
+        raise ValueError(f"test must be a pair (X_test, y_test), not {type(test).__name__}")
+    X, y = (as_tensor(f"test[{k}]", each) for k, each in enumerate(test))
+    if X.ndim == 0 or len(X) != len(y):
+        raise ValueError(
+            f"test has {len(X)} rows but {len(y)} labels; it must have as many of both"
+        )
+    like = network.start
+    X, y = (each.to(like) if each.is_floating_point() else each.to(like.device) for each in (X, y))
+    return X, y.to(like) if y.dtype == torch.bool else y
+
+
+def _test_error(network: Network, state: Any, test: tuple[Tensor, Tensor] | None) -> float | None:
+    if test is None:
+        return None
+    outputs = _outputs(network, state, test[0])
+    with torch.no_grad():
+        return float(network.losses(outputs, test[1]).mean())
+
+
+def _check_state(state: Any, network: Network) -> None:
+    """Raise ``ValueError`` when this is no state of such a network."""
+    paths = getattr(state, "paths", None)
+    if not paths:
+        raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
+    if paths[0].beta.shape != network.start.shape:
+        raise ValueError(
+            f"state has {len(paths[0].beta)} parameters but the model has {network.size} that are "
+            "trained; continue with the model that the state comes from"
+        )
