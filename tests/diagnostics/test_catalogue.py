@@ -416,3 +416,13 @@ def test_every_check_asks_a_question_of_its_own():
     questions = [check.question for check in CHECKS]
     assert all(one.endswith("?") for one in questions)
     assert len(set(questions)) == len(questions)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+@pytest.mark.parametrize(("n", "expected"), [(12, "alarm"), (30, "caution"), (60, "ok")])
+def test_a_verdict_needs_as_many_rows_for_classes_as_for_numbers(n, expected, loss):
+    X = normal(n, 3, seed=0).double()
+    y = (torch.arange(n) % 2).double() if loss == "logistic" else X[:, 0] + 0.5
+    rows, linear = dd.Rows(X, y), dd.Objective(dd.heads.Linear(intercept=True), loss)
+    run = dd.fit(rows, None, linear, dd.DecoupledNewton(1.0))
+    assert status(diagnose(rows, None, run), "few rows") == expected

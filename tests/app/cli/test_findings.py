@@ -141,6 +141,30 @@ def test_duplicate_rows_make_no_column_a_leak(tmp_path):
     assert findings.of_table(prepare(tmp_path / "a.csv", "price", None)) == []
 
 
+def test_a_leak_is_a_caution(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "y": rng.integers(2, size=200)})
+    frame["copy"] = frame["y"] + 0.01 * rng.normal(size=200)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (found,) = findings.of_table(prepare(tmp_path / "a.csv", "y", None))
+    assert (found.name, found.status) == (findings.LEAK, "caution")
+    assert found.advice == "if so, train with --drop copy"
+
+
+def test_numbers_of_patients_are_groups_and_not_dropped(tmp_path):
+    rng = np.random.default_rng(0)
+    who = np.repeat(np.arange(60), 5)
+    y = rng.integers(2, size=60)[who]
+    frame = pd.DataFrame({"a": rng.normal(size=300), "chart": (who * 7919) % 9973, "y": y})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (found,) = findings.of_table(prepare(tmp_path / "a.csv", "y", None))
+    assert "train with --group chart" in found.advice
+    frame.rename(columns={"chart": "MRN"}).to_csv(tmp_path / "b.csv", index=False)
+    (found,) = findings.of_table(prepare(tmp_path / "b.csv", "y", None))
+    assert found.name == "rows with the same identifier"
+    assert "--group MRN" in found.advice
+
+
 def test_advice_says_what_was_chosen():
     class Fitted:
         candidates_ = ({"chosen": True, "ridge": 0.0316, "lr": None},)

@@ -110,6 +110,18 @@ def test_text_that_is_stored_once_is_measured_before_it_is_copied(tmp_path, monk
         table.scan()
 
 
+def test_wide_values_are_measured_before_they_are_read(tmp_path):
+    """They are stored once; a small file would take gigabytes."""
+    kind = arrow.binary(1_000_000)
+    values = arrow.array([bytes(kind.byte_width)], type=kind).take(arrow.array([0] * 200))
+    path = written(tmp_path / "a.parquet", a=values, y=arrow.array(range(200)))
+    assert path.stat().st_size < 100_000
+    before = arrow.total_allocated_bytes()
+    with pytest.raises(ValueError, match="it unpacks to more than 100 MB"):
+        read_table(path)
+    assert arrow.total_allocated_bytes() - before < 10_000_000
+
+
 def test_too_many_columns_are_refused_before_reading(tmp_path, monkeypatch):
     path = written(tmp_path / "a.parquet", **{f"c{k}": arrow.array([1]) for k in range(12)})
     monkeypatch.setattr(limits, "MOST_COLUMNS", 11)

@@ -31,7 +31,8 @@ class Parquet:
     """A parquet file. Nested values are not read; each is an empty array instead.
 
     Attributes:
-        size: The bytes that it unpacks to: what it states, but at least eight for each value.
+        size: The bytes that it unpacks to: what it states, but at least eight for each value, or
+            its width if all values of a column have the same.
         rows: The number of rows.
         width: The number of columns.
         about: Names, types and numbers of rows, as bytes.
@@ -53,7 +54,8 @@ class Parquet:
             with pyarrow.parquet.ParquetFile(source) as file:
                 schema, about = file.schema_arrow, file.metadata
             groups = (about.row_group(k) for k in range(about.num_row_groups))
-            self.size = sum(_size(group) for group in groups)
+            wide = sum(_fixed_width(field.type) for field in schema)
+            self.size = max(sum(_size(group) for group in groups), wide * about.num_rows)
             self._types = {field.name: field.type for field in schema}
             texts = [name for name, kind in self._types.items() if str(kind) in TEXTS]
             self._file = pyarrow.parquet.ParquetFile(source, read_dictionary=texts)
@@ -147,6 +149,14 @@ def _size(group: Any) -> int:
     Columns are not asked for their own numbers: pyarrow ends the process if one is damaged.
     """
     return int(max(group.total_byte_size, 8 * group.num_rows * group.num_columns))
+
+
+def _fixed_width(kind: Any) -> int:
+    """Bytes of a value of a type whose values all have the same number; 0 for other types."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return int(kind.byte_width) if types.is_fixed_size_binary(kind) else 0
 
 
 def _damaged(error: Exception) -> Exception:
