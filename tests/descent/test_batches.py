@@ -23,7 +23,7 @@ OPTIONS = {
 
 
 def rows_of(batches):
-    return [batches[k].rows for k in range(len(batches))]
+    return [batches[k].index for k in range(len(batches))]
 
 
 def test_a_pass_has_every_row_once():

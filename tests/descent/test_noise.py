@@ -109,7 +109,7 @@ def test_kinks_are_differenced_with_weights():
     algorithms = [dd.DecoupledDescent(0.05, noise=n) for n in (None, noise, RowNorms(4 * y + 4))]
     state, rows = algorithms[0].init(dd.Rows(X, y), objective, seed=0), dd.Rows(X, y)
     bound = objective.bind(y, 3, X)
-    passes = [next(each.stepping(state, rows, bound)) for each in algorithms]
+    passes = [next(each.stacked_step(state, rows, bound)) for each in algorithms]
     one, other, norms = (each.spacing for each in passes)
     torch.testing.assert_close(other, 2 * one)
     torch.testing.assert_close(norms, one * (4 * y + 4).mean().sqrt())

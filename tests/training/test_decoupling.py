@@ -68,7 +68,7 @@ def test_the_loop_is_fit(options, schedule, size):
     for batch in batches_of(X, y, size):
         optimizer.zero_grad()
         other.zero_grad()
-        loss = decoupling(batch.X, batch.y, batch.rows)
+        loss = decoupling(batch.X, batch.y, batch.index)
         losses.append(loss.item())
         loss.backward()
         optimizer.step()
@@ -83,7 +83,7 @@ def test_the_loop_is_fit(options, schedule, size):
         whole = decoupling(X, y, torch.arange(N))
     assert whole.item() == pytest.approx(float(run.train_error[-1]), abs=1e-10)
     mean, stderr = decoupling.estimate()
-    sizes = torch.tensor([len(b.rows) for b in batches_of(X, y, size)]).double()
+    sizes = torch.tensor([len(b.index) for b in batches_of(X, y, size)]).double()
     shares, losses = sizes / sizes.sum(), torch.tensor(losses, dtype=torch.float64)
     assert mean == pytest.approx(float(shares @ losses))
     if size == N:
@@ -93,9 +93,9 @@ def test_the_loop_is_fit(options, schedule, size):
 def train(model, optimizer, decoupling, X, y, batches, split=1, scale=1.0, clip=None):
     for batch in batches:
         optimizer.zero_grad()
-        for part in torch.tensor_split(torch.arange(len(batch.rows)), split):
-            rows = batch.rows[part]
-            share = len(part) / len(batch.rows)
+        for part in torch.tensor_split(torch.arange(len(batch.index)), split):
+            rows = batch.index[part]
+            share = len(part) / len(batch.index)
             (scale * share * decoupling(X[rows], y[rows], rows)).backward()
         if scale != 1:
             for parameter in model.parameters():

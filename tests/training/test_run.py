@@ -117,10 +117,10 @@ def test_interruption_keeps_what_was_reached(problem, algorithm):
 
 def test_interruption_during_a_step_keeps_the_step_before(problem):
     class Interrupted(dd.GradientDescent):
-        def step(self, state, rows, objective):
+        def stacked_step(self, state, rows, bound):
             if state.step == 3:
                 raise KeyboardInterrupt
-            return super().step(state, rows, objective)
+            return super().stacked_step(state, rows, bound)
 
     run = dd.fit(*problem, Interrupted(0.1), 10)
     assert run.message == "interrupted after step 2"
@@ -130,7 +130,7 @@ def test_interruption_during_a_step_keeps_the_step_before(problem):
 
 def test_interruption_before_anything_was_reached_goes_through(problem):
     class Interrupted(dd.GradientDescent):
-        def step(self, state, rows, objective):
+        def stacked_step(self, state, rows, bound):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

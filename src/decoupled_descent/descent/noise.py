@@ -82,15 +82,17 @@ class Noise:
             variance = variance * rows.mean(shares)
         return variance.clamp_min(0).sqrt()
 
-    def remembered(self, direction: Tensor, rows: Rows, which: Tensor | None = None) -> Tensor:
-        """Return what ĥᵀ, shape (L, n), adds to the memory before the rates: (tr C/d) w ⊙ ĥ.
+    def shares_of(self, rows: Rows) -> Tensor | None:
+        """Return w of these rows, which may be a mini-batch; None for equal weights."""
+        shares = self.row_shares()
+        return shares if shares is None or rows.index is None else shares[rows.index]
 
-        ``which`` has the numbers of the rows if these are not all.
-        """
+    def memory_direction(self, direction: Tensor, rows: Rows) -> Tensor:
+        """Return what ĥᵀ, shape (L, n), adds to the memory before the rates: (tr C/d) w ⊙ ĥ."""
         if (level := self.level(rows)) is not None:
             direction = direction * level
-        if (shares := self.row_shares()) is not None:
-            direction = direction * (shares if which is None else shares[which])
+        if (shares := self.shares_of(rows)) is not None:
+            direction = direction * shares
         return direction
 
 

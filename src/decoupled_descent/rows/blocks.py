@@ -47,6 +47,8 @@ class Rows(Inputs):
         n: The number of rows, in all processes.
         here: The number of rows in this process.
         first: How many rows the processes before this one have.
+        population: The number of rows that these were drawn from; n except for a mini-batch.
+        index: The numbers of the rows of a mini-batch among these; None for all rows.
         like: An empty matrix with the dtype and the device of X.
         kept: What was computed from the rows and may be needed again soon, by name. Clearing it
             frees memory, and costs nothing but time.
@@ -78,6 +80,8 @@ class Rows(Inputs):
         self.n, self.first = self.here, 0
         if self.processes is not None:
             self.n, self.first = self._counted(weights, groups)
+        self.population: int = self.n
+        self.index: Tensor | None = None
         if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
         self.weights = None if weights is None else self._per_row("weights", weights)
@@ -187,6 +191,16 @@ class Rows(Inputs):
             found = make()
             self.kept[name] = key, found
         return found
+
+    def subset(self, index: Tensor) -> Self:
+        """Return some rows by their numbers, in memory, as one block: a mini-batch."""
+        batch = copy.copy(self)
+        for name in ("squares", "gram"):  # those of all rows
+            vars(batch).pop(name, None)
+        batch._source, batch._X, batch._y = None, self.take(index), self.y[index]
+        batch.n = batch.here = batch.block_size = len(index)
+        batch.population, batch.index, batch.kept = self.n, index, {}
+        return batch
 
     def with_groups(self, groups: Any) -> Self:
         """The same rows in groups that leave together."""

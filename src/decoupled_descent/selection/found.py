@@ -83,7 +83,7 @@ def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
         again = newton.step(run.best.state, everything, bound)[1]
     else:
         losses, h = everyone(rows, info.losses), everyone(rows, info.preactivations)
-        again = info._replace(losses=losses, preactivations=h, everywhere=None)
+        again = info._replace(losses=losses, preactivations=h, global_error=None)
     error, stderr = again.train_error, again.train_error_stderr
     best = replace(run.best, info=again, train_error=error, train_error_stderr=stderr)
     return replace(run, bound=bound, best=best)

@@ -12,7 +12,7 @@ import torch
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.descent.stepping import together
+from decoupled_descent.descent.requests import run_stacked, with_global_error
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import as_source
@@ -206,10 +206,26 @@ def _unfinished(trainees: Sequence[Trainee]) -> list[Trainee]:
 def _step_together(going: Sequence[Trainee], rows: Rows, test: Rows | None) -> list[Trainee]:
     """Record the iterates of all runs and make their next steps; return the runs that go on."""
     errors = _test_errors(going, test)
-    moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)
-    for trainee, (following, info), error in zip(going, moves, errors, strict=True):
+    for trainee, (following, info), error in zip(
+        going, next_steps(going, rows), errors, strict=True
+    ):
         trainee.record(following, info, error)
     return _unfinished(going)
+
+
+def next_steps(going: Sequence[Trainee], rows: Rows) -> list[tuple[Any, Info]]:
+    """The next state and the info of each run: stacked steps together, the others one by one."""
+    steps = [t.algorithm.stacked_step(t.state, rows, t.bound) for t in going]
+    stacked = iter(run_stacked([step for step in steps if step is not None], rows))
+
+    def alone(trainee: Trainee) -> tuple[Any, Info]:
+        following, info = trainee.algorithm.step(trainee.state, rows, trainee.bound)
+        return following, with_global_error(info, rows)
+
+    return [
+        alone(trainee) if step is None else next(stacked)
+        for trainee, step in zip(going, steps, strict=True)
+    ]
 
 
 def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | None]:
