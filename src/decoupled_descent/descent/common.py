@@ -26,6 +26,7 @@ from decoupled_descent.objective import (
     HeadDirection,
     Objective,
     Parameters,
+    RowDerivatives,
 )
 from decoupled_descent.rows.blocks import Rows
 
@@ -154,6 +155,28 @@ class Algorithm(ABC):
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""
         with torch.no_grad():
             return bound.outputs(preactivations, state.head)
+
+    def derivatives(
+        self,
+        bound: BoundObjective,
+        preactivations: Tensor,
+        y: Tensor,
+        head: Parameters,
+        weights: Tensor | None = None,
+    ) -> RowDerivatives:
+        """Losses of the training rows as if they were new, with slopes and J̄.
+
+        Args:
+            bound: Ψ.
+            preactivations: Those of an :class:`Info`, in any dtype.
+            y: Labels.
+            head: a, by parameter name.
+            weights: The weights of the rows in J̄, shape (n,); ones by default.
+
+        Returns:
+            Derivatives with respect to ``preactivations``.
+        """
+        return bound.derivatives(preactivations, y, head, head=False, weights=weights)
 
     def assumptions(self) -> frozenset[str]:
         """What the estimate assumes of the rows, for :func:`diagnose` to check."""

@@ -24,6 +24,7 @@ from decoupled_descent.objective.derivatives import (
     depends_on_time,
 )
 from decoupled_descent.objective.losses import (
+    Loss,
     RowLoss,
     check_labels,
     check_rows_one_by_one,
@@ -66,7 +67,7 @@ class Objective:
     def __init__(
         self,
         head: nn.Module,
-        loss: str | RowLoss,
+        loss: str | RowLoss | Loss,
         *,
         width: int | None = None,
         curvature: str = "auto",
