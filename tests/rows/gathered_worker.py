@@ -99,8 +99,8 @@ def main(folder):
     few = dd.Rows(X[span][:2], torch.zeros(2), group=group)
     texts = np.array(["ä", 'say "x"'] if rank else ["", "y\n"], dtype=object)
     kinds = [gathered.all_labels(few, one).tolist() for one in (mixed, texts, np.arange(2) + rank)]
-    everyone = gathered.everyone(few, torch.full((2, 1), float(rank))).tolist()
-    others = {"refused": refused, "kinds": kinds, "everyone": everyone}
+    all_gather = gathered.all_gather(few, torch.full((2, 1), float(rank))).tolist()
+    others = {"refused": refused, "kinds": kinds, "all_gather": all_gather}
     torch.save(results | others, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 

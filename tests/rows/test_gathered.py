@@ -9,7 +9,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gathered import divided, everyone, is_divided, whole
+from decoupled_descent.rows.gathered import all_gather, divided, gather_rows, is_divided
 from tests.rows.test_processes import started
 
 WORKER = Path(__file__).with_name("gathered_worker.py")
@@ -54,14 +54,14 @@ def test_labels_of_all_processes(parts):
         assert numbers == [1.0, 0.0, 1.5, 2.5]
         assert texts == ["", "y\n", "ä", 'say "x"']
         assert whole_numbers == [0, 1, 1, 2]
-        assert part["everyone"] == [[0.0], [0.0], [1.0], [1.0]]
+        assert part["all_gather"] == [[0.0], [0.0], [1.0], [1.0]]
 
 
 def test_rows_of_one_process_are_what_they_are():
     rows = Rows(torch.eye(3), torch.arange(3.0))
     assert not is_divided(rows)
-    assert whole(rows, rows.y) is rows
-    assert everyone(rows, rows.y) is rows.y
+    assert gather_rows(rows, rows.y) is rows
+    assert all_gather(rows, rows.y) is rows.y
     weights = torch.ones(3)
     assert divided(torch.eye(3), rows.y, rows, weights=weights).weights.tolist() == [1, 1, 1]
     assert isinstance(dd.Rows(torch.eye(3), rows.y), Rows)

@@ -110,7 +110,7 @@ class Rows(Inputs):
             )
         assert self.processes is not None
         numbers = torch.tensor([self.here, self.d, weights is not None], device="cpu")
-        counts, columns, weighted = self.processes.each(numbers).T
+        counts, columns, weighted = self.processes.all_gather(numbers).T
         if not bool((columns == self.d).all()):
             raise ValueError(
                 f"X has {self.d} columns here, and another number in other processes; all must "

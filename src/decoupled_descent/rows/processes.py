@@ -56,15 +56,15 @@ class Processes:
         found = torch.split(flat, [part.numel() for part in parts])
         return [one.view(part.shape).to(part.dtype) for one, part in zip(found, parts, strict=True)]
 
-    def each(self, values: Tensor) -> Tensor:
+    def all_gather(self, values: Tensor) -> Tensor:
         """What every process passes, by rank, shape (processes, …)."""
         found = values.new_zeros(self.size, *values.shape)
         found[self.rank] = values
         return self.total([found])[0]
 
-    def contents(self, content: bytes) -> list[bytes]:
+    def all_gather_bytes(self, content: bytes) -> list[bytes]:
         """The bytes that every process passes, by rank."""
-        ends = self.each(torch.tensor(len(content), device="cpu")).cumsum(0).tolist()
+        ends = self.all_gather(torch.tensor(len(content), device="cpu")).cumsum(0).tolist()
         found, stop = torch.zeros(ends[-1], dtype=torch.uint8), ends[self.rank]
         if content:
             own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
@@ -74,7 +74,7 @@ class Processes:
 
     def smallest(self, number: int) -> int:
         """The smallest of one whole number per process."""
-        return int(self.each(torch.tensor(number, device="cpu")).min())
+        return int(self.all_gather(torch.tensor(number, device="cpu")).min())
 
     def _lost(self, error: RuntimeError) -> str:
         """Name the lost processes: those that do not report that the sum failed."""

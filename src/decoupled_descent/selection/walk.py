@@ -18,7 +18,7 @@ from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gathered import divided, whole
+from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store
 from decoupled_descent.selection.cost import FITS
 from decoupled_descent.selection.found import (
@@ -72,7 +72,7 @@ def fits(
         rows = divided(phi, y, X, **sample.common)
         del phi
         made.append(rows)
-        everything = whole(rows, y, **sample.common)
+        everything = gather_rows(rows, y, **sample.common)
         place = Place(rows, everything, objective, folds, sample.unit, outputs)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
