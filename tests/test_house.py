@@ -149,7 +149,7 @@ FORBIDDEN = {
     "subprocess", "ctypes", "code", "runpy", "builtins",
 }  # fmt: skip
 #: The exceptions: the libraries of PyTorch and of C, which are loaded already; no file names them.
-EXCEPTIONS = {("rows/threads.py", "import ctypes"), ("rows/room.py", "import ctypes")}
+EXCEPTIONS = {("rows/threads.py", "import ctypes"), ("rows/freed_memory.py", "import ctypes")}
 RUNNING = {"eval", "exec", "compile", "__import__"}
 #: Loaders that unpickle unless they are told not to, and must be called by these names.
 LOADERS = {"numpy": "np.load", "torch": "torch.load", "joblib": "joblib.load"}

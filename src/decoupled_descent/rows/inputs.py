@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
+from decoupled_descent.rows.freed_memory import return_freed_memory_after
 from decoupled_descent.rows.products import fast_routine
-from decoupled_descent.rows.room import make_room_after
 from decoupled_descent.rows.sources import HELD, Source, as_source, read_size, spans
 from decoupled_descent.rows.tensors import as_floats, check_finite
 
@@ -113,7 +113,7 @@ class Inputs:
         for whole, X in self.parts():
             for span, part in zip(spans(len(X), size), torch.split(X, size), strict=True):
                 yield slice(whole.start + span.start, whole.start + span.stop), part
-                passed = make_room_after(passed + 8 * part.numel())  # used in float64
+                passed = return_freed_memory_after(passed + 8 * part.numel())  # used in float64
 
     def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
         """Go through the rows once in float64, in small pieces of ``width`` or d numbers a row."""

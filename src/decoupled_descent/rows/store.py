@@ -10,8 +10,8 @@ from torch import Tensor
 
 from decoupled_descent.files import unnamed_file
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.freed_memory import return_freed_memory
 from decoupled_descent.rows.inputs import piece_size
-from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released, spans
 
 #: Up to this many bytes, numbers are kept in float64 whatever they were made from: ``Rows`` reads
@@ -48,7 +48,7 @@ class Store(Source):
         self.n, self.d, self.dtype = n, d, torch.float64
         on_disk = not rows.held and n * d * dtype.itemsize > MEMORY
         self.map = _temporary(n, d, dtype) if on_disk else None
-        make_room(n * d * dtype.itemsize)
+        return_freed_memory(n * d * dtype.itemsize)
         self.values: Tensor = (
             like.new_empty(n, d, dtype=dtype) if self.map is None else torch.from_numpy(self.map)
         )
