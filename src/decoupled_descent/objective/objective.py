@@ -136,7 +136,7 @@ class Objective:
         """θ of the whole model, where training starts, shape (L, d); None for a head alone."""
         return None if self.split is None else self.split.theta
 
-    def whole(self, theta: Tensor, parameters: Parameters) -> nn.Module:
+    def model(self, theta: Tensor, parameters: Parameters) -> nn.Module:
         """Return θ and the head as one module of x: the model itself, if there was one."""
         if self.split is not None:
             return self.split.joined(theta, parameters)

@@ -161,7 +161,7 @@ class Run:
             ``nn.Sequential`` of an ``nn.Linear`` without bias and the head.
         """
         state = self.best_state if best else self.state
-        return self.objective.whole(state.theta, state.head)
+        return self.objective.model(state.theta, state.head)
 
     @property
     def best_losses(self) -> Tensor:
