@@ -25,7 +25,7 @@ def model(curvature, g=None, divergence_free=False):
 
 def placed():
     nodes = quadrature_nodes(MIXTURE, 2, 40)
-    h = nodes.place(M, OMEGA)
+    h = nodes.preactivations(M, OMEGA)
     return nodes, h, h - M[nodes.population.modes]
 
 

@@ -125,7 +125,9 @@ def population(mixture, tau, objective, states):
     nodes = quadrature_nodes(mixture, theta.shape[1], 24)
     errors = []
     for m, omega, state in zip(alignment, overlap, states, strict=True):
-        losses = objective.losses(nodes.place(m, omega), nodes.population.responses, state.head)
+        losses = objective.losses(
+            nodes.preactivations(m, omega), nodes.population.responses, state.head
+        )
         errors.append(float(nodes.population.weights @ losses))
     return np.array(errors), alignment.numpy(), overlap.numpy()
 

@@ -126,8 +126,8 @@ class PathEngine:
             seen = model.observe(population, h, head, jacobian)
             direction = seen.direction
         else:
-            placed = self.nodes.place(alignment, overlap)
-            seen = model.observe(self.nodes.population, placed, head, jacobian)
+            at_nodes = self.nodes.preactivations(alignment, overlap)
+            seen = model.observe(self.nodes.population, at_nodes, head, jacobian)
             direction = model.directions(h, population.responses, head, jacobian)
         self.directions[t] = direction.T
         stored = self.directions[: t + 1].flatten(0, 1)

@@ -164,7 +164,7 @@ def replicon(equations: Equations, point: Point) -> float:
     where g jumps it is infinite, see :func:`direction_jumps`.
     """
     population, model = equations.nodes.population, equations.model
-    h = equations.nodes.place(point.alignment, point.overlap)
+    h = equations.nodes.preactivations(point.alignment, point.overlap)
     rows = model.bound.row_jacobians(h, population.responses, point.head)
     jacobian = model.correction(equations.nodes, point)
     if jacobian is not None:

@@ -44,7 +44,7 @@ class Nodes(NamedTuple):
         """Return Ω^{1/2} z, shape (N, L)."""
         return self.normals @ psd_root(overlap)
 
-    def place(self, alignment: Tensor, overlap: Tensor) -> Tensor:
+    def preactivations(self, alignment: Tensor, overlap: Tensor) -> Tensor:
         """Return h = m_j + Ω^{1/2} z, shape (N, L)."""
         return alignment[self.population.modes] + self.noise(overlap)
 

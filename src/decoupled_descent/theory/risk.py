@@ -130,7 +130,7 @@ def average_over(
         sets = [sampled_nodes(model.mixture, model.width, count, own) for own in seeds]
     found = []
     for nodes in sets:
-        h = nodes.place(at.alignment, at.overlap)
+        h = nodes.preactivations(at.alignment, at.overlap)
         with torch.no_grad():
             found.append(mean_value(values, h, nodes.population, at.head))
     return Estimate.of(found)
