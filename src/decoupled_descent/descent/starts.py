@@ -60,13 +60,13 @@ def starting_theta(
 
 def as_theta(given: Any, rows: Rows) -> Tensor:
     """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    found: Tensor = torch.as_tensor(given, device=rows.like.device).detach()
-    if found.ndim != 2 or found.shape[1] != rows.d:
+    theta: Tensor = torch.as_tensor(given, device=rows.like.device).detach()
+    if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
-            f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "
+            f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
             f"(L, {rows.d}), laid out as nn.Linear.weight"
         )
-    return found
+    return theta
 
 
 def draw_theta(width: int, d: int, seed: int | None) -> Tensor:

@@ -119,8 +119,8 @@ def parse(head: nn.Module) -> list[Step] | None:
             steps.append(Affine(f"{prefix}weight", bias))
         elif type(layer) is Shift:
             steps.append(Affine(None, f"{prefix}bias"))
-        elif (known := closed_form(layer)) is not None:
-            steps.append(known)
+        elif (activation := closed_form(layer)) is not None:
+            steps.append(activation)
         else:
             return None
     return steps

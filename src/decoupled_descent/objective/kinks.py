@@ -124,8 +124,8 @@ def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tenso
     def jump(growth: float, dtype: torch.dtype) -> bool:
         def at(h: Tensor, labels: Tensor) -> Tensor:
             labels = labels.to(h) if labels.is_floating_point() else labels
-            found = values(h, labels, grown(parameters(h), growth)).detach()
-            return found.reshape(len(h), -1)
+            result = values(h, labels, grown(parameters(h), growth)).detach()
+            return result.reshape(len(h), -1)
 
         return jumps(at, width, labels, dtype)
 

@@ -175,22 +175,22 @@ class Rows(Inputs):
         """Return rows by their numbers among those of all processes, which all get, (B, d)."""
         if self.processes is None:
             return self.take(index)
-        found = self.like.new_zeros(len(index), self.d)
+        taken = self.like.new_zeros(len(index), self.d)
         mine = index - self.first
         inside = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
         if len(inside):
-            found[inside] = self.take(mine[inside])
-        return self.total(found)[0]
+            taken[inside] = self.take(mine[inside])
+        return self.total(taken)[0]
 
     def recall(self, name: str, key: Sequence[Any], make: Callable[[], Any]) -> Any:
         """What was made under this name last time, if that was for the same key; else make it."""
-        before, found = self.kept.get(name, (None, None))
+        before, value = self.kept.get(name, (None, None))
         if before is None or not all(map(_same, before, key)):
-            before = found = None
+            before = value = None
             self.kept.pop(name, None)  # its memory is needed
-            found = make()
-            self.kept[name] = key, found
-        return found
+            value = make()
+            self.kept[name] = key, value
+        return value
 
     def subset(self, index: Tensor) -> Self:
         """Return some rows by their numbers, in memory, as one block: a mini-batch."""
@@ -211,22 +211,22 @@ class Rows(Inputs):
     @cached_property
     def squares(self) -> Tensor:
         """Squared norms of the rows, shape (n,), in float64."""
-        found = self.like.new_empty(self.here, dtype=torch.float64)
+        squares = self.like.new_empty(self.here, dtype=torch.float64)
         for span, part in self.doubles(4 * self.d):  # a piece and its squares fit the cache
-            torch.sum(part.square(), 1, out=found[span])
-        return found
+            torch.sum(part.square(), 1, out=squares[span])
+        return squares
 
     def _per_row(self, name: str, values: Any) -> Tensor:
-        found = as_tensor(name, values).to(self.like)
-        if found.shape != (self.here,):
-            raise ValueError(f"{name} has shape {tuple(found.shape)}; it must be ({self.here},)")
-        check_finite(name, found)
-        if not bool((found > 0).all()):
+        numbers = as_tensor(name, values).to(self.like)
+        if numbers.shape != (self.here,):
+            raise ValueError(f"{name} has shape {tuple(numbers.shape)}; it must be ({self.here},)")
+        check_finite(name, numbers)
+        if not bool((numbers > 0).all()):
             raise ValueError(
-                f"{name} has the entry {float(found.min()):g}; all must be positive: leave out "
+                f"{name} has the entry {float(numbers.min()):g}; all must be positive: leave out "
                 "rows of weight 0"
             )
-        return found
+        return numbers
 
     def _grouped(self, groups: Any) -> Tensor:
         labels = as_tensor("groups", groups).to(self.like.device)
@@ -270,8 +270,8 @@ class Rows(Inputs):
     @property
     def products(self) -> Tensor:
         """XXᵀ, shape (n, n), for rows in memory; it is kept."""
-        found: Tensor = self.recall("products", (), lambda: self.X @ self.X.T)
-        return found
+        products: Tensor = self.recall("products", (), lambda: self.X @ self.X.T)
+        return products
 
     @cached_property
     def gram(self) -> Gram:
@@ -280,22 +280,22 @@ class Rows(Inputs):
 
     def forward(self, theta: Tensor) -> Tensor:
         """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
-        found: Tensor | None = None
+        h: Tensor | None = None
         for block in self.blocks():
-            found = self._placed(found, forward(theta, block.X), block.span)
-        assert found is not None
-        return found
+            h = self._placed(h, forward(theta, block.X), block.span)
+        assert h is not None
+        return h
 
-    def _placed(self, found: Tensor | None, part: Tensor, span: slice) -> Tensor:
+    def _placed(self, h: Tensor | None, part: Tensor, span: slice) -> Tensor:
         """Put the columns of a block among those of all rows.
 
         A list of parts would stay between blocks in memory, where the next block does not fit.
         """
         if part.shape[1] == self.here:
             return part
-        found = part.new_empty(len(part), self.here) if found is None else found
-        found[:, span] = part
-        return found
+        h = part.new_empty(len(part), self.here) if h is None else h
+        h[:, span] = part
+        return h
 
     def backward(self, q: Tensor) -> Tensor:
         """Return qX, shape (L, d), for q of shape (L, n)."""
@@ -313,14 +313,14 @@ class Rows(Inputs):
         Each process has the h of its own rows.
         """
         total: Tensor | None = None
-        found: Tensor | None = None
+        h: Tensor | None = None
         for block in self.blocks():
             part = forward(theta, block.X)
             total = backward(middle(part, block.span), block.X, total)
-            found = self._placed(found, part, block.span)
-        assert found is not None
+            h = self._placed(h, part, block.span)
+        assert h is not None
         assert total is not None
-        return found, self.total(total)[0]
+        return h, self.total(total)[0]
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""

@@ -33,8 +33,8 @@ class Gathered(Source):
 
     def take(self, index: Tensor) -> Tensor:
         """Send some rows."""
-        found: Tensor = self.values.gather(index.cpu()).to(self.dtype)
-        return found
+        taken: Tensor = self.values.gather(index.cpu()).to(self.dtype)
+        return taken
 
 
 def is_divided(X: Any) -> bool:
@@ -83,13 +83,13 @@ def all_labels(rows: Rows, labels: NDArray[Any]) -> NDArray[Any]:
     if code == len(kinds):
         return _all_texts(rows, [str(one) for one in labels.tolist()])
     dtype = np.float64 if kinds[code] == "f" else np.int64
-    found: NDArray[Any] = all_gather(rows, torch.from_numpy(labels.astype(dtype))).numpy()
-    return found.astype(bool) if kinds[code] == "b" else found
+    gathered: NDArray[Any] = all_gather(rows, torch.from_numpy(labels.astype(dtype))).numpy()
+    return gathered.astype(bool) if kinds[code] == "b" else gathered
 
 
 def _all_texts(rows: Rows, texts: list[str]) -> NDArray[Any]:
     """Send texts as bytes."""
     assert rows.processes is not None
     parts = rows.processes.all_gather_bytes(json.dumps(texts).encode())
-    found = [text for part in parts for text in json.loads(part)]
-    return np.array(found, dtype=object)
+    gathered = [text for part in parts for text in json.loads(part)]
+    return np.array(gathered, dtype=object)

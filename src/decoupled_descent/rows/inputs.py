@@ -110,9 +110,9 @@ class Inputs:
     def pieces(self, size: int) -> Iterator[tuple[slice, Tensor]]:
         """Go through the rows once, at most ``size`` at a time."""
         passed = 0
-        for whole, X in self.parts():
+        for block, X in self.parts():
             for span, part in zip(spans(len(X), size), torch.split(X, size), strict=True):
-                yield slice(whole.start + span.start, whole.start + span.stop), part
+                yield slice(block.start + span.start, block.start + span.stop), part
                 passed = return_freed_memory_after(passed + 8 * part.numel())  # used in float64
 
     def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:

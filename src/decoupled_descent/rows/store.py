@@ -69,9 +69,9 @@ class Store(Source):
 
         def read() -> Iterator[Part]:
             for span in spans(self.n, step):
-                found = self.values[span].to(torch.float64, copy=self.map is not None)
+                block = self.values[span].to(torch.float64, copy=self.map is not None)
                 released(self.map)
-                yield Part(span, found, None)
+                yield Part(span, block, None)
 
         return read() if self.map is None else ahead(read())
 

@@ -70,7 +70,7 @@ def atoms(mixture: MixtureLaw, order: int | None = RESPONSE_NODES) -> list[Atom]
     Discrete laws are exact. A Gaussian response becomes a Gauss–Hermite rule of this order; without
     an order it is not enumerated, like responses of any other law.
     """
-    found: list[Atom] = []
+    result: list[Atom] = []
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
         values: Sequence[float | None] = [None]
         weights: Sequence[float] = [1.0]
@@ -80,8 +80,8 @@ def atoms(mixture: MixtureLaw, order: int | None = RESPONSE_NODES) -> list[Atom]
             nodes, masses = response_rule(order)
             values, weights = (law.mean + law.scale * nodes).tolist(), masses.tolist()
         pairs = zip(values, weights, strict=True)
-        found += [Atom(mode, y, p * q) for y, q in pairs if p * q > 0]
-    return found
+        result += [Atom(mode, y, p * q) for y, q in pairs if p * q > 0]
+    return result
 
 
 def is_gaussian(law: Sampler) -> TypeGuard[Noisy]:
@@ -107,8 +107,8 @@ def response_rule(order: int) -> tuple[Tensor, Tensor]:
 def typical_responses(mixture: MixtureLaw) -> Tensor:
     """Return all responses where they can be enumerated, else a few of every mode."""
     if can_be_enumerated(mixture):
-        found = sorted({atom.response for atom in atoms(mixture) if atom.response is not None})
-        return torch.tensor(found, dtype=torch.float64)
+        responses = sorted({atom.response for atom in atoms(mixture) if atom.response is not None})
+        return torch.tensor(responses, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     return torch.cat([law(4, generator).double() for law in mixture.responses])
 

@@ -200,9 +200,9 @@ def _disagreement(
     means, sizes = [], torch.zeros(())
     for nodes, weights in (response_rule(order), response_rule(order + 1)):
         y = (law.mean + law.scale * nodes).repeat(len(h))
-        found = values(h.repeat_interleave(len(nodes), 0), y, head)
-        found = found.reshape(len(h), len(nodes), -1)
-        means.append(torch.einsum("q,hqk->hk", weights, found))
-        sizes = torch.einsum("q,hqk->k", weights, found.abs()) / len(h)
+        values_at = values(h.repeat_interleave(len(nodes), 0), y, head)
+        values_at = values_at.reshape(len(h), len(nodes), -1)
+        means.append(torch.einsum("q,hqk->hk", weights, values_at))
+        sizes = torch.einsum("q,hqk->k", weights, values_at.abs()) / len(h)
     gaps = (means[0] - means[1]).abs() / sizes.clamp(min=1e-300)
     return float(gaps.nan_to_num(nan=torch.inf).max())

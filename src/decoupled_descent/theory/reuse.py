@@ -35,7 +35,7 @@ class Axes(NamedTuple):
     root: Tensor  # √τ at the eigenvalue of every coordinate, shape (N,)
     weights: Tensor  # 1/S each, shape (N,)
     points: int  # S, the number of eigenvalues
-    known: int  # K S, the coordinates in which the means and θ_1 are given
+    spanned: int  # K S, the coordinates in which the means and θ_1 are given
 
     @classmethod
     def of(cls, geometry: Geometry, start: tuple[Tensor, Tensor], rank: int) -> tuple[Self, Tensor]:
@@ -137,51 +137,51 @@ class ReuseTrajectory:
         if self.batches is not None:
             factors = next(self.batches)
             counts = counts._replace(weights=counts.weights * factors)
-        seen = model.observe(counts, h, parameters)
-        train = seen.loss
+        averages = model.observe(counts, h, parameters)
+        train = averages.loss
         if counts is not population:
             train = population.weights @ model.losses(h, population.responses, parameters)
-        hats = seen.direction if factors is None else seen.direction * factors.unsqueeze(1)
+        hats = averages.direction if factors is None else averages.direction * factors.unsqueeze(1)
         back = axes.root * self.noise.multiply_transposed(hats.T.contiguous(), self._fresh(t))
-        tilde = back + self.ratio * seen.signal.T @ axes.means
+        tilde = back + self.ratio * averages.signal.T @ axes.means
         test = model.test_error(self.nodes, Point(alignment, overlap, parameters))
         head = {f"head.{name}": value for name, value in parameters.items()}
         errors = {"test_error": test, "train_error": train}
-        limits = {"alignment": alignment, "overlap": overlap, "signal": seen.signal}
+        limits = {"alignment": alignment, "overlap": overlap, "signal": averages.signal}
         self.losses.append(errors | limits | head)
         self.iterates.append(Iterate(coloured, axes.root * tilde, hats.T))
         self.theta, self.slots = self.algorithm.update(theta, tilde, self.slots, t, self.scale)
         self.parameters, self.head_slots = self.algorithm.step_head(
-            parameters, seen.head, self.head_slots, t
+            parameters, averages.head, self.head_slots, t
         )
         return float(test)
 
     def _fresh(self, t: int) -> Tensor:
         """Unit vectors in directions of their own, one per unit."""
-        width, fresh, known = self.model.width, torch.zeros_like(self.theta), self.axes.known
+        width, fresh, spanned = self.model.width, torch.zeros_like(self.theta), self.axes.spanned
         if self.fluctuations.spread:
-            drawn = torch.randn((width, known), generator=self.fluctuations.generator).double()
-            fresh[:, :known] = self.fluctuations.spread * drawn
+            drawn = torch.randn((width, spanned), generator=self.fluctuations.generator).double()
+            fresh[:, :spanned] = self.fluctuations.spread * drawn
             fresh = self.noise.right.rest(fresh)
         own = torch.eye(width, dtype=torch.float64).repeat_interleave(self.axes.points, 1)
-        first = known + t * own.shape[1]
+        first = spanned + t * own.shape[1]
         fresh[:, first : first + own.shape[1]] = own
         return fresh
 
     def quantities(self, reached: int) -> dict[str, Tensor]:
         """Return everything up to the iterate reached, by name; pairs of times as (T, T, L, L)."""
-        found = {k: torch.stack([at[k] for at in self.losses[:reached]]) for k in self.losses[0]}
+        limits = {k: torch.stack([at[k] for at in self.losses[:reached]]) for k in self.losses[0]}
         parts = zip(*self.iterates[:reached], strict=True)
         theta, tilde, hats = (torch.stack(part) for part in parts)
 
         def pairs(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
             return torch.einsum("rli,smi->rslm", left * weights, right)
 
-        found["omega"] = pairs(theta, theta, self.axes.weights)
-        found["xi"] = pairs(theta, tilde, self.axes.weights)
-        found["gradient_overlap"] = pairs(tilde, tilde, self.axes.weights)
-        found["sigma"] = pairs(hats, hats, self.population.weights)
-        return found
+        limits["omega"] = pairs(theta, theta, self.axes.weights)
+        limits["xi"] = pairs(theta, tilde, self.axes.weights)
+        limits["gradient_overlap"] = pairs(tilde, tilde, self.axes.weights)
+        limits["sigma"] = pairs(hats, hats, self.population.weights)
+        return limits
 
 
 def _extended(vectors: Tensor, directions: int) -> Tensor:

@@ -42,9 +42,9 @@ class Estimate(NamedTuple):
         return self.value
 
     @classmethod
-    def of(cls, found: list[Tensor]) -> Estimate:
+    def of(cls, samples: list[Tensor]) -> Estimate:
         """Return the mean of independent values, and its standard error."""
-        values = torch.stack(found)
+        values = torch.stack(samples)
         return cls(float(values.mean()), float(values.std()) / len(values) ** 0.5)
 
 
@@ -128,23 +128,23 @@ def average_over(
     else:
         seeds, count = independent_seeds(seed, randomisations), samples // randomisations
         sets = [sampled_nodes(model.mixture, model.width, count, own) for own in seeds]
-    found = []
+    means = []
     for nodes in sets:
         h = nodes.preactivations(at.alignment, at.overlap)
         with torch.no_grad():
-            found.append(mean_value(values, h, nodes.population, at.head))
-    return Estimate.of(found)
+            means.append(mean_value(values, h, nodes.population, at.head))
+    return Estimate.of(means)
 
 
 def mean_value(values: Values, h: Tensor, population: Population, parameters: Parameters) -> Tensor:
     """Average a function of (h, y, a) over a population; check its shape."""
-    found = torch.as_tensor(values(h, population.responses, parameters))
-    if found.shape != (len(h),):
+    outcome = torch.as_tensor(values(h, population.responses, parameters))
+    if outcome.shape != (len(h),):
         raise ValueError(
-            f"phi returned shape {tuple(found.shape)} for {len(h)} rows; it must return one number "
-            "per row"
+            f"phi returned shape {tuple(outcome.shape)} for {len(h)} rows; it must return one "
+            "number per row"
         )
-    return population.weights @ found.double()
+    return population.weights @ outcome.double()
 
 
 @on_cpu

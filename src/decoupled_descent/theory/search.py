@@ -131,10 +131,10 @@ def search(
         >>> mixture = dd.mixtures.flipped_classes(10, snr=1.5, labels=(0.0, 1.0))
         >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
         >>> directions = {"gradient": None, "labels": lambda h, y, a: (0.5 - y)[:, None] + 0 * h}
-        >>> found = dd.theory.search(
+        >>> result = dd.theory.search(
         ...     mixture, objective, directions, rates=[{"lr": 0.1, "damping": 0.9}], steps=40
         ... )
-        >>> found.best.direction, round(found.best.test_error, 2)
+        >>> result.best.direction, round(result.best.test_error, 2)
         ('labels', 0.49)
     """
     head_directions = {"gradient": None} if head_directions is None else head_directions
@@ -142,13 +142,13 @@ def search(
         raise ValueError("directions, head_directions and rates must not be empty")
     start: dict[str, Any] = {"theta": theta, "alignment": alignment, "overlap": overlap}
     tried = list(product(directions.items(), head_directions.items(), rates))
-    found = []
+    candidates = []
     quiet = ignoring(DivergenceWarning)  # the curve ends before it
     with progress_bar(len(tried), "search", progress) as advance, quiet:
         for count, ((name, g), (head_name, f), settings) in enumerate(tried, 1):
             algorithm = DecoupledDescent(**settings, g=g, f=f)
             theory = StateEvolution(mixture, objective, algorithm, ratio, **options)
             evolution = theory.run(steps, **start, progress=False)
-            found.append(Candidate(name, head_name, settings, algorithm, evolution))
-            advance(count, f"{name}: {found[-1].test_error:.4f}")
-    return Search(sorted(found, key=lambda candidate: candidate.test_error))
+            candidates.append(Candidate(name, head_name, settings, algorithm, evolution))
+            advance(count, f"{name}: {candidates[-1].test_error:.4f}")
+    return Search(sorted(candidates, key=lambda candidate: candidate.test_error))

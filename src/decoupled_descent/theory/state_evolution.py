@@ -184,8 +184,8 @@ class StateEvolution:
                 for seed in self._path_seeds()
             ]
         trajectories = (make() for make in makers)
-        found = follow(trajectories, len(makers), updates, progress, every=len(sizes))
-        return Evolution(theory=self, makers=reused, **found)
+        quantities = follow(trajectories, len(makers), updates, progress, every=len(sizes))
+        return Evolution(theory=self, makers=reused, **quantities)
 
     def _corrected(
         self, updates: int, start: Start, head: Parameters, scale: float, sizes: list[int]

@@ -273,9 +273,9 @@ def fit(
         trainee = Trainee(bound, algorithm, state, callbacks)
         held_out = check_test(test, rows, [trainee])
         saver = None
-        if (place := as_checkpoint(checkpoint)) is not None:
+        if (folder := as_checkpoint(checkpoint)) is not None:
             asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
-            saver = Saver(place, [trainee], asked | {"rows": rows, "test": held_out})
+            saver = Saver(folder, [trainee], asked | {"rows": rows, "test": held_out})
         with progress_bar(steps, describe(algorithm, bound), progress) as advance:
             train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
