@@ -98,7 +98,7 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Covariance(Noise):
-    r"""Rows whose noise has covariance C/d, with C known.
+    r"""Rows whose noise has covariance C/d, for a given C.
 
     Args:
         matrix: C: of shape (d, d), symmetric; its diagonal, of shape (d,); or a function that takes
@@ -282,7 +282,7 @@ class RowNorms(Noise):
         return self.squares
 
     def limit(self) -> Tensor:
-        """Raise ``ValueError``: rows of unequal strength have no known limit."""
+        """Raise ``ValueError``: there is no state evolution for rows of unequal strength."""
         raise ValueError(
             "noise=RowNorms(…): state evolution has no limit for rows of unequal strength; "
             "leave noise out, or use Covariance"

@@ -41,7 +41,7 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
 
 @lru_cache(maxsize=2)
 def _order(n: int, device: torch.device) -> Tensor:
-    """Return the places of n rows in a fixed random order."""
+    """Return the ranks of n rows in a fixed random order."""
     generator = torch.Generator().manual_seed(0)
     return torch.randperm(n, generator=generator, device=generator.device).to(device)
 

@@ -46,7 +46,7 @@ class BoundObjective:
 
     @property
     def theta(self) -> Tensor | None:
-        """θ of the whole model, where training starts; None for a head alone."""
+        """θ of the model, where training starts; None for a head alone."""
         return self.objective.theta
 
     def parameters(self, like: Tensor | None = None) -> Parameters:

@@ -1,4 +1,4 @@
-r"""Whole models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
+r"""Models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
 
 The bias of the first layer belongs to the head. Like the rest of the head, it is updated by means
 over rows, on which a single row has little influence. As a column of ones in X it would break the
@@ -70,7 +70,7 @@ def split(model: nn.Module) -> Split:
     if names != [_weight(name)] or not layer.weight.requires_grad:
         raise ValueError(
             f"{_weight(name)} is {f'shared with {names[1]}' if names[1:] else 'frozen'}; the first "
-            "layer must have trainable weights of its own"
+            "layer must have its own trainable weights"
         )
     head = _without(model, name, layer)
     _check(model, head, name, layer)

@@ -72,7 +72,7 @@ class Objective:
         width: int | None = None,
         curvature: str = "auto",
     ) -> None:
-        self.split: Split | None = None  # the whole model, if that is where the head comes from
+        self.split: Split | None = None  # the model that the head comes from, if there is one
         if not isinstance(head, nn.Module):
             raise ValueError(
                 f"head={head!r} must be a torch.nn.Module; see decoupled_descent.heads for ready "
@@ -103,7 +103,7 @@ class Objective:
     def of_model(
         cls, model: nn.Module, loss: str | RowLoss, *, curvature: str = "auto"
     ) -> Objective:
-        r"""Take a whole model whose first layer is ``nn.Linear``; training starts from its weights.
+        r"""Take a model whose first layer is ``nn.Linear``; training starts from its weights.
 
         The first layer's weights are θ. All that follows is the head, the first layer's bias
         included. ``run.to_module()`` returns the model, trained.
@@ -133,7 +133,7 @@ class Objective:
 
     @property
     def theta(self) -> Tensor | None:
-        """θ of the whole model, where training starts, shape (L, d); None for a head alone."""
+        """θ of the model, where training starts, shape (L, d); None for a head alone."""
         return None if self.split is None else self.split.theta
 
     def model(self, theta: Tensor, parameters: Parameters) -> nn.Module:

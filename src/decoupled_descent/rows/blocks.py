@@ -38,7 +38,7 @@ class Rows(Inputs):
         weights: The weight of each row, shape (n,), positive; equal by default. A process passes
             those of its own rows, or none if no process passes any.
         groups: Rows with the same whole number belong together, shape (n,); by default each row is
-            a group of its own.
+            its own group.
         group: Processes of ``torch.distributed`` among which the rows are divided. Each process
             passes its own rows, and training uses the rows of all.
         timeout: Seconds to wait for the other processes.
@@ -73,7 +73,7 @@ class Rows(Inputs):
         super().__init__(X, block_size)
         self.kept: dict[str, Any] = {}
         if y is not None and self.labels is not None:
-            raise ValueError("y must be None when X yields rows with labels of their own")
+            raise ValueError("y must be None when X yields rows with their labels")
         y = self.labels if y is None else y
         self._y = None if y is None else self._labels(y)
         self.processes = None if group is None else Processes(group, timeout)

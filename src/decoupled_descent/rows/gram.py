@@ -193,15 +193,15 @@ class Gram:
         if separate and self._is_square:
             return {ridge: backward(q, self._matrix(ridge)) for ridge, q in asked.items()}
         sizes = [len(q) for q in asked.values()]
-        given = stacked(asked.values())
+        left = stacked(asked.values())
         if not self.wide:
-            given = self._rows.backward(given)
+            left = self._rows.backward(left)
         if separate:
-            parts = zip(torch.split(given, sizes), asked, strict=True)
+            parts = zip(torch.split(left, sizes), asked, strict=True)
             directions = stacked(forward(part, self._matrix(ridge)) for part, ridge in parts)
         else:
-            scales = [self._scale(ridge).to(given).expand(len(q), -1) for ridge, q in asked.items()]
-            directions = forward(backward(given, self._basis).mul_(stacked(scales)), self._basis)
+            scales = [self._scale(ridge).to(left).expand(len(q), -1) for ridge, q in asked.items()]
+            directions = forward(backward(left, self._basis).mul_(stacked(scales)), self._basis)
         if self.wide:
             directions = self._rows.backward(directions)
         return dict(zip(asked, torch.split(directions, sizes), strict=True))
@@ -234,9 +234,9 @@ class Gram:
         """C X A⁻¹ = c (XXᵀ + μI)⁻¹ X, shape (n, d)."""
         X = self._rows.X
         scaled = torch.empty_like(X, memory_format=torch.contiguous_format)
-        given, result = (X.T, scaled.T) if self.wide else (X, scaled)
+        source, result = (X.T, scaled.T) if self.wide else (X, scaled)
         size = max(1, NUMBERS // len(inverse))
-        for part, to in zip(*(torch.split(each, size) for each in (given, result)), strict=True):
+        for part, to in zip(*(torch.split(each, size) for each in (source, result)), strict=True):
             to.copy_(part.double() @ inverse)
         return scaled
 

@@ -16,7 +16,7 @@ from decoupled_descent.rows.tensors import as_floats, check_finite
 
 #: Rows are processed in blocks of about this many bytes, so that a block is still in the cache at
 #: its second use. Data up to ``SINGLE_BLOCK_BYTES`` is one block, and so is any data that oneDNN
-#: multiplies: its two whole products take less time than one pass in blocks.
+#: multiplies: its two products with all of X take less time than one pass in blocks.
 BLOCK_BYTES = 4 * 2**20
 SINGLE_BLOCK_BYTES = 16 * 2**20
 #: Rows are turned into float64 about this many bytes at a time.
@@ -91,7 +91,7 @@ class Inputs:
         return self._X.index_select(0, index)  # faster than self._X[index]
 
     def parts(self) -> Iterator[tuple[slice, Tensor]]:
-        """Go through the rows once, block by block, each with its place."""
+        """Go through the rows once, block by block, each with the numbers of its rows."""
         if self._source is not None:
             for span, X, _ in self._source.parts(self.block_size):
                 if span.stop > self.here:

@@ -22,7 +22,7 @@ class ProcessLostError(RuntimeError):
 
 
 class Processes:
-    """The processes of a group of ``torch.distributed``, each with rows of its own.
+    """The processes of a group of ``torch.distributed``, each with its own rows.
 
     Args:
         group: The group; ``torch.distributed.group.WORLD`` for all processes.

@@ -53,8 +53,8 @@ class Source(ABC):
 
     def _learn(self, first: Any) -> None:
         """Note the columns and the dtype of some rows."""
-        given = _divided(first)[0]
-        row = as_tensor("X", given.toarray() if hasattr(given, "toarray") else given)
+        features = _divided(first)[0]
+        row = as_tensor("X", features.toarray() if hasattr(features, "toarray") else features)
         self.d = row.shape[-1]
         self.dtype = row.dtype if row.is_floating_point() else torch.get_default_dtype()
 
@@ -154,8 +154,8 @@ class Repeated(Source):
 
         def read() -> Iterator[Part]:
             start = 0
-            for given in self.values:
-                X, y = _divided(given)
+            for item in self.values:
+                X, y = _divided(item)
                 rows, labels = self.matrix(X), None if y is None else as_tensor("y", y)
                 yield Part(slice(start, start + len(rows)), rows, labels)
                 start += len(rows)
@@ -224,11 +224,11 @@ def read_size(values: Any, row_bytes: int) -> int:
     return size
 
 
-def _divided(given: Any) -> tuple[Any, Any]:
+def _divided(item: Any) -> tuple[Any, Any]:
     """Rows, and labels where they come in pairs."""
-    if not isinstance(given, tuple | list):
-        return given, None
-    return given[0], given[1] if len(given) > 1 else None
+    if not isinstance(item, tuple | list):
+        return item, None
+    return item[0], item[1] if len(item) > 1 else None
 
 
 def released(values: Any) -> None:

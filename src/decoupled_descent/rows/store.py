@@ -64,7 +64,7 @@ class Store(Source):
 
     def parts(self, size: int | None) -> Iterator[Part]:
         """Read slice by slice, ``size`` rows at a time where there are few."""
-        few = 8 * self.n * self.d <= SMALL  # which is read as a whole
+        few = 8 * self.n * self.d <= SMALL  # read at once
         step = (size or self.n) if few else piece_size(self.d)
 
         def read() -> Iterator[Part]:

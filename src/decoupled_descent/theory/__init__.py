@@ -3,7 +3,7 @@
 Predictions
     :class:`StateEvolution` predicts a run; its result is an :class:`Evolution`.
 Mixtures
-    :class:`MixtureLimit` is a mixture known by its overlaps only, :func:`teacher` turns labels
+    :class:`MixtureLimit` is a mixture given by its overlaps only, :func:`teacher` turns labels
     from a teacher into a mixture.
 Test errors
     :func:`asymptotic_test_error` from overlaps, :func:`population_test_error` from trained

@@ -50,7 +50,7 @@ def path_factors(
     """
     ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
     batches = list(pairwise(ends.tolist()))
-    if replacement:  # every batch is the first part of a random order of its own
+    if replacement:  # every batch is the first part of a new random order
         batches = batches[:1]
     while True:
         ranks = _ranks(population, generator)

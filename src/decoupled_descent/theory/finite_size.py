@@ -52,12 +52,12 @@ class FiniteSize:
         Returns:
             (values − limit)/stderr, with the error of the limit itself in the denominator.
         """
-        given = torch.as_tensor(values, dtype=torch.float64, device="cpu")
-        size = min(len(given), len(self.stderr[name]))
+        measured = torch.as_tensor(values, dtype=torch.float64, device="cpu")
+        size = min(len(measured), len(self.stderr[name]))
         limit = getattr(self.evolution, name)[:size]
         own = self.evolution.stderr[name][:size]
         spread = (self.stderr[name][:size].square() + own.square()).sqrt()
-        deviations: Tensor = (given[:size] - limit) / spread
+        deviations: Tensor = (measured[:size] - limit) / spread
         return deviations
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 #: rounding errors, which regression on a smooth history amplifies, and too small to matter
 #: otherwise.
 JITTER = 1e-13
-#: A direction with a smaller share of an iterate's variance than this gets no normal of its own.
+#: A direction with a smaller share of an iterate's variance than this gets no separate normal.
 NEGLIGIBLE_VARIANCE = 1e-10
 #: Nodes of a product rule may be left out up to this total weight.
 NEGLIGIBLE_MASS = 1e-13

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class MixtureLimit:
-    r"""A mixture known only by its limits: no means, no dimension.
+    r"""A mixture given by its limits only: no means, no dimension.
 
     Args:
         overlaps: χ with χ_jk = lim μ_jᵀμ_k/d, shape (J, J), positive semi-definite.
@@ -52,7 +52,7 @@ class MixtureLimit:
         self.weights, self.responses = get_modes(weights, responses, len(self.overlaps))
 
 
-#: What is known of a mixture: χ, the weights p_j and the response laws, with or without means.
+#: What the theory needs: χ, the weights p_j and the response laws, with or without means.
 MixtureLaw = GaussianMixture | MixtureLimit
 
 
@@ -184,14 +184,14 @@ def head_parameters(
     own = objective.parameters(torch.zeros((), dtype=torch.float64))
     if head is None:
         return own
-    given = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
+    parameters = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
     for name, value in own.items():
-        if name not in given or given[name].shape != value.shape:
+        if name not in parameters or parameters[name].shape != value.shape:
             raise ValueError(
                 f"head has no parameter {name!r} of shape {tuple(value.shape)}; its parameters "
                 f"must be those of the objective's head: {', '.join(own)}"
             )
-    return {name: as_limit(given[name]) for name in own}
+    return {name: as_limit(parameters[name]) for name in own}
 
 
 def on_cpu(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

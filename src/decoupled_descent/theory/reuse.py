@@ -157,7 +157,7 @@ class ReuseTrajectory:
         return float(test)
 
     def _fresh(self, t: int) -> Tensor:
-        """Unit vectors in directions of their own, one per unit."""
+        """Unit vectors in new directions, one per unit."""
         width, fresh, spanned = self.model.width, torch.zeros_like(self.theta), self.axes.spanned
         if self.fluctuations.spread:
             drawn = torch.randn((width, spanned), generator=self.fluctuations.generator).double()
@@ -194,7 +194,7 @@ def coordinates(geometry: Geometry, start: Start, theta: Tensor | None) -> tuple
     r"""Means (J, K, S) and θ_1 (L, K, S): coordinates in K directions at S eigenvalues of C.
 
     For C = I their Gram matrix says everything. Otherwise given vectors are taken as they are, in
-    one direction, and what is random has directions of its own.
+    one direction, and random parts have other directions.
     """
     modes, width = start.alignment.shape
     if len(geometry.spectrum) == 1:
@@ -207,8 +207,8 @@ def coordinates(geometry: Geometry, start: Start, theta: Tensor | None) -> tuple
         return root[:modes], root[modes:]
     ones = torch.ones(len(geometry.spectrum), dtype=torch.float64)
     if theta is not None:
-        means, given = check_theta(geometry.mixture, theta)
-        return rotated(means, geometry.axes).unsqueeze(1), rotated(given, geometry.axes)[:, None]
+        means, columns = check_theta(geometry.mixture, theta)
+        return rotated(means, geometry.axes).unsqueeze(1), rotated(columns, geometry.axes)[:, None]
     if geometry.means is None:
         means = psd_root(geometry.mixture.overlaps).unsqueeze(2) * ones
     else:

@@ -228,10 +228,10 @@ def agreed_covariance(step: LimitStep, covariance: Tensor | None) -> Tensor | No
     assumed = step.covariance
     if covariance is None or step.divergence_free or not step.corrected:
         return assumed if covariance is None else covariance
-    given = as_limit(covariance)
-    expected = as_limit([1.0] * len(given) if assumed is None else assumed)
-    expected = torch.diag(expected) if given.ndim > expected.ndim else expected
-    if given.shape != expected.shape or not torch.allclose(given, expected):
+    variances = as_limit(covariance)
+    expected = as_limit([1.0] * len(variances) if assumed is None else assumed)
+    expected = torch.diag(expected) if variances.ndim > expected.ndim else expected
+    if variances.shape != expected.shape or not torch.allclose(variances, expected):
         raise ValueError(
             "covariance is not the one that the algorithm corrects for: pass it to the algorithm, "
             "as noise=Covariance(…), or use OrthogonalDecoupledDescent"

@@ -61,7 +61,7 @@ def asymptotic_test_error(
     randomisations: int = 8,
     seed: int = 0,
 ) -> Estimate:
-    r"""Expected loss of parameters known only by their overlaps (Definition "testErr").
+    r"""Expected loss of parameters that are given by their overlaps (Definition "testErr").
 
     .. math:: \mathrm{test}(m_1, \dots, m_J, \Omega, a)
               = \sum_j p_j\, E[\Psi(m_j + \check Z, Y_j, a)], \qquad \check Z \sim N(0, \Omega)
@@ -155,7 +155,7 @@ def population_test_error(
     head: nn.Module | Mapping[str, Tensor] | None = None,
     **options: Any,
 ) -> Estimate:
-    r"""Expected loss of trained parameters on a known mixture: the test error without test data.
+    r"""Expected loss of trained parameters on a given mixture: the test error without test data.
 
     For Gaussian noise xᵀθ given the mode *is* N(μ_jᵀθ/d, θᵀθ/d), so this is exact at every d, for
     the parameters of any algorithm; for other noise laws it holds as d → ∞.

@@ -105,7 +105,7 @@ def search(
     .. math:: (g^*, f^*) = \arg\min_{g \in \mathcal G,\, f \in \mathcal F}\
               \min_{t \le T}\ \mathrm{test}_t
 
-    The mixture must be known. The lowest of many predictions has no selection bias, unlike the
+    The mixture must be given. The lowest of many predictions has no selection bias, unlike the
     lowest of many runs: predictions are limits, known up to their standard errors.
 
     Args:

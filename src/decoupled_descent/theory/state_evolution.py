@@ -62,8 +62,9 @@ class StateEvolution:
         objective: Ψ.
         algorithm: :class:`~decoupled_descent.DecoupledDescent`,
             :class:`~decoupled_descent.OrthogonalDecoupledDescent`, or
-            :class:`~decoupled_descent.GradientDescent`, whose train error has a limit of its own.
-            With ``reduction="mean"`` a step depends on n, taken as ratio · mixture.dimension.
+            :class:`~decoupled_descent.GradientDescent`, for which train and test error have
+            different limits. With ``reduction="mean"`` a step depends on n, taken as ratio ·
+            mixture.dimension.
         ratio: α = n/d.
         covariance: C, shape (d, d), or its diagonal, shape (d,). By default the one that the
             algorithm corrects for (``noise=Covariance(C)`` of decoupled descent), or the identity.

@@ -48,7 +48,7 @@ class Checkpoint:
         folder: Where; made if missing. A folder belongs to one call.
         every: Save after this many steps; by default, ``seconds`` decides.
         seconds: Save when this many seconds have passed since the last save.
-        apart: Whether calls with different arguments get subfolders of their own.
+        apart: Whether each call with other arguments gets its own subfolder.
 
     Example:
         >>> import tempfile, decoupled_descent as dd
@@ -80,18 +80,18 @@ class Checkpoint:
         return replace(self, folder=Path(self.folder) / name)
 
 
-def as_checkpoint(given: Any) -> Checkpoint | None:
+def as_checkpoint(checkpoint: Any) -> Checkpoint | None:
     """Take a folder for a checkpoint in it; raise ``ValueError`` for anything else.
 
     Without one, a folder of :func:`kept_in` around the call is taken.
     """
-    if given is None and (folder := folder_around()) is not None:
+    if checkpoint is None and (folder := folder_around()) is not None:
         return Checkpoint(folder, apart=True)
-    if given is None or isinstance(given, Checkpoint):
-        return given
-    if not isinstance(given, str | Path):
-        raise ValueError(f"checkpoint={given!r} must be a folder or a dd.Checkpoint")
-    return Checkpoint(given)
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    if not isinstance(checkpoint, str | Path):
+        raise ValueError(f"checkpoint={checkpoint!r} must be a folder or a dd.Checkpoint")
+    return Checkpoint(checkpoint)
 
 
 class Saver:

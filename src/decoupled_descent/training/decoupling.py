@@ -263,7 +263,7 @@ class _Batch:
         bend = len(h) * autodiff.mean_jacobian(slope, h, turn=owner.steps).detach()
         self.rows, self.slope = rows, slope.detach()
         self.correction = owner.variance * bend @ weight.detach()
-        self.factor = math.nan  # not known before backward()
+        self.factor = math.nan  # set by backward()
         self.done = False
         self.loss = loss * 1.0  # a separate tensor, whose gradient is the factor
         self.loss.register_hook(self._tell)  # type: ignore[no-untyped-call]
@@ -280,7 +280,7 @@ def _group(optimizer: torch.optim.Optimizer, weight: Tensor) -> dict[str, Any]:
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}; the first layer's weights must be with "
             "torch.optim.SGD, whose steps are linear in the gradients: the memory must follow "
-            "them. Adam and the like may have all other parameters, in an optimiser of their own"
+            "them. Adam and the like may have all other parameters, in another optimiser"
         )
     return own[0]
 

@@ -124,8 +124,8 @@ class Trainee:
             return None
         if self.algorithm.estimates_test_error and not self.best.info.estimates:
             return (
-                f"the minimum was not reached in {self.last.index} steps ({self.reason}), and away "
-                "from it the train error is no estimate of the test error: allow more steps"
+                f"the minimum was not reached in {self.last.index} steps ({self.reason}), and the "
+                "train error estimates the test error at the minimum only: allow more steps"
             )
         first, last = self.history.train_error[0], self.history.train_error[-1]
         usual = max(abs(first), abs(self.history.lowest)) or 1.0
@@ -162,8 +162,8 @@ def train_together(
 ) -> None:
     """Advance runs that share their rows, step by step, until each ends.
 
-    ``advance`` is told how many steps are done. ``after_step`` is called after each step with its
-    index and the runs that go on; ``saver`` then may save them all, and does so at the end.
+    ``advance`` is called with the number of steps made, ``after_step`` after each step with its
+    index and the runs that go on. ``saver`` then may save them all, and does so at the end.
     """
     going = _unfinished(trainees)
     try:
@@ -247,7 +247,7 @@ def check_rows(X: Any, y: Any, steps: int) -> Rows:
     whole_number("steps", steps)
     if isinstance(X, Rows):
         if y is not None:
-            raise ValueError("y must be None when X is Rows, which has labels of its own")
+            raise ValueError("y must be None when X is Rows, which has its labels")
         return X
     return Rows(X, y)
 

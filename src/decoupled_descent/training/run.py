@@ -233,7 +233,7 @@ def fit(
         objective: Ψ, a head and a loss. The head is not changed: a copy is trained.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
-        theta: θ_1, shape (L, d); by default the whole model's own weights, see
+        theta: θ_1, shape (L, d); by default the weights of the model, see
             :meth:`Objective.of_model`, or drawn from N(0, 1).
         test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
         callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
@@ -327,8 +327,8 @@ def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
                 f"state has {has}, but {type(algorithm).__name__} with this head on these rows "
                 f"needs {wants}: it comes from other rows or another algorithm, head or update "
                 "rule. Continue with those, or start anew from theta=run.theta and "
-                "Objective(run.head, …); on rows that theta has seen, the train error is then no "
-                "estimate of the test error"
+                "Objective(run.head, …); if theta was trained on these rows, the train error is "
+                "then too low"
             )
 
 

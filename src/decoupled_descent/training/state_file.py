@@ -140,7 +140,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         if stride is not None and not _fits(value, stride):
             damaged(path, f"the strides of {name} do not fit it")
         values[name] = (
-            value.clone()  # in memory of its own
+            value.clone()  # in its own memory
             if stride is None
             else torch.empty_strided(value.shape, stride, **like).copy_(value)
         )
