@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.sources import Part, Source, spans
+from decoupled_descent.rows.sources import Source, SourceBlock, spans
 
 
 class Gathered(Source):
@@ -26,10 +26,10 @@ class Gathered(Source):
     def __init__(self, rows: Rows) -> None:
         self.values, self.d, self.dtype = rows, rows.d, rows.like.dtype
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Send block by block."""
         for span in spans(self.values.n, size or self.values.n):
-            yield Part(span, self.take(torch.arange(span.start, span.stop)), None)
+            yield SourceBlock(span, self.take(torch.arange(span.start, span.stop)), None)
 
     def take(self, index: Tensor) -> Tensor:
         """Send some rows."""

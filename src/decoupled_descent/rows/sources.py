@@ -27,7 +27,7 @@ HELD = 3
 READ_BYTES = 16 * 2**20
 
 
-class Part(NamedTuple):
+class SourceBlock(NamedTuple):
     """Consecutive rows of a source."""
 
     span: slice  # where they sit among all rows
@@ -44,7 +44,7 @@ class Source(ABC):
     in_order_only = False  # whether blocks come in one order only, so that ``take`` reads them all
 
     @abstractmethod
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Go through all rows once, ``size`` at a time if the source can be sliced."""
 
     @abstractmethod
@@ -82,11 +82,11 @@ class Sliced(Source):
         self.values, self.n = values, n
         self._learn(values[0] if isinstance(values, Dataset) else values[0:1])
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Read slice by slice."""
 
-        def read(span: slice) -> Part:
-            return Part(span, *self._read(span, range(span.start, span.stop)))
+        def read(span: slice) -> SourceBlock:
+            return SourceBlock(span, *self._read(span, range(span.start, span.stop)))
 
         try:
             yield from ahead(read(span) for span in spans(self.n, size or self.n))
@@ -149,15 +149,15 @@ class Repeated(Source):
             raise ValueError(f"X is a {type(values).__name__} that yields no rows")
         self._learn(first)
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Take the blocks as they come."""
 
-        def read() -> Iterator[Part]:
+        def read() -> Iterator[SourceBlock]:
             start = 0
             for item in self.values:
                 X, y = _divided(item)
                 rows, labels = self.matrix(X), None if y is None else as_tensor("y", y)
-                yield Part(slice(start, start + len(rows)), rows, labels)
+                yield SourceBlock(slice(start, start + len(rows)), rows, labels)
                 start += len(rows)
 
         return ahead(read())
@@ -205,7 +205,7 @@ def spans(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def ahead(parts: Iterator[Part]) -> Iterator[Part]:
+def ahead(parts: Iterator[SourceBlock]) -> Iterator[SourceBlock]:
     """Yield what an iterator yields, while a thread fetches the next part."""
     with ThreadPoolExecutor(1, thread_name_prefix="rows") as thread:
         coming = thread.submit(next, parts, None)
