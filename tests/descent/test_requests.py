@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent.requests import Pass, Product, one_pass, run_stacked
+from decoupled_descent.descent.requests import Pass, RowProduct, one_pass, run_stacked
 from tests.problems import binary, normal, two_layer
 
 BCE = nn.functional.binary_cross_entropy_with_logits
@@ -105,11 +105,11 @@ def test_requests_of_all_steps_are_answered_together():
     def passing(theta):
         found = yield Pass(rows, objective.bind(y, 3, X), theta, objective.parameters())
         made.append("pass")
-        back = yield Product(found.direction, rows, transposed=False)
+        back = yield RowProduct(found.direction, rows, transposed=False)
         return back, found.gradient
 
     def multiplying(theta, matrix):
-        h = yield Product(theta, matrix, transposed=True)
+        h = yield RowProduct(theta, matrix, transposed=True)
         made.append("product")
         return h, h @ X if matrix is rows else h
 

@@ -28,7 +28,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Descent
 from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.lazy import LazyRows, next_transition
-from decoupled_descent.descent.requests import Product, StackedStep
+from decoupled_descent.descent.requests import RowProduct, StackedStep
 from decoupled_descent.descent.starts import stream
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows
@@ -109,7 +109,7 @@ def _one_pass(
     """
     batches = algorithm.batches(rows, state.step)
     first = state.step * len(batches)
-    h: Tensor = yield Product(state.theta, rows, transposed=True)
+    h: Tensor = yield RowProduct(state.theta, rows, transposed=True)
     info = algorithm.evaluate(state, h, rows, bound.at(first))
     memory, at, losses = algorithm.lazy_memory(state), state, []
     for k in range(len(batches)):

@@ -33,7 +33,7 @@ from decoupled_descent.descent.common import Algorithm, StackedAlgorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.requests import (
-    Product,
+    RowProduct,
     StackedStep,
     all_reduced,
     with_global_error,
@@ -178,9 +178,9 @@ class GreedyDescent(StackedAlgorithm):
         assert at.jacobian is not None
         direction = at.direction.T
         # θ̃ = Xᵀĥ − α θ J̄ᵀ and Xθ̃ − ĥ, which all candidates share
-        gradient: Tensor = yield Product(direction, rows, transposed=False)
+        gradient: Tensor = yield RowProduct(direction, rows, transposed=False)
         tilde = gradient.addmm_(at.jacobian, theta, alpha=-rows.ratio)
-        change = (yield Product(tilde, rows, transposed=True)) - direction
+        change = (yield RowProduct(tilde, rows, transposed=True)) - direction
         (overlap,) = rows.total(own.memory @ at.direction)
         pairs = first.pair_variance(overlap, rows, bound)
         info = Info(at.loss, h.T, at.jacobian, pairs=pairs, global_error=global_error)

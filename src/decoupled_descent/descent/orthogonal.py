@@ -20,7 +20,7 @@ from decoupled_descent.descent.common import Descent
 from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
-from decoupled_descent.descent.requests import Preconditioned, Product, StackedStep, all_reduced
+from decoupled_descent.descent.requests import Preconditioned, RowProduct, StackedStep, all_reduced
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
 from decoupled_descent.objective import (
     BoundObjective,
@@ -144,7 +144,7 @@ class OrthogonalDecoupledDescent(Descent):
         q = torch.addmm(at.direction.T, at.jacobian, h, alpha=-1)
         # c A⁻¹Xᵀq, and what each row receives of it without its own share: c (Pq − p ⊙ q)/(1 − p)
         direction: Tensor = yield self._direction(q, rows)
-        product: Tensor = yield Product(direction, rows, transposed=True)
+        product: Tensor = yield RowProduct(direction, rows, transposed=True)
         response = left_out.response(q, product)
         # θ, h and a move by the same rule along these
         scale, (slots, h_slots) = self.scale(rows.n), state.slots
@@ -159,10 +159,10 @@ class OrthogonalDecoupledDescent(Descent):
         kept = (slots, h_slots)
         return OrthogonalState(theta, following, a, kept, head_slots, t + 1, folds), info
 
-    def _direction(self, q: Tensor, rows: Rows) -> Product | Preconditioned:
+    def _direction(self, q: Tensor, rows: Rows) -> RowProduct | Preconditioned:
         """Ask for c qᵀXA⁻¹, shape (L, d)."""
         if math.isinf(self.ridge):
-            return Product(q, rows, transposed=False)
+            return RowProduct(q, rows, transposed=False)
         return Preconditioned(q, float(self.ridge))
 
     def leverages(self, rows: Rows) -> Tensor:

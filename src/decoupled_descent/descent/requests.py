@@ -1,7 +1,7 @@
 r"""What steps ask of the rows, answered for all runs on the same rows at once.
 
 A stacked step is a generator. It yields what it needs of the data, a :class:`Pass` over the rows or
-a :class:`Product` with them, is sent the answer, and returns the next state and an ``Info``.
+a :class:`RowProduct` with them, is sent the answer, and returns the next state and an ``Info``.
 :func:`run_stacked` advances the steps of many runs and answers their requests together: one product
 with X serves all runs.
 """
@@ -22,7 +22,7 @@ from decoupled_descent.rows.products import backward, forward, stacked
 StackedStep = Generator[Any, Any, tuple[Any, Any]]
 
 
-class Product(NamedTuple):
+class RowProduct(NamedTuple):
     """Ask for left Mᵀ (forward) or left M (backward), for a matrix M that runs may share."""
 
     left: Tensor  # shape (L, k)
@@ -81,7 +81,7 @@ def run_stacked(steps: Sequence[StackedStep], rows: Rows) -> list[tuple[Any, Any
 
     Example:
         >>> def doubled(theta):
-        ...     h = yield Product(theta, rows, transposed=True)
+        ...     h = yield RowProduct(theta, rows, transposed=True)
         ...     return h, 2 * h
         >>> rows = Rows(torch.eye(2), torch.zeros(2))
         >>> results = run_stacked([doubled(torch.ones(1, 2)), doubled(torch.zeros(1, 2))], rows)
@@ -134,7 +134,7 @@ def _split(product: Tensor, members: list[int], requests: dict[int, Any]) -> dic
     return dict(zip(members, parts, strict=True))
 
 
-def _multiply(product: Product, left: Tensor) -> Tensor:
+def _multiply(product: RowProduct, left: Tensor) -> Tensor:
     matrix, transposed = product.matrix, product.transposed
     if isinstance(matrix, Rows):
         return matrix.forward(left) if transposed else matrix.backward(left)

@@ -207,13 +207,13 @@ def _step_together(going: Sequence[Trainee], rows: Rows, test: Rows | None) -> l
     """Record the iterates of all runs and make their next steps; return the runs that go on."""
     errors = _test_errors(going, test)
     for trainee, (following, info), error in zip(
-        going, next_steps(going, rows), errors, strict=True
+        going, make_steps(going, rows), errors, strict=True
     ):
         trainee.record(following, info, error)
     return _unfinished(going)
 
 
-def next_steps(going: Sequence[Trainee], rows: Rows) -> list[tuple[Any, Info]]:
+def make_steps(going: Sequence[Trainee], rows: Rows) -> list[tuple[Any, Info]]:
     """The next state and the info of each run: stacked steps together, the others one by one."""
     steps = [t.algorithm.stacked_step(t.state, rows, t.bound) for t in going]
     stacked = iter(run_stacked([step for step in steps if step is not None], rows))
