@@ -47,7 +47,7 @@ REFIT_STEPS = 20
 REFIT_TOLERANCE = 1e-8
 
 
-class State(NamedTuple):
+class NewtonState(NamedTuple):
     """What the Newton method carries from step to step."""
 
     theta: Tensor  # θ, shape (L, d)
@@ -124,13 +124,13 @@ class DecoupledNewton(Algorithm):
             theta = rows.like.new_zeros(bound.width, rows.d)
         return super().init(rows, bound, theta, seed)
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> NewtonState:
         """The state before any update; see :meth:`Algorithm.start`."""
-        return State(theta, bound.parameters(rows.like), 0)
+        return NewtonState(theta, bound.parameters(rows.like), 0)
 
     def step(
-        self, state: State, rows: Rows, objective: Objective | BoundObjective
-    ) -> tuple[State, Info]:
+        self, state: NewtonState, rows: Rows, objective: Objective | BoundObjective
+    ) -> tuple[NewtonState, Info]:
         """Make one damped Newton step; see :meth:`Algorithm.step`."""
         bound = self.bind(rows, objective, state.theta)
         if bound.g is not None or bound.f is not None:
@@ -161,7 +161,7 @@ class DecoupledNewton(Algorithm):
         h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
         # the rows of other heads are left out of the outputs, not of the pre-activations
         info = Info(losses, h, None, done, done, notes)
-        return State(move.theta, move.head, state.step + 1), info
+        return NewtonState(move.theta, move.head, state.step + 1), info
 
     def _repaired(
         self,

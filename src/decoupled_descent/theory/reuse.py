@@ -22,7 +22,7 @@ from decoupled_descent.theory.gaussian import Normals, psd_root
 from decoupled_descent.theory.laws import check_theta
 from decoupled_descent.theory.populations import Population, sampled_population
 from decoupled_descent.theory.reused_noise import ReusedNoise
-from decoupled_descent.theory.ridge import Geometry, Start, rotated
+from decoupled_descent.theory.ridge import CovarianceGeometry, Start, rotated
 
 if TYPE_CHECKING:
     from decoupled_descent.theory.state_evolution import StateEvolution
@@ -38,7 +38,9 @@ class Axes(NamedTuple):
     spanned: int  # K S, the coordinates in which the means and θ_1 are given
 
     @classmethod
-    def of(cls, geometry: Geometry, start: tuple[Tensor, Tensor], rank: int) -> tuple[Self, Tensor]:
+    def of(
+        cls, geometry: CovarianceGeometry, start: tuple[Tensor, Tensor], rank: int
+    ) -> tuple[Self, Tensor]:
         """Add room for new directions to the means and θ_1; return the axes, and θ_1 in them."""
         means, theta = (_extended(part, rank) for part in start)
         points = len(geometry.spectrum)
@@ -190,7 +192,9 @@ def _extended(vectors: Tensor, directions: int) -> Tensor:
     return torch.cat([vectors, vectors.new_zeros(count, directions, points)], 1).flatten(1)
 
 
-def coordinates(geometry: Geometry, start: Start, theta: Tensor | None) -> tuple[Tensor, Tensor]:
+def coordinates(
+    geometry: CovarianceGeometry, start: Start, theta: Tensor | None
+) -> tuple[Tensor, Tensor]:
     r"""Means (J, K, S) and θ_1 (L, K, S): coordinates in K directions at S eigenvalues of C.
 
     For C = I their Gram matrix says everything. Otherwise given vectors are taken as they are, in

@@ -118,7 +118,7 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Geometry:
+class CovarianceGeometry:
     """The position of means and parameters relative to the eigenvectors of C."""
 
     mixture: MixtureLaw  # gives χ
@@ -127,7 +127,7 @@ class Geometry:
     means: Tensor | None = None  # M in their coordinates; None for C = I, or in general position
 
     @classmethod
-    def of(cls, mixture: MixtureLaw, covariance: Tensor | None) -> Geometry:
+    def of(cls, mixture: MixtureLaw, covariance: Tensor | None) -> CovarianceGeometry:
         """Decompose C, the identity by default."""
         if covariance is None:
             return cls(mixture, torch.ones(1, dtype=torch.float64))

@@ -28,7 +28,7 @@ from decoupled_descent.theory.populations import Nodes, independent_seeds
 from decoupled_descent.theory.randomisations import follow
 from decoupled_descent.theory.recursion import Trajectory, rule_coefficients
 from decoupled_descent.theory.reuse import ReuseTrajectory, coordinates
-from decoupled_descent.theory.ridge import Geometry, Start, agreed_covariance, ridge_step
+from decoupled_descent.theory.ridge import CovarianceGeometry, Start, agreed_covariance, ridge_step
 
 METHODS = ("auto", "quadrature", "paths")
 
@@ -121,7 +121,7 @@ class StateEvolution:
         self.randomisations = whole_number("randomisations", randomisations, 2)
         self.paths, self.seed = paths, seed
         self.covariance = agreed_covariance(self.step, covariance)
-        self.geometry = Geometry.of(mixture, self.covariance)
+        self.geometry = CovarianceGeometry.of(mixture, self.covariance)
         self.ridge_step = ridge_step(
             self.geometry.spectrum,
             self.geometry.project,

@@ -22,7 +22,7 @@ def test_the_curve_of_a_direction_is_that_of_the_definition():
     mixture, objective, _, _ = problems.flipped(10)
     rates = [{"lr": 0.2, "damping": 0.9}, {"lr": 0.1}]
     m1, omega1 = np.array([[-0.2], [0.2]]), np.array([[1.0]])
-    found = dd.theory.search(
+    found = dd.theory.rank_directions(
         mixture,
         objective,
         {"gradient": None, "labels": labels},
@@ -70,7 +70,7 @@ def test_the_curve_of_a_direction_is_that_of_the_definition():
 def test_training_confirms_the_predicted_gain():
     n, runs = 1500, 8
     mixture, objective, _, theta = problems.flipped(n)
-    found = dd.theory.search(
+    found = dd.theory.rank_directions(
         mixture,
         objective,
         {"gradient": None, "labels": labels},
@@ -97,7 +97,7 @@ def test_training_confirms_the_predicted_gain():
 
 def test_a_candidate_that_diverges_ends_early():
     objective = dd.Objective(dd.heads.Linear(), "squared")
-    found = dd.theory.search(
+    found = dd.theory.rank_directions(
         dd.mixtures.signalless(10),
         objective,
         {"gradient": None},
@@ -107,4 +107,4 @@ def test_a_candidate_that_diverges_ends_early():
     assert len(found.candidates[1].evolution.test_error) < 60
     assert found.best.rates["lr"] == 0.1
     with pytest.raises(ValueError, match="must not be empty"):
-        dd.theory.search(dd.mixtures.signalless(10), objective, {})
+        dd.theory.rank_directions(dd.mixtures.signalless(10), objective, {})
