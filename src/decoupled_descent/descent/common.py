@@ -333,7 +333,7 @@ class Descent(StackedAlgorithm):
             return Folds(*self.step_head(at.heads, directions, at.slots, step))
         parts, slopes = folds.unstacked(at.heads), folds.unstacked(directions)
         moved_parts, slots = self.step_head(parts, slopes, at.slots, step)
-        return Folds(folds.stacked(moved_parts), slots)
+        return Folds(folds.restacked(moved_parts), slots)
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, by the heads of their folds."""

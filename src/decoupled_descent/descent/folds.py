@@ -134,7 +134,7 @@ def unstacked(stacked: Parameters) -> Parameters:
     return {f"{k}:{name}": part for name, value in stacked.items() for k, part in enumerate(value)}
 
 
-def stacked(parts: Parameters) -> Parameters:
+def restacked(parts: Parameters) -> Parameters:
     """Undo :func:`unstacked`."""
     lists: dict[str, list[Tensor]] = {}
     for key, part in parts.items():
