@@ -328,6 +328,15 @@ class Rows(Inputs):
             yield Block(X, span)
 
 
+def as_rows(X: Any, y: Any) -> Rows:
+    """Return X if it is :class:`Rows`, which have their labels, else the rows of X and y."""
+    if not isinstance(X, Rows):
+        return Rows(X, y)
+    if y is not None:
+        raise ValueError("y must be None when X is Rows, which has its labels")
+    return X
+
+
 def _same(one: Any, other: Any) -> bool:
     both = isinstance(one, Tensor) and isinstance(other, Tensor)
     return torch.equal(one, other) if both else one is other or one == other

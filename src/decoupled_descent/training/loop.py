@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.descent.requests import run_stacked, with_global_error
@@ -240,16 +239,6 @@ def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | No
             losses = trainee.bound.losses(h.T, test.y, trainee.state.head)
             errors.append(float(losses.mean()))
     return errors
-
-
-def check_rows(X: Any, y: Any, steps: int) -> Rows:
-    """Check the data and the number of steps before any work is done."""
-    whole_number("steps", steps)
-    if isinstance(X, Rows):
-        if y is not None:
-            raise ValueError("y must be None when X is Rows, which has its labels")
-        return X
-    return Rows(X, y)
 
 
 def check_test(

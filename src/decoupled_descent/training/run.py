@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.rows.threads import threads_for
@@ -26,7 +26,6 @@ from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoi
 from decoupled_descent.training.loop import (
     History,
     Trainee,
-    check_rows,
     check_test,
     train_together,
 )
@@ -259,7 +258,8 @@ def fit(
         >>> run.train_error.shape, run.theta.shape
         (torch.Size([50]), torch.Size([2, 200]))
     """
-    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    whole_number("steps", steps)
+    rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
     check_algorithm(algorithm)
     if state is not None:
         _check_columns(state, rows)
