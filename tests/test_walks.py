@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,14 @@ ALGORITHM = dd.DecoupledDescent(0.05, 0.9)
 class Trace:
     """The files of the package that a call enters, in order, and those on the stack at a step.
 
-    The call is made once before, for its imports.
+    ``make`` returns the call. It is made once before, for its imports.
     """
 
-    def __init__(self, call) -> None:
+    def __init__(self, make) -> None:
         self.files: list[str] = []
         self.stack: set[str] = set()
-        call()
+        make()()
+        call = make()
         sys.setprofile(self._note)
         try:
             call()
@@ -55,8 +57,14 @@ def walk(title: str) -> list[str]:
     return re.findall(r"^\d+\. `([\w/]+\.py)`", section, re.MULTILINE)
 
 
-def fit() -> None:
-    dd.fit(*binary(), xor_objective(), ALGORITHM, 2)
+def fit():
+    return partial(dd.fit, *binary(), xor_objective(), ALGORITHM, 2)
+
+
+def evolve():
+    mixture = dd.mixtures.xor(dimension=20, snr=4.0)
+    theory = dd.StateEvolution(mixture, xor_objective(), ALGORITHM, paths=64)
+    return partial(theory.run, 2, theta=torch.ones(2, 20))
 
 
 @pytest.mark.parametrize(
@@ -74,8 +82,5 @@ def test_fit_walks_to_the_step():
 
 
 def test_state_evolution_walks_through_its_recursion():
-    mixture = dd.mixtures.xor(dimension=20, snr=4.0)
-    theory = dd.StateEvolution(mixture, xor_objective(), ALGORITHM, paths=64)
-    listed = walk("`StateEvolution.run`")
-    seen = Trace(lambda: theory.run(2, theta=torch.ones(2, 20)))
+    listed, seen = walk("`StateEvolution.run`"), Trace(evolve)
     assert [name for name in seen.files if name in listed] == listed
