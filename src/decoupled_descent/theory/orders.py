@@ -35,8 +35,8 @@ LEAST_AGREEMENT = 1e-4
 POINTS = 300_000
 #: Points for averages at one time when the head is too wide for quadrature, or has kinks.
 SAMPLES = 2**15
-#: Response laws, and points per law, to try orders at.
-LAWS, POINTS = 8, 16
+#: Response laws, and trial points per law, to try orders at.
+LAWS, TRIALS = 8, 16
 
 
 class Orders(NamedTuple):
@@ -194,7 +194,7 @@ def _disagreement(
     values: kinks.Values, head: Parameters, law: Noisy, width: int, order: int
 ) -> float:
     """Return by how much means over y given h differ between two orders; infinite if not finite."""
-    z = torch.randn(POINTS, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    z = torch.randn(TRIALS, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     z[0] = 0
     h = torch.cat([2 * z, law.mean + law.scale * z])  # of order one, and where responses are
     means, sizes = [], torch.zeros(())
