@@ -343,9 +343,9 @@ def test_a_toy_algorithm_is_fitted():
 
 def test_there_is_one_way_to_write_a_step():
     """Training would not call what these classes define, or would have nothing to call."""
-    with pytest.raises(TypeError, match="abstract method 'step'"):
+    with pytest.raises(TypeError, match=r"abstract method '?step\b"):
         type("Incomplete", (dd.Algorithm,), {"start": Toy.start})()
-    with pytest.raises(TypeError, match="abstract method 'stacked_step'"):
+    with pytest.raises(TypeError, match=r"abstract method '?stacked_step\b"):
         type("Incomplete", (StackedAlgorithm,), {"start": Toy.start})()
     with pytest.raises(TypeError, match="Both defines step, but training calls stacked_step"):
         type("Both", (dd.GradientDescent,), {"step": Toy.step})

@@ -53,8 +53,15 @@ def of_package(frame) -> str | None:
 
 
 def walk(title: str) -> list[str]:
-    section = PAGE.read_text().split(f"### {title}\n")[1].split("\n#")[0]
-    return re.findall(r"^\d+\. `([\w/]+\.py)`", section, re.MULTILINE)
+    """The files of a walk: those that arrows join."""
+    section = PAGE.read_text().split(f"**{title}:** ")[1]
+    return [re.match(r"`([\w/]+\.py)`", step)[1] for step in re.split(r"\s→\s", paths(section))]
+
+
+def paths(section: str) -> str:
+    """The arrows alone, up to the end of the last step."""
+    last = section.split("\n\n")[0].rindex("→")
+    return section[: section.index(")", last)]
 
 
 def fit():
