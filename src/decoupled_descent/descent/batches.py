@@ -75,7 +75,7 @@ class Batched(Descent):
         return Batches(rows, size, self.replacement, self.batch_seed, number)
 
     def evaluate(self, state: Any, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
-        """What is seen of an iterate on all rows before a pass, given θXᵀ of shape (L, n)."""
+        """Evaluate an iterate on all rows before a pass, given θXᵀ of shape (L, n)."""
         with torch.no_grad():
             losses = bound.losses(h.T, rows.y, state.head).detach()
         return Info(losses, h.T.clone(), None)
@@ -117,11 +117,11 @@ def _one_pass(
         assert batch.index is not None
         if memory is not None:
             at = _with_memory(at, memory.read(batch.index))
-        at, seen = yield from step(algorithm, at, batch, bound)
+        at, step_info = yield from step(algorithm, at, batch, bound)
         if memory is not None:
             memory.advance(next_transition(algorithm.update, first + k, at.theta, at.slots[0]))
             memory.write(batch.index, (at.memory, *at.slots[1]))
-        losses.append(seen.losses)
+        losses.append(step_info.losses)
     if memory is not None:
         at = _with_memory(at, memory.settled())
     during = Info(torch.cat(losses), h.T, None)

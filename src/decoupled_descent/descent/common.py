@@ -166,15 +166,7 @@ class Algorithm(ABC):
     ) -> RowDerivatives:
         """Losses of the training rows as if they were new, with slopes and J̄.
 
-        Args:
-            bound: Ψ.
-            preactivations: Those of an :class:`Info`, in any dtype.
-            y: Labels.
-            head: a, by parameter name.
-            weights: The weights of the rows in J̄, shape (n,); ones by default.
-
-        Returns:
-            Derivatives with respect to ``preactivations``.
+        ``preactivations`` are those of an :class:`Info`; ``weights`` are those of the rows in J̄.
         """
         return bound.derivatives(preactivations, y, head, head=False, weights=weights)
 
@@ -227,13 +219,7 @@ class StackedAlgorithm(Algorithm):
     def stacked_step(self, state: Any, rows: Rows, bound: BoundObjective) -> StackedStep:
         """Make one update: yield requests, return the next state and an :class:`Info`.
 
-        Args:
-            state: The state before the update; not changed.
-            rows: The data.
-            bound: Ψ, bound to the rows.
-
-        Returns:
-            The generator, for :func:`~decoupled_descent.descent.requests.run_stacked`.
+        The arguments are those of :meth:`step`, with Ψ bound to the rows.
         """
 
     def step(

@@ -159,7 +159,7 @@ class DecoupledDescent(Batched):
         theta, slots = self.update(theta, tilde, slots, t, scale)
         memory, memory_slots = self.update(memory, direction, memory_slots, t, -scale)
         a, head_slots = self.step_head(a, at.head, state.head_slots, t)
-        # what this iterate has to report, and the heads of the folds
+        # losses without the rows' shares in the head, and the standard error
         h = at.preactivations.T
         by_fold = state.folds.evaluate(bound, h, rows, at.losses)
         folds = self.step_folds(state.folds, by_fold.directions, t)
@@ -169,7 +169,7 @@ class DecoupledDescent(Batched):
         return DecoupledState(theta, memory, a, kept, head_slots, t + 1, folds), info
 
     def evaluate(self, state: DecoupledState, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
-        """What is seen of an iterate on all rows before a pass in mini-batches."""
+        """Evaluate an iterate on all rows before a pass in mini-batches."""
         h = (h + state.memory).T
         at = bound.derivatives(h, rows.y, state.head, jacobian=False, head=False)
         by_fold = state.folds.evaluate(bound, h, rows, at.loss)
@@ -193,10 +193,11 @@ class DecoupledDescent(Batched):
                   \approx \frac1d\,\mathrm{tr}\,B^2, \qquad
                   B = \tfrac1n\textstyle\sum_i M_i \hat h_i^\top
 
-        It is zero at the start and grows with the steps. It is 0 here if g is not the gradient
-        of the loss. ``overlap`` is nB, shape (L, L).
+        It is zero at the start and grows with the steps. It is 0 here if g is not the gradient of
+        the loss, and for mini-batches, whose losses are not reported one by one. ``overlap`` is nB,
+        shape (L, L).
         """
-        if bound.g is not None or overlap is None:
+        if bound.g is not None or overlap is None or rows.index is not None:
             return 0.0
         B = overlap / rows.n
         return (B * B.T).sum() * self._noise.coherence(rows)

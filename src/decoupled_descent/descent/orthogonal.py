@@ -151,11 +151,11 @@ class OrthogonalDecoupledDescent(Descent):
         theta, slots = self.update(theta, direction, slots, t, scale)
         following, h_slots = self.update(h, response, h_slots, t, scale)
         a, head_slots = self.step_head(a, at.head, state.head_slots, t)
-        # what this iterate has to report, and the heads of the folds
+        # losses without the rows' shares in the head, and the standard error
         by_fold = state.folds.evaluate(bound, h.T, rows, at.loss)
         folds = self.step_folds(state.folds, by_fold.directions, t)
-        seen = (by_fold.losses, h.T, at.jacobian)
-        info = Info(*seen, pairs=by_fold.variance, global_error=global_error)
+        parts = (by_fold.losses, h.T, at.jacobian)
+        info = Info(*parts, pairs=by_fold.variance, global_error=global_error)
         kept = (slots, h_slots)
         return OrthogonalState(theta, following, a, kept, head_slots, t + 1, folds), info
 
