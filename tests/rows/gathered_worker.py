@@ -55,12 +55,12 @@ def labels(kind):
     return {"numbers": signal, "three": names, "two": names == "high"}[kind]
 
 
-def result(model, X):
-    message = model.predict(X) if hasattr(model, "log_target") else model.predict_proba(X)
+def results_of(model, X):
+    predictions = model.predict(X) if hasattr(model, "log_target") else model.predict_proba(X)
     left = getattr(model, "corrected_proba_", getattr(model, "corrected_prediction_", None))
     return {
         "error": model.estimated_test_error_, "stderr": model.estimated_test_error_stderr_,
-        "left_out": left, "said": message, "verdict": model.diagnostics_.verdict,
+        "left_out": left, "predictions": predictions, "verdict": model.diagnostics_.verdict,
         "candidates": [(one["features"], one["ridge"]) for one in model.candidates_],
     }  # fmt: skip
 
@@ -81,7 +81,7 @@ def main(folder):
             store.SMALL = 0
         rows = dd.Rows(X[span], group=group)
         own = {key: values[span] for key, values in given.items()}
-        results[name] = result(model.fit(rows, y, **own), X)
+        results[name] = results_of(model.fit(rows, y, **own), X)
     refused = {}
     rows = dd.Rows(X[span], torch.zeros(SIZES[rank]), group=group)
     y = labels("two")[span]

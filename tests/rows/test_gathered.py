@@ -31,11 +31,11 @@ def test_estimators_are_those_of_one_process(name, parts, monkeypatch):
     model, kind, given = worker["calls"]()[name]
     for change in worker["CONSTANTS"]:
         monkeypatch.setattr(*change)
-    expected = worker["found"](model.fit(X, worker["labels"](kind), **given), X)
+    expected = worker["results_of"](model.fit(X, worker["labels"](kind), **given), X)
     for part in (one[name] for one in parts):
         assert part["candidates"] == expected["candidates"]
         assert part["verdict"] == expected["verdict"]
-        for key in ("error", "stderr", "left_out", "said"):
+        for key in ("error", "stderr", "left_out", "predictions"):
             np.testing.assert_allclose(part[key], expected[key], rtol=1e-8, atol=1e-9)
 
 
