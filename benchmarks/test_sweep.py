@@ -3,7 +3,7 @@
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.descent.stepping import together
+from decoupled_descent.descent.requests import run_stacked
 
 from . import contenders as make
 
@@ -17,7 +17,7 @@ def stacked(X, y, width, algorithms):
 
     def step():
         pairs = zip(algorithms, states, strict=True)
-        moves = together([each.moves(state, rows, bound) for each, state in pairs], rows)
+        moves = run_stacked([each.stacked_step(state, rows, bound) for each, state in pairs], rows)
         states[:] = [state for state, _ in moves]
         for _, info in moves:
             info.losses.mean().item()

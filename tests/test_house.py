@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.descent.info import Info
+from decoupled_descent.descent import Info, StackedAlgorithm
 from tests.problems import binary, normal, two_layer
 
 ROOT = Path(dd.__file__).parent
@@ -149,7 +149,7 @@ FORBIDDEN = {
     "subprocess", "ctypes", "code", "runpy", "builtins",
 }  # fmt: skip
 #: The exceptions: the libraries of PyTorch and of C, which are loaded already; no file names them.
-EXCEPTIONS = {("rows/threads.py", "import ctypes"), ("rows/room.py", "import ctypes")}
+EXCEPTIONS = {("rows/threads.py", "import ctypes"), ("rows/freed_memory.py", "import ctypes")}
 RUNNING = {"eval", "exec", "compile", "__import__"}
 #: Loaders that unpickle unless they are told not to, and must be called by these names.
 LOADERS = {"numpy": "np.load", "torch": "torch.load", "joblib": "joblib.load"}
@@ -332,12 +332,6 @@ class Toy(dd.Algorithm):
         return following, Info(found.loss, h, None)
 
 
-class Incomplete(dd.Algorithm):
-    """Has neither a step nor a stepping."""
-
-    start = Toy.start
-
-
 def test_a_toy_algorithm_is_fitted():
     (X, y), objective = binary(), two_layer()
     run = dd.fit(X, y, objective, Toy(), 20, test=(X, y))
@@ -345,8 +339,16 @@ def test_a_toy_algorithm_is_fitted():
     torch.testing.assert_close(run.test_error, run.train_error)
     rest = dd.fit(X, y, objective, Toy(), 5, state=run.state)
     assert rest.history.train_error[0] == run.history.train_error[-1]
-    with pytest.raises(TypeError, match="Incomplete must define step or stepping"):
-        dd.fit(X, y, objective, Incomplete(), 2)
+
+
+def test_there_is_one_way_to_write_a_step():
+    """Training would not call what these classes define, or would have nothing to call."""
+    with pytest.raises(TypeError, match=r"abstract method '?step\b"):
+        type("Incomplete", (dd.Algorithm,), {"start": Toy.start})()
+    with pytest.raises(TypeError, match=r"abstract method '?stacked_step\b"):
+        type("Incomplete", (StackedAlgorithm,), {"start": Toy.start})()
+    with pytest.raises(TypeError, match="Both defines step, but training calls stacked_step"):
+        type("Both", (dd.GradientDescent,), {"step": Toy.step})
 
 
 def test_a_toy_algorithm_is_swept_beside_others():

@@ -190,7 +190,7 @@ def test_pages_with_tests_of_their_own_have_blocks():
 
 def test_corrections():
     """Each figure of the page, and that both corrections together do most."""
-    found = run_blocks(DOCS / "theory" / "corrections.md")["found"]
+    found = run_blocks(DOCS / "theory" / "corrections.md")["distances"]
     text = (DOCS / "theory" / "corrections.md").read_text()
     words = ("no", "yes")
     for (memory, hessian), distance in found.items():
@@ -406,7 +406,8 @@ def test_numbers_and_their_errors_do_not_break():
 
 
 def test_pages_are_short():
-    """About 250 lines at most; the long tables are in Studies."""
+    """About 250 lines at most, 300 for developers; the long tables are in Studies."""
     pages = [*DOCS.glob("*.md"), *(DOCS / "theory").glob("*.md")]
     lengths = {page.name: len(page.read_text().splitlines()) for page in pages}
+    assert lengths.pop("developing.md") < 310
     assert max(lengths.values()) < 270, lengths

@@ -62,7 +62,7 @@ def start(mixture, picks):
 def measure(name):
     mixture, objective, directions, rates, picks = PROBLEMS[name]()
     theta = start(mixture, picks)
-    found = dd.theory.search(
+    found = dd.theory.rank_directions(
         mixture, objective, directions, None, rates, STEPS, theta=theta, paths=4096
     )
     print(found.table.to_string())

@@ -91,7 +91,7 @@ def batches(seeds=8, n=1000, passes=10):
             X, y = mixture.sample(n, seed=seed)
             objective = network(seed)
             theta = dd.DecoupledDescent(lr).init(dd.Rows(X, y), objective, seed=seed).theta
-            model = objective.whole(theta, objective.parameters())
+            model = objective.model(theta, objective.parameters())
             first, *rest = model.parameters()
             groups = [{"params": [first], "lr": lr * n}, {"params": rest, "lr": lr}]
             optimizer = torch.optim.SGD(groups, lr=lr)

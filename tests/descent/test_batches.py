@@ -23,15 +23,15 @@ OPTIONS = {
 
 
 def rows_of(batches):
-    return [batches[k].rows for k in range(len(batches))]
+    return [batches[k].index for k in range(len(batches))]
 
 
 def test_a_pass_has_every_row_once():
     rows = dd.Rows(*binary(23, 4))
     for number in range(3):
-        found = rows_of(Batches(rows, 5, False, 0, number))
-        assert [len(index) for index in found] == [5, 5, 5, 5, 3]
-        assert torch.equal(torch.cat(found).sort().values, torch.arange(23))
+        result = rows_of(Batches(rows, 5, False, 0, number))
+        assert [len(index) for index in result] == [5, 5, 5, 5, 3]
+        assert torch.equal(torch.cat(result).sort().values, torch.arange(23))
     first, again = (torch.cat(rows_of(Batches(rows, 5, False, 0, 1))) for _ in range(2))
     others = [torch.cat(rows_of(Batches(rows, 5, False, s, k))) for s, k in ((1, 1), (0, 2))]
     assert torch.equal(first, again)
@@ -91,8 +91,8 @@ def test_passes_are_those_of_a_dense_loop(options, reduction, replacement, kind)
     h = X @ end.T + (memory if corrected else 0)
     losses = nn.functional.binary_cross_entropy_with_logits(torch.tanh(h) @ last, y)
     assert run.train_error[-1].item() == pytest.approx(losses.item(), abs=1e-10)
-    whole = [index for number in batches for index in number]
-    during = dense(X, y, theta, w, whole, *made, *about)[3]
+    full = [index for number in batches for index in number]
+    during = dense(X, y, theta, w, full, *made, *about)[3]
     count = sum(map(len, batches[-1]))
     noted = run.last.info.notes
     assert noted["pass_error"] == pytest.approx(during[-count:].mean().item(), abs=1e-10)
@@ -117,10 +117,10 @@ def test_rows_of_unequal_norm():
 @pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.GradientDescent])
 def test_a_batch_of_all_rows_is_no_batch(kind):
     X, y = binary()
-    whole = dd.fit(X, y, two_layer(), kind(0.1), 8)
+    full = dd.fit(X, y, two_layer(), kind(0.1), 8)
     batched = dd.fit(X, y, two_layer(), kind(0.1, batch_size=1000), 8)
-    torch.testing.assert_close(batched.theta, whole.theta, rtol=0, atol=1e-12)
-    torch.testing.assert_close(batched.train_error, whole.train_error, rtol=0, atol=1e-12)
+    torch.testing.assert_close(batched.theta, full.theta, rtol=0, atol=1e-12)
+    torch.testing.assert_close(batched.train_error, full.train_error, rtol=0, atol=1e-12)
 
 
 def test_kinks_are_seen_in_batches():
@@ -134,15 +134,15 @@ def test_the_identity_holds_in_batches():
     """Bias of the train error over twelve data sets: none for DD, plenty for SGD."""
     mixture, gaps = dd.mixtures.flipped_classes(300, 2.0, labels=(0, 1)), {}
     for kind in (dd.DecoupledDescent, dd.GradientDescent):
-        found = []
+        result = []
         for seed in range(12):
             X, y = mixture.sample(300, seed=2 * seed)
             objective = dd.Objective(dd.heads.TwoLayer(3, seed=seed), "logistic")
             test = mixture.sample(4000, seed=2 * seed + 1)
             algorithm = kind(0.1, batch_size=30)
             run = dd.fit(X, y, objective, algorithm, 8, seed=seed, test=test)
-            found.append(float(run.gap[2:].mean()))
-        gaps[kind] = torch.tensor(found)
+            result.append(float(run.gap[2:].mean()))
+        gaps[kind] = torch.tensor(result)
     mean, stderr = gaps[dd.DecoupledDescent].mean(), gaps[dd.DecoupledDescent].std() / 12**0.5
     assert abs(mean) < 3 * stderr + 0.01  # 0.01: finite-size bias at n = 300
     assert gaps[dd.GradientDescent].mean() < -0.1

@@ -180,9 +180,11 @@ def test_rows_that_are_read_are_those_in_memory(n, d):
     read = dd.Rows(scipy.sparse.csr_array(X.numpy()), y, block_size=3)
     assert not read.in_memory
     runs = dd.sweep(read, None, objective, stack, STEPS, seed=2).runs
-    for run, known in zip(runs, dd.sweep(X, y, objective, stack, STEPS, seed=2).runs, strict=True):
-        assert_same_run(run, known, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(run.state, known.state, rtol=1e-10, atol=1e-12)
+    for run, reference in zip(
+        runs, dd.sweep(X, y, objective, stack, STEPS, seed=2).runs, strict=True
+    ):
+        assert_same_run(run, reference, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(run.state, reference.state, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("read", [False, True], ids=["in memory", "read"])
@@ -303,9 +305,9 @@ def test_resuming_is_not_interrupting(algorithm, first, second):
     (X, y), objective = binary(), two_layer()
     begun = dd.fit(X, y, objective, algorithm, first)
     resumed = dd.fit(X, y, objective, algorithm, second, state=begun.state)
-    whole = dd.fit(X, y, objective, algorithm, first + second - 1)
-    assert begun.history.train_error + resumed.history.train_error[1:] == whole.history.train_error
-    torch.testing.assert_close(resumed.state, whole.state, rtol=0, atol=0)
+    full = dd.fit(X, y, objective, algorithm, first + second - 1)
+    assert begun.history.train_error + resumed.history.train_error[1:] == full.history.train_error
+    torch.testing.assert_close(resumed.state, full.state, rtol=0, atol=0)
 
 
 @either_kind
@@ -348,7 +350,7 @@ def test_rows_on_the_cpu_do_not_mind_another_default_device(name, way):
 
     wanted = fit()
     with torch.device("meta"):
-        found = fit()
-    assert torch.equal(found.theta, wanted.theta)
-    assert all(map(torch.equal, found.state.head.values(), wanted.state.head.values()))
-    assert found.history.train_error == wanted.history.train_error
+        result = fit()
+    assert torch.equal(result.theta, wanted.theta)
+    assert all(map(torch.equal, result.state.head.values(), wanted.state.head.values()))
+    assert result.history.train_error == wanted.history.train_error

@@ -23,9 +23,9 @@ def test_memory_is_the_papers_sum():
         before = state
         state, info = algorithm.step(state, rows, objective)
         torch.testing.assert_close(info.preactivations, X @ before.theta.T + before.memory.T)
-        found = objective.derivatives(info.preactivations, y, before.head)
-        directions.append(found.direction)
-        torch.testing.assert_close(info.jacobian, found.jacobian)
+        result = objective.derivatives(info.preactivations, y, before.head)
+        directions.append(result.direction)
+        torch.testing.assert_close(info.jacobian, result.jacobian)
 
 
 def test_without_curvature_only_the_memory_differs_from_gradient_descent():
@@ -87,13 +87,13 @@ QUOTED = {
 
 def xor_errors(snr, steps, seed):
     """Train and test errors of gradient descent and decoupled descent on the paper's XOR data."""
-    mixture, found = dd.mixtures.xor(1000, snr), {}
+    mixture, result = dd.mixtures.xor(1000, snr), {}
     rows, test = mixture.sample(1000, seed=3 * seed), mixture.sample(2000, seed=3 * seed + 1)
     objective = dd.Objective(dd.heads.Product(seed=3 * seed + 2), "logistic")
     for name, kind in (("gd", dd.GradientDescent), ("dd", dd.DecoupledDescent)):
         run = dd.fit(*rows, objective, kind(0.05), steps, test=test, seed=3 * seed + 2)
-        found[name] = {"train": run.train_error, "test": run.test_error}
-    return found
+        result[name] = {"train": run.train_error, "test": run.test_error}
+    return result
 
 
 @pytest.mark.slow
@@ -146,12 +146,12 @@ def exact_test_error(theta):
 def gaps(kind, n, seeds=SEEDS):
     """Train error minus exact test error after 20 steps, seed by seed."""
     mixture = dd.mixtures.flipped_classes(n, SNR, FLIP, labels=(0.0, 1.0))
-    objective, found = dd.Objective(dd.heads.Linear(), "logistic"), []
+    objective, result = dd.Objective(dd.heads.Linear(), "logistic"), []
     for seed in range(seeds):
         X, y = mixture.sample(n, seed=2 * seed)
         run = dd.fit(X, y, objective, kind(0.3, 0.8), steps=20, seed=2 * seed + 1, progress=False)
-        found.append(run.history.train_error[-1] - exact_test_error(run.theta[0].double()))
-    return np.array(found)
+        result.append(run.history.train_error[-1] - exact_test_error(run.theta[0].double()))
+    return np.array(result)
 
 
 def fitted_slope(sizes, samples):

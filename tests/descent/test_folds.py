@@ -39,12 +39,12 @@ def problem(head=None):
 def plain_loop(infos, objective, y, count, make):
     """Losses by heads that autograd and an optimiser train without the share of a fold."""
     place = fold_of(N, count, y.device)
-    found = [torch.empty(N, dtype=torch.float64) for _ in infos]
+    result = [torch.empty(N, dtype=torch.float64) for _ in infos]
     for k in range(count):
         head = objective.module(objective.parameters(infos[0].preactivations))
         optimiser, own = make(list(head.parameters())), place == k
         part = int(own.sum()) / N
-        for losses, info in zip(found, infos, strict=True):
+        for losses, info in zip(result, infos, strict=True):
             each = nn.functional.cross_entropy(head(info.preactivations), y, reduction="none")
             change = each.detach() - info.losses
             losses[own] = info.losses[own] + (1 - part) * (change[own] - change[~own].mean())
@@ -52,7 +52,7 @@ def plain_loop(infos, objective, y, count, make):
             share = each[own].sum() - part * each.sum()  # centred
             (each.mean() - share / N).backward()
             optimiser.step()
-    return found
+    return result
 
 
 ALGORITHMS = {
@@ -75,12 +75,12 @@ def test_rows_are_judged_by_heads_trained_without_them(name, count, head):
     rows, objective = problem(head)
     plain, make = ALGORITHMS[name]
     _, expected = infos_of(rows, objective, plain)
-    _, found = infos_of(rows, objective, replace(plain, head_folds=count))
+    _, result = infos_of(rows, objective, replace(plain, head_folds=count))
     without = plain_loop(expected, objective, rows.y, count, make)
-    for own, info, others in zip(expected, found, without, strict=True):
+    for own, info, others in zip(expected, result, without, strict=True):
         torch.testing.assert_close(info.losses, others, rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(info.preactivations, own.preactivations)
-    assert not torch.allclose(found[-1].losses, expected[-1].losses, rtol=1e-3)
+    assert not torch.allclose(result[-1].losses, expected[-1].losses, rtol=1e-3)
 
 
 def test_outputs_and_variance_by_loops():
@@ -102,10 +102,10 @@ def test_outputs_and_variance_by_loops():
 
 def test_a_batch_of_all_rows_is_the_whole():
     rows, objective = problem()
-    whole = dd.DecoupledDescent(0.3, head_folds=4)
-    _, expected = infos_of(rows, objective, whole)
-    _, found = infos_of(rows, objective, replace(whole, batch_size=N))
-    for one, other in zip(expected, found, strict=True):
+    complete = dd.DecoupledDescent(0.3, head_folds=4)
+    _, expected = infos_of(rows, objective, complete)
+    _, result = infos_of(rows, objective, replace(complete, batch_size=N))
+    for one, other in zip(expected, result, strict=True):
         torch.testing.assert_close(one.losses, other.losses)
         torch.testing.assert_close(one.pairs, other.pairs)
 

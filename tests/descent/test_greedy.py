@@ -89,10 +89,10 @@ def test_continues_across_kinks_as_if_it_had_never_stopped():
         return dd.Objective(head, "logistic", curvature="smoothed")
 
     greedy = dd.GreedyDescent.grid(0.1)
-    whole, part = dd.fit(X, y, fresh(), greedy, 13), dd.fit(X, y, fresh(), greedy, 7)
+    full, part = dd.fit(X, y, fresh(), greedy, 13), dd.fit(X, y, fresh(), greedy, 7)
     rest = dd.fit(X, y, fresh(), greedy, 7, state=part.state)
-    assert rest.history.train_error == whole.history.train_error[6:]
-    assert torch.equal(rest.theta, whole.theta)
+    assert rest.history.train_error == full.history.train_error[6:]
+    assert torch.equal(rest.theta, full.theta)
 
 
 def test_says_what_its_candidates_share():

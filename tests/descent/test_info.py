@@ -24,7 +24,7 @@ def test_pairs_of_rows_add_to_the_standard_error():
 
 
 def test_rows_of_all_processes_replace_those_of_this_one():
-    info = Info(torch.ones(3), torch.zeros(3, 1), None, everywhere=torch.tensor([4.0, 0.5]))
+    info = Info(torch.ones(3), torch.zeros(3, 1), None, global_error=torch.tensor([4.0, 0.5]))
     assert (info.train_error, info.train_error_stderr) == (4.0, 0.5)
 
 

@@ -109,7 +109,7 @@ def test_kinks_are_differenced_with_weights():
     algorithms = [dd.DecoupledDescent(0.05, noise=n) for n in (None, noise, RowNorms(4 * y + 4))]
     state, rows = algorithms[0].init(dd.Rows(X, y), objective, seed=0), dd.Rows(X, y)
     bound = objective.bind(y, 3, X)
-    passes = [next(each.stepping(state, rows, bound)) for each in algorithms]
+    passes = [next(each.stacked_step(state, rows, bound)) for each in algorithms]
     one, other, norms = (each.spacing for each in passes)
     torch.testing.assert_close(other, 2 * one)
     torch.testing.assert_close(norms, one * (4 * y + 4).mean().sqrt())
@@ -128,7 +128,7 @@ def draw(n, variances, spread, generator):
 
 def gaps(noise_of, variances, spread, objective, damping, seeds=8):
     """Mean over steps of train − test, one per seed: without and with the noise model."""
-    found = []
+    result = []
     for seed in range(seeds):
         generator = torch.Generator().manual_seed(seed)
         X, y = draw(len(variances), variances, spread, generator)
@@ -136,8 +136,8 @@ def gaps(noise_of, variances, spread, objective, damping, seeds=8):
         for noise in (None, noise_of(X, y)):
             algorithm = dd.DecoupledDescent(0.3, damping, noise=noise)
             run = dd.fit(X, y, objective, algorithm, 40, test=test, seed=seed)
-            found.append(float(run.gap.mean()))
-    return np.array(found).reshape(seeds, 2).T
+            result.append(float(run.gap.mean()))
+    return np.array(result).reshape(seeds, 2).T
 
 
 def assert_closed(plain, modelled, factor):
@@ -153,15 +153,15 @@ def test_known_covariance_closes_the_gap():
     variances = torch.full((1000,), 0.05, dtype=torch.float64)
     variances[:200] = 4.8
     objective = dd.Objective(dd.heads.Linear(), "logistic")
-    found = gaps(lambda X, y: Covariance(variances), variances, 0.0, objective, 0.9, 14)
-    assert_closed(*found, factor=2)
+    result = gaps(lambda X, y: Covariance(variances), variances, 0.0, objective, 0.9, 14)
+    assert_closed(*result, factor=2)
 
 
 @pytest.mark.slow
 def test_row_norms_close_the_gap():
     variances, objective = torch.ones(1000, dtype=torch.float64), two_layer(4)
-    found = gaps(RowNorms.within_classes, variances, 0.9, objective, 0.97)
-    assert_closed(*found, factor=1.5)
+    result = gaps(RowNorms.within_classes, variances, 0.9, objective, 0.97)
+    assert_closed(*result, factor=1.5)
 
 
 @pytest.mark.parametrize(

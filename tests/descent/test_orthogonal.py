@@ -29,8 +29,8 @@ def compare(run, path, **names):
     h = run.state.preactivations.T
     np.testing.assert_allclose(h, path.preactivations[-1], rtol=0, atol=1e-10 * scale)
     for theirs, ours in names.items():
-        found = run.state.head[ours.replace("_", ".")].squeeze()
-        np.testing.assert_allclose(found, np.squeeze(path.head[-1][theirs]), rtol=0, atol=1e-10)
+        result = run.state.head[ours.replace("_", ".")].squeeze()
+        np.testing.assert_allclose(result, np.squeeze(path.head[-1][theirs]), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("ridge", [0.1, 3.0, math.inf])
@@ -93,9 +93,9 @@ def test_least_squares_is_ridge_regression_with_each_row_refitted(n, d):
         A = X[kept].T @ X[kept] + mu * torch.eye(d, dtype=torch.float64)
         return torch.linalg.solve(A, X[kept].T @ y[kept])
 
-    everyone = torch.arange(n)
-    held_out = torch.stack([X[i] @ refit(everyone != i) for i in range(n)])
-    torch.testing.assert_close(run.theta[0], refit(everyone), rtol=0, atol=1e-10)
+    all_rows = torch.arange(n)
+    held_out = torch.stack([X[i] @ refit(all_rows != i) for i in range(n)])
+    torch.testing.assert_close(run.theta[0], refit(all_rows), rtol=0, atol=1e-10)
     torch.testing.assert_close(run.state.preactivations[0], held_out, rtol=0, atol=1e-10)
     expected = (held_out - y).square().mean() / 2
     torch.testing.assert_close(run.train_error[-1], expected, rtol=0, atol=1e-10)
@@ -145,10 +145,10 @@ def test_infinite_ridge_is_decoupled_descent_along_a_divergence_free_direction()
     memory, head = torch.zeros(40, 3).double(), objective.parameters()
     for step in range(30):
         h = X @ theta.T + memory
-        found = objective.derivatives(h, y, head)
-        error = float(found.loss.mean())
+        result = objective.derivatives(h, y, head)
+        error = float(result.loss.mean())
         assert error == pytest.approx(run.history.train_error[step], abs=1e-11)
-        q = found.direction - h @ found.jacobian.T
+        q = result.direction - h @ result.jacobian.T
         theta, memory = 0.95 * theta - 0.05 * q.T @ X, 0.95 * memory + 0.05 * q
 
 

@@ -137,8 +137,8 @@ def test_a_first_layer_of_another_width_than_the_rows_belongs_to_the_head(width)
 
 def test_the_remedies_of_the_refusal_start_from_the_weights_of_the_model():
     (X, y), model = binary(), WHOLE["sequential"](16).double()
-    whole = dd.Objective.of_model(model, "logistic")
+    complete = dd.Objective.of_model(model, "logistic")
     rest = dd.Objective(model[1:], "logistic", width=4)
-    for objective, theta in ((whole, None), (rest, model[0].weight)):
+    for objective, theta in ((complete, None), (rest, model[0].weight)):
         state = dd.DecoupledDescent(0.1).init(dd.Rows(X, y), objective, theta=theta)
         assert torch.equal(state.theta, model[0].weight.detach())

@@ -262,3 +262,26 @@ def test_distinct_targets_in_order_leave_no_other_order():
     order = torch.argsort(y)
     assert measures.sorting(y[order], X[order]) == (True, True)
     assert measures.sorting(y, X) == (False, False)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_rows_left_out_of_a_network_are_seen_by_their_outputs(outputs):
+    """Pre-activations of such a run are outputs, so slopes are those of the loss in the outputs."""
+    X, y = normal(150, 20) / 20**0.5, torch.arange(150) % max(2, outputs)
+    head = dd.heads.TwoLayer(4, outputs=outputs, seed=0).double()
+    loss, labels = ("logistic", y.double()) if outputs == 1 else ("cross_entropy", y)
+    run = dd.fit(X, labels, dd.Objective(head, loss), dd.DecoupledNewton(3.0), 100)
+    assert run.best.info.estimates
+    seen = measures.look(run, dd.Rows(X, labels))
+    logits = run.best_outputs.reshape(150, outputs)
+    if outputs == 1:
+        chance = torch.sigmoid(logits)
+        slopes, bend = chance - labels.unsqueeze(1), (chance * (1 - chance)).mean().reshape(1, 1)
+    else:
+        chance = torch.softmax(logits, 1)
+        slopes = chance - functional.one_hot(y, outputs)
+        bend = torch.diag(chance.mean(0)) - chance.T @ chance / 150
+    torch.testing.assert_close(seen.direction, slopes)
+    torch.testing.assert_close(seen.jacobian, bend)
+    torch.testing.assert_close(seen.losses, run.best_losses)
+    assert diagnose(X, labels, run).verdict

@@ -75,19 +75,19 @@ def by_rows(head, loss, h, y):
     )
 
 
-def assert_agree(found, expected, tolerance=1e-12):
+def assert_agree(result, expected, tolerance=1e-12):
     """Tensors, values, tuples or dictionaries agree relative to the largest entry (or 1)."""
     if isinstance(expected, bool | float | None):
-        assert found == expected
+        assert result == expected
         return
     if isinstance(expected, Mapping):
-        assert found.keys() == expected.keys()
-        found, expected = list(found.values()), [expected[k] for k in found]
+        assert result.keys() == expected.keys()
+        result, expected = list(result.values()), [expected[k] for k in result]
     if not isinstance(expected, torch.Tensor):
-        for one, other in zip(found, expected, strict=True):
+        for one, other in zip(result, expected, strict=True):
             assert_agree(one, other, tolerance)
         return
-    assert found.shape == expected.shape
+    assert result.shape == expected.shape
     assert expected.isfinite().all()
     scale = max(1.0, float(expected.abs().max()))
-    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance * scale)
+    torch.testing.assert_close(result, expected, rtol=0, atol=tolerance * scale)

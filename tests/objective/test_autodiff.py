@@ -77,16 +77,16 @@ def test_against_vmapped_hessians(head, loss):
     module, h = HEADS[head]().double(), normal(N, L, seed=5) / 2
     y = labels("squared", N, module(h).reshape(N, -1).shape[1])
     objective = dd.Objective(module, OWN_LOSSES[loss], curvature="autodiff")
-    found = objective.derivatives(h, y)
-    assert_agree(found, by_rows(module, OWN_LOSSES[loss], h, y))
-    assert not any(t.requires_grad for t in (*found[:3], *found.head.values()))
+    result = objective.derivatives(h, y)
+    assert_agree(result, by_rows(module, OWN_LOSSES[loss], h, y))
+    assert not any(t.requires_grad for t in (*result[:3], *result.head.values()))
 
 
 def test_unused_parameters_do_not_move():
-    found = dd.Objective(Gate().double(), "squared").derivatives(normal(N, L), normal(N, 2))
-    assert set(found.head) == {"open.weight", "open.bias", "unused.weight", "unused.bias"}
-    assert not found.head["unused.weight"].any()
-    assert found.head["open.weight"].abs().min() > 0
+    result = dd.Objective(Gate().double(), "squared").derivatives(normal(N, L), normal(N, 2))
+    assert set(result.head) == {"open.weight", "open.bias", "unused.weight", "unused.bias"}
+    assert not result.head["unused.weight"].any()
+    assert result.head["open.weight"].abs().min() > 0
 
 
 @pytest.mark.parametrize("trained", [True, False])
@@ -94,9 +94,9 @@ def test_a_loss_linear_in_h_has_no_curvature(trained):
     head = nn.Linear(L, 1).double().requires_grad_(trained)
     objective = dd.Objective(head, lambda u, y: u.squeeze(1) * y, curvature="autodiff")
     h, y = normal(N, L), normal(N)
-    found = objective.derivatives(h, y)
-    assert_agree(found.direction, y.unsqueeze(1) * head.weight.detach())
-    assert_agree(found.jacobian, torch.zeros(L, L, dtype=torch.float64))
+    result = objective.derivatives(h, y)
+    assert_agree(result.direction, y.unsqueeze(1) * head.weight.detach())
+    assert_agree(result.jacobian, torch.zeros(L, L, dtype=torch.float64))
 
 
 def test_a_loss_linear_in_some_coordinates():
@@ -105,8 +105,8 @@ def test_a_loss_linear_in_some_coordinates():
             return h[:, 0] ** 3 + 2 * h[:, 2]
 
     h = normal(N, L)
-    found = dd.Objective(Partly(), lambda u, y: u, curvature="autodiff").derivatives(h, normal(N))
-    assert_agree(found.jacobian, torch.diag(torch.stack([6 * h[:, 0].mean(), *torch.zeros(2)])))
+    result = dd.Objective(Partly(), lambda u, y: u, curvature="autodiff").derivatives(h, normal(N))
+    assert_agree(result.jacobian, torch.diag(torch.stack([6 * h[:, 0].mean(), *torch.zeros(2)])))
 
 
 @pytest.mark.parametrize("curvature", ["auto", "structured", "autodiff"])
@@ -117,7 +117,7 @@ def test_non_symmetric_g(curvature):
     def g(h, y, a):
         return torch.tanh(h @ turn.T) * (h - y.unsqueeze(1)) + a["1.weight"]
 
-    found = objective.derivatives(h, y, g=g)
+    result = objective.derivatives(h, y, g=g)
     a = objective.parameters()
 
     def row(x, label):
@@ -125,9 +125,9 @@ def test_non_symmetric_g(curvature):
 
     bend = vmap(jacrev(row))(h, y).mean(0)
     assert (bend - bend.T).abs().max() > 0.1
-    assert_agree([found.direction, found.jacobian], [vmap(row)(h, y), bend])
+    assert_agree([result.direction, result.jacobian], [vmap(row)(h, y), bend])
     plain = objective.derivatives(h, y)
-    assert_agree([found.loss, found.head["1.weight"]], [plain.loss, plain.head["1.weight"]])
+    assert_agree([result.loss, result.head["1.weight"]], [plain.loss, plain.head["1.weight"]])
 
 
 def test_mean_jacobian_of_what_does_not_depend_on_h():
@@ -186,10 +186,10 @@ def test_functions_that_refuse_to_be_batched():
             return Square.apply(h).sum(1)
 
     h, y = normal(N, L), normal(N)
-    found = dd.Objective(Head(), "squared", width=L).derivatives(h, y)
+    result = dd.Objective(Head(), "squared", width=L).derivatives(h, y)
     residual = h.square().sum(1) - y
     bend = 4 * h.T @ h / N + 2 * residual.mean() * torch.eye(L, dtype=h.dtype)
-    assert_agree([found.direction, found.jacobian], [2 * residual.unsqueeze(1) * h, bend])
+    assert_agree([result.direction, result.jacobian], [2 * residual.unsqueeze(1) * h, bend])
 
 
 def test_large_problems_keep_nothing(monkeypatch):
@@ -248,7 +248,7 @@ def test_wide_heads_take_part_of_the_rows_for_each_component(weighted, turn, n, 
     g = slope_of(Wide(width), h)
     weights = normal(n, seed=5).square() if weighted else None
     w = torch.ones(n, dtype=h.dtype) if weights is None else weights
-    found, rows = autodiff.mean_jacobian(g, h, weights, turn), autodiff.row_jacobians(g, h)
+    result, rows = autodiff.mean_jacobian(g, h, weights, turn), autodiff.row_jacobians(g, h)
     which = autodiff.dealt(n, width, turn, h.device)
     assert which.shape == (count, n)
     assert all(len(set(each.tolist())) == count for each in which.T)
@@ -256,7 +256,7 @@ def test_wide_heads_take_part_of_the_rows_for_each_component(weighted, turn, n, 
         own = (which == k).any(0)
         assert abs(int(own.sum()) - n * count / width) < 1
         mean = (w[own].unsqueeze(1) * rows[k, own]).mean(0)
-        torch.testing.assert_close(found[k], mean, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(result[k], mean, rtol=1e-10, atol=1e-12)
 
 
 def test_the_noise_of_a_part_is_that_of_sampling():

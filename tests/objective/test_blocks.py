@@ -63,9 +63,9 @@ def test_automatic_block_size(n, d, dtype):
 class Allocations(TorchDispatchMode):
     """Elements of every storage that an operation creates."""
 
-    def __init__(self, *known):
+    def __init__(self, *reference):
         super().__init__()
-        self.seen = {t.untyped_storage().data_ptr(): t for t in known}
+        self.seen = {t.untyped_storage().data_ptr(): t for t in reference}
         self.sizes = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -57,15 +57,15 @@ def test_weights_count_in_the_jacobian_and_in_the_head_alike(case):
     bound, h, y = bound_to(case)
     times = torch.arange(N) % 3
     spacing = torch.full((L,), 0.4, dtype=torch.float64)
-    found = bound.derivatives(h, y, weights=times.double(), spacing=spacing)
+    result = bound.derivatives(h, y, weights=times.double(), spacing=spacing)
     repeated = (each.repeat_interleave(times, 0) for each in (h, y))
     wanted = bound.derivatives(*repeated, spacing=spacing)
     share = float(times.sum()) / N
-    assert_agree(found.jacobian, share * wanted.jacobian)
-    assert_agree(found.head, {name: share * value for name, value in wanted.head.items()})
-    assert_agree(found.loss, bound.losses(h, y))  # rows themselves stay as they are
+    assert_agree(result.jacobian, share * wanted.jacobian)
+    assert_agree(result.head, {name: share * value for name, value in wanted.head.items()})
+    assert_agree(result.loss, bound.losses(h, y))  # rows themselves stay as they are
     apart = bound.derivatives(h, y, jacobian_weights=times.double(), spacing=spacing)
-    assert_agree(apart.jacobian, found.jacobian)
+    assert_agree(apart.jacobian, result.jacobian)
     assert_agree(apart.head, bound.derivatives(h, y).head)
 
 
@@ -136,8 +136,8 @@ def test_a_g_with_a_weight_for_every_row_is_not(n):
     run = dd.fit(X, y, two_layer(), algorithm, 3)
     assert run.bound.curvature == "autodiff"
     h = X @ algorithm.init(dd.Rows(X, y), two_layer(), seed=0).theta.T
-    found = run.bound.derivatives(h, y).jacobian
-    assert_agree(found, torch.diag((weights.unsqueeze(1) * torch.cos(h)).mean(0)))
+    result = run.bound.derivatives(h, y).jacobian
+    assert_agree(result, torch.diag((weights.unsqueeze(1) * torch.cos(h)).mean(0)))
 
 
 # Threads
@@ -161,11 +161,11 @@ def test_heads_do_not_wait_for_each_other():
     h, y = normal(4, 2), normal(4, seed=1)
     objectives = [dd.Objective(Slow(), "squared") for _ in range(2)]
     bounds = [objective.bind(y, 2, h) for objective in objectives]
-    wanted, found = bounds[0].losses(h, y), []
+    wanted, result = bounds[0].losses(h, y), []
     Slow.gate = threading.Barrier(2)  # breaks unless both threads arrive
     try:
         threads = [
-            threading.Thread(target=lambda b=bound: found.append(b.losses(h, y)))
+            threading.Thread(target=lambda b=bound: result.append(b.losses(h, y)))
             for bound in bounds
         ]
         for thread in threads:
@@ -175,6 +175,6 @@ def test_heads_do_not_wait_for_each_other():
         assert not Slow.gate.broken
     finally:
         del Slow.gate
-    assert len(found) == 2
-    for losses in found:
+    assert len(result) == 2
+    for losses in result:
         torch.testing.assert_close(losses, wanted, rtol=0, atol=0)

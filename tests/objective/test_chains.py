@@ -63,9 +63,9 @@ def test_layers_that_do_nothing_keep_the_closed_form(case, loss):
     head, plain = IDLE[case]().double(), plain_chain().double()
     bound = dd.Objective(head, loss).bind(y, 3, h)
     assert bound.curvature == "structured"
-    found, wanted = bound.derivatives(h, y), dd.Objective(plain, loss).derivatives(h, y)
-    assert_agree(found[:3], wanted[:3])
-    assert_agree(list(found.head.values()), list(wanted.head.values()))
+    result, wanted = bound.derivatives(h, y), dd.Objective(plain, loss).derivatives(h, y)
+    assert_agree(result[:3], wanted[:3])
+    assert_agree(list(result.head.values()), list(wanted.head.values()))
     assert_agree(bound.outputs(h), plain(h).squeeze(1).detach())
 
 
@@ -238,11 +238,11 @@ def test_impostors_are_left_to_autodiff(case):
     with pytest.raises(ValueError, match="no closed form"):
         dd.Objective(head, "squared", curvature="structured")
     bound = dd.Objective(head, "squared").bind(y, width, h)
-    found = bound.derivatives(h, y)
+    result = bound.derivatives(h, y)
     assert bound.curvature == "autodiff"
-    assert_agree(found.loss, row_losses(head, "squared", h, y).detach())
+    assert_agree(result.loss, row_losses(head, "squared", h, y).detach())
     slope, bend = differences(lambda h: row_losses(head, "squared", h, y), h)
-    assert_agree([found.direction, found.jacobian], [slope, bend], 1e-7)
+    assert_agree([result.direction, result.jacobian], [slope, bend], 1e-7)
 
 
 @pytest.mark.parametrize("register", ["full_backward_hook", "full_backward_pre_hook"])
@@ -263,8 +263,8 @@ def test_repeated_activation_is_repeated():
     activation = nn.Tanh()
     head = seeded(activation, nn.Linear(3, 3), activation, nn.Linear(3, 1)).double()
     h, y = normal(N, 3), labels("squared", N, 1)
-    found = dd.Objective(head, "squared", curvature="structured").derivatives(h, y)
-    assert_agree(found, by_rows(head, "squared", h, y))
+    result = dd.Objective(head, "squared", curvature="structured").derivatives(h, y)
+    assert_agree(result, by_rows(head, "squared", h, y))
 
 
 @pytest.mark.parametrize("activation", [nn.SiLU, nn.ReLU])
@@ -274,6 +274,6 @@ def test_layers_that_work_in_place_leave_the_rows_alone(activation):
     for objective in closed_plain:
         objective.check(y, 3, y)
         objective.losses(h, y)
-        found = objective.derivatives(h, y)
+        result = objective.derivatives(h, y)
         assert torch.equal(h, kept)
-        assert_agree(found, by_rows(chain(activation()).double(), "squared", h, y))
+        assert_agree(result, by_rows(chain(activation()).double(), "squared", h, y))

@@ -202,11 +202,11 @@ def test_a_run_continued_with_a_new_objective_is_smoothed_too():
         dd.heads.TwoLayer(3, "relu", seed=0),
         dd.DecoupledDescent(0.1),
     )
-    whole = dd.fit(X, y, dd.Objective(head, "squared", curvature="smoothed"), algorithm, 9)
+    full = dd.fit(X, y, dd.Objective(head, "squared", curvature="smoothed"), algorithm, 9)
     half = dd.fit(X, y, dd.Objective(head, "squared", curvature="smoothed"), algorithm, 5)
     with pytest.warns(dd.KinkWarning):
         rest = dd.fit(X, y, dd.Objective(head, "squared"), algorithm, 5, state=half.state)
-    torch.testing.assert_close(rest.theta, whole.theta, rtol=0, atol=1e-12)
+    torch.testing.assert_close(rest.theta, full.theta, rtol=0, atol=1e-12)
 
 
 def kinked_g(h, y, a):
@@ -226,14 +226,14 @@ def test_kinks_of_g_are_found_and_do_not_stick_to_the_objective():
     assert_agree(objective.derivatives(h, y), exact.derivatives(h, y))
     chosen = dd.Objective(objective.head, "squared", curvature="smoothed")
     with pytest.warns(dd.KinkWarning, match="^g has kinks"):
-        found = objective.derivatives(h, y, g=kinked_g)
-    assert_agree(found, chosen.derivatives(h, y, g=kinked_g))
+        result = objective.derivatives(h, y, g=kinked_g)
+    assert_agree(result, chosen.derivatives(h, y, g=kinked_g))
 
 
 def test_a_smooth_g_on_a_kinked_head_stays_exact():
     head, h, y = dd.heads.TwoLayer(3, "relu", seed=0).double(), normal(24, 3), normal(24)
-    found = dd.Objective(head, "squared").derivatives(h, y, g=lambda h, y, a: torch.sin(h))
-    assert_agree(found.jacobian, torch.diag(torch.cos(h).mean(0)))
+    result = dd.Objective(head, "squared").derivatives(h, y, g=lambda h, y, a: torch.sin(h))
+    assert_agree(result.jacobian, torch.diag(torch.cos(h).mean(0)))
 
 
 def test_poles_and_holes_are_no_jumps():

@@ -91,10 +91,10 @@ def test_the_same_run_as_with_the_named_loss():
     y = torch.where(normal(60) > 0, 39.0, 41.0)
     head, algorithm = nn.Linear(1, 1), dd.DecoupledDescent(0.05)
     with pytest.warns(dd.KinkWarning):
-        found = dd.fit(X, y, dd.Objective(head, absolute), algorithm, 10, seed=0)
+        result = dd.fit(X, y, dd.Objective(head, absolute), algorithm, 10, seed=0)
     named = dd.Objective(head, "absolute", curvature="smoothed")
     wanted = dd.fit(X, y, named, algorithm, 10, seed=0)
-    torch.testing.assert_close(found.theta, wanted.theta)
+    torch.testing.assert_close(result.theta, wanted.theta)
 
 
 def test_kinks_of_a_rare_class():

@@ -38,34 +38,34 @@ def test_value_is_torchs(name):
 @pytest.mark.parametrize("name", [name for name, loss in LOSSES.items() if loss.expand])
 def test_expansion_is_autograds(name):
     labels, reference = REFERENCES[name]
-    found = LOSSES[name].expand(OUTPUTS.T, labels.T if labels.ndim == 2 else labels)
-    torch.testing.assert_close(found.value, reference(OUTPUTS, labels))
+    result = LOSSES[name].expand(OUTPUTS.T, labels.T if labels.ndim == 2 else labels)
+    torch.testing.assert_close(result.value, reference(OUTPUTS, labels))
     for i in range(len(OUTPUTS)):
 
         def row(u, i=i):
             return reference(u.unsqueeze(0), labels[i : i + 1]).squeeze()
 
-        hessian = torch.diag(found.diagonal[:, i])
-        if found.rank_one is not None:
-            hessian = hessian - torch.outer(found.rank_one[:, i], found.rank_one[:, i])
-        torch.testing.assert_close(found.slope[:, i], torch.func.grad(row)(OUTPUTS[i]))
+        hessian = torch.diag(result.diagonal[:, i])
+        if result.rank_one is not None:
+            hessian = hessian - torch.outer(result.rank_one[:, i], result.rank_one[:, i])
+        torch.testing.assert_close(result.slope[:, i], torch.func.grad(row)(OUTPUTS[i]))
         torch.testing.assert_close(hessian, torch.func.hessian(row)(OUTPUTS[i]))
 
 
 def test_logistic_survives_huge_logits():
     u = torch.tensor([[-1e4, 1e4, -1e4, 1e4]])
     y = torch.tensor([[0.0, 1.0, 1.0, 0.0]])
-    found = LOSSES["logistic"].expand(u, y)
-    assert found.value.tolist() == [0.0, 0.0, 1e4, 1e4]
-    assert found.slope[0].tolist() == [0.0, 0.0, -1.0, 1.0]
-    assert found.diagonal.abs().max() == 0
+    result = LOSSES["logistic"].expand(u, y)
+    assert result.value.tolist() == [0.0, 0.0, 1e4, 1e4]
+    assert result.slope[0].tolist() == [0.0, 0.0, -1.0, 1.0]
+    assert result.diagonal.abs().max() == 0
 
 
 def test_cross_entropy_survives_huge_logits():
     u = torch.tensor([[1e4, -1e4], [-1e4, 1e4]])  # symmetric: rows and columns alike
-    found = LOSSES["cross_entropy"].expand(u, torch.tensor([0, 0]))
-    assert found.value.tolist() == [0.0, 2e4]
-    assert found.slope.isfinite().all()
+    result = LOSSES["cross_entropy"].expand(u, torch.tensor([0, 0]))
+    assert result.value.tolist() == [0.0, 2e4]
+    assert result.slope.isfinite().all()
 
 
 def test_a_callable_is_taken_as_it_is():

@@ -56,21 +56,21 @@ def test_row_derivatives(case, curvature):
     head, loss, y, width = CASES[case]
     h, objective = normal(N, width, seed=3), dd.Objective(head, loss, curvature=curvature)
     a = objective.parameters()
-    found = objective.derivatives(h, y)
+    result = objective.derivatives(h, y)
 
     def psi(h, a, y):
         return reference(head, loss, a, h, y)
 
     rows = list(zip(h, y, strict=True))
-    torch.testing.assert_close(found.loss, torch.stack([psi(x, a, t) for x, t in rows]))
-    torch.testing.assert_close(found.direction, torch.stack([grad(psi)(x, a, t) for x, t in rows]))
+    torch.testing.assert_close(result.loss, torch.stack([psi(x, a, t) for x, t in rows]))
+    torch.testing.assert_close(result.direction, torch.stack([grad(psi)(x, a, t) for x, t in rows]))
     bend = torch.stack([hessian(psi)(x, a, t) for x, t in rows]).mean(0)
-    torch.testing.assert_close(found.jacobian, bend)
+    torch.testing.assert_close(result.jacobian, bend)
     slopes = [grad(psi, argnums=1)(x, a, t) for x, t in rows]
     means = {name: torch.stack([s[name] for s in slopes]).mean(0) for name in a}
-    torch.testing.assert_close(found.head, means)
-    torch.testing.assert_close(objective.losses(h, y), found.loss)
-    assert not any(t.requires_grad for t in (found.loss, found.direction, *found.head.values()))
+    torch.testing.assert_close(result.head, means)
+    torch.testing.assert_close(objective.losses(h, y), result.loss)
+    assert not any(t.requires_grad for t in (result.loss, result.direction, *result.head.values()))
 
 
 def test_repeated_layers_are_not_mistaken_for_one():
@@ -86,11 +86,11 @@ def test_own_loss():
         return torch.logaddexp(u - y, y - u)
 
     objective, h = dd.Objective(Attention(), pinball), normal(N, 3)
-    found = objective.derivatives(h, SHARE)
+    result = objective.derivatives(h, SHARE)
     leaf = h.clone().requires_grad_()
     value = pinball(objective.head(leaf), SHARE)
-    torch.testing.assert_close(found.loss, value.detach())
-    torch.testing.assert_close(found.direction, torch.autograd.grad(value.sum(), leaf)[0])
+    torch.testing.assert_close(result.loss, value.detach())
+    torch.testing.assert_close(result.direction, torch.autograd.grad(value.sum(), leaf)[0])
 
 
 def test_outputs():
@@ -171,12 +171,12 @@ def test_copies_have_engines_of_their_own(case, clone):
     head, loss, y, width = CASES[case]
     objective, h = dd.Objective(head, loss), normal(N, width, seed=3)
     other = clone(objective)
-    found = other.derivatives(h, y)
-    torch.testing.assert_close(found.jacobian, objective.derivatives(h, y).jacobian)
+    result = other.derivatives(h, y)
+    torch.testing.assert_close(result.jacobian, objective.derivatives(h, y).jacobian)
     with torch.no_grad():
         for value in objective.head.parameters():
             value.mul_(2)
-    torch.testing.assert_close(other.derivatives(h, y).loss, found.loss)
+    torch.testing.assert_close(other.derivatives(h, y).loss, result.loss)
 
 
 @pytest.mark.parametrize("make", [lambda: dd.heads.TwoLayer(3, seed=0), lambda: Attention()])
@@ -187,8 +187,8 @@ def test_whole_number_labels(make, labels):
         X, y, dd.Objective(make().double(), "logistic", width=3), dd.DecoupledDescent(0.1), 4
     )
     objective = dd.Objective(make().double(), "logistic", width=3)
-    found = dd.fit(X, y.to(labels), objective, dd.DecoupledDescent(0.1), 4, test=(X, y.to(labels)))
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)
+    result = dd.fit(X, y.to(labels), objective, dd.DecoupledDescent(0.1), 4, test=(X, y.to(labels)))
+    torch.testing.assert_close(result.theta, wanted.theta, rtol=0, atol=0)
 
 
 def test_a_parameter_that_is_not_used_stays_as_it_is():
@@ -224,9 +224,9 @@ def test_rows_made_in_inference_mode():
     with torch.inference_mode():
         rows, labels = X.clone(), y.clone()
     objective = dd.Objective(Attention(), "logistic", width=3)
-    found = dd.fit(rows, labels, objective, dd.DecoupledDescent(0.1), 3)
+    result = dd.fit(rows, labels, objective, dd.DecoupledDescent(0.1), 3)
     wanted = dd.fit(X, y, objective, dd.DecoupledDescent(0.1), 3)
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)
+    torch.testing.assert_close(result.theta, wanted.theta, rtol=0, atol=0)
 
 
 def test_training_in_inference_mode():
@@ -299,8 +299,8 @@ def test_threads_may_share_an_objective():
     wanted = [run(algorithm) for algorithm in algorithms]
     before = objective.parameters()
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(run, algorithms))
-    for one, other in zip(found, wanted, strict=True):
+        result = list(pool.map(run, algorithms))
+    for one, other in zip(result, wanted, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     for name, value in objective.parameters().items():
         assert isinstance(objective.head.get_parameter(name), nn.Parameter)

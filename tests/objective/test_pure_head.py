@@ -186,5 +186,5 @@ def test_a_compiled_head_is_taken_as_it_was():
     compiled = dd.Objective(torch.compile(head, backend="aot_eager"), "logistic")
     assert type(compiled.head) is dd.heads.TwoLayer
     wanted = dd.fit(X, y, dd.Objective(head, "logistic"), dd.DecoupledDescent(0.1), 3)
-    found = dd.fit(X, y, compiled, dd.DecoupledDescent(0.1), 3)
-    torch.testing.assert_close(found.theta, wanted.theta, rtol=0, atol=0)
+    result = dd.fit(X, y, compiled, dd.DecoupledDescent(0.1), 3)
+    torch.testing.assert_close(result.theta, wanted.theta, rtol=0, atol=0)

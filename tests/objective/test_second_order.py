@@ -13,23 +13,23 @@ from tests.problems import normal
 @pytest.mark.parametrize("name", ["squared", "logistic", "cross_entropy"])
 def test_second_order_against_autodiff(name):
     y, reference = REFERENCES[name]
-    found = second_order(get_loss(name), OUTPUTS, y)
+    result = second_order(get_loss(name), OUTPUTS, y)
     own = second_order(get_loss(reference), OUTPUTS, y)  # a callable: autodiff alone knows it
-    torch.testing.assert_close(found.value, reference(OUTPUTS, y))
+    torch.testing.assert_close(result.value, reference(OUTPUTS, y))
     for row in range(12):
         label = y[row : row + 1]
         bend = torch.func.hessian(lambda u, label=label: reference(u[None], label)[0])(OUTPUTS[row])
-        torch.testing.assert_close(found.matrices()[row], bend)
+        torch.testing.assert_close(result.matrices()[row], bend)
         torch.testing.assert_close(own.matrices()[row], bend)
-    torch.testing.assert_close(found.slope, own.slope)
-    torch.testing.assert_close(found.matrices(slice(3, 5)), found.matrices()[3:5])
+    torch.testing.assert_close(result.slope, own.slope)
+    torch.testing.assert_close(result.matrices(slice(3, 5)), result.matrices()[3:5])
     assert (own.full is not None) == (name == "cross_entropy")
 
 
 def test_a_loss_without_curvature_has_none():
-    found = second_order(get_loss("absolute"), OUTPUTS, REAL)
-    assert not found.matrices().any()
-    torch.testing.assert_close(found.slope, (OUTPUTS - REAL).sign())
+    result = second_order(get_loss("absolute"), OUTPUTS, REAL)
+    assert not result.matrices().any()
+    torch.testing.assert_close(result.slope, (OUTPUTS - REAL).sign())
 
 
 def test_smoothing_averages_over_a_window():
@@ -37,13 +37,13 @@ def test_smoothing_averages_over_a_window():
         return torch.relu(1 - u[:, 0] * y)
 
     u, y = torch.linspace(-3, 3, 25).double().unsqueeze(1), torch.ones(25).double()
-    found = second_order(get_loss(hinge), u, y, 0.3)
+    result = second_order(get_loss(hinge), u, y, 0.3)
     shifts = torch.linspace(-0.3, 0.3, 20001).double()
     values = torch.relu(1 - u - shifts).mean(1)
     slopes = -(1 - u - shifts > 0).double().mean(1, keepdim=True)
-    torch.testing.assert_close(found.value, values, atol=1e-5, rtol=0)
-    torch.testing.assert_close(found.slope, slopes, atol=1e-4, rtol=0)
-    torch.testing.assert_close(found.diagonal, ((1 - u).abs() < 0.3).double() / 0.6)
+    torch.testing.assert_close(result.value, values, atol=1e-5, rtol=0)
+    torch.testing.assert_close(result.slope, slopes, atol=1e-4, rtol=0)
+    torch.testing.assert_close(result.diagonal, ((1 - u).abs() < 0.3).double() / 0.6)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_usual_curvature_of_robust_losses_does_not_depend_on_where_labels_are(lo
     """Labels far from zero: no row bends at outputs of zero, most do at the best constant."""
     y = normal(200, seed=4) / 2
     at_median = curvature(get_loss(loss), torch.zeros_like(y) + y.median(), y)
-    found = usual_curvature(get_loss(loss), torch.zeros_like(y), y + shift)
+    result = usual_curvature(get_loss(loss), torch.zeros_like(y), y + shift)
     assert at_median > 0.4
-    assert found == pytest.approx(at_median, rel=0.1)
+    assert result == pytest.approx(at_median, rel=0.1)
 
 
 def test_a_loss_that_is_not_finite_at_zero_has_some_curvature():

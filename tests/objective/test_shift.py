@@ -51,13 +51,13 @@ def test_the_train_error_estimates_the_error_after_the_shift():
     gaps, naive = [], []
     for seed in range(runs):
         X, y = mixture(n, BEFORE).sample(n, seed=seed)
-        for objective, found in ((weighted, gaps), (plain, naive)):
+        for objective, result in ((weighted, gaps), (plain, naive)):
             seen = []
             algorithm = dd.DecoupledDescent(0.2, 0.95)
             dd.fit(X, y, objective, algorithm, steps, seed=seed, callbacks=[seen.append])
             theta = seen[-1].state.theta
             truth = dd.theory.population_test_error(mixture(n, AFTER), plain, theta)
-            found.append(seen[-1].info.train_error - float(truth))
+            result.append(seen[-1].info.train_error - float(truth))
     stderr = np.std(gaps, ddof=1) / runs**0.5
     assert abs(np.mean(gaps)) < 4 * stderr
 

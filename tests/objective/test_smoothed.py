@@ -55,11 +55,11 @@ def test_unbiased_for_the_difference_of_expectations(y, step):
     n = 100_000
     h, labels = MEAN + SPREAD * normal(n, 1), torch.full((n,), y, dtype=torch.float64)
     steps = torch.tensor([step], dtype=torch.float64)
-    found = relu_objective().derivatives(h, labels, spacing=steps).jacobian
+    result = relu_objective().derivatives(h, labels, spacing=steps).jacobian
     expected = (mean_direction(MEAN + step, y) - mean_direction(MEAN - step, y)) / (2 * step)
     ramp = [WEIGHT * (WEIGHT * x.clamp_min(0) - y) * (x > 0) for x in (h + step, h - step)]
     stderr = float((ramp[0] - ramp[1]).std()) / (2 * step) / n**0.5
-    assert abs(float(found) - expected) < 4 * stderr
+    assert abs(float(result) - expected) < 4 * stderr
     assert stderr < 0.02
 
 
@@ -69,12 +69,12 @@ def test_consistent_where_autodiff_is_not():
     truth, jump = mean_slope(MEAN, y), -WEIGHT * y * density(MEAN / SPREAD) / SPREAD
     for n in (1000, 30_000, 1_000_000):
         runs = range(40 if n < 10_000 else 8 if n < 100_000 else 2)
-        found = []
+        result = []
         for seed in runs:
             h = MEAN + SPREAD * normal(n, 1, seed=seed)
             labels = torch.full((n,), y, dtype=torch.float64)
-            found.append(float(relu_objective().derivatives(h, labels).jacobian) - truth)
-        errors.append(math.sqrt(sum(e * e for e in found) / len(found)))
+            result.append(float(relu_objective().derivatives(h, labels).jacobian) - truth)
+        errors.append(math.sqrt(sum(e * e for e in result) / len(result)))
         assert errors[-1] < 2 * n**-0.4
     assert errors[0] > errors[1] > errors[2]
     plain = relu_objective(curvature="autodiff").derivatives(h, labels).jacobian
@@ -100,11 +100,11 @@ def test_two_correlated_coordinates(correlation):
         [[w[0] ** 2 / 2 + jumps[0], w[0] * w[1] * orthant]] * 2, dtype=torch.float64
     )
     expected[1] = torch.tensor([w[0] * w[1] * orthant, w[1] ** 2 / 2 + jumps[1]])
-    found = relu_objective(2, w).derivatives(h, labels).jacobian
+    result = relu_objective(2, w).derivatives(h, labels).jacobian
     step = float(smoothed.spacing(torch.ones(1), n))
     # bias δ²/6 · |∂²/∂m² of J̄|, all of whose terms are below 2; noise below 3/√(nδ)
-    assert_agree(found, expected, 2 * step**2 / 6 + 4 * 3 / math.sqrt(n * step))
-    assert_agree(found, found.T)
+    assert_agree(result, expected, 2 * step**2 / 6 + 4 * 3 / math.sqrt(n * step))
+    assert_agree(result, result.T)
 
 
 def hinge(u, y):
@@ -131,9 +131,9 @@ def test_kinks_of_losses(loss, label, truth):
     h, y = normal(n, 1), torch.full((n,), label, dtype=torch.float64)
     for curvature, expected in (("smoothed", truth), ("autodiff", 0.0)):
         objective = dd.Objective(dd.heads.Linear(), loss, curvature=curvature)
-        found = float(objective.derivatives(h, y).jacobian)
+        result = float(objective.derivatives(h, y).jacobian)
         step = 2 * n**-0.2
-        assert abs(found - expected) < step**2 / 6 + 4 / math.sqrt(n * step)
+        assert abs(result - expected) < step**2 / 6 + 4 / math.sqrt(n * step)
         assert truth > 0.2
 
 
@@ -145,10 +145,10 @@ def test_g_of_the_user_keeps_its_asymmetry():
     def g(h, y, a):
         return torch.stack([(h[:, 1] > 0).to(h), -(h[:, 0] > 1).to(h)], 1)
 
-    found = objective.derivatives(h, y, g=g).jacobian
+    result = objective.derivatives(h, y, g=g).jacobian
     expected = torch.tensor([[0, density(0)], [-density(1), 0]], dtype=torch.float64)
     step = 2 * n**-0.2
-    assert_agree(found, expected, step**2 / 6 + 4 / math.sqrt(n * step))
+    assert_agree(result, expected, step**2 / 6 + 4 / math.sqrt(n * step))
 
 
 def test_exact_up_to_the_square_of_the_step_where_all_is_smooth():
@@ -159,11 +159,11 @@ def test_exact_up_to_the_square_of_the_step_where_all_is_smooth():
     errors = []
     for step in (2e-3, 1e-3):
         steps = torch.full((3,), step, dtype=torch.float64)
-        found = objective.derivatives(h, y, spacing=steps)
+        result = objective.derivatives(h, y, spacing=steps)
         assert_agree(
-            [found.loss, found.direction, found.head], [exact.loss, exact.direction, exact.head]
+            [result.loss, result.direction, result.head], [exact.loss, exact.direction, exact.head]
         )
-        errors.append(float((found.jacobian - exact.jacobian).abs().max()))
+        errors.append(float((result.jacobian - exact.jacobian).abs().max()))
     assert errors[0] == pytest.approx(4 * errors[1], rel=0.02)
 
 

@@ -97,10 +97,10 @@ def test_agrees_with_central_differences(loss, activation):
         rows = torch.cat([h, -h[:, :1]], 1)[:, :width]
         slope, bend = differences(lambda h, head=head: row_losses(head, loss, h, y), rows)
         for objective in pair(head, loss):
-            found = objective.derivatives(rows, y)
-            assert_agree(found.loss, row_losses(head, loss, rows, y).detach())
-            assert_agree(found.direction, slope, 1e-8)
-            assert_agree(found.jacobian, bend, 1e-7)
+            result = objective.derivatives(rows, y)
+            assert_agree(result.loss, row_losses(head, loss, rows, y).detach())
+            assert_agree(result.direction, slope, 1e-8)
+            assert_agree(result.jacobian, bend, 1e-7)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -112,9 +112,9 @@ def test_generalised_linear(activation, loss):
         labels(loss, N, 1),
     )
     closed, plain = pair(head, loss)
-    found = closed.derivatives(h, y)
-    assert found.head == {}
-    assert_agree(found, plain.derivatives(h, y))
+    result = closed.derivatives(h, y)
+    assert result.head == {}
+    assert_agree(result, plain.derivatives(h, y))
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
@@ -124,10 +124,10 @@ def test_product(loss, frozen):
     head.a.requires_grad_(not frozen)
     slope, bend = differences(lambda h: row_losses(head, loss, h, y), h)
     closed, plain = pair(head, loss)
-    found = closed.derivatives(h, y)
-    assert_agree(found, plain.derivatives(h, y))
-    assert list(found.head) == ([] if frozen else ["a"])
-    assert_agree([found.direction, found.jacobian], [slope, bend], 1e-7)
+    result = closed.derivatives(h, y)
+    assert_agree(result, plain.derivatives(h, y))
+    assert list(result.head) == ([] if frozen else ["a"])
+    assert_agree([result.direction, result.jacobian], [slope, bend], 1e-7)
 
 
 @pytest.mark.parametrize("frozen", ["0.bias", "2.weight", "2.bias", "4.weight", "all"])
@@ -137,10 +137,10 @@ def test_frozen_parameters(frozen):
         parameter.requires_grad_(frozen not in (name, "all"))
     h, y = normal(N, 3), labels("cross_entropy", N, 2)  # the head is in float32, the rows are not
     closed, plain = pair(head, "cross_entropy")
-    found = closed.derivatives(h, y)
-    assert set(found.head) == {k for k, v in head.named_parameters() if v.requires_grad}
-    assert_agree(found, plain.derivatives(h, y))
-    assert_agree(found, by_rows(copy.deepcopy(head).double(), "cross_entropy", h, y))
+    result = closed.derivatives(h, y)
+    assert set(result.head) == {k for k, v in head.named_parameters() if v.requires_grad}
+    assert_agree(result, plain.derivatives(h, y))
+    assert_agree(result, by_rows(copy.deepcopy(head).double(), "cross_entropy", h, y))
 
 
 @pytest.mark.parametrize("head", [nn.Identity(), nn.Sequential(), dd.heads.Linear()])
@@ -158,16 +158,16 @@ def test_one_class_has_no_curvature():
     """Softmax over a single output: the loss is zero, whatever the fast path thinks."""
     head, h = dd.heads.TwoLayer(3, seed=0).double(), normal(N, 3)
     objective, y = dd.Objective(head, "cross_entropy"), torch.zeros(N, dtype=torch.int64)
-    found = objective.engine(h, y, objective.parameters(h), Ask())
+    result = objective.engine(h, y, objective.parameters(h), Ask())
     zeros = [torch.zeros(shape, dtype=torch.float64) for shape in ((N,), (N, 3), (3, 3))]
-    assert_agree(found[:3], zeros)
+    assert_agree(result[:3], zeros)
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_whole_number_labels(loss):
     head, h, y = dd.heads.TwoLayer(3, seed=0).double(), normal(N, 3), torch.arange(N) % 2
-    found, expected = (dd.Objective(head, loss).derivatives(h, t) for t in (y, y.double()))
-    assert_agree(found, expected)
+    result, expected = (dd.Objective(head, loss).derivatives(h, t) for t in (y, y.double()))
+    assert_agree(result, expected)
 
 
 STEPS = st.one_of(
@@ -239,10 +239,10 @@ def test_logistic_loss_far_out(u, label):
     margin = (2 * y - 1) * h[0]
     wrong = torch.sigmoid(-margin)
     for objective in pair(dd.heads.Linear(), "logistic"):
-        found = objective.derivatives(h, y)
-        assert_agree(found.loss, torch.logaddexp(-margin, torch.zeros(1, dtype=torch.float64)))
-        assert_agree(found.direction[0], (1 - 2 * y) * wrong)
-        assert_agree(found.jacobian[0], wrong * torch.sigmoid(margin))
+        result = objective.derivatives(h, y)
+        assert_agree(result.loss, torch.logaddexp(-margin, torch.zeros(1, dtype=torch.float64)))
+        assert_agree(result.direction[0], (1 - 2 * y) * wrong)
+        assert_agree(result.jacobian[0], wrong * torch.sigmoid(margin))
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -267,5 +267,5 @@ def test_several_heads_are_one_after_the_other(name, loss):
         parameters = {name: value[k] for name, value in heads.items()}
         alone = bound.derivatives(h, y, parameters, jacobian=False, weights=weights[k])
         torch.testing.assert_close(losses[k], alone.loss, rtol=1e-12, atol=1e-12)
-        found = {name: value[k] for name, value in means.items()}
-        torch.testing.assert_close(found, alone.head, rtol=1e-12, atol=1e-12)
+        result = {name: value[k] for name, value in means.items()}
+        torch.testing.assert_close(result, alone.head, rtol=1e-12, atol=1e-12)

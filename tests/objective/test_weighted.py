@@ -48,19 +48,19 @@ def test_is_the_loop_over_rows(kind, loss, outputs, curvature):
     head = HEADS[kind](outputs).double()
     y = labels(loss, N, outputs)
     objective = dd.Objective(head, loss, curvature=curvature)
-    found = weighted_jacobian(objective, H, y, objective.parameters(H), WEIGHTS)
+    result = weighted_jacobian(objective, H, y, objective.parameters(H), WEIGHTS)
     expected = naive(lambda h, y: row_losses(head, loss, h, y), H, y, WEIGHTS)
-    torch.testing.assert_close(found, expected)
-    assert not found.requires_grad
+    torch.testing.assert_close(result, expected)
+    assert not result.requires_grad
 
 
 @pytest.mark.parametrize("curvature", ["auto", "autodiff"])
 def test_product_head(curvature):
     head, h, y = dd.heads.Product(a=0.7).double(), H[:, :2], labels("logistic", N, 1)
     objective = dd.Objective(head, "logistic", curvature=curvature)
-    found = weighted_jacobian(objective, h, y, objective.parameters(h), WEIGHTS)
+    result = weighted_jacobian(objective, h, y, objective.parameters(h), WEIGHTS)
     expected = naive(lambda h, y: row_losses(head, "logistic", h, y), h, y, WEIGHTS)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
 
 
 def test_equal_weights_give_the_mean_jacobian():
@@ -75,11 +75,11 @@ def test_another_direction_need_not_be_symmetric():
     objective = dd.Objective(dd.heads.TwoLayer(L, seed=0).double(), "logistic")
     mix = normal(L, L, seed=5)
     y, a = labels("logistic", N, 1), objective.parameters(H)
-    found = weighted_jacobian(objective, H, y, a, WEIGHTS, g=lambda h, y, a: torch.tanh(h @ mix))
+    result = weighted_jacobian(objective, H, y, a, WEIGHTS, g=lambda h, y, a: torch.tanh(h @ mix))
     slopes = 1 - torch.tanh(H @ mix).square()
     expected = sum(w * torch.diag(s) @ mix.T for w, s in zip(WEIGHTS, slopes, strict=True)) / N
-    torch.testing.assert_close(found, expected)
-    assert not torch.allclose(found, found.T)
+    torch.testing.assert_close(result, expected)
+    assert not torch.allclose(result, result.T)
 
 
 @pytest.mark.parametrize("spacing", [None, torch.tensor([0.3, 0.2, 0.1], dtype=torch.float64)])
@@ -92,8 +92,8 @@ def test_smoothed_differences_of_a_head_with_kinks(spacing):
         weighted_jacobian(objective, H, y, a, torch.eye(N, dtype=H.dtype)[i], spacing=spacing)
         for i in range(N)
     ]
-    whole = weighted_jacobian(objective, H, y, a, WEIGHTS, spacing=spacing)
-    torch.testing.assert_close(whole, sum(w * J for w, J in zip(WEIGHTS, parts, strict=True)))
+    complete = weighted_jacobian(objective, H, y, a, WEIGHTS, spacing=spacing)
+    torch.testing.assert_close(complete, sum(w * J for w, J in zip(WEIGHTS, parts, strict=True)))
     mean = weighted_jacobian(objective, H, y, a, torch.ones(N, dtype=H.dtype), spacing=spacing)
     expected = objective.derivatives(H, y, a, spacing=spacing).jacobian
     torch.testing.assert_close(mean, expected)
@@ -104,6 +104,6 @@ def test_smoothed_differences_of_a_smooth_head_tend_to_its_hessians():
     objective = dd.Objective(head, "logistic", curvature="smoothed")
     y = labels("logistic", N, 1)
     fine = torch.full((L,), 1e-4, dtype=torch.float64)
-    found = weighted_jacobian(objective, H, y, objective.parameters(H), WEIGHTS, spacing=fine)
+    result = weighted_jacobian(objective, H, y, objective.parameters(H), WEIGHTS, spacing=fine)
     expected = naive(lambda h, y: row_losses(head, "logistic", h, y), H, y, WEIGHTS)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-6)

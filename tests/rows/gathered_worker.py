@@ -55,12 +55,12 @@ def labels(kind):
     return {"numbers": signal, "three": names, "two": names == "high"}[kind]
 
 
-def found(model, X):
-    said = model.predict(X) if hasattr(model, "log_target") else model.predict_proba(X)
+def results_of(model, X):
+    predictions = model.predict(X) if hasattr(model, "log_target") else model.predict_proba(X)
     left = getattr(model, "corrected_proba_", getattr(model, "corrected_prediction_", None))
     return {
         "error": model.estimated_test_error_, "stderr": model.estimated_test_error_stderr_,
-        "left_out": left, "said": said, "verdict": model.diagnostics_.verdict,
+        "left_out": left, "predictions": predictions, "verdict": model.diagnostics_.verdict,
         "candidates": [(one["features"], one["ridge"]) for one in model.candidates_],
     }  # fmt: skip
 
@@ -81,7 +81,7 @@ def main(folder):
             store.SMALL = 0
         rows = dd.Rows(X[span], group=group)
         own = {key: values[span] for key, values in given.items()}
-        results[name] = found(model.fit(rows, y, **own), X)
+        results[name] = results_of(model.fit(rows, y, **own), X)
     refused = {}
     rows = dd.Rows(X[span], torch.zeros(SIZES[rank]), group=group)
     y = labels("two")[span]
@@ -99,8 +99,8 @@ def main(folder):
     few = dd.Rows(X[span][:2], torch.zeros(2), group=group)
     texts = np.array(["ä", 'say "x"'] if rank else ["", "y\n"], dtype=object)
     kinds = [gathered.all_labels(few, one).tolist() for one in (mixed, texts, np.arange(2) + rank)]
-    everyone = gathered.everyone(few, torch.full((2, 1), float(rank))).tolist()
-    others = {"refused": refused, "kinds": kinds, "everyone": everyone}
+    all_gather = gathered.all_gather(few, torch.full((2, 1), float(rank))).tolist()
+    others = {"refused": refused, "kinds": kinds, "all_gather": all_gather}
     torch.save(results | others, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 

@@ -74,19 +74,19 @@ def share(labels, rank, size, weighted=False, **options):
 
 
 def compare(folder, rank, size):
-    found = {}
+    result = {}
     for name, (labels, objective, algorithm) in calls().items():
         weighted = "weights" in name
         rows = share(labels, rank, size, weighted)
         run, again = (dd.fit(rows, None, objective, algorithm, STEPS, seed=rank) for _ in range(2))
         assert torch.equal(run.theta, again.theta), name  # to the bit
         assert run.history == again.history, name
-        found[name] = {
+        result[name] = {
             "state": {"theta": run.theta, "head": dict(run.state.head)},
             "history": torch.tensor([run.history.train_error, run.history.train_error_stderr]),
             "losses": run.best_losses,
         }
-    torch.save(found, folder / f"{rank}.pt")
+    torch.save(result, folder / f"{rank}.pt")
 
 
 def refuse(folder, rank, size):

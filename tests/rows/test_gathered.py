@@ -9,7 +9,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gathered import divided, everyone, is_divided, whole
+from decoupled_descent.rows.gathered import all_gather, divided, gather_rows, is_divided
 from tests.rows.test_processes import started
 
 WORKER = Path(__file__).with_name("gathered_worker.py")
@@ -31,11 +31,11 @@ def test_estimators_are_those_of_one_process(name, parts, monkeypatch):
     model, kind, given = worker["calls"]()[name]
     for change in worker["CONSTANTS"]:
         monkeypatch.setattr(*change)
-    expected = worker["found"](model.fit(X, worker["labels"](kind), **given), X)
+    expected = worker["results_of"](model.fit(X, worker["labels"](kind), **given), X)
     for part in (one[name] for one in parts):
         assert part["candidates"] == expected["candidates"]
         assert part["verdict"] == expected["verdict"]
-        for key in ("error", "stderr", "left_out", "said"):
+        for key in ("error", "stderr", "left_out", "predictions"):
             np.testing.assert_allclose(part[key], expected[key], rtol=1e-8, atol=1e-9)
 
 
@@ -54,14 +54,14 @@ def test_labels_of_all_processes(parts):
         assert numbers == [1.0, 0.0, 1.5, 2.5]
         assert texts == ["", "y\n", "ä", 'say "x"']
         assert whole_numbers == [0, 1, 1, 2]
-        assert part["everyone"] == [[0.0], [0.0], [1.0], [1.0]]
+        assert part["all_gather"] == [[0.0], [0.0], [1.0], [1.0]]
 
 
 def test_rows_of_one_process_are_what_they_are():
     rows = Rows(torch.eye(3), torch.arange(3.0))
     assert not is_divided(rows)
-    assert whole(rows, rows.y) is rows
-    assert everyone(rows, rows.y) is rows.y
+    assert gather_rows(rows, rows.y) is rows
+    assert all_gather(rows, rows.y) is rows.y
     weights = torch.ones(3)
     assert divided(torch.eye(3), rows.y, rows, weights=weights).weights.tolist() == [1, 1, 1]
     assert isinstance(dd.Rows(torch.eye(3), rows.y), Rows)

@@ -91,9 +91,9 @@ def test_the_leverages_of_all_announced_ridges_take_one_pass():
     for ridge in (0.1, 1.0, math.inf):
         gram.announce(ridge)
     before = len(passes)
-    found = {ridge: gram.leverages(ridge) for ridge in (0.1, 1.0)}
+    result = {ridge: gram.leverages(ridge) for ridge in (0.1, 1.0)}
     assert len(passes) == before + 1
-    for ridge, p in found.items():
+    for ridge, p in result.items():
         torch.testing.assert_close(p, rows_of(X).gram.leverages(ridge), rtol=1e-12, atol=0)
 
 
@@ -105,9 +105,9 @@ def test_long_x_goes_through_in_pieces(monkeypatch):
         torch.testing.assert_close(small.leverages(0.5), large.leverages(0.5), rtol=1e-10, atol=0)
         q = {0.5: normal(2, len(X), seed=1)}
         monkeypatch.setattr(module, "NUMBERS", 60)
-        found = small.directions(q)[0.5]
+        result = small.directions(q)[0.5]
         monkeypatch.undo()
-        torch.testing.assert_close(found, large.directions(q)[0.5], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(result, large.directions(q)[0.5], rtol=1e-10, atol=1e-12)
 
 
 def test_an_infinite_ridge_needs_no_decomposition(monkeypatch):
@@ -116,8 +116,8 @@ def test_an_infinite_ridge_needs_no_decomposition(monkeypatch):
     objective = dd.Objective(dd.heads.Linear().double(), "squared")
     wanted = dd.fit(X, y, objective, algorithm, 10)
     monkeypatch.setattr(torch.linalg, "eigh", None)
-    found = dd.fit(X, y, objective, algorithm, 10)
-    assert torch.equal(found.train_error, wanted.train_error)
+    result = dd.fit(X, y, objective, algorithm, 10)
+    assert torch.equal(result.train_error, wanted.train_error)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -142,8 +142,8 @@ def test_single_precision_rows_are_decomposed_in_double():
     X = normal(40, 25, seed=5)
     double, single = rows_of(X).gram, rows_of(X.float()).gram
     for ridge in RIDGES:
-        wanted, found = (gram.leave_one_out(ridge) for gram in (double, single))
-        for a, b in zip(wanted, found, strict=True):
+        wanted, result = (gram.leave_one_out(ridge) for gram in (double, single))
+        for a, b in zip(wanted, result, strict=True):
             assert b.dtype == torch.float32
             torch.testing.assert_close(a, b.double(), rtol=1e-5, atol=1e-6)
 

@@ -54,7 +54,7 @@ def test_rows_by_number_and_in_float64(kind, monkeypatch):
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_pieces_cover_every_row_once(size):
     X = normal(30, 3)
-    found = list(Inputs(X, block_size=7).pieces(size))
-    assert torch.equal(torch.cat([part for _, part in found]), X)
-    assert all(torch.equal(X[span], part) for span, part in found)
-    assert max(len(part) for _, part in found) == min(size, 7)
+    result = list(Inputs(X, block_size=7).pieces(size))
+    assert torch.equal(torch.cat([part for _, part in result]), X)
+    assert all(torch.equal(X[span], part) for span, part in result)
+    assert max(len(part) for _, part in result) == min(size, 7)

@@ -60,16 +60,16 @@ def test_training_is_that_of_one_process(compared, worker):
         with pytest.warns(dd.KinkWarning) if "kinks" in name else nullcontext():
             rows = dd.Rows(X, y, weights=worker["weights"]() if "weights" in name else None)
             run = dd.fit(rows, None, objective, algorithm, worker["STEPS"], seed=0)
-        found = [part[name] for part in parts]
+        result = [part[name] for part in parts]
         history = torch.tensor([run.history.train_error, run.history.train_error_stderr])
-        losses = torch.cat([one["losses"] for one in found])
+        losses = torch.cat([one["losses"] for one in result])
         torch.testing.assert_close(losses, run.best_losses, **close)
-        for one in found:
+        for one in result:
             torch.testing.assert_close(one["history"], history, **close)
             torch.testing.assert_close(one["state"]["theta"], run.theta, **close)
             torch.testing.assert_close(one["state"]["head"], run.state.head, **close)
-            assert torch.equal(one["state"]["theta"], found[0]["state"]["theta"])  # to the bit
-            assert torch.equal(one["history"], found[0]["history"])
+            assert torch.equal(one["state"]["theta"], result[0]["state"]["theta"])  # to the bit
+            assert torch.equal(one["history"], result[0]["history"])
 
 
 def test_what_cannot_be_divided_is_refused(compared):
@@ -92,17 +92,17 @@ def test_what_cannot_be_divided_is_refused(compared):
 def test_missing_processes_are_named(tmp_path):
     """One dies, another stalls."""
     started("lose", tmp_path, size=3)
-    said = (tmp_path / "0.txt").read_text()
-    assert said.startswith("rank 1, 2 of 3 is gone or did not answer within 2 seconds")
-    assert "checkpoint=" in said
+    message = (tmp_path / "0.txt").read_text()
+    assert message.startswith("rank 1, 2 of 3 is gone or did not answer within 2 seconds")
+    assert "checkpoint=" in message
 
 
 @pytest.mark.slow
 def test_a_stalled_process_does_not_keep_the_others(tmp_path):
     """The first ends with an error, long before the time limit of the group; then the second."""
-    (said, status), _ = started("stall", tmp_path, 2)
+    (message, status), _ = started("stall", tmp_path, 2)
     assert status == 1
-    assert "ProcessLostError: rank 1 of 2 is gone or did not answer within 2 seconds" in said
+    assert "ProcessLostError: rank 1 of 2 is gone or did not answer within 2 seconds" in message
 
 
 @pytest.mark.slow
@@ -119,10 +119,10 @@ def test_a_process_that_dies_costs_one_interval(tmp_path, worker):
     run = dd.fit(*worker["problem"](), objective, algorithm, 20)
     history = torch.tensor([run.history.train_error, run.history.train_error_stderr])
     for rank in range(2):
-        found = torch.load(tmp_path / f"{rank}.pt")
-        assert found["steps"] == list(range(10, 20))  # of 13 made, 10 were saved
-        torch.testing.assert_close(found["history"], history, rtol=1e-10, atol=1e-11)
-        torch.testing.assert_close(found["theta"], run.theta, rtol=1e-10, atol=1e-11)
+        result = torch.load(tmp_path / f"{rank}.pt")
+        assert result["steps"] == list(range(10, 20))  # of 13 made, 10 were saved
+        torch.testing.assert_close(result["history"], history, rtol=1e-10, atol=1e-11)
+        torch.testing.assert_close(result["theta"], run.theta, rtol=1e-10, atol=1e-11)
     names = {path.name for path in (tmp_path / "saves").iterdir()}
     assert names == {"rank 0 of 2", "rank 1 of 2"}
 

@@ -22,14 +22,14 @@ def everywhere(monkeypatch):
     monkeypatch.setattr(products, "LARGE", 1)
 
 
-def close(found, left, right, add=None):
+def close(result, left, right, add=None):
     """Within the rounding error of float32 sums, K ε Σ|a||b| for K terms."""
     left, right = left.double(), right.double()
     exact, size = left @ right, left.abs() @ right.abs()
     if add is not None:
         exact, size = exact + add.double(), size + add.abs().double()
     bound = (left.shape[1] + 1) * torch.finfo(torch.float32).eps * size
-    return bool(((found.double() - exact).abs() <= bound).all())
+    return bool(((result.double() - exact).abs() <= bound).all())
 
 
 sizes = st.integers(1, 40)
@@ -61,9 +61,9 @@ def test_either_routine_at_its_size(size, dtype):
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(*size, generator=generator, dtype=dtype)
     theta = torch.randn(3, size[1], generator=generator, dtype=dtype)
-    found = products.forward(theta, X)
-    assert found.dtype == dtype
-    assert close(found, theta, X.T)
+    result = products.forward(theta, X)
+    assert result.dtype == dtype
+    assert close(result, theta, X.T)
 
 
 @available

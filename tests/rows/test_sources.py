@@ -71,9 +71,11 @@ def hdf5(X, folder):
 
 def zarr_array(X, folder):
     zarr = pytest.importorskip("zarr")
-    found = zarr.create_array(str(folder / "X.zarr"), shape=X.shape, dtype="float64", chunks=(5, 4))
-    found[:] = X.numpy()
-    return found
+    result = zarr.create_array(
+        str(folder / "X.zarr"), shape=X.shape, dtype="float64", chunks=(5, 4)
+    )
+    result[:] = X.numpy()
+    return result
 
 
 KINDS = {
@@ -151,11 +153,11 @@ def test_at_most_three_blocks_are_in_memory():
     class Counted(ArrayLike):
         def __getitem__(self, which):
             part = super().__getitem__(which)
-            found = Array(part.shape)  # owns its memory
-            found[:] = part
+            result = Array(part.shape)  # owns its memory
+            result[:] = part
             alive.append(which)
-            weakref.finalize(found, alive.remove, which)
-            return found
+            weakref.finalize(result, alive.remove, which)
+            return result
 
     X, y = binary(N, D)
     for block in Rows(Counted(X), y, block_size=5).blocks():
@@ -200,7 +202,7 @@ def test_labels_come_with_the_rows(paired):
     X, y = binary(N, D)
     rows = Rows(paired(X, y), block_size=8)
     assert torch.equal(rows.y, y)
-    with pytest.raises(ValueError, match="y must be None when X yields rows with labels"):
+    with pytest.raises(ValueError, match="y must be None when X yields rows with their labels"):
         Rows(paired(X, y), y)
 
 

@@ -15,10 +15,10 @@ def rows_of(X):
 
 
 def written(X, rows):
-    found = Store(*X.shape, rows)
+    result = Store(*X.shape, rows)
     for start in range(0, len(X), 7):
-        found.write(slice(start, start + 7), X[start : start + 7])
-    return found
+        result.write(slice(start, start + 7), X[start : start + 7])
+    return result
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
@@ -28,13 +28,13 @@ def test_what_is_written_is_read(on_disk, monkeypatch):
     if on_disk:
         monkeypatch.setattr(store, "MEMORY", 0)
         monkeypatch.setattr(Rows, "held", False)
-    found = written(X, rows)
-    assert (found.map is not None) == on_disk
-    assert torch.equal(torch.cat([part.X for part in found.parts(20)]), X)
-    assert torch.equal(found.take(torch.tensor([30, 2, 2])), X[[30, 2, 2]])
-    found.narrow(3)
-    assert torch.equal(found.matrix_of_all(), X[:, :3])
-    assert torch.equal(Rows(found, torch.zeros(50)).X, X[:, :3])
+    result = written(X, rows)
+    assert (result.map is not None) == on_disk
+    assert torch.equal(torch.cat([part.X for part in result.parts(20)]), X)
+    assert torch.equal(result.take(torch.tensor([30, 2, 2])), X[[30, 2, 2]])
+    result.narrow(3)
+    assert torch.equal(result.matrix_of_all(), X[:, :3])
+    assert torch.equal(Rows(result, torch.zeros(50)).X, X[:, :3])
 
 
 def test_large_features_have_the_precision_of_their_rows(monkeypatch):

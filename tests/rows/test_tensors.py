@@ -27,9 +27,9 @@ READ_ONLY.flags.writeable = False
 def test_kinds_of_arrays(values):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = as_floats("X", values)
-    assert found.dtype == torch.float64
-    assert found.tolist() == VALUES.tolist()
+        result = as_floats("X", values)
+    assert result.dtype == torch.float64
+    assert result.tolist() == VALUES.tolist()
 
 
 @pytest.mark.parametrize("dtype", ["Float64", "Int64", "float64[pyarrow]", "boolean"])
@@ -50,16 +50,16 @@ def test_dtypes_of_pandas_that_allow_missing_values(dtype):
 def test_no_copy_where_possible():
     assert as_floats("X", VALUES).data_ptr() == VALUES.ctypes.data
     tensor = torch.zeros(2, 3, requires_grad=True)
-    found = as_floats("X", tensor)
-    assert found.data_ptr() == tensor.data_ptr()
-    assert not found.requires_grad
+    result = as_floats("X", tensor)
+    assert result.data_ptr() == tensor.data_ptr()
+    assert not result.requires_grad
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint16", "uint32", "int64", "bool"])
 def test_whole_numbers_become_floats(kind):
-    found = as_floats("X", np.array([[0, 1], [1, 0]], dtype=kind))
-    assert found.dtype == torch.get_default_dtype()
-    assert found.tolist() == [[0, 1], [1, 0]]
+    result = as_floats("X", np.array([[0, 1], [1, 0]], dtype=kind))
+    assert result.dtype == torch.get_default_dtype()
+    assert result.tolist() == [[0, 1], [1, 0]]
     assert not as_tensor("y", np.array([0, 1], dtype=kind)).is_floating_point()
 
 

@@ -25,8 +25,8 @@ def three():
 
 def numbers() -> tuple[int, int]:
     """The threads that PyTorch's own routines take, and MKL's."""
-    found = re.search(r"mkl_get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
-    return torch.get_num_threads(), int(found[1]) if found else torch.get_num_threads()
+    actual = re.search(r"mkl_get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
+    return torch.get_num_threads(), int(actual[1]) if actual else torch.get_num_threads()
 
 
 @pytest.mark.parametrize("width", [1, 8, 27])
@@ -89,10 +89,10 @@ def small_fits(seed: int) -> list[torch.Tensor]:
     objective = two_layer(3)
     run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05, 0.9), 20)
     dampings = [dd.OrthogonalDecoupledDescent(0.1, damping) for damping in (0.9, 0.8)]
-    found = dd.sweep(X, y, objective, dampings, 10)
+    actual = dd.sweep(X, y, objective, dampings, 10)
     model = dd.DecoupledClassifier(features="linear").fit(X.numpy(), y.numpy())
     chances = torch.from_numpy(model.predict_proba(X.numpy()))
-    return [run.train_error, run.theta, *(one.theta for one in found.runs), chances]
+    return [run.train_error, run.theta, *(one.theta for one in actual.runs), chances]
 
 
 def test_fits_at_the_same_time_are_those_alone_and_leave_the_number():

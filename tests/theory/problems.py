@@ -44,27 +44,27 @@ def measure(problem, n, seed, steps):
     run = dd.fit(X, y, objective, algorithm, steps=steps, theta=theta, callbacks=[seen.append])
     path, d = torch.stack([step.state.theta.double() for step in seen]), X.shape[1]
     tilde = (algorithm.damping * path[:-1] - path[1:]) / algorithm.lr
-    found = {
+    result = {
         "m": (path @ mixture.means.T / d).transpose(1, 2),
         "omega": path @ path.transpose(1, 2) / d,
         "xi": path[:-1] @ tilde.transpose(1, 2) / d,
         "error": run.train_error,
     }
     for name in seen[0].state.head:
-        found[name] = torch.stack([step.state.head[name].double() for step in seen])
-    return {name: value.numpy() for name, value in found.items()}
+        result[name] = torch.stack([step.state.head[name].double() for step in seen])
+    return {name: value.numpy() for name, value in result.items()}
 
 
 def predict(evolution):
     """The same, in the limit."""
     diagonal = torch.arange(len(evolution.test_error) - 1)
-    found = {
+    result = {
         "m": evolution.alignment,
         "omega": evolution.overlap,
         "xi": evolution.xi[diagonal, diagonal],
         "error": evolution.test_error,
     }
-    return {name: value.numpy() for name, value in (found | evolution.head).items()}
+    return {name: value.numpy() for name, value in (result | evolution.head).items()}
 
 
 def gaps(problem, n, seeds, steps, predicted):

@@ -25,7 +25,7 @@ def model(curvature, g=None, divergence_free=False):
 
 def placed():
     nodes = quadrature_nodes(MIXTURE, 2, 40)
-    h = nodes.place(M, OMEGA)
+    h = nodes.preactivations(M, OMEGA)
     return nodes, h, h - M[nodes.population.modes]
 
 
@@ -33,14 +33,14 @@ def placed():
 def test_three_ways_to_a_mean_jacobian(g):
     """Derivatives averaged, row by row or at once, and Stein's lemma, which needs values only."""
     nodes, h, noise = placed()
-    found = {}
+    result = {}
     for curvature in ("auto", "autodiff", "smoothed"):
         own = model(curvature, g)
         a = own.objective.parameters()
-        found[curvature] = mean_jacobian(own.bound, nodes.population, Point(M, OMEGA, a), noise)
+        result[curvature] = mean_jacobian(own.bound, nodes.population, Point(M, OMEGA, a), noise)
     rows = own.bound.row_jacobians(h, nodes.population.responses, a)
     expected = torch.einsum("n,nij->ij", nodes.population.weights, rows)
-    for curvature, jacobian in found.items():
+    for curvature, jacobian in result.items():
         atol = 1e-5 if curvature == "smoothed" else 1e-12
         np.testing.assert_allclose(jacobian, expected, rtol=0, atol=atol)
 
@@ -64,14 +64,14 @@ def test_the_head_s_direction_is_the_slope_of_the_test_error():
     nodes, h, _ = placed()
     own = model("auto")
     a = own.objective.parameters()
-    found = own.observe(nodes.population, h, a).head
+    result = own.observe(nodes.population, h, a).head
     for name, value in a.items():
         up, down = (
             nodes.population.weights
             @ own.losses(h, nodes.population.responses, a | {name: value + sign * 1e-6})
             for sign in (1, -1)
         )
-        assert float(found[name].sum()) == pytest.approx(float(up - down) / 2e-6, rel=1e-6)
+        assert float(result[name].sum()) == pytest.approx(float(up - down) / 2e-6, rel=1e-6)
 
 
 def test_a_head_direction_of_its_own_is_weighted():
@@ -84,11 +84,11 @@ def test_a_head_direction_of_its_own_is_weighted():
     own, y = Model(objective, MIXTURE, 2, LimitStep(f=f), True), nodes.population.responses
     expected = nodes.population.weights @ (h * y[:, None])
     a = objective.parameters()
-    found = [
+    result = [
         own.observe(nodes.population, h, a).head,
         own.slopes(nodes, Point(M, OMEGA, a)).head_direction,
     ]
-    for head in found:
+    for head in result:
         np.testing.assert_allclose(head["1.weight"][0], expected, rtol=1e-12)
     gradient = model("auto").observe(nodes.population, h, a).head["1.weight"]
     np.testing.assert_allclose(own.slopes(nodes, Point(M, OMEGA, a)).head["1.weight"], gradient)

@@ -42,12 +42,12 @@ def test_paths_are_dealt_out_like_rows(replacement):
     factors = torch.stack(list(islice(batches, 6)))
     shares = population.by_mode(factors.T)
     np.testing.assert_allclose(shares, population.by_mode(torch.ones(4096, 6).double()), rtol=0.01)
-    found = (factors * population.weights) @ factors.T
+    result = (factors * population.weights) @ factors.T
     wanted = batch_masks(sizes, 10, 6, replacement)
     apart = wanted == 0
-    assert torch.equal(found[apart], wanted[apart])
+    assert torch.equal(result[apart], wanted[apart])
     share = 4 * 4096**-0.5 * (10 / min(sizes))  # of a mean of products at most (n/|B|)²
-    np.testing.assert_allclose(found, wanted, atol=share)
+    np.testing.assert_allclose(result, wanted, atol=share)
 
 
 def test_gradient_descent_in_batches_is_mean_field_theory():
@@ -65,13 +65,15 @@ def test_gradient_descent_in_batches_is_mean_field_theory():
     mixture = dd.GaussianMixture(means, [0.3, 0.7], [0.4, -1.0])
     objective = dd.Objective(dd.heads.Linear(), "squared")
     algorithm = dd.GradientDescent(0.1, 0.95, batch_size=75)
-    found = dd.StateEvolution(mixture, objective, algorithm, 1.5, paths=4096).run(4)
+    result = dd.StateEvolution(mixture, objective, algorithm, 1.5, paths=4096).run(4)
     for name, values in (("train_error", expected.train), ("test_error", expected.test)):
-        stderr = found.stderr[name].numpy()
-        assert (np.abs(getattr(found, name).numpy() - values[::2]) < 5 * stderr + 1e-10).all(), name
+        stderr = result.stderr[name].numpy()
+        assert (np.abs(getattr(result, name).numpy() - values[::2]) < 5 * stderr + 1e-10).all(), (
+            name
+        )
         assert (stderr < 0.003 * values[::2]).all(), name
-    gap = np.abs(found.alignment[:, :, 0].numpy() - expected.m[::2])
-    assert (gap < 5 * found.stderr["alignment"][:, :, 0].numpy() + 1e-10).all()
+    gap = np.abs(result.alignment[:, :, 0].numpy() - expected.m[::2])
+    assert (gap < 5 * result.stderr["alignment"][:, :, 0].numpy() + 1e-10).all()
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 100}, {"batch_size": 150, "replacement": True}])
@@ -81,7 +83,7 @@ def test_runs_in_batches_have_the_predicted_errors(options):
     objective = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
     theta = torch.randn(1, n, generator=torch.Generator().manual_seed(0)).double()
     algorithm = dd.GradientDescent(0.2, 0.97, head_lr=0.1, **options)
-    found = dd.StateEvolution(mixture, objective, algorithm, paths=1024).run(passes, theta)
+    result = dd.StateEvolution(mixture, objective, algorithm, paths=1024).run(passes, theta)
     train = torch.stack(
         [
             dd.fit(
@@ -94,8 +96,8 @@ def test_runs_in_batches_have_the_predicted_errors(options):
             for seed in range(runs)
         ]
     ).double()
-    gap = (train.mean(0) - found.train_error).abs()
-    spread = (train.var(0) / runs + found.stderr["train_error"].square()).sqrt()
+    gap = (train.mean(0) - result.train_error).abs()
+    spread = (train.var(0) / runs + result.stderr["train_error"].square()).sqrt()
     assert bool((gap < 4 * spread).all())
-    again = found.expect(lambda h, y, a: objective.losses(h, y, a), passes - 1)
-    torch.testing.assert_close(float(again), float(found.train_error[-1]), rtol=1e-12, atol=0)
+    again = result.expect(lambda h, y, a: objective.losses(h, y, a), passes - 1)
+    torch.testing.assert_close(float(again), float(result.train_error[-1]), rtol=1e-12, atol=0)

@@ -73,13 +73,13 @@ def test_white_rows_without_ridge_are_the_paper_s_general_family():
         weights = rules[len(h) == len(rules[1])]
         return s - y.unsqueeze(1) - (weights @ (s * (1 - s))) * h
 
-    known = dd.StateEvolution(mixture, LINEAR, dd.DecoupledDescent(0.1, 0.95, g=g), 1.6)
-    expected = known.run(30, theta)
+    reference = dd.StateEvolution(mixture, LINEAR, dd.DecoupledDescent(0.1, 0.95, g=g), 1.6)
+    expected = reference.run(30, theta)
     algorithm = dd.OrthogonalDecoupledDescent(0.1, 0.95, ridge=math.inf)
     evolution = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6).run(30, theta)
     for name in ("test_error", "alignment", "overlap", "omega", "sigma", "signal"):
-        found = getattr(evolution, name)
-        np.testing.assert_allclose(found, getattr(expected, name), rtol=1e-9, atol=1e-11)
+        result = getattr(evolution, name)
+        np.testing.assert_allclose(result, getattr(expected, name), rtol=1e-9, atol=1e-11)
 
 
 HEADS = {
@@ -125,7 +125,9 @@ def population(mixture, tau, objective, states):
     nodes = quadrature_nodes(mixture, theta.shape[1], 24)
     errors = []
     for m, omega, state in zip(alignment, overlap, states, strict=True):
-        losses = objective.losses(nodes.place(m, omega), nodes.population.responses, state.head)
+        losses = objective.losses(
+            nodes.preactivations(m, omega), nodes.population.responses, state.head
+        )
         errors.append(float(nodes.population.weights @ losses))
     return np.array(errors), alignment.numpy(), overlap.numpy()
 
@@ -190,10 +192,10 @@ def test_runs_of_decoupled_descent_that_knows_the_covariance(name):
     theta = spare[:width] + 0.1 * mixture.means[:width]
     options = {"paths": 2048, "randomisations": 2}
     evolution = dd.StateEvolution(mixture, objective, algorithm, N / D, **options).run(STEPS, theta)
-    found = runs_of(drawn, mixture, tau, objective, algorithm, theta)
-    compare(evolution, *found)
+    result = runs_of(drawn, mixture, tau, objective, algorithm, theta)
+    compare(evolution, *result)
     white = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(**rates), N / D, **options)
-    off = z_scores(found[3], white.run(STEPS, theta).overlap)
+    off = z_scores(result[3], white.run(STEPS, theta).overlap)
     assert np.abs(off).max() > 10  # rows of another covariance have another limit
 
 
@@ -203,9 +205,9 @@ def test_the_identity_may_be_said_or_left_out():
     for algorithm in (dd.DecoupledDescent(0.1, 0.95), dd.OrthogonalDecoupledDescent(0.1, 0.95)):
         expected = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6).run(10, theta)
         for identity in (torch.ones(50), torch.eye(50)):
-            found = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6, identity).run(10, theta)
+            result = dd.StateEvolution(mixture, LINEAR, algorithm, 1.6, identity).run(10, theta)
             for quantity in ("test_error", "alignment", "omega", "xi"):
-                ours, theirs = getattr(found, quantity), getattr(expected, quantity)
+                ours, theirs = getattr(result, quantity), getattr(expected, quantity)
                 np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
@@ -276,9 +278,9 @@ def test_paths_agree_with_quadrature_under_momentum():
     exact = dd.StateEvolution(*common).run(25, theta)
     sampled = dd.StateEvolution(*common, method="paths", paths=4096).run(25, theta)
     for name in ("test_error", "alignment", "omega", "sigma"):
-        found, expected = getattr(sampled, name), getattr(exact, name)
+        result, expected = getattr(sampled, name), getattr(exact, name)
         allowed = 6 * sampled.stderr[name] + 1e-4 * expected.abs().max()
-        assert bool(((found - expected).abs() <= allowed).all()), name
+        assert bool(((result - expected).abs() <= allowed).all()), name
     assert exact.stderr["omega"].max() < 1e-10
 
 
@@ -297,9 +299,9 @@ def test_equal_problems_have_equal_limits():
         dd.StateEvolution(turned, LINEAR, damped(0.2), 1.5, (axes * tau) @ axes.T),
         dd.StateEvolution(flat, LINEAR, mean, 1.5, tau),
     ):
-        found = theory.run(10)
-        np.testing.assert_allclose(found.test_error, expected.test_error, rtol=1e-9)
-        np.testing.assert_allclose(found.omega, expected.omega, rtol=1e-9, atol=1e-12)
+        result = theory.run(10)
+        np.testing.assert_allclose(result.test_error, expected.test_error, rtol=1e-9)
+        np.testing.assert_allclose(result.omega, expected.omega, rtol=1e-9, atol=1e-12)
     start = torch.randn(1, d, generator=torch.Generator().manual_seed(1)).double()
     one = dd.StateEvolution(flat, LINEAR, damped(0.2), 1.5, tau).run(10, start)
     other = dd.StateEvolution(turned, LINEAR, damped(0.2), 1.5, (axes * tau) @ axes.T)

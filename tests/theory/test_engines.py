@@ -43,7 +43,7 @@ def test_path_engine_draws_the_covariance_it_is_given():
         own = torch.zeros(2, 2 * (t + 1), dtype=torch.float64)
         own[:, -2:] = torch.eye(2)
         row = gram[2 * t : 2 * t + 2, : 2 * t + 2]
-        _, found = engine.step(
+        _, result = engine.step(
             Request(Point(torch.zeros(1, 2).double(), row[:, -2:], {}), row, own, row)
         )
-        np.testing.assert_allclose(found, row.T, atol=1e-10)
+        np.testing.assert_allclose(result, row.T, atol=1e-10)

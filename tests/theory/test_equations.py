@@ -140,5 +140,5 @@ def test_the_replicon_across_kinks_that_do_not_jump(c):
 
 def test_central_differences_of_a_polynomial():
     at = torch.tensor([3.0, -1.0], dtype=torch.float64)
-    found = central_differences(lambda x: torch.stack([x[0] ** 2, x[0] * x[1]]), at)
-    np.testing.assert_allclose(found, [[6.0, 0.0], [-1.0, 3.0]], atol=1e-8)
+    result = central_differences(lambda x: torch.stack([x[0] ** 2, x[0] * x[1]]), at)
+    np.testing.assert_allclose(result, [[6.0, 0.0], [-1.0, 3.0]], atol=1e-8)

@@ -14,17 +14,17 @@ def test_gradient_overlap_is_the_limit_of_the_squared_correction():
     n, steps = 2000, 3
     mixture, objective, algorithm, theta = problems.flipped(n)
     evolution = dd.StateEvolution(mixture, objective, algorithm).run(steps, theta=theta)
-    found = []
+    result = []
     for seed in range(6):
         X, y = mixture.sample(n, seed=seed)
         seen = []
         dd.fit(X, y, objective, algorithm, steps=steps, theta=theta, callbacks=[seen.append])
         first, second = (step.state.theta.double() for step in seen[:2])
         tilde = (algorithm.damping * first - second) / algorithm.lr
-        found.append(float(tilde.square().sum()) / n)
-    stderr = np.std(found, ddof=1) / 6**0.5
-    assert abs(np.mean(found) - float(evolution.gradient_overlap[0, 0])) < 4 * stderr
-    assert abs(np.mean(found) - float(evolution.sigma[0, 0])) > 8 * stderr
+        result.append(float(tilde.square().sum()) / n)
+    stderr = np.std(result, ddof=1) / 6**0.5
+    assert abs(np.mean(result) - float(evolution.gradient_overlap[0, 0])) < 4 * stderr
+    assert abs(np.mean(result) - float(evolution.sigma[0, 0])) > 8 * stderr
 
 
 @pytest.mark.parametrize("ridge", [0.5, np.inf])
@@ -34,12 +34,12 @@ def test_overlaps_of_steps_are_those_of_the_update(ridge):
     algorithm = dd.OrthogonalDecoupledDescent(0.3, 0.9, ridge=ridge)
     variances = torch.linspace(0.2, 1.8, 60)
     theory = dd.StateEvolution(mixture, objective, algorithm, 1.4, variances)
-    found = theory.run(6, theta)
+    result = theory.run(6, theta)
     t = torch.arange(5)
-    xi = found.xi[t, t]
-    squares = found.gradient_overlap[t, t]
-    expected = 0.81 * found.overlap[:-1] - 0.27 * (xi + xi.mT) + 0.09 * squares
-    np.testing.assert_allclose(found.overlap[1:], expected, rtol=0, atol=1e-12)
+    xi = result.xi[t, t]
+    squares = result.gradient_overlap[t, t]
+    expected = 0.81 * result.overlap[:-1] - 0.27 * (xi + xi.mT) + 0.09 * squares
+    np.testing.assert_allclose(result.overlap[1:], expected, rtol=0, atol=1e-12)
 
 
 def test_expectations_are_those_of_the_lemma():

@@ -20,10 +20,10 @@ def evolve(folder, *arguments):
 
 @pytest.mark.parametrize("name", examples.NAMES)
 def test_every_example_from_the_command_line(tmp_path, name):
-    found = evolve(tmp_path, name, "--runs", "3", "--paths", "256", "--damping", "0.95")
-    runs = np.array(found["train_error_of_runs"], dtype=float)
+    outcome = evolve(tmp_path, name, "--runs", "3", "--paths", "256", "--damping", "0.95")
+    runs = np.array(outcome["train_error_of_runs"], dtype=float)
     assert runs.shape == (3, 12)
-    predicted, stderr = np.array(found["test_error"]), np.array(found["stderr"])
+    predicted, stderr = np.array(outcome["test_error"]), np.array(outcome["stderr"])
     assert predicted.shape == stderr.shape == (12,)
     # three runs at n = 120: a rough comparison, but a wrong curve would be far off
     allowed = 6 * runs.std(0, ddof=1) / 3**0.5 + 0.05
@@ -47,11 +47,11 @@ def test_an_unknown_example():
 def test_the_runs_start_where_the_prediction_does():
     mixture, objective = examples.example("xor", 200, 4.0)
     theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.05), 2.0, paths=256)
-    found = examples.compare(theory, 200, steps=4, runs=2, seed=3, signal=0.2)
-    assert found.train.shape == found.test.shape == (2, 4)
+    outcome = examples.compare(theory, 200, steps=4, runs=2, seed=3, signal=0.2)
+    assert outcome.train.shape == outcome.test.shape == (2, 4)
     # both see θ_1 = noise + 0.2 (μ_1, μ_2), and m_1 = 0.2 χ up to the noise
-    assert float(found.evolution.alignment[0, 0, 0]) == pytest.approx(3.2, abs=1.0)
-    assert abs(float(found.test[:, 0].mean() - found.evolution.test_error[0])) < 0.2
+    assert float(outcome.evolution.alignment[0, 0, 0]) == pytest.approx(3.2, abs=1.0)
+    assert abs(float(outcome.test[:, 0].mean() - outcome.evolution.test_error[0])) < 0.2
 
 
 def test_the_start_and_all_data_are_independent(monkeypatch):

@@ -75,12 +75,12 @@ def test_a_time_dependent_g_that_scales_is_a_schedule(width):
 def test_a_single_batch_is_no_batch():
     mixture = dd.mixtures.flipped_classes(60, 2.0, labels=(0.0, 1.0))
     objective = dd.Objective(dd.heads.Linear(), "logistic")
-    whole, batch, wrong = (
+    full, batch, wrong = (
         dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.2, **options)).run(6).test_error
         for options in ({}, {"batch_size": 60}, {"batch_size": 30})
     )
-    torch.testing.assert_close(batch, whole, rtol=1e-12, atol=0)
-    assert not torch.allclose(wrong[1:], whole[1:], atol=1e-3)
+    torch.testing.assert_close(batch, full, rtol=1e-12, atol=0)
+    assert not torch.allclose(wrong[1:], full[1:], atol=1e-3)
 
 
 def test_what_has_no_limit_says_so():

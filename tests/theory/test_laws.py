@@ -11,10 +11,10 @@ def test_atoms_of_discrete_and_gaussian_responses():
         [0.25, 0.75],
         [dd.responses.flipped(1.0, 0.0, 0.2), dd.responses.Noisy(3.0, 0.5)],
     )
-    found = atoms(mixture)
-    assert sum(a.weight for a in found) == pytest.approx(1)
-    assert [tuple(a) for a in found[:2]] == [(0, 1.0, 0.2), (0, 0.0, 0.05)]
-    gaussian = [a for a in found if a.mode == 1]
+    result = atoms(mixture)
+    assert sum(a.weight for a in result) == pytest.approx(1)
+    assert [tuple(a) for a in result[:2]] == [(0, 1.0, 0.2), (0, 0.0, 0.05)]
+    gaussian = [a for a in result if a.mode == 1]
     mean = sum(a.weight * a.response for a in gaussian) / 0.75
     fourth = sum(a.weight * (a.response - mean) ** 4 for a in gaussian) / 0.75
     assert (mean, fourth) == pytest.approx((3.0, 3 * 0.5**4))
@@ -76,10 +76,10 @@ def test_the_default_device_makes_no_difference():
     expected = everything()
     torch.set_default_device("meta")
     try:
-        found = everything()
+        result = everything()
     finally:
         torch.set_default_device(None)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(result, expected, strict=True):
         assert torch.equal(ours, theirs)
 
 

@@ -63,17 +63,17 @@ def rho(name):
 @pytest.mark.parametrize("scale", [0.4, 3.0])
 @pytest.mark.parametrize("name", ROBUST)
 def test_losses_that_are_no_polynomials_of_the_response(name, scale, order):
-    found = dd.theory.asymptotic_test_error(
+    result = dd.theory.asymptotic_test_error(
         noise(scale, 0.7), of_residuals(name), [[0.3]], [[0.25]], order=order
     )
     exact = normal_mean(rho(name), -0.4, 0.25 + scale**2)
-    assert abs(float(found) - exact) < 3 * found.stderr + 1e-9
-    assert found.stderr < 1e-9
+    assert abs(float(result) - exact) < 3 * result.stderr + 1e-9
+    assert result.stderr < 1e-9
 
 
 def test_welsch_loss_in_closed_form():
-    found = dd.theory.asymptotic_test_error(noise(3.0), of_residuals("welsch"), [[0.0]], [[0.25]])
-    assert float(found) == pytest.approx(1 - 1 / math.sqrt(10.25), abs=1e-12)
+    result = dd.theory.asymptotic_test_error(noise(3.0), of_residuals("welsch"), [[0.0]], [[0.25]])
+    assert float(result) == pytest.approx(1 - 1 / math.sqrt(10.25), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ROBUST)
@@ -81,29 +81,29 @@ def test_two_units(name):
     head = nn.Linear(2, 1, bias=False).double()
     nn.init.ones_(head.weight)
     overlap = [[0.5, 0.1], [0.1, 0.3]]
-    found = dd.theory.asymptotic_test_error(
+    result = dd.theory.asymptotic_test_error(
         noise(3.0), of_residuals(name, head), [[0.2, 0.1]], torch.tensor(overlap).double()
     )
-    assert float(found) == pytest.approx(normal_mean(rho(name), 0.3, 1.0 + 9.0), abs=1e-6)
+    assert float(result) == pytest.approx(normal_mean(rho(name), 0.3, 1.0 + 9.0), abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [30.0, 100.0])
 @pytest.mark.parametrize("name", ROBUST)
 def test_noise_too_wide_for_quadrature_is_sampled(name, scale):
-    found = dd.theory.asymptotic_test_error(noise(scale), of_residuals(name), [[0.0]], [[0.25]])
+    result = dd.theory.asymptotic_test_error(noise(scale), of_residuals(name), [[0.0]], [[0.25]])
     exact = normal_mean(rho(name), 0.0, 0.25 + scale**2)
-    assert 0 < abs(float(found) - exact) < 5 * found.stderr < 0.01 * exact
+    assert 0 < abs(float(result) - exact) < 5 * result.stderr < 0.01 * exact
 
 
 def test_a_margin_loss_against_plain_sampling():
     margin = dd.Objective(
         dd.heads.Linear(), lambda u, y: nn.functional.softplus(-y * u.reshape(-1))
     )
-    found = dd.theory.asymptotic_test_error(noise(2.0, 1.0), margin, [[0.8]], [[1.5]])
+    result = dd.theory.asymptotic_test_error(noise(2.0, 1.0), margin, [[0.8]], [[1.5]])
     h, y = torch.randn(2, 10**6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     losses = nn.functional.softplus(-(1 + 2 * y) * (0.8 + math.sqrt(1.5) * h))
-    assert found.stderr < 1e-5
-    assert abs(float(found) - float(losses.mean())) < 4 * float(losses.std()) / 1000
+    assert result.stderr < 1e-5
+    assert abs(float(result) - float(losses.mean())) < 4 * float(losses.std()) / 1000
 
 
 def test_too_coarse_a_rule_for_the_response_shows_in_the_error(monkeypatch):
@@ -112,12 +112,12 @@ def test_too_coarse_a_rule_for_the_response_shows_in_the_error(monkeypatch):
     for coarse in (4, 8, 16, 32):
         monkeypatch.setattr(orders, "RESPONSE_ORDERS", (coarse,))
         for name in ROBUST:
-            found = dd.theory.asymptotic_test_error(
+            result = dd.theory.asymptotic_test_error(
                 noise(3.0), of_residuals(name), [[0.0]], [[0.25]]
             )
             exact = normal_mean(rho(name), 0.0, 9.25)
-            assert abs(float(found) - exact) < 2 * found.stderr, (coarse, name)
-            assert found.stderr > 1e-5
+            assert abs(float(result) - exact) < 2 * result.stderr, (coarse, name)
+            assert result.stderr > 1e-5
 
 
 STEP = dd.DecoupledDescent(0.5, 0.9)
@@ -170,11 +170,11 @@ def test_fixed_points_and_slopes(name):
     point = dd.theory.fixed_point(theory)
     assert float(point.overlap) == pytest.approx(exact, abs=1e-6)
     nodes = theory.nodes(1)
-    found = theory.model(1).slopes(
+    result = theory.model(1).slopes(
         nodes, Point(torch.zeros(1, 1).double(), torch.eye(1).double(), {})
     )
     stein = normal_mean(lambda r: r * ROBUST[name][1](r), 0.0, 10.0) / 10.0
-    assert float(found.curvature) == pytest.approx(stein, abs=1e-6)
+    assert float(result.curvature) == pytest.approx(stein, abs=1e-6)
 
 
 def test_polynomials_of_the_response_take_few_nodes():

@@ -41,7 +41,7 @@ def test_sampled_and_quadrature_nodes_agree():
     overlap = torch.tensor([[1.5, 0.4], [0.4, 0.8]]).double()
 
     def mean(nodes):
-        h = nodes.place(alignment, overlap)
+        h = nodes.preactivations(alignment, overlap)
         return float(nodes.population.weights @ torch.tanh(h[:, 0] * h[:, 1] + h[:, 0]))
 
     exact = mean(quadrature_nodes(mixture, 2, 64))

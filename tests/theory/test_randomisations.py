@@ -74,11 +74,11 @@ def test_interruption_of_the_first_step_is_passed_on(monkeypatch):
 
 
 def test_averages_end_where_the_shortest_trajectory_does():
-    found = [
+    result = [
         {"test_error": torch.tensor([1.0, 2.0]), "head.a": torch.tensor([0.0, 5.0])},
         {"test_error": torch.tensor([3.0]), "head.a": torch.tensor([2.0])},
     ]
-    mean = average(found)
+    mean = average(result)
     assert mean["test_error"].tolist() == [2.0]
     assert mean["head"]["a"].tolist() == [1.0]
     assert mean["stderr"]["test_error"].tolist() == [1.0]

@@ -37,8 +37,8 @@ class RowRates:
 
 
 def test_rule_coefficients_of_momentum():
-    found = rule_coefficients(Momentum(0.1, 0.5), 4, 1, 1.0)[3, 0]
-    np.testing.assert_allclose(found, [1, -0.175, -0.15, -0.1, 0])
+    result = rule_coefficients(Momentum(0.1, 0.5), 4, 1, 1.0)[3, 0]
+    np.testing.assert_allclose(result, [1, -0.175, -0.15, -0.1, 0])
 
 
 def test_a_rule_that_is_not_linear_is_refused():

@@ -30,12 +30,12 @@ def test_signalless_errors_are_integrals_over_the_spectrum(ratio, damping):
     theory = dd.StateEvolution(
         dd.mixtures.signalless(4), LINEAR, algorithm, ratio, paths=512, randomisations=2
     )
-    found = theory.run(steps)
-    np.testing.assert_allclose(found.test_error, factors @ weights / 2, atol=1e-12)
+    result = theory.run(steps)
+    np.testing.assert_allclose(result.test_error, factors @ weights / 2, atol=1e-12)
     np.testing.assert_allclose(
-        found.train_error, factors @ (weights * values) / ratio / 2, atol=1e-12
+        result.train_error, factors @ (weights * values) / ratio / 2, atol=1e-12
     )
-    assert float(found.stderr["train_error"].max()) < 1e-12
+    assert float(result.stderr["train_error"].max()) < 1e-12
 
 
 @pytest.mark.parametrize("spectrum", [[1.0], [0.1, 0.5, 2.0]])
@@ -52,19 +52,19 @@ def test_squared_loss_is_mean_field_theory_to_rounding(spectrum):
     given = None if spectrum == [1.0] else torch.tensor(spectrum, dtype=torch.float64)
     algorithm = dd.GradientDescent(0.2, 0.95)
     theory = dd.StateEvolution(mixture, LINEAR, algorithm, 1.5, given, paths=512, randomisations=2)
-    found = theory.run(12)
-    np.testing.assert_allclose(found.train_error, expected.train, rtol=1e-10)
-    np.testing.assert_allclose(found.test_error, expected.test, rtol=1e-10)
-    np.testing.assert_allclose(found.alignment[:, :, 0], expected.m, atol=1e-10)
-    np.testing.assert_allclose(found.omega[:, :, 0, 0], expected.omega, atol=1e-10)
+    result = theory.run(12)
+    np.testing.assert_allclose(result.train_error, expected.train, rtol=1e-10)
+    np.testing.assert_allclose(result.test_error, expected.test, rtol=1e-10)
+    np.testing.assert_allclose(result.alignment[:, :, 0], expected.m, atol=1e-10)
+    np.testing.assert_allclose(result.omega[:, :, 0, 0], expected.omega, atol=1e-10)
 
 
 def test_gaussian_responses_only_add_the_error_of_their_samples():
     mixture = dd.theory.MixtureLimit([[2.0]], [1.0], [Noisy(0.5, 1.0)])
     law = oracle.Law(np.array([[2.0]]), np.ones(1), np.array([0.5]), np.ones(1))
     expected = oracle.squared_loss(law, 1.0, 1.0, 0.2, 10, np.ones(1))
-    found = dd.StateEvolution(mixture, LINEAR, dd.GradientDescent(0.2), paths=4096).run(10)
-    np.testing.assert_allclose(found.train_error, expected.train, rtol=1e-3)
+    result = dd.StateEvolution(mixture, LINEAR, dd.GradientDescent(0.2), paths=4096).run(10)
+    np.testing.assert_allclose(result.train_error, expected.train, rtol=1e-3)
 
 
 def test_logistic_loss_is_mean_field_theory():
@@ -90,12 +90,14 @@ def test_logistic_loss_is_mean_field_theory():
         18,
     )
     theory = dd.StateEvolution(mixture, objective, dd.GradientDescent(0.6), 1.3, paths=8192)
-    found = theory.run(steps, alignment=torch.tensor(m1)[:, None], overlap=torch.tensor([[omega1]]))
+    result = theory.run(
+        steps, alignment=torch.tensor(m1)[:, None], overlap=torch.tensor([[omega1]])
+    )
     for name, values in (("train_error", expected.train), ("test_error", expected.test)):
-        gap = np.abs(getattr(found, name).numpy() - values)
-        assert (gap < 5 * found.stderr[name].numpy() + 1e-7).all(), name
-        assert float(found.stderr[name].max()) < 1e-4
-    assert float((found.train_error[-1] - found.test_error[-1]).abs()) > 0.1
+        gap = np.abs(getattr(result, name).numpy() - values)
+        assert (gap < 5 * result.stderr[name].numpy() + 1e-7).all(), name
+        assert float(result.stderr[name].max()) < 1e-4
+    assert float((result.train_error[-1] - result.test_error[-1]).abs()) > 0.1
 
 
 @pytest.mark.slow
@@ -137,10 +139,10 @@ def test_rules_move_theta_as_in_training():
         paths=64,
         randomisations=2,
     )
-    found = theory.run(3).test_error
+    result = theory.run(3).test_error
     # θ_2 = 1 − 0.1 x, θ_3 = θ_2 − 0.1 (0.5 x + x θ_2) = 1 − 0.25 x + 0.01 x²
     polynomial = np.convolve([1, -0.25, 0.01], [1, -0.25, 0.01])
-    np.testing.assert_allclose(float(found[2]), polynomial @ moments / 2, rtol=1e-12)
+    np.testing.assert_allclose(float(result[2]), polynomial @ moments / 2, rtol=1e-12)
 
 
 def test_fluctuations_along_the_means_are_those_of_runs():
@@ -153,8 +155,8 @@ def test_fluctuations_along_the_means_are_those_of_runs():
     theta = theta - (theta @ v / v.square().sum()) * v  # no signal at the start
     algorithm = dd.GradientDescent(lr)
     theory = dd.StateEvolution(mixture, LINEAR, algorithm, ratio, paths=64, randomisations=repeats)
-    found = theory.run(2, theta, rows=n)
-    predicted = repeats * float(found.stderr["alignment"][1, 0, 0]) ** 2
+    result = theory.run(2, theta, rows=n)
+    predicted = repeats * float(result.stderr["alignment"][1, 0, 0]) ** 2
     # −η (vᵀZᵀĥ/d + α χ mean(±ĥ)), with ĥ = h − y, E ĥ² = Ω + 1 and E ±ĥ = −(1 − 2 · flip)
     chi, sigma = float(v.square().mean()), float(theta.square().mean()) + 1
     by_hand = lr**2 * (ratio * chi * sigma / d + ratio**2 * chi**2 * (sigma - 0.36) / n)

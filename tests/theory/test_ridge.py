@@ -23,14 +23,14 @@ def test_limits_of_a_step(ratio, ridge):
     vector = rng.standard_normal(d)
     signal, root = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
     second = root.T @ root + signal.T @ (signal / p[:, None])
-    found = limit_of(tau, means, p, ratio, ridge)
+    result = limit_of(tau, means, p, ratio, ridge)
     expected = ridge_limits(tau, means, p, ratio, ridge, second, signal, vector)
-    assert found.leverage == pytest.approx(expected.e / (1 + expected.e), rel=1e-10)
-    np.testing.assert_allclose(found.align.numpy() @ signal, expected.alignment, rtol=1e-9)
-    overlap = found.noise * second + signal.T @ found.signal.numpy() @ signal
+    assert result.leverage == pytest.approx(expected.e / (1 + expected.e), rel=1e-10)
+    np.testing.assert_allclose(result.align.numpy() @ signal, expected.alignment, rtol=1e-9)
+    overlap = result.noise * second + signal.T @ result.signal.numpy() @ signal
     np.testing.assert_allclose(overlap, expected.overlap, rtol=1e-6)
-    pull = (means * found.weights.numpy() * tau) @ vector / d
-    np.testing.assert_allclose(pull @ found.start.numpy() @ signal, expected.cross, rtol=1e-9)
+    pull = (means * result.weights.numpy() * tau) @ vector / d
+    np.testing.assert_allclose(pull @ result.start.numpy() @ signal, expected.cross, rtol=1e-9)
 
 
 def test_a_large_ridge_tends_to_none_at_all():
@@ -79,9 +79,9 @@ def test_decoupled_descent_is_the_case_of_white_rows_without_ridge():
     chi, alpha = torch.from_numpy(means @ means.T / 40), 1.7
     for spectrum in (torch.ones(1).double(), torch.ones(40).double()):
         weights = torch.tensor([0.2, 0.5, 0.3]).double()
-        found = ridge_step(spectrum, lambda f: chi * f.mean(), weights, alpha, math.inf)
-        np.testing.assert_allclose(found.align, alpha * chi, rtol=1e-12)
-        np.testing.assert_allclose(found.signal, alpha**2 * chi, rtol=1e-12)
-        np.testing.assert_allclose(found.start, alpha * np.eye(3), rtol=1e-12)
-        assert found.noise == pytest.approx(alpha, rel=1e-12)
-        assert found.leverage == 0
+        result = ridge_step(spectrum, lambda f: chi * f.mean(), weights, alpha, math.inf)
+        np.testing.assert_allclose(result.align, alpha * chi, rtol=1e-12)
+        np.testing.assert_allclose(result.signal, alpha**2 * chi, rtol=1e-12)
+        np.testing.assert_allclose(result.start, alpha * np.eye(3), rtol=1e-12)
+        assert result.noise == pytest.approx(alpha, rel=1e-12)
+        assert result.leverage == 0

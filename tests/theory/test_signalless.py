@@ -14,15 +14,15 @@ SETTINGS = [(1.0, 1.0, 0.05), (0.25, 0.95, 0.0625), (4.0, 0.9, 0.05), (2.0, 0.8,
 @pytest.mark.parametrize(("ratio", "damping", "lr"), SETTINGS)
 def test_closed_form_is_the_recursion(ratio, damping, lr):
     steps = 60
-    found = dd.theory.signalless_overlap(steps, lr, damping, ratio, overlap=1.7).numpy()
+    result = dd.theory.signalless_overlap(steps, lr, damping, ratio, overlap=1.7).numpy()
     omega, _ = oracle.linear_closed_form(ratio, 1.7, damping, lr, steps)
-    np.testing.assert_allclose(found, omega[1 : steps + 1, 1 : steps + 1], rtol=1e-11)
+    np.testing.assert_allclose(result, omega[1 : steps + 1, 1 : steps + 1], rtol=1e-11)
     # and the sum of binomials, in exact integers
     t, s, c = 40, 23, lr**2 * ratio
     terms = [
         math.comb(t, k) * math.comb(s, k) * damping ** (t + s - 2 * k) * c**k for k in range(s + 1)
     ]
-    np.testing.assert_allclose(found[t, s], 1.7 * math.fsum(terms), rtol=1e-12)
+    np.testing.assert_allclose(result[t, s], 1.7 * math.fsum(terms), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("ratio", "damping", "lr"), SETTINGS)

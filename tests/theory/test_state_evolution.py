@@ -124,12 +124,12 @@ def test_relu_units_in_closed_form(width):
     objective = dd.Objective(head, "squared", curvature="smoothed")
     algorithm = dd.DecoupledDescent(0.2, 0.9, head_lr=0)
     theory = dd.StateEvolution(dd.theory.MixtureLimit([[1.0]], [1.0], [2.0]), objective, algorithm)
-    found = theory.run(1)
+    result = theory.run(1)
     half = 1 / np.sqrt(2 * np.pi)  # E relu(h)
     expected = half - 1 + (width - 1) * half / 2
-    gap = (found.signal[0, 0] - expected).abs()
-    assert (gap < 5 * found.stderr["signal"][0, 0]).all()
-    assert (found.stderr["signal"] < 1e-3).all()
+    gap = (result.signal[0, 0] - expected).abs()
+    assert (gap < 5 * result.stderr["signal"][0, 0]).all()
+    assert (result.stderr["signal"] < 1e-3).all()
 
 
 def test_a_smooth_direction_under_a_loss_with_kinks():
@@ -263,8 +263,8 @@ def test_sampled_responses_match_enumerated_ones():
         return torch.randn(count, generator=generator, dtype=torch.float64)
 
     laws = [dd.responses.Noisy(0.5, 0.4), dd.responses.Noisy(0.5, 0.4, drawn)]
-    known, unknown = (dd.theory.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
-    exact = dd.StateEvolution(known, objective, algorithm).run(10, overlap=[[1.0]])
+    reference, unknown = (dd.theory.MixtureLimit([[2.0]], [1.0], [law]) for law in laws)
+    exact = dd.StateEvolution(reference, objective, algorithm).run(10, overlap=[[1.0]])
     sampled = dd.StateEvolution(unknown, objective, algorithm).run(10, overlap=[[1.0]])
     assert sampled.test_error_stderr.min() > 0
     gap = (sampled.test_error - exact.test_error).abs()

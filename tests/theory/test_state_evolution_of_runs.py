@@ -45,13 +45,13 @@ def test_momentum_predicts_training():
         dd.StateEvolution(mixture, objective, algorithm).run(25, theta=theta).overlap[-1, 0, 0]
         for algorithm in (heavy, dd.DecoupledDescent(0.05))
     )
-    found = []
+    result = []
     for seed in range(6):
         X, y = mixture.sample(n, seed=seed)
         run = dd.fit(X, y, objective, heavy, steps=25, theta=theta)
-        found.append(float(run.theta.double().square().mean()))
-    stderr = np.std(found, ddof=1) / 6**0.5
-    assert abs(np.mean(found) - float(with_momentum)) < 4 * stderr
+        result.append(float(run.theta.double().square().mean()))
+    stderr = np.std(result, ddof=1) / 6**0.5
+    assert abs(np.mean(result) - float(with_momentum)) < 4 * stderr
     assert abs(float(with_momentum - without)) > 20 * stderr
 
 

@@ -68,13 +68,13 @@ def test_a_run_cut_short_continues_bit_for_bit(tmp_path, algorithm, index):
     (X, y), test = binary(), binary(10, seed=1)
     rows, objective = dd.Rows(X, y, block_size=7), two_layer()
     call = partial(dd.fit, rows, None, objective, algorithm, STEPS, test=test, seed=3)
-    whole = call()
-    if index < len(whole.train_error):
+    full = call()
+    if index < len(full.train_error):
         cut_short(index, call, checkpoint=often(tmp_path, 2 if index > 2 else 1))
         assert (tmp_path / FILE).exists()
-    assert_same(call(checkpoint=often(tmp_path)), whole)
+    assert_same(call(checkpoint=often(tmp_path)), full)
     seen = []
-    assert_same(call(checkpoint=tmp_path, callbacks=seen.append), whole)
+    assert_same(call(checkpoint=tmp_path, callbacks=seen.append), full)
     assert seen == []  # it was done, and nothing was computed
 
 
@@ -89,11 +89,11 @@ def test_early_stopping_goes_on_counting(tmp_path):
     (X, y), objective = binary(), two_layer()
     call = partial(dd.fit, X, y, objective, dd.DecoupledDescent(0.5, 0.9), 300)
     rule = partial(dd.EarlyStopping, tolerance=1e-3, patience=7, start=5)
-    whole = call(callbacks=rule())
-    last = len(whole.train_error) - 1
-    assert whole.stop_reason in ("converged", "rising")
+    full = call(callbacks=rule())
+    last = len(full.train_error) - 1
+    assert full.stop_reason in ("converged", "rising")
     cut_short(last - 2, call, callbacks=[rule()], checkpoint=often(tmp_path))
-    assert_same(call(callbacks=rule(), checkpoint=tmp_path), whole)
+    assert_same(call(callbacks=rule(), checkpoint=tmp_path), full)
     with pytest.raises(ValueError, match=r"callbacks.0.patience was 7 and is now 8"):
         call(callbacks=replace(rule(), patience=8), checkpoint=tmp_path)
 
@@ -121,10 +121,10 @@ def test_continued_states_and_divergence(tmp_path):
     assert_same(call(checkpoint=tmp_path / "a"), call())
     call = partial(dd.fit, X, y, dd.Objective(dd.heads.Linear(), "squared"), dd.GradientDescent(90))
     with pytest.warns(dd.DivergenceWarning):
-        whole = call()
+        full = call()
     for _ in range(2):
         with pytest.warns(dd.DivergenceWarning):
-            assert_same(call(checkpoint=tmp_path / "b"), whole)
+            assert_same(call(checkpoint=tmp_path / "b"), full)
 
 
 def test_time_decides_by_default(tmp_path):
@@ -227,19 +227,19 @@ def test_damage_is_refused(tmp_path):
     """Every kind of byte: header, metadata, tensors. A flipped bit never goes through."""
     run = dd.fit(**GIVEN, checkpoint=tmp_path)
     path = tmp_path / FILE
-    whole = path.read_bytes()
+    full = path.read_bytes()
     generator = torch.Generator().manual_seed(0)
-    places = torch.randint(len(whole), (60,), generator=generator).tolist()
-    damaged = [whole[:k] for k in (0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1)]
+    places = torch.randint(len(full), (60,), generator=generator).tolist()
+    damaged = [full[:k] for k in (0, 1, 7, 8, 100, len(full) // 2, len(full) - 1)]
     for number, place in enumerate([*range(9), *places]):
-        flipped = bytearray(whole)
+        flipped = bytearray(full)
         flipped[place] ^= 1 << number % 8
         damaged.append(bytes(flipped))
-    for content in (*damaged, whole + b"\0", b"a,b\n1,2\n"):
+    for content in (*damaged, full + b"\0", b"a,b\n1,2\n"):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"is damaged or no checkpoint|has format"):
             dd.fit(**GIVEN, checkpoint=tmp_path)
-    path.write_bytes(whole)
+    path.write_bytes(full)
     assert_same(dd.fit(**GIVEN, checkpoint=tmp_path), run)
 
 
@@ -284,5 +284,7 @@ def test_kills_at_random_moments():
     script = Path(__file__).parents[2] / "docs" / "studies" / "kills.py"
     seed = str(int(time.time()))
     command = [sys.executable, str(script), "--cycles", "5", "--seed", seed, "--calls", "fit"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert re.fullmatch(r"fit: 5 kills, \d+ runs finished, 0 differ\n", found.stdout), found.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert re.fullmatch(r"fit: 5 kills, \d+ runs finished, 0 differ\n", result.stdout), (
+        result.stderr
+    )

@@ -76,6 +76,6 @@ RESUMABLE = ROW_WISE | {
 
 @pytest.mark.parametrize("algorithm", RESUMABLE.values(), ids=RESUMABLE)
 def test_a_state_of_its_own_goes_on(problem, algorithm):
-    whole, part = dd.fit(*problem, algorithm, 9), dd.fit(*problem, algorithm, 5)
+    full, part = dd.fit(*problem, algorithm, 9), dd.fit(*problem, algorithm, 5)
     rest = dd.fit(*problem, algorithm, 5, state=part.state)
-    assert rest.history.train_error == whole.history.train_error[4:]
+    assert rest.history.train_error == full.history.train_error[4:]

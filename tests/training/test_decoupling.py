@@ -68,7 +68,7 @@ def test_the_loop_is_fit(options, schedule, size):
     for batch in batches_of(X, y, size):
         optimizer.zero_grad()
         other.zero_grad()
-        loss = decoupling(batch.X, batch.y, batch.rows)
+        loss = decoupling(batch.X, batch.y, batch.index)
         losses.append(loss.item())
         loss.backward()
         optimizer.step()
@@ -80,10 +80,10 @@ def test_the_loop_is_fit(options, schedule, size):
     memory = decoupling.state_dict()["memory"]
     torch.testing.assert_close(memory[0], run.state.memory, rtol=0, atol=1e-10)
     with torch.no_grad():
-        whole = decoupling(X, y, torch.arange(N))
-    assert whole.item() == pytest.approx(float(run.train_error[-1]), abs=1e-10)
+        full = decoupling(X, y, torch.arange(N))
+    assert full.item() == pytest.approx(float(run.train_error[-1]), abs=1e-10)
     mean, stderr = decoupling.estimate()
-    sizes = torch.tensor([len(b.rows) for b in batches_of(X, y, size)]).double()
+    sizes = torch.tensor([len(b.index) for b in batches_of(X, y, size)]).double()
     shares, losses = sizes / sizes.sum(), torch.tensor(losses, dtype=torch.float64)
     assert mean == pytest.approx(float(shares @ losses))
     if size == N:
@@ -93,9 +93,9 @@ def test_the_loop_is_fit(options, schedule, size):
 def train(model, optimizer, decoupling, X, y, batches, split=1, scale=1.0, clip=None):
     for batch in batches:
         optimizer.zero_grad()
-        for part in torch.tensor_split(torch.arange(len(batch.rows)), split):
-            rows = batch.rows[part]
-            share = len(part) / len(batch.rows)
+        for part in torch.tensor_split(torch.arange(len(batch.index)), split):
+            rows = batch.index[part]
+            share = len(part) / len(batch.index)
             (scale * share * decoupling(X[rows], y[rows], rows)).backward()
         if scale != 1:
             for parameter in model.parameters():
@@ -141,14 +141,14 @@ def test_clipped_norms_multiply_the_memory_too():
 def test_a_checkpoint_continues():
     X, y = binary(N, D)
     batches = list(batches_of(X, y, 7))
-    whole, first, second = decoupled(), decoupled(), decoupled()
-    train(*whole, X, y, batches)
+    full, first, second = decoupled(), decoupled(), decoupled()
+    train(*full, X, y, batches)
     train(*first, X, y, batches[:9])
     second[0].load_state_dict(first[0].state_dict())
     second[1].load_state_dict(copy.deepcopy(first[1].state_dict()))
     second[2].load_state_dict(first[2].state_dict())
     train(*second, X, y, batches[9:])
-    ends = [model.state_dict() for model, _, _ in (whole, second)]
+    ends = [model.state_dict() for model, _, _ in (full, second)]
     torch.testing.assert_close(*ends, rtol=0, atol=1e-12)
     model, optimizer, _ = decoupled()
     other = dd.Decoupling(model, BCE, optimizer, 5)

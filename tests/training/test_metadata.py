@@ -28,8 +28,8 @@ def interrupted(step: dd.Step) -> None:
 
 def test_a_run_says_with_what_it_was_made():
     rows = dd.Rows(X, Y, block_size=7)
-    found = dd.fit(rows, None, two_layer(), *GIVEN).metadata
-    assert found == {
+    result = dd.fit(rows, None, two_layer(), *GIVEN).metadata
+    assert result == {
         "decoupled_descent": dd.__version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -54,8 +54,8 @@ def test_threads_are_those_in_use(monkeypatch):
 
 
 def test_all_runs_of_a_sweep_say_it_and_pages_do():
-    found = dd.sweep(X, Y, two_layer(), [dd.GradientDescent(0.1), dd.GradientDescent(0.2)], 3)
-    assert [run.metadata["dtype"] for run in found.runs] == ["float64"] * 2
+    result = dd.sweep(X, Y, two_layer(), [dd.GradientDescent(0.1), dd.GradientDescent(0.2)], 3)
+    assert [run.metadata["dtype"] for run in result.runs] == ["float64"] * 2
 
 
 def test_a_run_continued_with_something_else_says_so(tmp_path, monkeypatch):
@@ -63,12 +63,12 @@ def test_a_run_continued_with_something_else_says_so(tmp_path, monkeypatch):
     with pytest.raises(StoppedError):
         dd.fit(X, Y, two_layer(), *GIVEN, callbacks=interrupted, checkpoint=place)
     monkeypatch.setattr(metadata.np, "__version__", "77.0")
-    found = dd.fit(X, Y, two_layer(), *GIVEN, checkpoint=place).metadata
-    assert found["numpy"] != "77.0"
-    assert found["continued with"] == {"numpy": "77.0"}
+    result = dd.fit(X, Y, two_layer(), *GIVEN, checkpoint=place).metadata
+    assert result["numpy"] != "77.0"
+    assert result["continued with"] == {"numpy": "77.0"}
     monkeypatch.undo()
     again = dd.fit(X, Y, two_layer(), *GIVEN, checkpoint=place)  # finished: read from the file
-    assert again.metadata == found
+    assert again.metadata == result
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,11 @@ def test_test_error_is_that_of_the_plain_network(problem, algorithm):
     X, y, objective = problem
     (X_test, y_test), record = binary(50, seed=1), Record()
     run = dd.fit(X, y, objective, algorithm, 6, test=(X_test, y_test), callbacks=[record])
-    for step, found in zip(record.steps, run.test_error, strict=True):
+    for step, result in zip(record.steps, run.test_error, strict=True):
         outputs = network(step.state.theta, objective.module(step.state.head))(X_test).squeeze(1)
         error = nn.functional.binary_cross_entropy_with_logits(outputs, y_test)
-        assert found.item() == pytest.approx(error.item(), rel=1e-12)
-        assert step.test_error == found.item()
+        assert result.item() == pytest.approx(error.item(), rel=1e-12)
+        assert step.test_error == result.item()
     torch.testing.assert_close(run.gap, run.train_error - run.test_error)
 
 
@@ -107,20 +107,20 @@ def test_interruption_keeps_what_was_reached(problem, algorithm):
     X, y, objective = problem
     record = Record(at=4, answer=KeyboardInterrupt())
     run = dd.fit(X, y, objective, algorithm, 50, callbacks=[record], test=(X, y))
-    whole = dd.fit(X, y, objective, algorithm, 5, test=(X, y))
+    complete = dd.fit(X, y, objective, algorithm, 5, test=(X, y))
     assert run.stop_reason is dd.StopReason.INTERRUPTED
     assert run.message == "interrupted after step 4"
-    assert run.history == whole.history
-    torch.testing.assert_close(run.state, whole.state, rtol=0, atol=0)
-    assert torch.equal(run.predict(X), whole.predict(X))
+    assert run.history == complete.history
+    torch.testing.assert_close(run.state, complete.state, rtol=0, atol=0)
+    assert torch.equal(run.predict(X), complete.predict(X))
 
 
 def test_interruption_during_a_step_keeps_the_step_before(problem):
     class Interrupted(dd.GradientDescent):
-        def step(self, state, rows, objective):
+        def stacked_step(self, state, rows, bound):
             if state.step == 3:
                 raise KeyboardInterrupt
-            return super().step(state, rows, objective)
+            return super().stacked_step(state, rows, bound)
 
     run = dd.fit(*problem, Interrupted(0.1), 10)
     assert run.message == "interrupted after step 2"
@@ -130,7 +130,7 @@ def test_interruption_during_a_step_keeps_the_step_before(problem):
 
 def test_interruption_before_anything_was_reached_goes_through(problem):
     class Interrupted(dd.GradientDescent):
-        def step(self, state, rows, objective):
+        def stacked_step(self, state, rows, bound):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -375,7 +375,7 @@ def interrupted_at(place, call):
 def test_interruption_while_an_iterate_is_recorded(problem):
     """Wherever Ctrl-C comes, the run is one of fewer steps."""
     X, y, objective = problem
-    whole = [None, *(dd.fit(X, y, objective, DD, n, test=(X, y)) for n in range(1, 5))]
+    complete = [None, *(dd.fit(X, y, objective, DD, n, test=(X, y)) for n in range(1, 5))]
     reached = set()
     for place in range(1, 100):
         try:
@@ -385,9 +385,9 @@ def test_interruption_while_an_iterate_is_recorded(problem):
             continue
         steps = len(run.train_error)
         reached.add(steps)
-        assert run.history == whole[steps].history
-        assert run.best_step == whole[steps].best_step
-        torch.testing.assert_close(run.state, whole[steps].state, rtol=0, atol=0)
+        assert run.history == complete[steps].history
+        assert run.best_step == complete[steps].best_step
+        torch.testing.assert_close(run.state, complete[steps].state, rtol=0, atol=0)
         if run.stop_reason is dd.StopReason.STEPS:
             break
     assert reached == {1, 2, 3, 4}

@@ -36,10 +36,10 @@ def test_names_of_leaves():
 def test_what_goes_in_comes_out(tmp_path):
     given, path = state(), tmp_path / "a.safetensors"
     write(path, {"0": {"state": given}}, {"lr": "0.1"}, {"threads": 2})
-    found, settings = read(path)
-    again = rebuilt(given, found, "0.state")
+    result, settings = read(path)
+    again = rebuilt(given, result, "0.state")
     assert settings == {"lr": "0.1"}
-    assert found["made with"] == {"threads": 2}
+    assert result["made with"] == {"threads": 2}
     assert isinstance(again, State)
     for (_, one), (_, other) in zip(leaves(again), leaves(given), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
@@ -63,5 +63,5 @@ def test_what_no_file_can_hold(tmp_path):
 
 def test_another_checksum_is_another_format():
     """Else files of the version before would be called damaged. Change both together."""
-    found = content_checksum({"a": torch.arange(3, dtype=torch.float32)}, "text")
-    assert (FORMAT, found[:16]) == ("2", "13dabf7aa2969c39")
+    result = content_checksum({"a": torch.arange(3, dtype=torch.float32)}, "text")
+    assert (FORMAT, result[:16]) == ("2", "13dabf7aa2969c39")

@@ -35,8 +35,8 @@ def test_stops_at_the_first_update_that_fails_its_inequality(errors, tolerance, 
         if following >= target:
             expected = (t + 1, "rising" if following > now else "converged")
             break
-    found = feed(dd.EarlyStopping(tolerance, relative, patience=1), errors)
-    assert (None if found is None else (found[0], str(found[1]))) == expected
+    result = feed(dd.EarlyStopping(tolerance, relative, patience=1), errors)
+    assert (None if result is None else (result[0], str(result[1]))) == expected
 
 
 def test_relative_rule_is_the_logarithmic_one():
@@ -165,8 +165,8 @@ def test_progress_that_nobody_could_measure():
 
     def stopped(**options):
         rule = dd.EarlyStopping(patience=10, **options)
-        found = [(k, rule(step)) for k, step in enumerate(steps)]
-        return next(((k, str(why)) for k, why in found if why is not None), None)
+        result = [(k, rule(step)) for k, step in enumerate(steps)]
+        return next(((k, str(why)) for k, why in result if why is not None), None)
 
     assert stopped() is None
     assert stopped(standard_errors=0.005) is None  # 0.0005, made in six updates of ten

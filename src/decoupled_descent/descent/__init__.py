@@ -1,6 +1,6 @@
 """Algorithms, one per file: ``init``, ``step``, and what is true of its result."""
 
-from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.common import Algorithm, StackedAlgorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
 from decoupled_descent.descent.greedy import GreedyDescent
@@ -18,4 +18,5 @@ __all__ = [
     "LimitStep",
     "OrthogonalDecoupledDescent",
     "ScalingWarning",
+    "StackedAlgorithm",
 ]

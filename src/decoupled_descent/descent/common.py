@@ -17,15 +17,16 @@ from decoupled_descent.descent import folds
 from decoupled_descent.descent.folds import Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots, moved, starting_slots
 from decoupled_descent.descent.info import Info, LimitStep
+from decoupled_descent.descent.requests import StackedStep, run_stacked
 from decoupled_descent.descent.rules import Damped, LinearRule
 from decoupled_descent.descent.starts import as_theta, head_width, starting_theta
-from decoupled_descent.descent.stepping import Steps, together
 from decoupled_descent.objective import (
     BoundObjective,
     Direction,
     HeadDirection,
     Objective,
     Parameters,
+    RowDerivatives,
 )
 from decoupled_descent.rows.blocks import Rows
 
@@ -37,8 +38,10 @@ LARGEST_RATE = torch.finfo(torch.float32).max
 class Algorithm(ABC):
     """Base class of all algorithms: how to start, how to step, and what is true of the result.
 
-    A new algorithm defines :meth:`start` and either :meth:`step` or :meth:`stepping`. A state is a
-    named tuple with at least ``theta`` (L, d), ``head`` (parameters by name) and ``step``.
+    A new algorithm defines :meth:`start` and :meth:`step`; one whose steps are made of products
+    with the rows subclasses :class:`StackedAlgorithm` and defines :meth:`stacked_step` instead. A
+    state is a named tuple with at least ``theta`` (L, d), ``head`` (parameters by name) and
+    ``step``.
 
     Attributes:
         estimates_test_error: Whether the train error is an estimate of the test error.
@@ -95,6 +98,7 @@ class Algorithm(ABC):
             The starting state.
         """
 
+    @abstractmethod
     def step(
         self, state: Any, rows: Rows, objective: Objective | BoundObjective
     ) -> tuple[Any, Info]:
@@ -108,26 +112,10 @@ class Algorithm(ABC):
         Returns:
             The state after the update, and what was seen before it.
         """
-        bound = self.bind(rows, objective, state.theta)
-        ((following, info),) = together([self.stepping(state, rows, bound)], rows)
-        return following, info
 
-    def stepping(self, state: Any, rows: Rows, bound: BoundObjective) -> Steps:
-        """Make one update as a generator that yields the products it needs.
-
-        Products of all runs on the same rows are made together. By default the generator calls
-        :meth:`step` and yields nothing.
-        """
-        if type(self).step is Algorithm.step:
-            raise TypeError(f"{type(self).__name__} must define step or stepping")
-        return self.step(state, rows, bound)
-        yield
-
-    def moves(self, state: Any, rows: Rows, bound: BoundObjective) -> Steps:
-        """The step as the loop makes it: :meth:`step` where a subclass has overridden it."""
-        if type(self).step is Algorithm.step:
-            return self.stepping(state, rows, bound)
-        return Algorithm.stepping(self, state, rows, bound)
+    def stacked_step(self, state: Any, rows: Rows, bound: BoundObjective) -> StackedStep | None:
+        """The step as a generator of requests to the rows; None if it is made by :meth:`step`."""
+        return None
 
     def bind(
         self, rows: Rows, objective: Objective | BoundObjective, theta: Tensor | None = None
@@ -158,10 +146,10 @@ class Algorithm(ABC):
         """The numeric options by name."""
         if not is_dataclass(self):
             return {}
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
         return {
             name: value
-            for name, value in given.items()
+            for name, value in options.items()
             if isinstance(value, int | float) and not isinstance(value, bool)
         }
 
@@ -173,6 +161,20 @@ class Algorithm(ABC):
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""
         with torch.no_grad():
             return bound.outputs(preactivations, state.head)
+
+    def derivatives(
+        self,
+        bound: BoundObjective,
+        preactivations: Tensor,
+        y: Tensor,
+        head: Parameters,
+        weights: Tensor | None = None,
+    ) -> RowDerivatives:
+        """Losses of the training rows as if they were new, with slopes and J̄.
+
+        ``preactivations`` are those of an :class:`Info`; ``weights`` are those of the rows in J̄.
+        """
+        return bound.derivatives(preactivations, y, head, head=False, weights=weights)
 
     def assumptions(self) -> frozenset[str]:
         """What the estimate assumes of the rows, for :func:`diagnose` to check."""
@@ -191,12 +193,12 @@ class Algorithm(ABC):
         """The algorithm with the settings that differ from their defaults."""
         if not is_dataclass(self):
             return repr(self)
-        told = ((each, repr(getattr(self, each.name))) for each in fields(self))
-        unusual = [f"{each.name}={said}" for each, said in told if said != repr(each.default)]
+        values = ((each, repr(getattr(self, each.name))) for each in fields(self))
+        unusual = [f"{each.name}={text}" for each, text in values if text != repr(each.default)]
         return f"{type(self).__name__}({', '.join(unusual)})"
 
     def limit(self) -> LimitStep:
-        """What state evolution needs to know; raises ``ValueError`` if no limit is known."""
+        """What state evolution needs to know; raises ``ValueError`` without a limit."""
         raise ValueError(
             f"state evolution has no limit of {type(self).__name__}; it describes "
             "GradientDescent, DecoupledDescent and OrthogonalDecoupledDescent "
@@ -204,17 +206,48 @@ class Algorithm(ABC):
         )
 
 
+class StackedAlgorithm(Algorithm):
+    """An algorithm whose step is a generator that yields the products with the rows it needs.
+
+    Products of all runs on the same rows are made together.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse subclasses that define ``step``: training would not call it."""
+        super().__init_subclass__(**options)
+        if "step" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} defines step, but training calls stacked_step; define that, or "
+                "subclass Algorithm"
+            )
+
+    @abstractmethod
+    def stacked_step(self, state: Any, rows: Rows, bound: BoundObjective) -> StackedStep:
+        """Make one update: yield requests, return the next state and an :class:`Info`.
+
+        The arguments are those of :meth:`step`, with Ψ bound to the rows.
+        """
+
+    def step(
+        self, state: Any, rows: Rows, objective: Objective | BoundObjective
+    ) -> tuple[Any, Info]:
+        """Make one update; see :meth:`Algorithm.step`."""
+        bound = self.bind(rows, objective, state.theta)
+        ((following, info),) = run_stacked([self.stacked_step(state, rows, bound)], rows)
+        return following, info
+
+
 def check_algorithm(algorithm: Any) -> None:
     """Raise ``ValueError`` for anything that is not an algorithm."""
     if not isinstance(algorithm, Algorithm):
         raise ValueError(
             f"algorithm={algorithm!r} must be an Algorithm, such as DecoupledDescent(lr=0.05); "
-            "one of your own subclasses decoupled_descent.Algorithm"
+            "your own algorithm must subclass decoupled_descent.Algorithm"
         )
 
 
 @dataclass(frozen=True)
-class Descent(Algorithm):
+class Descent(StackedAlgorithm):
     """The options of all algorithms that follow a direction; see :class:`DecoupledDescent`."""
 
     lr: float
@@ -266,15 +299,16 @@ class Descent(Algorithm):
             return True
         return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
 
-    def scale(self, n: int) -> float:
-        """What the reduction multiplies ĥ by."""
-        return 1.0 / n if self.reduction == "mean" else 1.0
+    def scale(self, n: int, drawn: int | None = None) -> float:
+        """What the reduction multiplies ĥ by; a row of a mini-batch stands for n/drawn rows."""
+        factor = 1.0 / n if self.reduction == "mean" else 1.0
+        return factor if drawn is None else factor * (n / drawn)
 
     @property
     def settings(self) -> Mapping[str, float]:
         """The numeric options by name; ``head_folds`` only if there are folds."""
-        given = super().settings
-        return {k: v for k, v in given.items() if self.head_folds or k != "head_folds"}
+        options = super().settings
+        return {k: v for k, v in options.items() if self.head_folds or k != "head_folds"}
 
     def starting_folds(self, parameters: Parameters, rows: Rows) -> Folds:
         """The heads of the folds at the start; none if the head is not trained."""
@@ -283,15 +317,15 @@ class Descent(Algorithm):
         rows.require_one_process(f"head_folds={self.head_folds} deals out all rows")
         return folds.starting_folds(min(self.head_folds, rows.n), parameters, self.head_optimizer)
 
-    def step_folds(self, at: Folds, seen: folds.Seen, step: int) -> Folds:
+    def step_folds(self, at: Folds, directions: Parameters, step: int) -> Folds:
         """Update the heads of the folds in the same way as the head itself."""
         if not at.heads:
             return at
         if self.head_optimizer is None:
-            return Folds(*self.step_head(at.heads, seen.directions, at.slots, step))
-        parts, directions = folds.apart(at.heads), folds.apart(seen.directions)
-        moved_parts, slots = self.step_head(parts, directions, at.slots, step)
-        return Folds(folds.stacked(moved_parts), slots)
+            return Folds(*self.step_head(at.heads, directions, at.slots, step))
+        parts, slopes = folds.unstacked(at.heads), folds.unstacked(directions)
+        moved_parts, slots = self.step_head(parts, slopes, at.slots, step)
+        return Folds(folds.restacked(moved_parts), slots)
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, by the heads of their folds."""

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from torch import Tensor
 
 from decoupled_descent.checks import real_number
-from decoupled_descent.descent.batches import Batched, State
-from decoupled_descent.descent.info import LimitStep
-from decoupled_descent.descent.lazy import transition
+from decoupled_descent.descent.batches import Batched, in_batches
+from decoupled_descent.descent.folds import NONE, Folds
+from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info, LimitStep
+from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.noise import Noise
-from decoupled_descent.descent.rules import damped_inverse, require_linear
-from decoupled_descent.objective import BoundObjective, Direction, HeadDirection, smoothed
+from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
+from decoupled_descent.descent.rules import Slots, damped_inverse, require_linear
+from decoupled_descent.objective import (
+    BoundObjective,
+    Direction,
+    HeadDirection,
+    Parameters,
+    smoothed,
+)
 from decoupled_descent.rows.blocks import Rows
+
+
+class DecoupledState(NamedTuple):
+    """What decoupled descent carries from step to step."""
+
+    theta: Tensor  # θ, shape (L, d)
+    memory: Tensor  # Mᵀ, shape (L, n), laid out like θ: M_t = η₁ Σ_{s<t} η₀^{t−1−s} ĥ_s
+    head: Parameters  # a, by parameter name
+    slots: tuple[Slots, Slots]  # what the update rule carries for θ and for the memory
+    head_slots: HeadSlots  # what the head's optimiser carries
+    step: int  # the number of updates so far
+    folds: Folds = NONE  # the heads of the folds
 
 
 @dataclass(frozen=True)
@@ -86,16 +108,16 @@ class DecoupledDescent(Batched):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        given = self.hessian_damping
-        if given is not None and not real_number("hessian_damping", given) > 0:
-            raise ValueError(f"hessian_damping={given!r} must be positive")
+        delta = self.hessian_damping
+        if delta is not None and not real_number("hessian_damping", delta) > 0:
+            raise ValueError(f"hessian_damping={delta!r} must be positive")
 
     @cached_property
     def _noise(self) -> Noise:
         """The model of the noise; the paper's by default."""
         return Noise() if self.noise is None else self.noise
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> DecoupledState:
         """The state before any update; see :meth:`Algorithm.start`."""
         self._noise.check(rows)
         if self.rule is not None:
@@ -106,27 +128,57 @@ class DecoupledDescent(Batched):
         slots = (self.update.slots(theta), self.update.slots(memory))
         head = bound.parameters(rows.like)
         folds = self.starting_folds(head, rows)
-        return State(theta, memory, head, slots, self.head_slots(head), 0, folds)
+        return DecoupledState(theta, memory, head, slots, self.head_slots(head), 0, folds)
 
-    def directions(
-        self,
-        gradient: Tensor,
-        direction: Tensor,
-        jacobian: Tensor | None,
-        theta: Tensor,
-        rows: Rows,
-        which: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """θ̃ᵀ = ĥᵀX − α J̄ θ C, in the place of the gradient, and what enters the memory.
-
-        With δ, both are multiplied by the inverse of the mean Hessian.
-        """
-        assert jacobian is not None
-        tilde = gradient.addmm_(jacobian, self._noise.coloured(theta), alpha=-rows.ratio)
+    @in_batches
+    def stacked_step(self, state: DecoupledState, rows: Rows, bound: BoundObjective) -> StackedStep:
+        """One update of θ, the memory and the head, from one pass over the rows."""
+        t, theta, memory, a = state.step, state.theta, state.memory, state.head
+        # h = Xθ + M, its losses, ĥ = g(h, y, a), J̄ = ⟨∇g⟩, ⟨f⟩ and Xᵀĥ
+        at: PassResult = yield Pass(
+            rows,
+            bound.at(t),
+            theta,
+            a,
+            memory,
+            jacobian=True,
+            trains_head=self.trains_head,
+            spacing=self.spacing(theta, rows, bound),
+            weights=self.row_shares(rows),
+        )
+        # θ̃ = Xᵀĥ − α θ J̄ᵀ
+        assert at.jacobian is not None
+        tilde = at.gradient.addmm_(at.jacobian, self._noise.coloured(theta), alpha=-rows.ratio)
+        direction = at.direction
         if self.hessian_damping is not None:
-            inverse = damped_inverse(jacobian, self.hessian_damping)
+            inverse = damped_inverse(at.jacobian, self.hessian_damping)
             tilde, direction = inverse @ tilde, inverse @ direction
-        return tilde, self._noise.remembered(direction, rows, which)
+        direction = self._noise.memory_direction(direction, rows)
+        # θ ← η₀ θ − η₁ θ̃ and M ← η₀ M + η₁ ĥ, by one rule, and a ← γ₀ a − γ₁ ⟨f⟩
+        scale, (slots, memory_slots) = self.scale(rows.population, rows.n), state.slots
+        theta, slots = self.update(theta, tilde, slots, t, scale)
+        memory, memory_slots = self.update(memory, direction, memory_slots, t, -scale)
+        a, head_slots = self.step_head(a, at.head, state.head_slots, t)
+        # losses without the rows' shares in the head, and the standard error
+        h = at.preactivations.T
+        by_fold = state.folds.evaluate(bound, h, rows, at.losses)
+        folds = self.step_folds(state.folds, by_fold.directions, t)
+        pairs = self.pair_variance(at.overlap, rows, bound) + by_fold.variance
+        info = Info(by_fold.losses, h, at.jacobian, pairs=pairs, global_error=at.global_error)
+        kept = (slots, memory_slots)
+        return DecoupledState(theta, memory, a, kept, head_slots, t + 1, folds), info
+
+    def evaluate(self, state: DecoupledState, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
+        """Evaluate an iterate on all rows before a pass in mini-batches."""
+        h = (h + state.memory).T
+        at = bound.derivatives(h, rows.y, state.head, jacobian=False, head=False)
+        by_fold = state.folds.evaluate(bound, h, rows, at.loss)
+        pairs = self.pair_variance(state.memory @ at.direction, rows, bound) + by_fold.variance
+        return Info(by_fold.losses, h, None, pairs=pairs)
+
+    def lazy_memory(self, state: DecoupledState) -> LazyRows:
+        """The memory during a pass in mini-batches: rows are brought up to date when read."""
+        return LazyRows(state.memory, state.slots[1])
 
     def pair_variance(
         self, overlap: Tensor | None, rows: Rows, bound: BoundObjective
@@ -141,26 +193,24 @@ class DecoupledDescent(Batched):
                   \approx \frac1d\,\mathrm{tr}\,B^2, \qquad
                   B = \tfrac1n\textstyle\sum_i M_i \hat h_i^\top
 
-        It is zero at the start and grows with the steps. It is not known if g is not the gradient
-        of the loss. ``overlap`` is nB, shape (L, L).
+        It is zero at the start and grows with the steps. It is 0 here if g is not the gradient of
+        the loss, and for mini-batches, whose losses are not reported one by one. ``overlap`` is nB,
+        shape (L, L).
         """
-        if bound.g is not None or overlap is None:
+        if bound.g is not None or overlap is None or rows.index is not None:
             return 0.0
         B = overlap / rows.n
         return (B * B.T).sum() * self._noise.coherence(rows)
 
-    def spacing(
-        self, theta: Tensor, rows: Rows, bound: BoundObjective, count: int | None = None
-    ) -> Tensor | None:
+    def spacing(self, theta: Tensor, rows: Rows, bound: BoundObjective) -> Tensor | None:
         """Steps of smoothed differences: shares of the spread of h that the noise causes."""
         if not bound.kinked:
             return None
-        count = rows.n if count is None else count
-        return smoothed.spacing(self._noise.spread(theta, rows), count)
+        return smoothed.spacing(self._noise.spread(theta, rows), rows.n)
 
     def row_shares(self, rows: Rows) -> Tensor | None:
         """The weight of each row in J̄, according to the noise model."""
-        return self._noise.row_shares()
+        return self._noise.shares_of(rows)
 
     def assumptions(self) -> frozenset[str]:
         """Independent noise of equal variance, except for what the noise model describes."""

@@ -34,6 +34,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots, starting_slots
 from decoupled_descent.objective import BoundObjective, Parameters
+from decoupled_descent.rows.blocks import Rows
 
 
 class Folds(NamedTuple):
@@ -47,45 +48,37 @@ class Folds(NamedTuple):
         """G."""
         return len(next(iter(self.heads.values())))
 
-    def look(
-        self,
-        bound: BoundObjective,
-        h: Tensor,
-        y: Tensor,
-        losses: Tensor,
-        n: int,
-        rows: Tensor | None = None,
-    ) -> Seen:
-        """Losses of all n rows, or of some by number, by the heads of their folds.
+    def evaluate(self, bound: BoundObjective, h: Tensor, rows: Rows, losses: Tensor) -> FoldLosses:
+        """Losses of the rows by the heads of their folds.
 
         ``losses`` are those by the head itself, which are returned where there are no folds.
         """
         if not self.heads:
-            return Seen(losses, {}, 0.0)
-        at = _layout(n, self.number, h.device, h.dtype)
-        if rows is not None:
-            at = layout(at.place[0, rows], self.number, h.dtype)
-        others, directions = bound.several_heads(h, y, self.heads, at.weights)
+            return FoldLosses(losses, {}, 0.0)
+        at = _layout(rows.population, self.number, h.device, h.dtype)
+        if rows.index is not None:
+            at = layout(at.fold[0, rows.index], self.number, h.dtype)
+        others, directions = bound.several_heads(h, rows.y, self.heads, at.weights)
         changes = others - losses
         sums = changes @ at.inside  # effect of leaving fold k out on the losses of fold l, (G, G)
         own, shares = sums.diagonal(), at.inside.sum(0)
         common = (sums.sum(1) - own) / (1 - shares).clamp_min(1 / len(h))
-        change = changes.gather(0, at.place)[0] - common[at.place[0]]
+        change = changes.gather(0, at.fold)[0] - common[at.fold[0]]
         between = sums - torch.diag(own)
-        left_out = losses + (1 - shares[at.place[0]]) * change
-        return Seen(left_out, directions, (between * between.T).sum())
+        left_out = losses + (1 - shares[at.fold[0]]) * change
+        return FoldLosses(left_out, directions, (between * between.T).sum())
 
     def outputs(self, bound: BoundObjective, h: Tensor) -> Tensor:
         """Outputs of all n rows, each by the head of its fold."""
-        place = fold_of(len(h), self.number, h.device)
+        fold = fold_of(len(h), self.number, h.device)
         by_fold = [
-            bound.outputs(h[place == k], {name: value[k] for name, value in self.heads.items()})
+            bound.outputs(h[fold == k], {name: value[k] for name, value in self.heads.items()})
             for k in range(self.number)
         ]
-        return torch.cat(by_fold)[torch.argsort(torch.argsort(place, stable=True))]
+        return torch.cat(by_fold)[torch.argsort(torch.argsort(fold, stable=True))]
 
 
-class Seen(NamedTuple):
+class FoldLosses(NamedTuple):
     """Losses and directions of some rows by the heads of the folds."""
 
     losses: Tensor  # Ψ_i without the share of row i in the head, shape (n,)
@@ -102,7 +95,7 @@ def starting_folds(count: int, head: Parameters, make: HeadOptimizer | None) -> 
     if not count or not head:
         return NONE
     heads = {name: torch.stack([value] * count) for name, value in head.items()}
-    return Folds(heads, starting_slots(make, apart(heads)))
+    return Folds(heads, starting_slots(make, unstacked(heads)))
 
 
 @lru_cache(maxsize=8)
@@ -118,7 +111,7 @@ def fold_of(n: int, count: int, device: torch.device) -> Tensor:
 class Layout(NamedTuple):
     """Which rows are in which fold."""
 
-    place: Tensor  # the fold of each row, shape (1, n)
+    fold: Tensor  # the fold of each row, shape (1, n)
     inside: Tensor  # 1/n where a row is in a fold, shape (n, G)
     weights: Tensor  # how much rows count for the head of a fold, shape (G, n)
 
@@ -129,21 +122,21 @@ def _layout(n: int, count: int, device: torch.device, dtype: torch.dtype) -> Lay
     return layout(fold_of(n, count, device), count, dtype)
 
 
-def layout(place: Tensor, count: int, dtype: torch.dtype) -> Layout:
+def layout(fold: Tensor, count: int, dtype: torch.dtype) -> Layout:
     """The layout of rows by their folds."""
-    inside = torch.nn.functional.one_hot(place, count).to(dtype)
+    inside = torch.nn.functional.one_hot(fold, count).to(dtype)
     weights = 1 + inside.mean(0).unsqueeze(1) - inside.T
-    return Layout(place.unsqueeze(0), inside / len(place), weights)
+    return Layout(fold.unsqueeze(0), inside / len(fold), weights)
 
 
-def apart(stacked: Parameters) -> Parameters:
+def unstacked(stacked: Parameters) -> Parameters:
     """One parameter for each fold, as "fold:name": optimisers treat them one by one."""
     return {f"{k}:{name}": part for name, value in stacked.items() for k, part in enumerate(value)}
 
 
-def stacked(parts: Parameters) -> Parameters:
-    """Undo :func:`apart`."""
-    found: dict[str, list[Tensor]] = {}
+def restacked(parts: Parameters) -> Parameters:
+    """Undo :func:`unstacked`."""
+    lists: dict[str, list[Tensor]] = {}
     for key, part in parts.items():
-        found.setdefault(key.partition(":")[2], []).append(part)
-    return {name: torch.stack(values) for name, values in found.items()}
+        lists.setdefault(key.partition(":")[2], []).append(part)
+    return {name: torch.stack(values) for name, values in lists.items()}

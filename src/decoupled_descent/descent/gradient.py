@@ -3,14 +3,27 @@ r"""Gradient descent, the paper's equation "gd"."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from decoupled_descent.descent.batches import Batched, State
-from decoupled_descent.descent.info import LimitStep
-from decoupled_descent.objective import BoundObjective
+from decoupled_descent.descent.batches import Batched, in_batches
+from decoupled_descent.descent.head import HeadSlots
+from decoupled_descent.descent.info import Info, LimitStep
+from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
+from decoupled_descent.descent.rules import Slots
+from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
+
+
+class GradientState(NamedTuple):
+    """What gradient descent carries from step to step."""
+
+    theta: Tensor  # θ, shape (L, d)
+    head: Parameters  # a, by parameter name
+    slots: Slots  # what the update rule carries for θ
+    head_slots: HeadSlots  # what the head's optimiser carries
+    step: int  # the number of updates so far
 
 
 @dataclass(frozen=True)
@@ -50,10 +63,23 @@ class GradientDescent(Batched):
     estimates_test_error: ClassVar[bool] = False
     uses_jacobian: ClassVar[bool] = False
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> GradientState:
         """The state before any update; see :meth:`Algorithm.start`."""
-        head, slots = bound.parameters(rows.like), (self.update.slots(theta), ())
-        return State(theta, None, head, slots, self.head_slots(head), 0)
+        head = bound.parameters(rows.like)
+        return GradientState(theta, head, self.update.slots(theta), self.head_slots(head), 0)
+
+    @in_batches
+    def stacked_step(self, state: GradientState, rows: Rows, bound: BoundObjective) -> StackedStep:
+        """One update of θ and the head, from one pass over the rows."""
+        t, theta, a = state.step, state.theta, state.head
+        # h = Xθ, its losses, ĥ = ∇_hΨ(h, y, a), the mean of ∇_aΨ, and Xᵀĥ
+        at: PassResult = yield Pass(rows, bound.at(t), theta, a, trains_head=self.trains_head)
+        # θ ← η₀ θ − η₁ Xᵀĥ and a ← γ₀ a − γ₁ ⟨∇_aΨ⟩
+        scale = self.scale(rows.population, rows.n)
+        theta, slots = self.update(theta, at.gradient, state.slots, t, scale)
+        a, head_slots = self.step_head(a, at.head, state.head_slots, t)
+        info = Info(at.losses, at.preactivations.T, None, global_error=at.global_error)
+        return GradientState(theta, a, slots, head_slots, t + 1), info
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""

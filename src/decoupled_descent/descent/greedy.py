@@ -5,7 +5,7 @@ identity, the lowest train error is the lowest test error, so choosing it makes 
 for as long as any candidate lowers it.
 
 Candidates that differ in rate and damping share θ̃ and ĥ, and their pre-activations are combinations
-of two known matrices,
+of two matrices,
 
 .. math:: h^{(k)}_{t+1} = X\theta^{(k)}_{t+1} + M^{(k)}_{t+1}
    = \eta_0^{(k)} h_t - \eta_1^{(k)} (X\tilde\theta_t - \hat h_t) ,
@@ -29,27 +29,32 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.utils._pytree import tree_flatten
 
-from decoupled_descent.descent.common import Algorithm
+from decoupled_descent.descent.common import Algorithm, StackedAlgorithm
 from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.info import Info
-from decoupled_descent.descent.stepping import Product, Steps, summed, whole
+from decoupled_descent.descent.requests import (
+    RowProduct,
+    StackedStep,
+    all_reduced,
+    with_global_error,
+)
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
 
-class State(NamedTuple):
+class GreedyState(NamedTuple):
     r"""What greedy descent carries from step to step."""
 
     theta: Tensor  # θ, shape (L, d)
     head: Parameters  # a, by parameter name
-    preactivations: Tensor | None  # hᵀ, shape (L, n), where candidates share θ̃: known beforehand
+    preactivations: Tensor | None  # hᵀ, shape (L, n), where candidates share θ̃
     own: Any  # the state of the candidates, which all of them continue from
     chosen: int  # which candidate led here; −1 at the start, and where none lowered the error
-    step: int  # how many updates have been tried
+    step: int  # the number of updates tried so far
 
 
 @dataclass(frozen=True)
-class GreedyDescent(Algorithm):
+class GreedyDescent(StackedAlgorithm):
     """Decoupled descent that chooses among several updates at every step.
 
     Candidates that differ in rates and damping alone cost two products with X per step, all
@@ -98,16 +103,16 @@ class GreedyDescent(Algorithm):
     @cached_property
     def shared(self) -> tuple[DecoupledDescent, ...]:
         """The candidates if they differ in rates and damping only and share θ̃; else none."""
-        found = []
+        plain = []
         for candidate in self.candidates:
             if not isinstance(candidate, DecoupledDescent):
                 return ()
             if candidate.rule is None and candidate.head_optimizer is None:
-                plain = replace(candidate, lr=1.0, damping=1.0, head_lr=None, head_damping=1.0)
-                if plain == DecoupledDescent(1.0, reduction=plain.reduction, g=self.g, f=self.f):
-                    found.append(candidate)
-        alike = len({candidate.reduction for candidate in found}) == 1
-        return tuple(found) if alike and len(found) == len(self.candidates) else ()
+                other = replace(candidate, lr=1.0, damping=1.0, head_lr=None, head_damping=1.0)
+                if other == DecoupledDescent(1.0, reduction=other.reduction, g=self.g, f=self.f):
+                    plain.append(candidate)
+        alike = len({candidate.reduction for candidate in plain}) == 1
+        return tuple(plain) if alike and len(plain) == len(self.candidates) else ()
 
     @classmethod
     def grid(
@@ -143,7 +148,7 @@ class GreedyDescent(Algorithm):
         """Whether any candidate moves the head along its gradient."""
         return any(candidate.trains_head for candidate in self.candidates)
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> GreedyState:
         """The state before any update; see :meth:`Algorithm.start`."""
         starts = [candidate.start(rows, bound, theta) for candidate in self.candidates]
         start = starts[0]
@@ -154,55 +159,57 @@ class GreedyDescent(Algorithm):
                     f"{self.candidates[0]!r}; give all the same kind of rule and optimiser"
                 )
         h = rows.forward(start.theta) if self.shared else None
-        return State(start.theta, start.head, h, start, -1, 0)
+        return GreedyState(start.theta, start.head, h, start, -1, 0)
 
-    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+    def stacked_step(self, state: GreedyState, rows: Rows, bound: BoundObjective) -> StackedStep:
         """The update that lowers the train error most."""
         if (h := state.preactivations) is None:
-            return (yield from self._trying(state, rows, bound))
-        first, own = self.shared[0], state.own
-        seen = bound.at(state.step).derivatives(
+            return (yield from self._try_all(state, rows, bound))
+        first, own, theta, a = self.shared[0], state.own, state.theta, state.head
+        # the losses at h, ĥ, J̄ and ⟨f⟩
+        derivatives = bound.at(state.step).derivatives(
             h.T,
             rows.y,
-            state.head,
+            a,
             head=self.trains_head,
-            spacing=first.spacing(state.theta, rows, bound),
+            spacing=first.spacing(theta, rows, bound),
         )
-        found, everywhere = summed(seen, rows)
-        direction = found.direction.T
-        gradient: Tensor = yield Product(direction, rows, transposed=False)
-        tilde, _ = first.directions(gradient, direction, found.jacobian, state.theta, rows)
-        change = (yield Product(tilde, rows, transposed=True)) - direction
-        (overlap,) = rows.total(own.memory @ found.direction)
+        at, global_error = all_reduced(derivatives, rows)
+        assert at.jacobian is not None
+        direction = at.direction.T
+        # θ̃ = Xᵀĥ − α θ J̄ᵀ and Xθ̃ − ĥ, which all candidates share
+        gradient: Tensor = yield RowProduct(direction, rows, transposed=False)
+        tilde = gradient.addmm_(at.jacobian, theta, alpha=-rows.ratio)
+        change = (yield RowProduct(tilde, rows, transposed=True)) - direction
+        (overlap,) = rows.total(own.memory @ at.direction)
         pairs = first.pair_variance(overlap, rows, bound)
-        info = Info(found.loss, h.T, found.jacobian, pairs=pairs, everywhere=everywhere)
+        info = Info(at.loss, h.T, at.jacobian, pairs=pairs, global_error=global_error)
         best, lowest = state._replace(chosen=-1, step=state.step + 1), info.train_error
         for index, candidate in enumerate(self.shared):
-            moved = _moved(candidate, h, change, rows.n)
-            direction_a = found.head if candidate.trains_head else {}
-            head, _ = candidate.step_head(state.head, direction_a, own.head_slots, state.step)
-            error = float(rows.mean(bound.losses(moved.T, rows.y, head)))
+            h_next = _moved(candidate, h, change, rows)
+            slope = at.head if candidate.trains_head else {}
+            head, _ = candidate.step_head(a, slope, own.head_slots, state.step)
+            error = float(rows.mean(bound.losses(h_next.T, rows.y, head)))
             if error < lowest:
                 lowest = error
-                theta = _moved(candidate, state.theta, tilde, rows.n)
-                memory = _moved(candidate, own.memory, -direction, rows.n)
-                following = own._replace(theta=theta, memory=memory, head=head)
-                best = State(theta, head, moved, following, index, state.step + 1)
+                theta_next = _moved(candidate, theta, tilde, rows)
+                memory = _moved(candidate, own.memory, -direction, rows)
+                following = own._replace(theta=theta_next, memory=memory, head=head)
+                best = GreedyState(theta_next, head, h_next, following, index, state.step + 1)
         return best, info
 
-    def _trying(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
+    def _try_all(self, state: GreedyState, rows: Rows, bound: BoundObjective) -> StackedStep:
         """Let every candidate make its step, and keep the one with the lowest train error."""
         best, now = state._replace(chosen=-1, step=state.step + 1), None
         for index, candidate in enumerate(self.candidates):
-            following, info = yield from candidate.moves(state.own, rows, bound)
-            _, ahead = yield from candidate.moves(following, rows, bound)
-            info, ahead = whole(info, rows), whole(ahead, rows)
+            following, info = yield from _step(candidate, state.own, rows, bound)
+            _, ahead = yield from _step(candidate, following, rows, bound)
             if now is None:
                 now, lowest = info, info.train_error
             if ahead.train_error < lowest:
                 lowest = ahead.train_error
                 parts = (following.theta, following.head, None, following)
-                best = State(*parts, index, state.step + 1)
+                best = GreedyState(*parts, index, state.step + 1)
         return best, now
 
     def assumptions(self) -> frozenset[str]:
@@ -216,6 +223,16 @@ def _shapes(state: Any) -> list[Any]:
     return [structure, *(getattr(part, "shape", None) for part in parts)]
 
 
-def _moved(candidate: DecoupledDescent, value: Tensor, direction: Tensor, n: int) -> Tensor:
+def _step(candidate: Algorithm, state: Any, rows: Rows, bound: BoundObjective) -> StackedStep:
+    """The step of a candidate, with the mean loss over the rows of all processes."""
+    stacked = candidate.stacked_step(state, rows, bound)
+    if stacked is None:
+        following, info = candidate.step(state, rows, bound)
+    else:
+        following, info = yield from stacked
+    return following, with_global_error(info, rows)
+
+
+def _moved(candidate: DecoupledDescent, value: Tensor, direction: Tensor, rows: Rows) -> Tensor:
     """η₀ v − η₁ w with the candidate's rates."""
-    return candidate.update(value, direction, (), 0, candidate.scale(n))[0]
+    return candidate.update(value, direction, (), 0, candidate.scale(rows.n))[0]

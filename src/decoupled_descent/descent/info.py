@@ -23,14 +23,15 @@ class Info(NamedTuple):
 
     Attributes:
         losses: Ψ(h_i, y_i, a), shape (n,), at corrected pre-activations for decoupled descent.
-        preactivations: h, shape (n, L).
+        preactivations: h, shape (n, L). :class:`DecoupledNewton` leaves rows out of the outputs of
+            heads that are not linear, and has these here, shape (n, K).
         jacobian: J̄, shape (L, L); None for algorithms without one.
         estimates: Whether the losses estimate the test error at this iterate.
         finished: Whether there is nothing left to do.
         notes: Further numbers of the algorithm, by name.
         pairs: Variance of the train error that comes from pairs of rows, see
             :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
-        everywhere: Mean of the losses and its standard error over the rows of all processes; None
+        global_error: Mean of the losses and its standard error over the rows of all processes; None
             if all rows are in this process.
     """
 
@@ -41,20 +42,20 @@ class Info(NamedTuple):
     finished: bool = False
     notes: Mapping[str, float] = NOTHING
     pairs: Tensor | float = 0.0
-    everywhere: Tensor | None = None
+    global_error: Tensor | None = None
 
     @property
     def train_error(self) -> float:
         """Mean loss: for decoupled descent, the estimate of the test error."""
-        return float(self.losses.mean() if self.everywhere is None else self.everywhere[0])
+        return float(self.losses.mean() if self.global_error is None else self.global_error[0])
 
     @property
     def train_error_stderr(self) -> float:
         """Standard error of the train error: √(var/n + that of pairs of rows)."""
-        if self.everywhere is None:
+        if self.global_error is None:
             alone = float(self.losses.std()) / math.sqrt(len(self.losses))
         else:
-            alone = float(self.everywhere[1])
+            alone = float(self.global_error[1])
         pairs = float(self.pairs)  # squares may overflow in a run that diverges
         return math.hypot(alone, math.sqrt(max(0.0, pairs if math.isfinite(pairs) else 0.0)))
 

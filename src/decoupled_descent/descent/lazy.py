@@ -33,14 +33,14 @@ def transition(rule: LinearRule, step: int, like: Tensor) -> Tensor:
             f"batch_size: what rule={rule!r} carries must have the shape of theta, so that rows "
             "outside of a batch can follow it"
         )
-    found = _for_each(rule, step, like)
-    if not torch.allclose(found, found[:, :1].expand_as(found)):
+    matrices = _for_each(rule, step, like)
+    if not torch.allclose(matrices, matrices[:, :1].expand_as(matrices)):
         raise ValueError(
             f"batch_size: rule={rule!r} decays some pre-activations faster than others, but rows "
             "outside of a batch must all follow one decay; use a rule whose weight decay and "
             "momentum are numbers"
         )
-    return found[:, 0].contiguous()
+    return matrices[:, 0].contiguous()
 
 
 def next_transition(rule: LinearRule, step: int, like: Tensor, slots: Slots) -> Tensor:
@@ -88,11 +88,11 @@ class LazyRows:
 
     def read(self, index: Tensor) -> tuple[Tensor, ...]:
         """Return the value and the slots of some rows as they are now, each of shape (L, B)."""
-        found = self.values.index_select(0, index)
+        parts = self.values.index_select(0, index)
         if not self._still:
             moments = self.touched.index_select(0, index)
-            found = _times(self._since.index_select(0, moments), found)
-        return tuple(part.T.contiguous() for part in found.unbind(1))
+            parts = _times(self._since.index_select(0, moments), parts)
+        return tuple(part.T.contiguous() for part in parts.unbind(1))
 
     def advance(self, matrix: Tensor) -> None:
         """Apply one step without a direction to all rows."""

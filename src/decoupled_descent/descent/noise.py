@@ -82,21 +82,23 @@ class Noise:
             variance = variance * rows.mean(shares)
         return variance.clamp_min(0).sqrt()
 
-    def remembered(self, direction: Tensor, rows: Rows, which: Tensor | None = None) -> Tensor:
-        """Return what ĥᵀ, shape (L, n), adds to the memory before the rates: (tr C/d) w ⊙ ĥ.
+    def shares_of(self, rows: Rows) -> Tensor | None:
+        """Return w of these rows, which may be a mini-batch; None for equal weights."""
+        shares = self.row_shares()
+        return shares if shares is None or rows.index is None else shares[rows.index]
 
-        ``which`` has the numbers of the rows if these are not all.
-        """
+    def memory_direction(self, direction: Tensor, rows: Rows) -> Tensor:
+        """Return what ĥᵀ, shape (L, n), adds to the memory before the rates: (tr C/d) w ⊙ ĥ."""
         if (level := self.level(rows)) is not None:
             direction = direction * level
-        if (shares := self.row_shares()) is not None:
-            direction = direction * (shares if which is None else shares[which])
+        if (shares := self.shares_of(rows)) is not None:
+            direction = direction * shares
         return direction
 
 
 @dataclass(frozen=True, eq=False)
 class Covariance(Noise):
-    r"""Rows whose noise has covariance C/d, with C known.
+    r"""Rows whose noise has covariance C/d, for a given C.
 
     Args:
         matrix: C: of shape (d, d), symmetric; its diagonal, of shape (d,); or a function that takes
@@ -280,7 +282,7 @@ class RowNorms(Noise):
         return self.squares
 
     def limit(self) -> Tensor:
-        """Raise ``ValueError``: rows of unequal strength have no known limit."""
+        """Raise ``ValueError``: there is no state evolution for rows of unequal strength."""
         raise ValueError(
             "noise=RowNorms(…): state evolution has no limit for rows of unequal strength; "
             "leave noise out, or use Covariance"

@@ -20,8 +20,8 @@ from decoupled_descent.descent.common import Descent
 from decoupled_descent.descent.folds import NONE, Folds
 from decoupled_descent.descent.head import HeadOptimizer, HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
+from decoupled_descent.descent.requests import Preconditioned, RowProduct, StackedStep, all_reduced
 from decoupled_descent.descent.rules import LinearRule, Slots, require_linear
-from decoupled_descent.descent.stepping import Preconditioned, Product, Steps, summed
 from decoupled_descent.objective import (
     BoundObjective,
     Direction,
@@ -31,7 +31,7 @@ from decoupled_descent.objective import (
 from decoupled_descent.rows.blocks import Rows
 
 
-class State(NamedTuple):
+class OrthogonalState(NamedTuple):
     r"""What orthogonal decoupled descent carries from step to step."""
 
     theta: Tensor  # θ, shape (L, d)
@@ -39,7 +39,7 @@ class State(NamedTuple):
     head: Parameters  # a, by parameter name
     slots: tuple[Slots, Slots]  # what the update rule carries for θ and for h
     head_slots: HeadSlots  # what the head's optimiser carries
-    step: int  # how many updates have been made
+    step: int  # the number of updates so far
     folds: Folds = NONE  # the heads of the folds
 
 
@@ -57,9 +57,9 @@ class OrthogonalDecoupledDescent(Descent):
        a_{t+1} &= \gamma_0 a_t - \gamma_1 \langle f(h_t, y, a_t)\rangle
 
     with h_1 = Xθ_1, g = ∇_hΨ and f = ∇_aΨ unless given, and c = mean ‖x_i‖² / mean p_i. Row i of
-    the fraction is the effect on row i of a step computed without row i. So h has a recursion of
-    its own and does not use θ. Rows are weighted by their leverage in J̄. With equal weights, rows
-    of large norm would make the train error optimistic.
+    the fraction is the effect on row i of a step computed without row i. So the recursion of h does
+    not use θ. Rows are weighted by their leverage in J̄. With equal weights, rows of large norm
+    would make the train error optimistic.
 
     As λ → ∞ the step becomes Xᵀq and the fraction XXᵀq − ‖x_i‖² q: decoupled descent along the
     divergence-free direction, the memory of each row weighted by its squared norm.
@@ -116,7 +116,7 @@ class OrthogonalDecoupledDescent(Descent):
         if not isinstance(self.ridge, Real) or not float(self.ridge) > 0:
             raise ValueError(f"ridge={self.ridge!r} must be a positive number, or math.inf")
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> OrthogonalState:
         """The state before any update. The Gram matrix is decomposed if it has not been yet."""
         if self.rule is not None:
             require_linear(self.rule, theta)
@@ -125,37 +125,44 @@ class OrthogonalDecoupledDescent(Descent):
         slots = (self.update.slots(theta), self.update.slots(h))
         head = bound.parameters(rows.like)
         folds = self.starting_folds(head, rows)
-        return State(theta, h, head, slots, self.head_slots(head), 0, folds)
+        return OrthogonalState(theta, h, head, slots, self.head_slots(head), 0, folds)
 
-    def stepping(self, state: State, rows: Rows, bound: BoundObjective) -> Steps:
-        """One update: two products with the rows, which are two passes."""
-        h = state.preactivations
+    def stacked_step(
+        self, state: OrthogonalState, rows: Rows, bound: BoundObjective
+    ) -> StackedStep:
+        """One update of θ, h and the head: two products with the rows, which are two passes."""
+        t, theta, h, a = state.step, state.theta, state.preactivations, state.head
         _check_rows(h, rows)
         left_out = rows.gram.leave_one_out(float(self.ridge))
-        seen = bound.at(state.step).derivatives(
-            h.T, rows.y, state.head, head=self.trains_head, jacobian_weights=left_out.shares
+        # the losses at h, g(h, y, a), J̄ weighted by p, ⟨f⟩
+        derivatives = bound.at(t).derivatives(
+            h.T, rows.y, a, head=self.trains_head, jacobian_weights=left_out.shares
         )
-        found, everywhere = summed(seen, rows)
-        assert found.jacobian is not None
-        q = torch.addmm(found.direction.T, found.jacobian, h, alpha=-1)
+        at, global_error = all_reduced(derivatives, rows)
+        # q = g(h, y, a) − h J̄ᵀ
+        assert at.jacobian is not None
+        q = torch.addmm(at.direction.T, at.jacobian, h, alpha=-1)
+        # c A⁻¹Xᵀq, and what each row receives of it without its own share: c (Pq − p ⊙ q)/(1 − p)
         direction: Tensor = yield self._direction(q, rows)
-        received: Tensor = yield Product(direction, rows, transposed=True)
-        response = left_out.response(q, received)
-        scale, (theta_slots, h_slots) = self.scale(rows.n), state.slots
-        theta, theta_slots = self.update(state.theta, direction, theta_slots, state.step, scale)
-        following, h_slots = self.update(h, response, h_slots, state.step, scale)
-        head, head_slots = self.step_head(state.head, found.head, state.head_slots, state.step)
-        judged = state.folds.look(bound, h.T, rows.y, found.loss, rows.n)
-        folds = self.step_folds(state.folds, judged, state.step)
-        known = (judged.losses, h.T, found.jacobian)
-        info = Info(*known, pairs=judged.variance, everywhere=everywhere)
-        slots = (theta_slots, h_slots)
-        return State(theta, following, head, slots, head_slots, state.step + 1, folds), info
+        product: Tensor = yield RowProduct(direction, rows, transposed=True)
+        response = left_out.response(q, product)
+        # θ, h and a move by the same rule along these
+        scale, (slots, h_slots) = self.scale(rows.n), state.slots
+        theta, slots = self.update(theta, direction, slots, t, scale)
+        following, h_slots = self.update(h, response, h_slots, t, scale)
+        a, head_slots = self.step_head(a, at.head, state.head_slots, t)
+        # losses without the rows' shares in the head, and the standard error
+        by_fold = state.folds.evaluate(bound, h.T, rows, at.loss)
+        folds = self.step_folds(state.folds, by_fold.directions, t)
+        parts = (by_fold.losses, h.T, at.jacobian)
+        info = Info(*parts, pairs=by_fold.variance, global_error=global_error)
+        kept = (slots, h_slots)
+        return OrthogonalState(theta, following, a, kept, head_slots, t + 1, folds), info
 
-    def _direction(self, q: Tensor, rows: Rows) -> Product | Preconditioned:
+    def _direction(self, q: Tensor, rows: Rows) -> RowProduct | Preconditioned:
         """Ask for c qᵀXA⁻¹, shape (L, d)."""
         if math.isinf(self.ridge):
-            return Product(q, rows, transposed=False)
+            return RowProduct(q, rows, transposed=False)
         return Preconditioned(q, float(self.ridge))
 
     def leverages(self, rows: Rows) -> Tensor:

@@ -2,7 +2,7 @@ r"""The linear update rule that moves θ, and with it the memory.
 
 The *linear* rule U that turns (θ, θ̃) into the next θ must also turn (M, −ĥ) into the next memory.
 Then h = Xθ + M stays distributed as the pre-activations of new rows. For the paper's rule U(v, w) =
-η₀ v − η₁ w this unrolls to its memory term η₁ Σ_s η₀^{t−1−s} ĥ_s. A rule with slots of its own
+η₀ v − η₁ w this unrolls to its memory term η₁ Σ_s η₀^{t−1−s} ĥ_s. A rule that carries more
 (momentum) or with step-dependent rates (schedules) fits the same protocol, without a change to the
 algorithms: :class:`SGD` is that of ``torch.optim.SGD``.
 """

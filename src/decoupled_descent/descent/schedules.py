@@ -30,7 +30,7 @@ class Unrolled:
     def __init__(self, schedule: Schedule | None, lr: float, momentum: float = 0.0) -> None:
         self.schedule, self.lr, self.momentum = schedule, lr, momentum
         self.by_scheduler = schedule is not None and makes_scheduler(schedule, lr, momentum)
-        self._known: list[tuple[float, float]] = []
+        self._rates: list[tuple[float, float]] = []
         self._end: str | None = None
 
     def __getitem__(self, step: int) -> tuple[float, float]:
@@ -47,23 +47,23 @@ class Unrolled:
                     "step that returns a number, or make a torch.optim.lr_scheduler for an "
                     "optimiser"
                 ) from error
-        if step >= len(self._known) and self._end is None:
+        if step >= len(self._rates) and self._end is None:
             self._unroll(2 * step + 64)
-        if step >= len(self._known):
+        if step >= len(self._rates):
             raise IndexError(
                 f"the schedule has no rate for step {step}: {self._end}. Make the schedule longer "
                 "or train for fewer steps"
             )
-        return self._known[step]
+        return self._rates[step]
 
     def _unroll(self, count: int) -> None:
         """Run a fresh scheduler for ``count`` steps, or to its end."""
         assert self.schedule is not None
         optimiser = _dummy(self.lr, self.momentum)
-        group, known = optimiser.param_groups[0], []
+        group, rates = optimiser.param_groups[0], []
         scheduler = self.schedule(optimiser)
         for step in range(count):
-            known.append((float(group["lr"]), float(group["momentum"])))
+            rates.append((float(group["lr"]), float(group["momentum"])))
             optimiser.step()
             try:
                 with ignoring(UserWarning):  # of steps counted by hand
@@ -71,7 +71,7 @@ class Unrolled:
             except (ValueError, IndexError, StopIteration) as error:
                 self._end = f"{type(scheduler).__name__} ends after step {step} ({error})"
                 break
-        self._known = known
+        self._rates = rates
 
 
 def makes_scheduler(schedule: Schedule, lr: float, momentum: float = 0.0) -> bool:
@@ -87,11 +87,11 @@ def makes_scheduler(schedule: Schedule, lr: float, momentum: float = 0.0) -> boo
             "torch.optim.lr_scheduler.StepLR, step_size=30)"
         )
     kind = schedule.func if isinstance(schedule, partial) else schedule
-    known = inspect.isclass(kind) and issubclass(kind, LRScheduler)
+    is_scheduler = inspect.isclass(kind) and issubclass(kind, LRScheduler)
     try:
         made = schedule(_dummy(lr, momentum))
     except Exception as error:
-        if known:
+        if is_scheduler:
             raise ValueError(f"schedule={schedule!r} cannot be made: {error}") from error
         return False
     if isinstance(made, ReduceLROnPlateau):

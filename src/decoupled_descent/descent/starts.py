@@ -15,7 +15,7 @@ from decoupled_descent.rows.tensors import check_finite
 
 
 def head_width(objective: Objective, d: int) -> int:
-    """L as the head has it; refuse a whole model that was given as the head."""
+    """L as the head has it; refuse a model with its first layer that was passed as the head."""
     objective.require_head()
     if objective.width is None:
         raise ValueError(
@@ -24,8 +24,8 @@ def head_width(objective: Objective, d: int) -> int:
         )
     leaves = (module for module in objective.head.modules() if not list(module.children()))
     first = next((leaf for leaf in leaves if not does_nothing(leaf)), None)
-    whole = isinstance(first, nn.Linear) and first.in_features == d > 1
-    if whole and objective.declared_width is None:
+    takes_rows = isinstance(first, nn.Linear) and first.in_features == d > 1
+    if takes_rows and objective.declared_width is None:
         raise ValueError(
             f"the head starts with {first}, which takes the d = {d} columns of X: this looks like "
             "a whole model. Its first layer is theta, which is trained in front of the head. Use "
@@ -40,7 +40,7 @@ def head_width(objective: Objective, d: int) -> int:
 def starting_theta(
     rows: Rows, bound: BoundObjective, theta: Tensor | None, seed: int | None
 ) -> Tensor:
-    """Check a given θ₁, take that of a whole model, or draw independent N(0, 1) entries.
+    """Check θ₁, take that of a model, or draw independent N(0, 1) entries.
 
     The same seed gives the same θ₁ in every dtype and on every device. If rows are divided among
     processes, all use the start of the first process.
@@ -59,21 +59,21 @@ def starting_theta(
     return theta
 
 
-def as_theta(given: Any, rows: Rows) -> Tensor:
-    """Turn a given θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
-    found: Tensor = torch.as_tensor(given, device=rows.like.device).detach()
-    if found.ndim != 2 or found.shape[1] != rows.d:
+def as_theta(values: Any, rows: Rows) -> Tensor:
+    """Turn a values θ₁ into a tensor beside the rows; raise ``ValueError`` for a wrong shape."""
+    theta: Tensor = torch.as_tensor(values, device=rows.like.device).detach()
+    if theta.ndim != 2 or theta.shape[1] != rows.d:
         raise ValueError(
-            f"theta has shape {tuple(found.shape)} but X has d = {rows.d} columns; theta must be "
+            f"theta has shape {tuple(theta.shape)} but X has d = {rows.d} columns; theta must be "
             f"(L, {rows.d}), laid out as nn.Linear.weight"
         )
-    return found
+    return theta
 
 
 def draw_theta(width: int, d: int, seed: int | None) -> Tensor:
     """Draw θ₁ (L, d) with independent N(0, 1) entries in float64.
 
-    The seed has a stream of its own: rows drawn with the same seed share no numbers with θ₁. With
+    θ₁ has its own random stream: rows drawn with the same seed share no numbers with it. With
     None every call draws another start.
     """
     if seed is None:

@@ -66,7 +66,7 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
     shares = run.algorithm.row_shares(rows)
     weights = None if shares is None else (shares / shares.mean()).to(dtype)
     h = run.best_preactivations.to(dtype)
-    found = bound.derivatives(h, y, head, head=False, weights=weights)
+    found = run.algorithm.derivatives(bound, h, y, head, weights)
     theta = state.theta.to(dtype).T
     plain = torch.cat([part.to(dtype) @ theta for _, part in rows.doubles()])
     with torch.no_grad():

@@ -34,7 +34,7 @@ from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.scaling import as_rows, is_sparse
 from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gathered import all_labels, is_divided, whole
+from decoupled_descent.rows.gathered import all_labels, gather_rows, is_divided
 from decoupled_descent.rows.sources import Source, as_source, read_size
 from decoupled_descent.rows.store import SMALL
 from decoupled_descent.rows.tensors import plain
@@ -219,7 +219,7 @@ class DecoupledEstimator(NetworkTraining):
             *judged_run(best),
             task=self._task,
             optimism=found.estimate.optimism,
-            columns=standardised(whole(inputs, encoded[0]) if is_divided(inputs) else inputs),
+            columns=standardised(gather_rows(inputs, encoded[0]) if is_divided(inputs) else inputs),
             stderr=found.estimate.stderr,
         )
         return self._left_out(found)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.rows.room import make_room
+from decoupled_descent.rows.freed_memory import return_freed_memory
 from decoupled_descent.rows.sources import spans
 
 #: Directions whose variance is below this share of the largest are rounding errors; they are
@@ -170,7 +170,7 @@ def _largest(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
 
     The matrix is overwritten by the eigenvectors.
     """
-    make_room(matrix.nbytes)
+    return_freed_memory(matrix.nbytes)
     values, vectors = torch.linalg.eigh(matrix)
     largest = float(values[-1])
     worst = float(values[0])

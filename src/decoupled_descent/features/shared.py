@@ -19,7 +19,7 @@ from decoupled_descent.features.scaling import (
     sorted_rows,
 )
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.room import make_room
+from decoupled_descent.rows.freed_memory import return_freed_memory
 
 
 class Scaled:
@@ -49,7 +49,7 @@ class Scaled:
 
     def take(self, index: Tensor) -> Tensor:
         """Some rows, scaled, by their number among those of all processes."""
-        make_room(8 * len(index) * self.shape[1])
+        return_freed_memory(8 * len(index) * self.shape[1])
         found: Tensor = self.columns.apply(self.inputs.gather(index))
         return found
 

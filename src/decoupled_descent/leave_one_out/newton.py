@@ -29,8 +29,9 @@ from decoupled_descent.leave_one_out.leave_out import (
 )
 from decoupled_descent.leave_one_out.minimise import newton_step
 from decoupled_descent.leave_one_out.problem import Problem
-from decoupled_descent.objective import BoundObjective, Objective, Parameters
+from decoupled_descent.objective import BoundObjective, Objective, Parameters, RowDerivatives
 from decoupled_descent.objective.chains import adds_only
+from decoupled_descent.objective.heads import Linear
 from decoupled_descent.rows.blocks import Rows
 
 #: Rows that move by more than this when they are left out get further Newton steps. For smaller
@@ -46,7 +47,7 @@ REFIT_STEPS = 20
 REFIT_TOLERANCE = 1e-8
 
 
-class State(NamedTuple):
+class NewtonState(NamedTuple):
     """What the Newton method carries from step to step."""
 
     theta: Tensor  # θ, shape (L, d)
@@ -123,13 +124,13 @@ class DecoupledNewton(Algorithm):
             theta = rows.like.new_zeros(bound.width, rows.d)
         return super().init(rows, bound, theta, seed)
 
-    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> State:
+    def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> NewtonState:
         """The state before any update; see :meth:`Algorithm.start`."""
-        return State(theta, bound.parameters(rows.like), 0)
+        return NewtonState(theta, bound.parameters(rows.like), 0)
 
     def step(
-        self, state: State, rows: Rows, objective: Objective | BoundObjective
-    ) -> tuple[State, Info]:
+        self, state: NewtonState, rows: Rows, objective: Objective | BoundObjective
+    ) -> tuple[NewtonState, Info]:
         """Make one damped Newton step; see :meth:`Algorithm.step`."""
         bound = self.bind(rows, objective, state.theta)
         if bound.g is not None or bound.f is not None:
@@ -158,8 +159,9 @@ class DecoupledNewton(Algorithm):
             outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
         losses = rows.averaged(problem.losses(outputs))
         h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
+        # the rows of other heads are left out of the outputs, not of the pre-activations
         info = Info(losses, h, None, done, done, notes)
-        return State(move.theta, move.head, state.step + 1), info
+        return NewtonState(move.theta, move.head, state.step + 1), info
 
     def _repaired(
         self,
@@ -185,6 +187,26 @@ class DecoupledNewton(Algorithm):
         if adds_only(bound.objective.head):
             return super().outputs(state, preactivations, bound)
         return _shaped(preactivations)
+
+    def derivatives(
+        self,
+        bound: BoundObjective,
+        preactivations: Tensor,
+        y: Tensor,
+        head: Parameters,
+        weights: Tensor | None = None,
+    ) -> RowDerivatives:
+        """Losses of the training rows as if they were new, with slopes and J̄.
+
+        Rows leave heads with weights of their own by their outputs, so slopes are those of the
+        loss.
+        """
+        if adds_only(bound.objective.head):
+            return super().derivatives(bound, preactivations, y, head, weights)
+        width = preactivations.shape[1]
+        loss = Objective(Linear(width), bound.objective.loss)
+        alone = loss.bind(y, width, preactivations, jacobian=self.uses_jacobian)
+        return super().derivatives(alone, preactivations, y, {}, weights)
 
     def assumptions(self) -> frozenset[str]:
         """That the minimum was reached."""

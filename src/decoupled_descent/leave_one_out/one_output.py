@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.freed_memory import return_freed_memory
 from decoupled_descent.rows.inputs import piece_size
-from decoupled_descent.rows.room import make_room
 from decoupled_descent.rows.tensors import TOO_LARGE
 
 #: Rows are processed in pieces of this length.
@@ -159,7 +159,7 @@ def pieces(rows: Rows) -> Iterator[tuple[slice, Tensor]]:
 def cholesky(matrix: Tensor) -> Tensor:
     """Cholesky factor; if there is none, the diagonal is increased by as little as possible."""
     factor: Tensor
-    make_room(matrix.nbytes)
+    return_freed_memory(matrix.nbytes)
     factor, failed = torch.linalg.cholesky_ex(matrix)
     jitter = 1e-12 * float(matrix.diagonal().mean())
     if not 0 < jitter < math.inf:  # no jitter would ever be enough

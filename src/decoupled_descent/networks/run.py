@@ -229,14 +229,14 @@ def _described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
         if not isinstance(model, nn.Module):
             raise ValueError(f"model={model!r} must be a torch.nn.Module")
         return model, loss
-    if model.model is None:
+    if model.source is None:
         raise ValueError(
             "this objective has a head alone; pass the whole module, fit(X, y, model, …, loss=…), "
             "or Objective.of_model(model, loss)"
         )
     if loss is not None:
         raise ValueError(f"loss={loss!r} is given twice; the objective has {model.loss.name!r}")
-    return model.model, model.loss
+    return model.source, model.loss
 
 
 def _network(bound: Any) -> Network:

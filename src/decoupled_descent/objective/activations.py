@@ -148,7 +148,7 @@ FUNCTIONS: dict[Callable[[Tensor], Tensor], Callable[[Tensor], Activation]] = {
 def closed_form(module: nn.Module) -> Callable[[Tensor], Activation] | None:
     """Find the closed form of an activation module, if it has one."""
     if type(module) is Elementwise:
-        return next((known for f, known in FUNCTIONS.items() if f is module.function), None)
+        return next((form for f, form in FUNCTIONS.items() if f is module.function), None)
     if type(module) is nn.LeakyReLU:
         return partial(_leaky_relu, module.negative_slope)
     if isinstance(module, nn.Softplus) and (module.beta != 1 or module.threshold != 20):

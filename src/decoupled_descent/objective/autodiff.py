@@ -41,7 +41,7 @@ def _picks(n: int, width: int, dtype: torch.dtype, device: torch.device) -> Tens
 
 @lru_cache(maxsize=2)
 def _order(n: int, device: torch.device) -> Tensor:
-    """Return the places of n rows in a fixed random order."""
+    """Return the ranks of n rows in a fixed random order."""
     generator = torch.Generator().manual_seed(0)
     return torch.randperm(n, generator=generator, device=generator.device).to(device)
 
@@ -163,12 +163,12 @@ def differentiate(
         slopes = partial(torch.autograd.grad, loss, retain_graph=True, materialize_grads=True)
         together = ask.head and ask.head_weights is None
         wanted = [h, *leaves.values()] if together else [h]
-        direction, *found = slopes(wanted, torch.ones_like(loss), create_graph=ask.jacobian)
+        direction, *head_slopes = slopes(wanted, torch.ones_like(loss), create_graph=ask.jacobian)
         if ask.head and leaves and not together:
-            found = list(slopes(list(leaves.values()), ask.head_weights))
+            head_slopes = list(slopes(list(leaves.values()), ask.head_weights))
         bend = None
         if ask.jacobian:
             bend = mean_jacobian(direction, h, ask.jacobian_weights, ask.turn)
             bend = (bend + bend.T) / 2  # a Hessian; a mean over parts of the rows is not symmetric
-    means = {k: slope.detach() / len(h) for k, slope in zip(leaves, found, strict=False)}
+    means = {k: slope.detach() / len(h) for k, slope in zip(leaves, head_slopes, strict=False)}
     return RowDerivatives(loss.detach(), direction.detach(), bend, means)

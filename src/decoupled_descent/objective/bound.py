@@ -46,7 +46,7 @@ class BoundObjective:
 
     @property
     def theta(self) -> Tensor | None:
-        """θ of the whole model, where training starts; None for a head alone."""
+        """θ of the model, where training starts; None for a head alone."""
         return self.objective.theta
 
     def parameters(self, like: Tensor | None = None) -> Parameters:
@@ -96,8 +96,8 @@ class BoundObjective:
         rows = self.objective.engine(h, y, parameters, ask)
         if self.g is not None:
             bend = jacobian and not self.kinked
-            direction, found = self._along_g(h, y, parameters, bend, shares)
-            rows = rows._replace(direction=direction, jacobian=found)
+            direction, mean = self._along_g(h, y, parameters, bend, shares)
+            rows = rows._replace(direction=direction, jacobian=mean)
         if jacobian and self.kinked:
             rows = rows._replace(jacobian=self._smoothed(h, y, parameters, spacing, shares))
         if head and self.f is not None:
@@ -119,14 +119,14 @@ class BoundObjective:
         """
         if self.objective.several is not None and self.f is None:
             return self.objective.several(h, y, heads, weights)
-        found = [
+        results = [
             self.derivatives(
                 h, y, {name: value[k] for name, value in heads.items()}, jacobian=False, weights=own
             )
             for k, own in enumerate(weights)
         ]
-        directions = {name: torch.stack([rows.head[name] for rows in found]) for name in heads}
-        return torch.stack([rows.loss for rows in found]), directions
+        directions = {name: torch.stack([rows.head[name] for rows in results]) for name in heads}
+        return torch.stack([rows.loss for rows in results]), directions
 
     def row_jacobians(self, h: Tensor, y: Tensor, parameters: Parameters | None = None) -> Tensor:
         """Return ∂g_i/∂h_j row by row, by default of ∇_hΨ, shape (n, L, L)."""
@@ -191,10 +191,10 @@ def _mean_rows(
 ) -> Parameters:
     """Check that what f returned has the shapes of the parameters, and average over the rows."""
     for name, value in parameters.items():
-        found = directions[name].shape if name in directions else None
-        if found != (n, *value.shape):
+        shape = directions[name].shape if name in directions else None
+        if shape != (n, *value.shape):
             raise ValueError(
-                f"f returned {'nothing' if found is None else f'shape {tuple(found)}'} for head "
+                f"f returned {'nothing' if shape is None else f'shape {tuple(shape)}'} for head "
                 f"parameter {name!r}; it must return one row per sample, {(n, *value.shape)}"
             )
     if weights is None:

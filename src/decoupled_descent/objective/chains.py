@@ -1,4 +1,4 @@
-"""Heads read as chains of affine maps and known activations."""
+"""Heads read as chains of affine maps and activations with closed forms."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _flattens_a_column(leaves: list[tuple[str, nn.Module]]) -> bool:
 
 
 def parse(head: nn.Module) -> list[Step] | None:
-    """Read a head as a chain of affine maps and known activations; None if it is anything else.
+    """Read a head as a chain of affine maps and activations; None if it is anything else.
 
     Example:
         >>> parse(nn.Sequential(nn.Tanh(), nn.Linear(3, 1, bias=False)))[1]
@@ -119,8 +119,8 @@ def parse(head: nn.Module) -> list[Step] | None:
             steps.append(Affine(f"{prefix}weight", bias))
         elif type(layer) is Shift:
             steps.append(Affine(None, f"{prefix}bias"))
-        elif (known := closed_form(layer)) is not None:
-            steps.append(known)
+        elif (activation := closed_form(layer)) is not None:
+            steps.append(activation)
         else:
             return None
     return steps

@@ -1,4 +1,4 @@
-r"""Where derivatives jump: the one place that looks for kinks.
+r"""Kinks: points where derivatives jump, and how they are detected.
 
 Kinks matter twice. In training, autodiff's mean Jacobian misses the jumps of g silently, so J̄ is
 taken by :mod:`~decoupled_descent.objective.smoothed` differences. In state evolution, quadrature
@@ -54,7 +54,7 @@ class KinkWarning(UserWarning):
 
 
 def has_kinked_module(head: nn.Module) -> bool:
-    """Whether a head contains a module or a function that is known to have kinks."""
+    """Whether a head contains a module or a function with kinks."""
     return any(
         isinstance(module, KINKED)
         or (isinstance(module, Elementwise) and module.function in KINKED_FUNCTIONS)
@@ -124,8 +124,8 @@ def values_jump(values: Values, parameters: ParametersLike, width: int, y: Tenso
     def jump(growth: float, dtype: torch.dtype) -> bool:
         def at(h: Tensor, labels: Tensor) -> Tensor:
             labels = labels.to(h) if labels.is_floating_point() else labels
-            found = values(h, labels, grown(parameters(h), growth)).detach()
-            return found.reshape(len(h), -1)
+            result = values(h, labels, grown(parameters(h), growth)).detach()
+            return result.reshape(len(h), -1)
 
         return jumps(at, width, labels, dtype)
 

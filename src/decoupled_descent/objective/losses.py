@@ -119,7 +119,7 @@ LOSSES = {
 }
 
 
-def get_loss(loss: str | RowLoss) -> Loss:
+def get_loss(loss: str | RowLoss | Loss) -> Loss:
     r"""Look a loss up by name, or wrap a callable.
 
     ========================  =====================================  ========================
@@ -134,13 +134,16 @@ def get_loss(loss: str | RowLoss) -> Loss:
     The first three sum over outputs when the head has several.
 
     Args:
-        loss: One of the names above, or ``loss(outputs, y)`` returning one value per row.
+        loss: One of the names above, or ``loss(outputs, y)`` returning one value per row; a
+            :class:`Loss` is returned as it is.
 
     Example:
         >>> import torch
         >>> get_loss("squared").value(torch.tensor([[2.0]]), torch.tensor([[0.0]]))
         tensor([2.])
     """
+    if isinstance(loss, Loss):
+        return loss
     if callable(loss):
         return Loss(getattr(loss, "__name__", type(loss).__name__), loss)
     if loss not in LOSSES:

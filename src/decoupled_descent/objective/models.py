@@ -1,4 +1,4 @@
-r"""Whole models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
+r"""Models: an ``nn.Module`` that starts with ``nn.Linear``, split into θ and a head.
 
 The bias of the first layer belongs to the head. Like the rest of the head, it is updated by means
 over rows, on which a single row has little influence. As a column of ones in X it would break the
@@ -58,8 +58,8 @@ def split(model: nn.Module) -> Split:
     if not isinstance(model, nn.Module):
         raise ValueError(f"model={model!r} must be a torch.nn.Module")
     model = copy.deepcopy(getattr(model, "_orig_mod", model))  # as it was before torch.compile
-    found = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear)]
-    name, layer = found[0] if found else ("", None)
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, nn.Linear)]
+    name, layer = layers[0] if layers else ("", None)
     if type(layer) is not nn.Linear:
         raise ValueError(
             f"model {type(model).__name__} must start with nn.Linear"
@@ -70,7 +70,7 @@ def split(model: nn.Module) -> Split:
     if names != [_weight(name)] or not layer.weight.requires_grad:
         raise ValueError(
             f"{_weight(name)} is {f'shared with {names[1]}' if names[1:] else 'frozen'}; the first "
-            "layer must have trainable weights of its own"
+            "layer must have its own trainable weights"
         )
     head = _without(model, name, layer)
     _check(model, head, name, layer)
@@ -95,12 +95,12 @@ def _without(model: nn.Module, name: str, layer: nn.Linear) -> nn.Module:
 @torch.no_grad()
 def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> None:
     """Raise ``ValueError`` unless model(x) equals head(W x) for the first layer's weights W."""
-    whole, rest = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
+    before, rest = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
     like = layer.weight
     probe = torch.linspace(-1, 1, 5 * layer.in_features, dtype=like.dtype, device=like.device)
     x = probe.view(5, layer.in_features).sin()
     try:
-        wanted = whole(x.clone())
+        wanted = before(x.clone())
         same = torch.allclose(rest(x @ like.T), wanted, rtol=1e-3, atol=1e-5)
     except Exception as error:
         raise ValueError(

@@ -24,6 +24,7 @@ from decoupled_descent.objective.derivatives import (
     depends_on_time,
 )
 from decoupled_descent.objective.losses import (
+    Loss,
     RowLoss,
     check_labels,
     check_rows_one_by_one,
@@ -66,13 +67,13 @@ class Objective:
     def __init__(
         self,
         head: nn.Module,
-        loss: str | RowLoss,
+        loss: str | RowLoss | Loss,
         *,
         width: int | None = None,
         curvature: str = "auto",
     ) -> None:
-        self.split: Split | None = None  # the whole model, if that is where the head comes from
-        self.model: nn.Module | None = None  # the same, also where it cannot be split
+        self.split: Split | None = None  # the model that the head comes from, if there is one
+        self.source: nn.Module | None = None  # the same, also where it cannot be split
         self._unsplit = ""  # why not
         if not isinstance(head, nn.Module):
             raise ValueError(
@@ -104,7 +105,7 @@ class Objective:
     def of_model(
         cls, model: nn.Module, loss: str | RowLoss, *, curvature: str = "auto"
     ) -> Objective:
-        r"""Take a whole model; training starts from its weights.
+        r"""Take a module of x; training starts from its weights.
 
         :class:`DecoupledGaussNewton` trains all of it. For other algorithms its first layer must be
         ``nn.Linear``, whose weights are θ. All that follows is the head, the first layer's bias
@@ -134,10 +135,10 @@ class Objective:
             parts = split(model)
         except ValueError as error:
             objective = cls(model, loss, curvature=curvature)
-            objective.model, objective._unsplit = objective.head, str(error)
+            objective.source, objective._unsplit = objective.head, str(error)
             return objective
         objective = cls(parts.head, loss, width=len(parts.theta), curvature=curvature)
-        objective.split, objective.model = parts, parts.model
+        objective.split, objective.source = parts, parts.model
         return objective
 
     def require_head(self) -> None:
@@ -147,10 +148,10 @@ class Objective:
 
     @property
     def theta(self) -> Tensor | None:
-        """θ of the whole model, where training starts, shape (L, d); None for a head alone."""
+        """θ of the model, where training starts, shape (L, d); None for a head alone."""
         return None if self.split is None else self.split.theta
 
-    def whole(self, theta: Tensor, parameters: Parameters) -> nn.Module:
+    def model(self, theta: Tensor, parameters: Parameters) -> nn.Module:
         """Return θ and the head as one module of x: the model itself, if there was one."""
         if self.split is not None:
             return self.split.joined(theta, parameters)

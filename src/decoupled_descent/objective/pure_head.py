@@ -37,7 +37,7 @@ class PureHead:
         return {name: value for name, value in state.items() if name != "_turn"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a copy, with a lock of its own."""
+        """Restore a copy, with its own lock."""
         vars(self).update(state)
         self._turn = threading.RLock()
 

@@ -35,11 +35,11 @@ class Curvature(NamedTuple):
         """W_i times values of some rows, shape (K, b, s)."""
         if self.full is not None:
             return torch.einsum("nab,bns->ans", self.full[rows], values)
-        found = self.diagonal[rows].T.unsqueeze(2) * values
+        product = self.diagonal[rows].T.unsqueeze(2) * values
         if self.rank_one is not None:
             arms = self.rank_one[rows].T.unsqueeze(2)
-            found -= arms * (arms * values).sum(0)
-        return found
+            product -= arms * (arms * values).sum(0)
+        return product
 
 
 def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0) -> Curvature:
@@ -58,9 +58,9 @@ def second_order(loss: Loss, outputs: Tensor, y: Tensor, smoothing: float = 0.0)
     if smoothing:
         return _windowed(loss, outputs, y, smoothing)
     if loss.expand is not None:
-        found = loss.expansion(outputs.reshape(len(outputs), -1).T, y)
-        arms = None if found.rank_one is None else found.rank_one.T
-        return Curvature(found.value, found.slope.T, found.diagonal.T, arms)
+        expansion = loss.expansion(outputs.reshape(len(outputs), -1).T, y)
+        arms = None if expansion.rank_one is None else expansion.rank_one.T
+        return Curvature(expansion.value, expansion.slope.T, expansion.diagonal.T, arms)
     with torch.enable_grad():
         outputs = outputs.detach().requires_grad_()
         value = loss.of(outputs, y)
@@ -91,8 +91,8 @@ def _windowed(loss: Loss, outputs: Tensor, y: Tensor, width: float) -> Curvature
     points = torch.linspace(-width, width, PIECES + 1, dtype=torch.float64).tolist()
     means, slopes, bends = [], [], []
     for k in range(outputs.shape[1]):
-        found = [expand(k, point) for point in points]
-        values, tangents = (torch.stack(parts) for parts in zip(*found, strict=True))
+        expansions = [expand(k, point) for point in points]
+        values, tangents = (torch.stack(parts) for parts in zip(*expansions, strict=True))
         means.append(_between_tangents(values, tangents, 2 * width / PIECES).mean(0))
         slopes.append((values[-1] - values[0]) / (2 * width))
         bends.append(((tangents[-1] - tangents[0]) / (2 * width)).clamp_min(0))
@@ -116,8 +116,8 @@ def _between_tangents(values: Tensor, slopes: Tensor, step: float) -> Tensor:
 
 def curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
     r"""Mean over rows and outputs of \|∂²ℓ(u_i, y_i)/∂u_ik²\|."""
-    found = second_order(loss, outputs, y)
-    own = found.diagonal if found.rank_one is None else found.diagonal - found.rank_one.square()
+    second = second_order(loss, outputs, y)
+    own = second.diagonal if second.rank_one is None else second.diagonal - second.rank_one.square()
     return float(own.abs().mean())
 
 
@@ -135,10 +135,10 @@ def usual_curvature(loss: Loss, outputs: Tensor, y: Tensor) -> float:
         1.0
     """
     zero = torch.zeros_like(outputs)
-    found = [curvature(loss, zero, y)]
+    values = [curvature(loss, zero, y)]
     if not loss.builtin:  # the named losses are most curved at zero
-        found.append(curvature(loss, zero + _best_constant(loss, zero, y), y))
-    kappa = max((value for value in found if math.isfinite(value)), default=0.0)
+        values.append(curvature(loss, zero + _best_constant(loss, zero, y), y))
+    kappa = max((value for value in values if math.isfinite(value)), default=0.0)
     if not kappa:
         kappa = float(second_order(loss, zero, y).slope.abs().max())
     return kappa if kappa > 0 and math.isfinite(kappa) else 1.0

@@ -21,7 +21,7 @@ class LabelWeighted:
         return f"LabelWeighted({self.loss.name!r}, {self.weights})"
 
     def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return w(y) ℓ(u, y), row by row; an unknown label has the w of the nearest known one."""
+        """Return w(y) ℓ(u, y), row by row; a label without w has the w of the nearest one."""
         labels, weights = (
             torch.tensor(list(part), dtype=outputs.dtype, device=outputs.device)
             for part in (self.weights.keys(), self.weights.values())

@@ -74,7 +74,7 @@ class _Pushed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    """What the engines have in common: a loss with known derivatives, and constant parameters."""
+    """What all engines have: a loss with closed-form derivatives, and constant parameters."""
 
     loss: Loss
     constants: Parameters

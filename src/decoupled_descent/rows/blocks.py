@@ -38,7 +38,7 @@ class Rows(Inputs):
         weights: The weight of each row, shape (n,), positive; equal by default. A process passes
             those of its own rows, or none if no process passes any.
         groups: Rows with the same whole number belong together, shape (n,); by default each row is
-            a group of its own.
+            its own group.
         group: Processes of ``torch.distributed`` among which the rows are divided. Each process
             passes its own rows, and training uses the rows of all.
         timeout: Seconds to wait for the other processes.
@@ -47,6 +47,8 @@ class Rows(Inputs):
         n: The number of rows, in all processes.
         here: The number of rows in this process.
         first: How many rows the processes before this one have.
+        population: The number of rows that these were drawn from; n except for a mini-batch.
+        index: The numbers of the rows of a mini-batch among these; None for all rows.
         like: An empty matrix with the dtype and the device of X.
         kept: What was computed from the rows and may be needed again soon, by name. Clearing it
             frees memory, and costs nothing but time.
@@ -71,13 +73,15 @@ class Rows(Inputs):
         super().__init__(X, block_size)
         self.kept: dict[str, Any] = {}
         if y is not None and self.labels is not None:
-            raise ValueError("y must be None when X yields rows with labels of their own")
+            raise ValueError("y must be None when X yields rows with their labels")
         y = self.labels if y is None else y
         self._y = None if y is None else self._labels(y)
         self.processes = None if group is None else Processes(group, timeout)
         self.n, self.first = self.here, 0
         if self.processes is not None:
             self.n, self.first = self._counted(weights, groups)
+        self.population: int = self.n
+        self.index: Tensor | None = None
         if self.n < 2:
             raise ValueError("X has 1 row; training needs at least 2")
         self.weights = None if weights is None else self._per_row("weights", weights)
@@ -106,7 +110,7 @@ class Rows(Inputs):
             )
         assert self.processes is not None
         numbers = torch.tensor([self.here, self.d, weights is not None], device="cpu")
-        counts, columns, weighted = self.processes.each(numbers).T
+        counts, columns, weighted = self.processes.all_gather(numbers).T
         if not bool((columns == self.d).all()):
             raise ValueError(
                 f"X has {self.d} columns here, and another number in other processes; all must "
@@ -171,22 +175,32 @@ class Rows(Inputs):
         """Return rows by their numbers among those of all processes, which all get, (B, d)."""
         if self.processes is None:
             return self.take(index)
-        found = self.like.new_zeros(len(index), self.d)
+        taken = self.like.new_zeros(len(index), self.d)
         mine = index - self.first
         inside = ((mine >= 0) & (mine < self.here)).nonzero().squeeze(1)
         if len(inside):
-            found[inside] = self.take(mine[inside])
-        return self.total(found)[0]
+            taken[inside] = self.take(mine[inside])
+        return self.total(taken)[0]
 
     def recall(self, name: str, key: Sequence[Any], make: Callable[[], Any]) -> Any:
         """What was made under this name last time, if that was for the same key; else make it."""
-        before, found = self.kept.get(name, (None, None))
+        before, value = self.kept.get(name, (None, None))
         if before is None or not all(map(_same, before, key)):
-            before = found = None
+            before = value = None
             self.kept.pop(name, None)  # its memory is needed
-            found = make()
-            self.kept[name] = key, found
-        return found
+            value = make()
+            self.kept[name] = key, value
+        return value
+
+    def subset(self, index: Tensor) -> Self:
+        """Return some rows by their numbers, in memory, as one block: a mini-batch."""
+        batch = copy.copy(self)
+        for name in ("squares", "gram"):  # those of all rows
+            vars(batch).pop(name, None)
+        batch._source, batch._X, batch._y = None, self.take(index), self.y[index]
+        batch.n = batch.here = batch.block_size = len(index)
+        batch.population, batch.index, batch.kept = self.n, index, {}
+        return batch
 
     def with_groups(self, groups: Any) -> Self:
         """The same rows in groups that leave together."""
@@ -197,22 +211,22 @@ class Rows(Inputs):
     @cached_property
     def squares(self) -> Tensor:
         """Squared norms of the rows, shape (n,), in float64."""
-        found = self.like.new_empty(self.here, dtype=torch.float64)
+        squares = self.like.new_empty(self.here, dtype=torch.float64)
         for span, part in self.doubles(4 * self.d):  # a piece and its squares fit the cache
-            torch.sum(part.square(), 1, out=found[span])
-        return found
+            torch.sum(part.square(), 1, out=squares[span])
+        return squares
 
     def _per_row(self, name: str, values: Any) -> Tensor:
-        found = as_tensor(name, values).to(self.like)
-        if found.shape != (self.here,):
-            raise ValueError(f"{name} has shape {tuple(found.shape)}; it must be ({self.here},)")
-        check_finite(name, found)
-        if not bool((found > 0).all()):
+        numbers = as_tensor(name, values).to(self.like)
+        if numbers.shape != (self.here,):
+            raise ValueError(f"{name} has shape {tuple(numbers.shape)}; it must be ({self.here},)")
+        check_finite(name, numbers)
+        if not bool((numbers > 0).all()):
             raise ValueError(
-                f"{name} has the entry {float(found.min()):g}; all must be positive: leave out "
+                f"{name} has the entry {float(numbers.min()):g}; all must be positive: leave out "
                 "rows of weight 0"
             )
-        return found
+        return numbers
 
     def _grouped(self, groups: Any) -> Tensor:
         labels = as_tensor("groups", groups).to(self.like.device)
@@ -256,8 +270,8 @@ class Rows(Inputs):
     @property
     def products(self) -> Tensor:
         """XXᵀ, shape (n, n), for rows in memory; it is kept."""
-        found: Tensor = self.recall("products", (), lambda: self.X @ self.X.T)
-        return found
+        products: Tensor = self.recall("products", (), lambda: self.X @ self.X.T)
+        return products
 
     @cached_property
     def gram(self) -> Gram:
@@ -266,22 +280,22 @@ class Rows(Inputs):
 
     def forward(self, theta: Tensor) -> Tensor:
         """Return θXᵀ, shape (L, n), for θ of shape (L, d)."""
-        found: Tensor | None = None
+        h: Tensor | None = None
         for block in self.blocks():
-            found = self._placed(found, forward(theta, block.X), block.span)
-        assert found is not None
-        return found
+            h = self._placed(h, forward(theta, block.X), block.span)
+        assert h is not None
+        return h
 
-    def _placed(self, found: Tensor | None, part: Tensor, span: slice) -> Tensor:
+    def _placed(self, h: Tensor | None, part: Tensor, span: slice) -> Tensor:
         """Put the columns of a block among those of all rows.
 
         A list of parts would stay between blocks in memory, where the next block does not fit.
         """
         if part.shape[1] == self.here:
             return part
-        found = part.new_empty(len(part), self.here) if found is None else found
-        found[:, span] = part
-        return found
+        h = part.new_empty(len(part), self.here) if h is None else h
+        h[:, span] = part
+        return h
 
     def backward(self, q: Tensor) -> Tensor:
         """Return qX, shape (L, d), for q of shape (L, n)."""
@@ -299,19 +313,28 @@ class Rows(Inputs):
         Each process has the h of its own rows.
         """
         total: Tensor | None = None
-        found: Tensor | None = None
+        h: Tensor | None = None
         for block in self.blocks():
             part = forward(theta, block.X)
             total = backward(middle(part, block.span), block.X, total)
-            found = self._placed(found, part, block.span)
-        assert found is not None
+            h = self._placed(h, part, block.span)
+        assert h is not None
         assert total is not None
-        return found, self.total(total)[0]
+        return h, self.total(total)[0]
 
     def blocks(self) -> Iterator[Block]:
         """Go through the rows once."""
         for span, X in self.parts():
             yield Block(X, span)
+
+
+def as_rows(X: Any, y: Any) -> Rows:
+    """Return X if it is :class:`Rows`, which have their labels, else the rows of X and y."""
+    if not isinstance(X, Rows):
+        return Rows(X, y)
+    if y is not None:
+        raise ValueError("y must be None when X is Rows, which has its labels")
+    return X
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.sources import Part, Source, spans
+from decoupled_descent.rows.sources import Source, SourceBlock, spans
 
 
 class Gathered(Source):
@@ -26,15 +26,15 @@ class Gathered(Source):
     def __init__(self, rows: Rows) -> None:
         self.values, self.d, self.dtype = rows, rows.d, rows.like.dtype
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Send block by block."""
         for span in spans(self.values.n, size or self.values.n):
-            yield Part(span, self.take(torch.arange(span.start, span.stop)), None)
+            yield SourceBlock(span, self.take(torch.arange(span.start, span.stop)), None)
 
     def take(self, index: Tensor) -> Tensor:
         """Send some rows."""
-        found: Tensor = self.values.gather(index.cpu()).to(self.dtype)
-        return found
+        taken: Tensor = self.values.gather(index.cpu()).to(self.dtype)
+        return taken
 
 
 def is_divided(X: Any) -> bool:
@@ -42,7 +42,7 @@ def is_divided(X: Any) -> bool:
     return isinstance(X, Rows) and X.processes is not None
 
 
-def whole(rows: Rows, y: Tensor, **common: Any) -> Rows:
+def gather_rows(rows: Rows, y: Tensor, **common: Any) -> Rows:
     """Rows of all processes with all labels, weights and groups, as if there were one process."""
     return Rows(Gathered(rows), y, **common) if rows.processes is not None else rows
 
@@ -65,7 +65,7 @@ def divided(phi: Any, y: Tensor, X: Any, **common: Any) -> Rows:
     return Rows(own, y[X.span], group=processes.group, timeout=processes.timeout, **kept)
 
 
-def everyone(rows: Rows, values: Tensor) -> Tensor:
+def all_gather(rows: Rows, values: Tensor) -> Tensor:
     """What each process has for its rows, for the rows of all, shape (n, …)."""
     if rows.processes is None:
         return values
@@ -83,13 +83,13 @@ def all_labels(rows: Rows, labels: NDArray[Any]) -> NDArray[Any]:
     if code == len(kinds):
         return _all_texts(rows, [str(one) for one in labels.tolist()])
     dtype = np.float64 if kinds[code] == "f" else np.int64
-    found: NDArray[Any] = everyone(rows, torch.from_numpy(labels.astype(dtype))).numpy()
-    return found.astype(bool) if kinds[code] == "b" else found
+    gathered: NDArray[Any] = all_gather(rows, torch.from_numpy(labels.astype(dtype))).numpy()
+    return gathered.astype(bool) if kinds[code] == "b" else gathered
 
 
 def _all_texts(rows: Rows, texts: list[str]) -> NDArray[Any]:
     """Send texts as bytes."""
     assert rows.processes is not None
-    parts = rows.processes.contents(json.dumps(texts).encode())
-    found = [text for part in parts for text in json.loads(part)]
-    return np.array(found, dtype=object)
+    parts = rows.processes.all_gather_bytes(json.dumps(texts).encode())
+    gathered = [text for part in parts for text in json.loads(part)]
+    return np.array(gathered, dtype=object)

@@ -106,20 +106,20 @@ class Gram:
     def _inner(self) -> Tensor:
         """XᵀX."""
         like = self._rows.like
-        found = like.new_zeros(self._rows.d, self._rows.d, dtype=torch.float64)
+        products = like.new_zeros(self._rows.d, self._rows.d, dtype=torch.float64)
         for _, part in self._rows.doubles():
-            found.addmm_(part.T, part)
-        return self._rows.total(found)[0]
+            products.addmm_(part.T, part)
+        return self._rows.total(products)[0]
 
     def _outer(self) -> Tensor:
         """XXᵀ."""
         like = self._rows.like
-        found = like.new_zeros(self._rows.n, self._rows.n, dtype=torch.float64)
+        products = like.new_zeros(self._rows.n, self._rows.n, dtype=torch.float64)
         for above, part in self._rows.doubles():
             for below, other in self._rows.doubles():
                 if below.start >= above.start:
-                    found[above, below] = part @ other.T
-        return found.triu_() + found.triu(1).T
+                    products[above, below] = part @ other.T
+        return products.triu_() + products.triu(1).T
 
     def shift(self, ridge: float) -> float:
         """Return μ = λ ‖X‖²_F / d."""
@@ -149,12 +149,12 @@ class Gram:
             squares = self.vectors.square()
             return [torch.mv(squares, self.eigenvalues * inverse) for inverse in inverses]
         # one tensor for all: small ones, kept between large ones, would fragment the heap
-        found = self.eigenvalues.new_empty(len(ridges), self._rows.here)
+        leverages = self.eigenvalues.new_empty(len(ridges), self._rows.here)
         for span, part in self._rows.doubles():
             squares = (part @ self.vectors).square_()
-            for values, inverse in zip(found, inverses, strict=True):
+            for values, inverse in zip(leverages, inverses, strict=True):
                 torch.mv(squares, inverse, out=values[span])
-        return list(found)
+        return list(leverages)
 
     def coordinates(self, which: Tensor) -> Tensor:
         """Return the rows' coordinates along some eigenvectors, (n, s), each up to scale."""
@@ -193,18 +193,18 @@ class Gram:
         if separate and self._is_square:
             return {ridge: backward(q, self._matrix(ridge)) for ridge, q in asked.items()}
         sizes = [len(q) for q in asked.values()]
-        given = stacked(asked.values())
+        left = stacked(asked.values())
         if not self.wide:
-            given = self._rows.backward(given)
+            left = self._rows.backward(left)
         if separate:
-            parts = zip(torch.split(given, sizes), asked, strict=True)
-            found = stacked(forward(part, self._matrix(ridge)) for part, ridge in parts)
+            parts = zip(torch.split(left, sizes), asked, strict=True)
+            directions = stacked(forward(part, self._matrix(ridge)) for part, ridge in parts)
         else:
-            scales = [self._scale(ridge).to(given).expand(len(q), -1) for ridge, q in asked.items()]
-            found = forward(backward(given, self._basis).mul_(stacked(scales)), self._basis)
+            scales = [self._scale(ridge).to(left).expand(len(q), -1) for ridge, q in asked.items()]
+            directions = forward(backward(left, self._basis).mul_(stacked(scales)), self._basis)
         if self.wide:
-            found = self._rows.backward(found)
-        return dict(zip(asked, torch.split(found, sizes), strict=True))
+            directions = self._rows.backward(directions)
+        return dict(zip(asked, torch.split(directions, sizes), strict=True))
 
     @property
     def _is_square(self) -> bool:
@@ -233,12 +233,12 @@ class Gram:
     def _times_rows(self, inverse: Tensor) -> Tensor:
         """C X A⁻¹ = c (XXᵀ + μI)⁻¹ X, shape (n, d)."""
         X = self._rows.X
-        found = torch.empty_like(X, memory_format=torch.contiguous_format)
-        given, result = (X.T, found.T) if self.wide else (X, found)
+        scaled = torch.empty_like(X, memory_format=torch.contiguous_format)
+        source, result = (X.T, scaled.T) if self.wide else (X, scaled)
         size = max(1, NUMBERS // len(inverse))
-        for part, place in zip(*(torch.split(each, size) for each in (given, result)), strict=True):
-            place.copy_(part.double() @ inverse)
-        return found
+        for part, to in zip(*(torch.split(each, size) for each in (source, result)), strict=True):
+            to.copy_(part.double() @ inverse)
+        return scaled
 
     @cached_property
     def _basis(self) -> Tensor:

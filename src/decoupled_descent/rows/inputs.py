@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
+from decoupled_descent.rows.freed_memory import return_freed_memory_after
 from decoupled_descent.rows.products import fast_routine
-from decoupled_descent.rows.room import make_room_after
 from decoupled_descent.rows.sources import HELD, Source, as_source, read_size, spans
 from decoupled_descent.rows.tensors import as_floats, check_finite
 
 #: Rows are processed in blocks of about this many bytes, so that a block is still in the cache at
 #: its second use. Data up to ``SINGLE_BLOCK_BYTES`` is one block, and so is any data that oneDNN
-#: multiplies: its two whole products take less time than one pass in blocks.
+#: multiplies: its two products with all of X take less time than one pass in blocks.
 BLOCK_BYTES = 4 * 2**20
 SINGLE_BLOCK_BYTES = 16 * 2**20
 #: Rows are turned into float64 about this many bytes at a time.
@@ -91,7 +91,7 @@ class Inputs:
         return self._X.index_select(0, index)  # faster than self._X[index]
 
     def parts(self) -> Iterator[tuple[slice, Tensor]]:
-        """Go through the rows once, block by block, each with its place."""
+        """Go through the rows once, block by block, each with the numbers of its rows."""
         if self._source is not None:
             for span, X, _ in self._source.parts(self.block_size):
                 if span.stop > self.here:
@@ -110,10 +110,10 @@ class Inputs:
     def pieces(self, size: int) -> Iterator[tuple[slice, Tensor]]:
         """Go through the rows once, at most ``size`` at a time."""
         passed = 0
-        for whole, X in self.parts():
+        for block, X in self.parts():
             for span, part in zip(spans(len(X), size), torch.split(X, size), strict=True):
-                yield slice(whole.start + span.start, whole.start + span.stop), part
-                passed = make_room_after(passed + 8 * part.numel())  # used in float64
+                yield slice(block.start + span.start, block.start + span.stop), part
+                passed = return_freed_memory_after(passed + 8 * part.numel())  # used in float64
 
     def doubles(self, width: int = 0) -> Iterator[tuple[slice, Tensor]]:
         """Go through the rows once in float64, in small pieces of ``width`` or d numbers a row."""

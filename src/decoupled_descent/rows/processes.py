@@ -22,7 +22,7 @@ class ProcessLostError(RuntimeError):
 
 
 class Processes:
-    """The processes of a group of ``torch.distributed``, each with rows of its own.
+    """The processes of a group of ``torch.distributed``, each with its own rows.
 
     Args:
         group: The group; ``torch.distributed.group.WORLD`` for all processes.
@@ -53,28 +53,28 @@ class Processes:
             self._group.allreduce([flat], self._limits).wait()
         except RuntimeError as error:
             raise ProcessLostError(self._lost(error)) from error
-        found = torch.split(flat, [part.numel() for part in parts])
-        return [one.view(part.shape).to(part.dtype) for one, part in zip(found, parts, strict=True)]
+        sums = torch.split(flat, [part.numel() for part in parts])
+        return [one.view(part.shape).to(part.dtype) for one, part in zip(sums, parts, strict=True)]
 
-    def each(self, values: Tensor) -> Tensor:
+    def all_gather(self, values: Tensor) -> Tensor:
         """What every process passes, by rank, shape (processes, …)."""
-        found = values.new_zeros(self.size, *values.shape)
-        found[self.rank] = values
-        return self.total([found])[0]
+        padded = values.new_zeros(self.size, *values.shape)
+        padded[self.rank] = values
+        return self.total([padded])[0]
 
-    def contents(self, content: bytes) -> list[bytes]:
+    def all_gather_bytes(self, content: bytes) -> list[bytes]:
         """The bytes that every process passes, by rank."""
-        ends = self.each(torch.tensor(len(content), device="cpu")).cumsum(0).tolist()
-        found, stop = torch.zeros(ends[-1], dtype=torch.uint8), ends[self.rank]
+        ends = self.all_gather(torch.tensor(len(content), device="cpu")).cumsum(0).tolist()
+        padded, stop = torch.zeros(ends[-1], dtype=torch.uint8), ends[self.rank]
         if content:
             own = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-            found[stop - len(content) : stop] = own
-        whole = self.total([found])[0].numpy().tobytes()
-        return [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+            padded[stop - len(content) : stop] = own
+        gathered = self.total([padded])[0].numpy().tobytes()
+        return [gathered[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def smallest(self, number: int) -> int:
         """The smallest of one whole number per process."""
-        return int(self.each(torch.tensor(number, device="cpu")).min())
+        return int(self.all_gather(torch.tensor(number, device="cpu")).min())
 
     def _lost(self, error: RuntimeError) -> str:
         """Name the lost processes: those that do not report that the sum failed."""

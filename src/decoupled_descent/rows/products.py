@@ -66,7 +66,7 @@ def _onednn() -> Routine | None:
 
     try:
         linear = torch.ops.mkldnn._linear_pointwise.default
-        found = routine(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.ones(1, 2))
+        result = routine(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.ones(1, 2))
     except (AttributeError, RuntimeError, TypeError):
         return None
-    return routine if found.tolist() == [[4.0, 8.0]] else None
+    return routine if result.tolist() == [[4.0, 8.0]] else None

@@ -27,7 +27,7 @@ HELD = 3
 READ_BYTES = 16 * 2**20
 
 
-class Part(NamedTuple):
+class SourceBlock(NamedTuple):
     """Consecutive rows of a source."""
 
     span: slice  # where they sit among all rows
@@ -44,7 +44,7 @@ class Source(ABC):
     in_order_only = False  # whether blocks come in one order only, so that ``take`` reads them all
 
     @abstractmethod
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Go through all rows once, ``size`` at a time if the source can be sliced."""
 
     @abstractmethod
@@ -53,10 +53,10 @@ class Source(ABC):
 
     def _learn(self, first: Any) -> None:
         """Note the columns and the dtype of some rows."""
-        given = _divided(first)[0]
-        found = as_tensor("X", given.toarray() if hasattr(given, "toarray") else given)
-        self.d = found.shape[-1]
-        self.dtype = found.dtype if found.is_floating_point() else torch.get_default_dtype()
+        features = _divided(first)[0]
+        row = as_tensor("X", features.toarray() if hasattr(features, "toarray") else features)
+        self.d = row.shape[-1]
+        self.dtype = row.dtype if row.is_floating_point() else torch.get_default_dtype()
 
     def to(self, dtype: torch.dtype) -> Self:
         """The same rows in another dtype."""
@@ -66,13 +66,13 @@ class Source(ABC):
 
     def matrix(self, values: Any) -> Tensor:
         """Turn what was read into rows."""
-        found = as_tensor("X", values.toarray() if hasattr(values, "toarray") else values)
-        if found.ndim != 2:
+        matrix = as_tensor("X", values.toarray() if hasattr(values, "toarray") else values)
+        if matrix.ndim != 2:
             raise ValueError(
-                f"X yields blocks of shape {tuple(found.shape)}; each must be a matrix of rows: "
+                f"X yields blocks of shape {tuple(matrix.shape)}; each must be a matrix of rows: "
                 "torch.utils.data.DataLoader(X, batch_size=1000) makes blocks of single rows"
             )
-        return found.to(self.dtype)
+        return matrix.to(self.dtype)
 
 
 class Sliced(Source):
@@ -82,11 +82,11 @@ class Sliced(Source):
         self.values, self.n = values, n
         self._learn(values[0] if isinstance(values, Dataset) else values[0:1])
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Read slice by slice."""
 
-        def read(span: slice) -> Part:
-            return Part(span, *self._read(span, range(span.start, span.stop)))
+        def read(span: slice) -> SourceBlock:
+            return SourceBlock(span, *self._read(span, range(span.start, span.stop)))
 
         try:
             yield from ahead(read(span) for span in spans(self.n, size or self.n))
@@ -95,8 +95,8 @@ class Sliced(Source):
 
     def take(self, index: Tensor) -> Tensor:
         """Read some rows, each once and in ascending order, as HDF5 requires."""
-        unique, place = torch.unique(index.cpu(), return_inverse=True)
-        return self._read(unique.numpy(), unique.tolist())[0][place]
+        unique, inverse = torch.unique(index.cpu(), return_inverse=True)
+        return self._read(unique.numpy(), unique.tolist())[0][inverse]
 
     def _read(self, which: Any, numbers: Iterable[int]) -> tuple[Tensor, Tensor | None]:
         """Rows and labels; items of a dataset are put together."""
@@ -107,9 +107,9 @@ class Sliced(Source):
             return self.matrix(self.values[which]), None
         if isinstance(which, slice) and self.values.flags.c_contiguous:
             return self._in_place(held, which), None
-        found = self.matrix(np.array(self.values[which]))
+        values = self.matrix(np.array(self.values[which]))
         released(self.values)  # the rows were copied, so the pages can be given back
-        return found, None
+        return values, None
 
     def _in_place(self, held: mmap.mmap, which: slice) -> Tensor:
         """Consecutive rows of a map without a copy, whose pages are read here, before their use.
@@ -120,9 +120,9 @@ class Sliced(Source):
         start, size = which.start, which.stop - which.start
         _advise(held, self.values, mmap.MADV_WILLNEED, which.stop, which.stop + size)
         _advise(held, self.values, mmap.MADV_DONTNEED, start - HELD * size, start - 2 * size)
-        found = self.values[which]
-        found.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max()  # a byte of each page
-        return self.matrix(found)
+        block = self.values[which]
+        block.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max()  # a byte of each page
+        return self.matrix(block)
 
     def _collated(self, pairs: list[tuple[Any, Any]]) -> tuple[Tensor, Tensor | None]:
         X = self.matrix(torch.stack([as_tensor("X", x) for x, _ in pairs]))
@@ -149,26 +149,26 @@ class Repeated(Source):
             raise ValueError(f"X is a {type(values).__name__} that yields no rows")
         self._learn(first)
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Take the blocks as they come."""
 
-        def read() -> Iterator[Part]:
+        def read() -> Iterator[SourceBlock]:
             start = 0
-            for given in self.values:
-                X, y = _divided(given)
+            for item in self.values:
+                X, y = _divided(item)
                 rows, labels = self.matrix(X), None if y is None else as_tensor("y", y)
-                yield Part(slice(start, start + len(rows)), rows, labels)
+                yield SourceBlock(slice(start, start + len(rows)), rows, labels)
                 start += len(rows)
 
         return ahead(read())
 
     def take(self, index: Tensor) -> Tensor:
         """Go through all blocks, and keep some rows."""
-        found = torch.empty(len(index), self.d, dtype=self.dtype, device="cpu")
+        taken = torch.empty(len(index), self.d, dtype=self.dtype, device="cpu")
         for span, X, _ in self.parts(None):
             inside = (index >= span.start) & (index < span.stop)
-            found[inside] = X[index[inside] - span.start]
-        return found
+            taken[inside] = X[index[inside] - span.start]
+        return taken
 
 
 def as_source(values: Any) -> Source | None:
@@ -205,7 +205,7 @@ def spans(n: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def ahead(parts: Iterator[Part]) -> Iterator[Part]:
+def ahead(parts: Iterator[SourceBlock]) -> Iterator[SourceBlock]:
     """Yield what an iterator yields, while a thread fetches the next part."""
     with ThreadPoolExecutor(1, thread_name_prefix="rows") as thread:
         coming = thread.submit(next, parts, None)
@@ -224,11 +224,11 @@ def read_size(values: Any, row_bytes: int) -> int:
     return size
 
 
-def _divided(given: Any) -> tuple[Any, Any]:
+def _divided(item: Any) -> tuple[Any, Any]:
     """Rows, and labels where they come in pairs."""
-    if not isinstance(given, tuple | list):
-        return given, None
-    return given[0], given[1] if len(given) > 1 else None
+    if not isinstance(item, tuple | list):
+        return item, None
+    return item[0], item[1] if len(item) > 1 else None
 
 
 def released(values: Any) -> None:

@@ -10,9 +10,17 @@ from torch import Tensor
 
 from decoupled_descent.files import unnamed_file
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.freed_memory import return_freed_memory
 from decoupled_descent.rows.inputs import piece_size
-from decoupled_descent.rows.room import make_room
-from decoupled_descent.rows.sources import HELD, READ_BYTES, Part, Source, ahead, released, spans
+from decoupled_descent.rows.sources import (
+    HELD,
+    READ_BYTES,
+    Source,
+    SourceBlock,
+    ahead,
+    released,
+    spans,
+)
 
 #: Up to this many bytes, numbers are kept in float64 whatever they were made from: ``Rows`` reads
 #: as much into memory.
@@ -48,7 +56,7 @@ class Store(Source):
         self.n, self.d, self.dtype = n, d, torch.float64
         on_disk = not rows.held and n * d * dtype.itemsize > MEMORY
         self.map = _temporary(n, d, dtype) if on_disk else None
-        make_room(n * d * dtype.itemsize)
+        return_freed_memory(n * d * dtype.itemsize)
         self.values: Tensor = (
             like.new_empty(n, d, dtype=dtype) if self.map is None else torch.from_numpy(self.map)
         )
@@ -62,16 +70,16 @@ class Store(Source):
         """Leave out the columns from d on."""
         self.d, self.values = d, self.values[:, :d]
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Read slice by slice, ``size`` rows at a time where there are few."""
-        few = 8 * self.n * self.d <= SMALL  # which is read as a whole
+        few = 8 * self.n * self.d <= SMALL  # read at once
         step = (size or self.n) if few else piece_size(self.d)
 
-        def read() -> Iterator[Part]:
+        def read() -> Iterator[SourceBlock]:
             for span in spans(self.n, step):
-                found = self.values[span].to(torch.float64, copy=self.map is not None)
+                block = self.values[span].to(torch.float64, copy=self.map is not None)
                 released(self.map)
-                yield Part(span, found, None)
+                yield SourceBlock(span, block, None)
 
         return read() if self.map is None else ahead(read())
 
@@ -99,10 +107,10 @@ class Mapped(Source):
     ) -> None:
         self.values, self.function, self.d, self.dtype = rows, function, d, dtype
 
-    def parts(self, size: int | None) -> Iterator[Part]:
+    def parts(self, size: int | None) -> Iterator[SourceBlock]:
         """Go through the other rows, in their own pieces."""
         for span, part in self.values.doubles(self.d):
-            yield Part(span, self.function(part).to(self.dtype), None)
+            yield SourceBlock(span, self.function(part).to(self.dtype), None)
 
     def take(self, index: Tensor) -> Tensor:
         """Make some rows."""

@@ -36,9 +36,9 @@ def check_finite(name: str, tensor: Tensor, first: int = 0) -> None:
         bad = torch.nonzero(~torch.isfinite(tensor))
         if len(bad):
             row, *rest = bad[0].tolist()
-            place = ", ".join(str(i) for i in (first + row, *rest))
+            position = ", ".join(str(i) for i in (first + row, *rest))
             raise ValueError(
-                f"{name}[{place}] is {tensor[tuple(bad[0])].item()} ({len(bad)} such "
+                f"{name}[{position}] is {tensor[tuple(bad[0])].item()} ({len(bad)} such "
                 "entries in all); remove or impute NaN and infinite values first"
             )
 
@@ -73,8 +73,8 @@ def _nullable(values: Any, array: NDArray[Any]) -> NDArray[Any]:
     if not hasattr(values, "isna") or not kinds <= set("biuf"):
         return array
     if kinds <= set("iu") and not np.any(values.isna()):
-        whole: NDArray[Any] = values.to_numpy(np.int64)
-        return whole
+        integers: NDArray[Any] = values.to_numpy(np.int64)
+        return integers
     numbers: NDArray[Any] = values.to_numpy(np.float64, na_value=np.nan)
     return numbers
 

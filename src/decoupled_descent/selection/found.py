@@ -13,7 +13,7 @@ from decoupled_descent.features.interface import Features
 from decoupled_descent.leave_one_out.resampling import Variation
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gathered import everyone
+from decoupled_descent.rows.gathered import all_gather
 from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.training.run import Run
 
@@ -86,8 +86,8 @@ def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
         newton = replace(newton, tolerance=ROUNDED) if info.estimates else newton
         again = newton.step(run.best.state, everything, bound)[1]
     else:
-        losses, h = everyone(rows, info.losses), everyone(rows, info.preactivations)
-        again = info._replace(losses=losses, preactivations=h, everywhere=None)
+        losses, h = all_gather(rows, info.losses), all_gather(rows, info.preactivations)
+        again = info._replace(losses=losses, preactivations=h, global_error=None)
     error, stderr = again.train_error, again.train_error_stderr
     best = replace(run.best, info=again, train_error=error, train_error_stderr=stderr)
     return replace(run, bound=bound, best=best)

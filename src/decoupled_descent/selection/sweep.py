@@ -18,13 +18,13 @@ import torch
 from joblib import Parallel, delayed
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import RowLoss
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.selection.comparison import (
     CorrectedError,
@@ -36,7 +36,7 @@ from decoupled_descent.selection.comparison import (
 from decoupled_descent.selection.configurations import Configuration, combine
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
-from decoupled_descent.training.loop import Trainee, check_rows, check_test, train_together
+from decoupled_descent.training.loop import Trainee, check_test, train_together
 from decoupled_descent.training.run import Run
 
 
@@ -237,7 +237,8 @@ def sweep(
         >>> result.names, len(result.best.train_error)
         (('1', '0.9', '0.8'), 50)
     """
-    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    whole_number("steps", steps)
+    rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
     rows.require_one_process("sweep compares losses row by row")
     configurations, place = combine(objective, algorithms, theta, seed), as_checkpoint(checkpoint)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:

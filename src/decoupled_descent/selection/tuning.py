@@ -16,18 +16,18 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from decoupled_descent.checks import ignoring, outside
+from decoupled_descent.checks import ignoring, outside, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
+from decoupled_descent.rows.blocks import as_rows
 from decoupled_descent.selection.configurations import combine
 from decoupled_descent.selection.contest import DEFAULTS, Contest, lowest, was_interrupted
 from decoupled_descent.selection.methods import check_method
 from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
-from decoupled_descent.training.loop import check_rows
 from decoupled_descent.training.run import Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 
@@ -95,7 +95,8 @@ def tune(
         >>> dd.tune(X, y, objective, damping=0.95, ridge=1.0, steps=40).names
         ('lr=1', 'lr=0.5')
     """
-    rows = check_rows(X, y, steps)
+    whole_number("steps", steps)
+    rows = as_rows(X, y)
     rows.require_one_process("tune compares losses row by row")
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)

@@ -13,13 +13,13 @@ from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
 from decoupled_descent.leave_one_out.influence import TINY
 from decoupled_descent.leave_one_out.leave_out import linear_minimum, shifts_without
-from decoupled_descent.leave_one_out.newton import DecoupledNewton, State
+from decoupled_descent.leave_one_out.newton import DecoupledNewton, NewtonState
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.leave_one_out.resampling import half_samples, variation
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.gathered import divided, whole
+from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store
 from decoupled_descent.selection.cost import FITS
 from decoupled_descent.selection.decisions import half_sample_count
@@ -80,7 +80,7 @@ def fits(
         rows = divided(phi, y, X, **sample.common)
         del phi
         made.append(rows)
-        everything = whole(rows, y, **sample.common)
+        everything = gather_rows(rows, y, **sample.common)
         place = Place(rows, everything, objective, folds, sample.unit, outputs, signs)
         for count, fitted in enumerate(walk(one, place, ridge), 1):
             found.append(fitted)
@@ -163,19 +163,19 @@ def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
         best = following
 
 
-def _extrapolated(found: dict[int, Candidate], power: int) -> State:
+def _extrapolated(found: dict[int, Candidate], power: int) -> NewtonState:
     """Where the minimum should be, from those of the nearest ridge and the one behind it."""
     near = min(found, key=lambda other: abs(other - power))
     behind = 2 * near - power
-    state: State = found[near].run.state
+    state: NewtonState = found[near].run.state
     if behind not in found:
         return state
-    before: State = found[behind].run.state
+    before: NewtonState = found[behind].run.state
     head = {name: 2 * value - before.head[name] for name, value in state.head.items()}
-    return State(2 * state.theta - before.theta, head, 0)
+    return NewtonState(2 * state.theta - before.theta, head, 0)
 
 
-def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Candidate:
+def _fitted(one: Ranked, place: Place, ridge: float, start: NewtonState | None) -> Candidate:
     """One fit, with its leave-one-out predictions."""
     rows, objective = place.rows, place.objective
     repairs = REFITTED // (rows.n * (objective.width or 1))
@@ -194,7 +194,7 @@ def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Can
     return found if place.folds is None else _resampled(found, place.folds, place.signs)
 
 
-def _start(place: Place, ridge: float) -> State | None:
+def _start(place: Place, ridge: float) -> NewtonState | None:
     """Parameters that roughly reproduce the outputs of another map; None for zero.
 
     It is a ridge regression on these outputs, with the mean curvature of the loss, for features
@@ -209,7 +209,7 @@ def _start(place: Place, ridge: float) -> State | None:
     squares = sum(weights[span] @ part.square() for span, part in rows.doubles())
     bend = max(curvature(loss, outputs, rows.y), TINY)
     (name,) = place.objective.parameters(rows.like)
-    return State(pulled / (squares + ridge / bend), {name: shift}, 0)
+    return NewtonState(pulled / (squares + ridge / bend), {name: shift}, 0)
 
 
 def _resampled(candidate: Candidate, folds: Tensor, signs: Tensor | None) -> Candidate:

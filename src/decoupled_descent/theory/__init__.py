@@ -3,7 +3,7 @@
 Predictions
     :class:`StateEvolution` predicts a run; its result is an :class:`Evolution`.
 Mixtures
-    :class:`MixtureLimit` is a mixture known by its overlaps only, :func:`teacher` turns labels
+    :class:`MixtureLimit` is a mixture given by its overlaps only, :func:`teacher` turns labels
     from a teacher into a mixture.
 Test errors
     :func:`asymptotic_test_error` from overlaps, :func:`population_test_error` from trained
@@ -21,8 +21,8 @@ Finite rows
 Without a signal
     :func:`signalless_overlap` and :func:`signalless_growth` are closed forms.
 Which algorithm to train with
-    :func:`search` ranks directions and rates by their limits, as a :class:`Search` of
-    :class:`Candidate` s.
+    :func:`rank_directions` ranks directions and rates by their limits, as
+    :class:`RankedDirections` of :class:`PredictedAlgorithm` s.
 For algorithms of your own
     :class:`LimitStep` is what the ``limit()`` of an algorithm returns, :func:`ridge_step` gives the
     limits of a preconditioned step as a :class:`RidgeStep`.
@@ -31,6 +31,11 @@ For algorithms of your own
 from decoupled_descent.descent.info import LimitStep
 from decoupled_descent.theory.amp import AmpPath, amp_form
 from decoupled_descent.theory.averages import Slopes
+from decoupled_descent.theory.directions import (
+    PredictedAlgorithm,
+    RankedDirections,
+    rank_directions,
+)
 from decoupled_descent.theory.evolution import Evolution
 from decoupled_descent.theory.finite_size import FiniteSize, finite_size
 from decoupled_descent.theory.fixed_points import (
@@ -47,7 +52,6 @@ from decoupled_descent.theory.risk import (
     population_test_error,
     slopes,
 )
-from decoupled_descent.theory.search import Candidate, Search, search
 from decoupled_descent.theory.signalless import signalless_growth, signalless_overlap
 from decoupled_descent.theory.state_evolution import StateEvolution
 from decoupled_descent.theory.taylor import (
@@ -59,7 +63,6 @@ from decoupled_descent.theory.taylor import (
 
 __all__ = [
     "AmpPath",
-    "Candidate",
     "CriticalPoint",
     "Estimate",
     "Evolution",
@@ -67,9 +70,10 @@ __all__ = [
     "FixedPoint",
     "LimitStep",
     "MixtureLimit",
+    "PredictedAlgorithm",
     "PureTaylorTerms",
+    "RankedDirections",
     "RidgeStep",
-    "Search",
     "Slopes",
     "StateEvolution",
     "TaylorTerms",
@@ -80,8 +84,8 @@ __all__ = [
     "fixed_point",
     "population_test_error",
     "pure_taylor_terms",
+    "rank_directions",
     "ridge_step",
-    "search",
     "signalless_growth",
     "signalless_overlap",
     "slopes",

@@ -79,7 +79,7 @@ class Model:
 
     def test_error(self, nodes: Nodes, at: Point) -> Tensor:
         """Return test(m, Ω, a), averaged over nodes."""
-        h, population = nodes.place(at.alignment, at.overlap), nodes.population
+        h, population = nodes.preactivations(at.alignment, at.overlap), nodes.population
         return population.weights @ self.losses(h, population.responses, at.head)
 
     def at(self, step: int) -> Model:

@@ -16,8 +16,8 @@ GOLDEN = (5**0.5 - 1) / 2
 
 def batch_sizes(n: int, size: int, replacement: bool) -> list[int]:
     """Rows of the batches of a pass."""
-    whole, rest = divmod(n, size)
-    sizes = [size] * whole + [rest] * (rest > 0)
+    full, rest = divmod(n, size)
+    sizes = [size] * full + [rest] * (rest > 0)
     return [min(size, n)] * len(sizes) if replacement else sizes
 
 
@@ -50,16 +50,16 @@ def path_factors(
     """
     ends = torch.tensor([0, *sizes], dtype=torch.float64).cumsum(0) / n
     batches = list(pairwise(ends.tolist()))
-    if replacement:  # every batch is the first part of a random order of its own
+    if replacement:  # every batch is the first part of a new random order
         batches = batches[:1]
     while True:
-        places = _places(population, generator)
+        ranks = _ranks(population, generator)
         for low, high in batches:
-            inside = ((places >= low) & (places < high)).double()
+            inside = ((ranks >= low) & (ranks < high)).double()
             yield inside / (population.weights @ inside)
 
 
-def _places(population: Population, generator: torch.Generator) -> Tensor:
+def _ranks(population: Population, generator: torch.Generator) -> Tensor:
     """Numbers that are uniform over [0, 1] within every mode, in random order."""
     drawn = torch.rand(len(population.modes) + 1, generator=generator).double()
     order = torch.argsort(population.modes + drawn[1:])

@@ -76,17 +76,17 @@ class HermiteEngine:
         h = at.point.alignment[population.modes] + deviation * self.nodes.normals
         model = self.model.at(t)
         jacobian = model.correction(self.nodes, at.point)
-        seen = model.observe(population, h, at.point.head, jacobian)
-        found = seen.direction.reshape(-1, self.order) @ self.analysis
-        self.coefficients[t] = found
+        averages = model.observe(population, h, at.point.head, jacobian)
+        coefficients = averages.direction.reshape(-1, self.order) @ self.analysis
+        self.coefficients[t] = coefficients
         scales = deviation * self.deviations[: t + 1]
         rho = torch.where(scales > 0, variances / scales.clamp(min=1e-300), 0.0).clamp(-1, 1)
         rho[t] = 1.0
-        weighted = self.atoms.unsqueeze(1) * found
+        weighted = self.atoms.unsqueeze(1) * coefficients
         products = torch.einsum("rsk,sk->rk", self.coefficients[: t + 1], weighted)
         powers = rho.unsqueeze(1) ** torch.arange(self.order, dtype=torch.float64)
         self.time += 1
-        return seen, (products * powers).sum(1, keepdim=True)
+        return averages, (products * powers).sum(1, keepdim=True)
 
 
 class PathEngine:
@@ -123,16 +123,16 @@ class PathEngine:
         if self.jacobian_nodes is not None:
             jacobian = model.correction(self.jacobian_nodes, at.point)
         if self.nodes is None:
-            seen = model.observe(population, h, head, jacobian)
-            direction = seen.direction
+            averages = model.observe(population, h, head, jacobian)
+            direction = averages.direction
         else:
-            placed = self.nodes.place(alignment, overlap)
-            seen = model.observe(self.nodes.population, placed, head, jacobian)
+            at_nodes = self.nodes.preactivations(alignment, overlap)
+            averages = model.observe(self.nodes.population, at_nodes, head, jacobian)
             direction = model.directions(h, population.responses, head, jacobian)
         self.directions[t] = direction.T
         stored = self.directions[: t + 1].flatten(0, 1)
         self.time += 1
-        return seen, ((self.directions[t] * population.weights) @ stored.T).T
+        return averages, ((self.directions[t] * population.weights) @ stored.T).T
 
 
 def engine_makers(

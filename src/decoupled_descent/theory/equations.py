@@ -61,9 +61,9 @@ class Equations:
 
     def image(self, point: Point) -> Point:
         """Map (m, Ω, a) to the right-hand sides, with E f in place of a."""
-        seen = self.observe(self.nodes.noise(point.overlap), point)
-        alignment, overlap = self.standing(seen.direction, seen.direction)
-        return Point(alignment, overlap, seen.head)
+        averages = self.observe(self.nodes.noise(point.overlap), point)
+        alignment, overlap = self.standing(averages.direction, averages.direction)
+        return Point(alignment, overlap, averages.head)
 
     def residual(self, point: Point) -> Point:
         """Return by how much the equations are violated."""
@@ -93,8 +93,8 @@ def solve(residual: Callable[[Point], Point], start: Point, names: list[str]) ->
     """Solve residual = 0 by Powell's hybrid method; only the head's ``names`` are unknowns."""
 
     def packed(values: np.ndarray) -> np.ndarray:
-        found = residual(unpack(torch.from_numpy(values.copy()), start, names))
-        return pack(found, names).numpy()
+        residuals = residual(unpack(torch.from_numpy(values.copy()), start, names))
+        return pack(residuals, names).numpy()
 
     solution = root(packed, pack(start, names).numpy(), method="hybr", options={"xtol": 1e-14})
     return unpack(torch.from_numpy(solution.x), start, names)
@@ -128,12 +128,12 @@ def spectral_radius(equations: Equations, point: Point, eta: float, gamma: float
         tilted = noise + noise @ at.overlap.T
         tilt = torch.eye(len(inverse), dtype=inverse.dtype) + at.overlap
         moved = at._replace(overlap=tilt @ point.overlap @ tilt.T)
-        seen = equations.observe(tilted, moved)
-        alignment, overlap = equations.standing(seen.direction, still)
+        averages = equations.observe(tilted, moved)
+        alignment, overlap = equations.standing(averages.direction, still)
         return Point(
             (1 - eta) * at.alignment + eta * alignment,
             (1 - eta) * at.overlap + eta * (overlap - point.overlap) @ inverse,
-            at.head | {name: at.head[name] - gamma * seen.head[name] for name in names},
+            at.head | {name: at.head[name] - gamma * averages.head[name] for name in names},
         )
 
     def packed(values: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def replicon(equations: Equations, point: Point) -> float:
     where g jumps it is infinite, see :func:`direction_jumps`.
     """
     population, model = equations.nodes.population, equations.model
-    h = equations.nodes.place(point.alignment, point.overlap)
+    h = equations.nodes.preactivations(point.alignment, point.overlap)
     rows = model.bound.row_jacobians(h, population.responses, point.head)
     jacobian = model.correction(equations.nodes, point)
     if jacobian is not None:

@@ -102,11 +102,11 @@ class Evolution:
         """
         step = range(len(self.test_error))[step]
         if self.makers and not new:
-            found = []
+            values = []
             for trajectory in self._followed(step):
                 about = (trajectory.population, trajectory.heads[-1])
-                found.append(mean_value(phi, trajectory.preactivations, *about))
-            return Estimate.of(found)
+                values.append(mean_value(phi, trajectory.preactivations, *about))
+            return Estimate.of(values)
         model, at = self.theory.model(self.overlap.shape[-1]), self.point(step)
         orders = value_orders(model, phi, at.head)
         return average_over(model, phi, at, orders, seed=self.theory.seed)

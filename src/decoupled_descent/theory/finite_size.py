@@ -52,13 +52,13 @@ class FiniteSize:
         Returns:
             (values − limit)/stderr, with the error of the limit itself in the denominator.
         """
-        given = torch.as_tensor(values, dtype=torch.float64, device="cpu")
-        size = min(len(given), len(self.stderr[name]))
+        measured = torch.as_tensor(values, dtype=torch.float64, device="cpu")
+        size = min(len(measured), len(self.stderr[name]))
         limit = getattr(self.evolution, name)[:size]
         own = self.evolution.stderr[name][:size]
         spread = (self.stderr[name][:size].square() + own.square()).sqrt()
-        found: Tensor = (given[:size] - limit) / spread
-        return found
+        deviations: Tensor = (measured[:size] - limit) / spread
+        return deviations
 
 
 @on_cpu
@@ -105,9 +105,9 @@ def finite_size(
         >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
         >>> theory = dd.StateEvolution(mixture, objective, dd.DecoupledDescent(0.1))
         >>> theta = torch.randn(1, 500, generator=torch.Generator().manual_seed(0))
-        >>> found = dd.theory.finite_size(theory, 500, 5, theta, replications=20, size=100)
+        >>> finite = dd.theory.finite_size(theory, 500, 5, theta, replications=20, size=100)
         >>> run = dd.fit(*mixture.sample(500, seed=1), objective, theory.algorithm, 5, theta)
-        >>> bool(found.z(run.train_error).abs().max() < 4)
+        >>> bool(finite.z(run.train_error).abs().max() < 4)
         True
     """
     n, replications = whole_number("n", n), whole_number("replications", replications, 2)
@@ -144,14 +144,14 @@ def _small(
 ) -> tuple[GaussianMixture, Tensor]:
     """A mixture and a start with the same overlaps in few dimensions."""
     first = coordinates(theory.geometry, theory.start(theta, alignment, overlap), None)
-    known = first[0].shape[1]
-    if dimension < known:
+    spanned = first[0].shape[1]
+    if dimension < spanned:
         raise ValueError(
-            f"size gives runs in {dimension} dimensions, but means and units span {known}; use a "
+            f"size gives runs in {dimension} dimensions, but means and units span {spanned}; use a "
             "larger size"
         )
     means, start = (
-        torch.cat([part[:, :, 0], part.new_zeros(len(part), dimension - known)], 1)
+        torch.cat([part[:, :, 0], part.new_zeros(len(part), dimension - spanned)], 1)
         * math.sqrt(dimension)
         for part in first
     )
@@ -171,16 +171,16 @@ def _measure(
     """Train once on few rows; return errors and overlaps by name, step by step."""
     objective, d, model = theory.objective, mixture.dimension, theory.model(len(theta))
     X, y = mixture.sample(size, seed, torch.float64)
-    seen: list[Any] = []
+    iterates: list[Any] = []
     run: Run = fit(
-        X, y, objective, theory.algorithm, steps, theta, callbacks=[seen.append], progress=False
+        X, y, objective, theory.algorithm, steps, theta, callbacks=[iterates.append], progress=False
     )
-    path = torch.stack([step.state.theta for step in seen])
+    path = torch.stack([step.state.theta for step in iterates])
     alignment = (path @ mixture.means.T / d).transpose(1, 2)
     overlap = path @ path.transpose(1, 2) / d
     test = [
         model.test_error(nodes, Point(m, omega, step.state.head))
-        for step, m, omega in zip(seen, alignment, overlap, strict=True)
+        for step, m, omega in zip(iterates, alignment, overlap, strict=True)
     ]
     return {
         "train_error": run.train_error.double(),

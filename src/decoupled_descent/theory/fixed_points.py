@@ -256,12 +256,12 @@ def critical_point(
     names = equations.unknowns(start)
 
     def residual(at: Point) -> Point:
-        found = equations.model.slopes(nodes, at)
-        H, u = found.curvature, found.alignment
+        slopes = equations.model.slopes(nodes, at)
+        H, u = slopes.curvature, slopes.alignment
         return Point(
             at.alignment @ H + chi @ u,
             H @ at.overlap @ H - u.T @ chi @ u,
-            {name: found.head[name] for name in names},
+            {name: slopes.head[name] for name in names},
         )
 
     point = solve(residual, start, names)

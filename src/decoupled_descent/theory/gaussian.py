@@ -14,7 +14,7 @@ from torch import Tensor
 #: rounding errors, which regression on a smooth history amplifies, and too small to matter
 #: otherwise.
 JITTER = 1e-13
-#: A direction with a smaller share of an iterate's variance than this gets no normal of its own.
+#: A direction with a smaller share of an iterate's variance than this gets no separate normal.
 NEGLIGIBLE_VARIANCE = 1e-10
 #: Nodes of a product rule may be left out up to this total weight.
 NEGLIGIBLE_MASS = 1e-13
@@ -124,8 +124,8 @@ class Paths:
         self.factor.extend(gram)
         wanted = own @ self.factor.triangle
         basis = self._basis[:, : self.factor.size]
-        known = wanted @ basis.T
-        rest = wanted - known @ basis
+        coefficients = wanted @ basis.T
+        rest = wanted - coefficients @ basis
         rest -= (rest @ basis.T) @ basis  # a second time, against rounding errors
         values, vectors = torch.linalg.eigh(rest @ rest.T)
         fresh = values > NEGLIGIBLE_VARIANCE * float(wanted.square().sum(1).max())
@@ -133,7 +133,7 @@ class Paths:
         directions = torch.zeros(len(spread), self._basis.shape[1], dtype=torch.float64)
         directions[:, : self.factor.size] = (axes / spread).T @ rest
         self._basis = torch.cat([self._basis, directions])
-        return torch.cat([known, axes * spread], 1) @ self.normals.columns(self.rank)
+        return torch.cat([coefficients, axes * spread], 1) @ self.normals.columns(self.rank)
 
 
 class Normals:

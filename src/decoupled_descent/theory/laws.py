@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class MixtureLimit:
-    r"""A mixture known only by its limits: no means, no dimension.
+    r"""A mixture given by its limits only: no means, no dimension.
 
     Args:
         overlaps: χ with χ_jk = lim μ_jᵀμ_k/d, shape (J, J), positive semi-definite.
@@ -52,7 +52,7 @@ class MixtureLimit:
         self.weights, self.responses = get_modes(weights, responses, len(self.overlaps))
 
 
-#: What is known of a mixture: χ, the weights p_j and the response laws, with or without means.
+#: What the theory needs: χ, the weights p_j and the response laws, with or without means.
 MixtureLaw = GaussianMixture | MixtureLimit
 
 
@@ -70,7 +70,7 @@ def atoms(mixture: MixtureLaw, order: int | None = RESPONSE_NODES) -> list[Atom]
     Discrete laws are exact. A Gaussian response becomes a Gauss–Hermite rule of this order; without
     an order it is not enumerated, like responses of any other law.
     """
-    found: list[Atom] = []
+    result: list[Atom] = []
     for mode, (p, law) in enumerate(zip(mixture.weights.tolist(), mixture.responses, strict=True)):
         values: Sequence[float | None] = [None]
         weights: Sequence[float] = [1.0]
@@ -80,8 +80,8 @@ def atoms(mixture: MixtureLaw, order: int | None = RESPONSE_NODES) -> list[Atom]
             nodes, masses = response_rule(order)
             values, weights = (law.mean + law.scale * nodes).tolist(), masses.tolist()
         pairs = zip(values, weights, strict=True)
-        found += [Atom(mode, y, p * q) for y, q in pairs if p * q > 0]
-    return found
+        result += [Atom(mode, y, p * q) for y, q in pairs if p * q > 0]
+    return result
 
 
 def is_gaussian(law: Sampler) -> TypeGuard[Noisy]:
@@ -107,8 +107,8 @@ def response_rule(order: int) -> tuple[Tensor, Tensor]:
 def typical_responses(mixture: MixtureLaw) -> Tensor:
     """Return all responses where they can be enumerated, else a few of every mode."""
     if can_be_enumerated(mixture):
-        found = sorted({atom.response for atom in atoms(mixture) if atom.response is not None})
-        return torch.tensor(found, dtype=torch.float64)
+        responses = sorted({atom.response for atom in atoms(mixture) if atom.response is not None})
+        return torch.tensor(responses, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     return torch.cat([law(4, generator).double() for law in mixture.responses])
 
@@ -184,14 +184,14 @@ def head_parameters(
     own = objective.parameters(torch.zeros((), dtype=torch.float64))
     if head is None:
         return own
-    given = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
+    parameters = dict(head.named_parameters()) if isinstance(head, nn.Module) else dict(head)
     for name, value in own.items():
-        if name not in given or given[name].shape != value.shape:
+        if name not in parameters or parameters[name].shape != value.shape:
             raise ValueError(
                 f"head has no parameter {name!r} of shape {tuple(value.shape)}; its parameters "
                 f"must be those of the objective's head: {', '.join(own)}"
             )
-    return {name: as_limit(given[name]) for name in own}
+    return {name: as_limit(parameters[name]) for name in own}
 
 
 def on_cpu(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

@@ -35,8 +35,8 @@ LEAST_AGREEMENT = 1e-4
 POINTS = 300_000
 #: Points for averages at one time when the head is too wide for quadrature, or has kinks.
 SAMPLES = 2**15
-#: Response laws, and places per law, to try orders at.
-LAWS, PLACES = 8, 16
+#: Response laws, and trial points per law, to try orders at.
+LAWS, TRIALS = 8, 16
 
 
 class Orders(NamedTuple):
@@ -58,7 +58,7 @@ def loss_has_kinks(model: Model) -> bool:
         return True
     try:
         return _jump(model, objective.slopes)
-    except (RuntimeError, ValueError):  # no gradient: nothing is known about the slope
+    except (RuntimeError, ValueError):  # no gradient: the slope cannot be checked
         return True
 
 
@@ -194,15 +194,15 @@ def _disagreement(
     values: kinks.Values, head: Parameters, law: Noisy, width: int, order: int
 ) -> float:
     """Return by how much means over y given h differ between two orders; infinite if not finite."""
-    z = torch.randn(PLACES, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    z = torch.randn(TRIALS, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     z[0] = 0
     h = torch.cat([2 * z, law.mean + law.scale * z])  # of order one, and where responses are
     means, sizes = [], torch.zeros(())
     for nodes, weights in (response_rule(order), response_rule(order + 1)):
         y = (law.mean + law.scale * nodes).repeat(len(h))
-        found = values(h.repeat_interleave(len(nodes), 0), y, head)
-        found = found.reshape(len(h), len(nodes), -1)
-        means.append(torch.einsum("q,hqk->hk", weights, found))
-        sizes = torch.einsum("q,hqk->k", weights, found.abs()) / len(h)
+        values_at = values(h.repeat_interleave(len(nodes), 0), y, head)
+        values_at = values_at.reshape(len(h), len(nodes), -1)
+        means.append(torch.einsum("q,hqk->hk", weights, values_at))
+        sizes = torch.einsum("q,hqk->k", weights, values_at.abs()) / len(h)
     gaps = (means[0] - means[1]).abs() / sizes.clamp(min=1e-300)
     return float(gaps.nan_to_num(nan=torch.inf).max())

@@ -44,7 +44,7 @@ class Nodes(NamedTuple):
         """Return Ω^{1/2} z, shape (N, L)."""
         return self.normals @ psd_root(overlap)
 
-    def place(self, alignment: Tensor, overlap: Tensor) -> Tensor:
+    def preactivations(self, alignment: Tensor, overlap: Tensor) -> Tensor:
         """Return h = m_j + Ω^{1/2} z, shape (N, L)."""
         return alignment[self.population.modes] + self.noise(overlap)
 
@@ -78,7 +78,7 @@ def quadrature_nodes(
 
 
 def _spread(support: list[Atom], weights: Tensor, modes: int) -> Population:
-    """Spread every atom over a rule of its own, with weights of shape (atoms, points)."""
+    """Spread every atom over its own quadrature rule, with weights of shape (atoms, points)."""
     size = weights.shape[1]
     return Population(
         torch.tensor([a.response for a in support], dtype=torch.float64).repeat_interleave(size),

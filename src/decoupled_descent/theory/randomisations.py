@@ -30,19 +30,19 @@ def follow(
 
     After Ctrl-C the completed randomisations are kept, or the steps of the first one.
     """
-    found: list[dict[str, Tensor]] = []
+    quantities: list[dict[str, Tensor]] = []
     latest: AnyTrajectory | None = None
     try:
         with progress_bar(steps * count, "state evolution", progress) as advance:
             for number, latest in enumerate(trajectories):
                 reached = _finish(latest, number * steps, advance)
-                found.append(latest.quantities(reached))
+                quantities.append(latest.quantities(reached))
     except KeyboardInterrupt:
-        if not found:
+        if not quantities:
             if latest is None or not latest.losses:
                 raise
-            found = [latest.quantities(len(latest.losses))]
-    return average(found, every)
+            quantities = [latest.quantities(len(latest.losses))]
+    return average(quantities, every)
 
 
 def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str], None]) -> int:
@@ -66,19 +66,19 @@ def _finish(trajectory: AnyTrajectory, before: int, advance: Callable[[int, str]
     return trajectory.steps
 
 
-def average(found: Sequence[Mapping[str, Tensor]], every: int = 1) -> dict[str, Any]:
+def average(samples: Sequence[Mapping[str, Tensor]], every: int = 1) -> dict[str, Any]:
     """Average over the randomisations, up to the last iterate that is finite in all of them.
 
     Returns means by name, those of the head as ``head``, and all standard errors as ``stderr``.
     """
-    reached = min(len(quantities["test_error"]) for quantities in found)
+    reached = min(len(quantities["test_error"]) for quantities in samples)
     mean: dict[str, Any] = {}
     stderr: dict[str, Tensor] = {}
-    for name in found[0]:
+    for name in samples[0]:
         pair = name in ("omega", "sigma", "xi", "gradient_overlap")
         kept = slice(0, reached, every)
         cut = (kept, kept) if pair else kept
-        values = torch.stack([quantities[name][cut] for quantities in found])
+        values = torch.stack([quantities[name][cut] for quantities in samples])
         mean[name] = values.mean(0)
         spread = values.std(0) if len(values) > 1 else torch.zeros_like(mean[name])
         stderr[name] = spread / math.sqrt(len(values))

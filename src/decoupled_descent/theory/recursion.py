@@ -96,26 +96,26 @@ class Trajectory:
         if not bool(torch.isfinite(row).all() and torch.isfinite(gram).all()):
             return math.inf
         point = Point(alignment, row[:, -width:], self.parameters)
-        seen, correlation = self.engine.step(Request(point, row, own, gram))
+        averages, correlation = self.engine.step(Request(point, row, own, gram))
         if self.masks is not None:
             own_masks = self.masks[: t + 1, t].repeat_interleave(width)
             correlation = correlation * own_masks.unsqueeze(1)
         self.sigma[:size, now] = correlation
         self.sigma[now, :size] = correlation.T
-        self.means[:, new] = ridge.align @ seen.signal
-        self.signal.append(seen.signal)
-        among_steps = torch.cat(self.signal, 1).T @ (ridge.signal @ seen.signal)
+        self.means[:, new] = ridge.align @ averages.signal
+        self.signal.append(averages.signal)
+        among_steps = torch.cat(self.signal, 1).T @ (ridge.signal @ averages.signal)
         among_steps += ridge.noise * correlation
-        column = torch.cat([self.pull.T @ ridge.start @ seen.signal, among_steps])
+        column = torch.cat([self.pull.T @ ridge.start @ averages.signal, among_steps])
         self.gram[: new.stop, new] = column
         self.gram[new, : new.stop] = column.T
-        self.losses.append(seen.loss)
+        self.losses.append(averages.loss)
         self.alignment.append(alignment)
         self.heads.append(self.parameters)
         self.parameters, self.head_slots = self.algorithm.step_head(
-            self.parameters, seen.head, self.head_slots, t
+            self.parameters, averages.head, self.head_slots, t
         )
-        return float(seen.loss)
+        return float(averages.loss)
 
     def quantities(self, reached: int) -> dict[str, Tensor]:
         """Return everything up to the iterate reached, by name; block matrices as (T, T, L, L)."""
@@ -128,7 +128,7 @@ class Trajectory:
 
         omega = blocks(self.omega)
         coefficients = self.coefficients[:reached, :, :stop].flatten(0, 1)
-        found = {
+        quantities = {
             "test_error": torch.stack(self.losses[:reached]),
             "train_error": torch.stack(self.losses[:reached]),
             "alignment": torch.stack(self.alignment[:reached]),
@@ -140,5 +140,5 @@ class Trajectory:
             "gradient_overlap": blocks(self.gram[width:stop, width:stop]),
         }
         for name in self.heads[0]:
-            found[f"head.{name}"] = torch.stack([head[name] for head in self.heads[:reached]])
-        return found
+            quantities[f"head.{name}"] = torch.stack([head[name] for head in self.heads[:reached]])
+        return quantities

@@ -22,7 +22,7 @@ from decoupled_descent.theory.gaussian import Normals, psd_root
 from decoupled_descent.theory.laws import check_theta
 from decoupled_descent.theory.populations import Population, sampled_population
 from decoupled_descent.theory.reused_noise import ReusedNoise
-from decoupled_descent.theory.ridge import Geometry, Start, rotated
+from decoupled_descent.theory.ridge import CovarianceGeometry, Start, rotated
 
 if TYPE_CHECKING:
     from decoupled_descent.theory.state_evolution import StateEvolution
@@ -35,10 +35,12 @@ class Axes(NamedTuple):
     root: Tensor  # √τ at the eigenvalue of every coordinate, shape (N,)
     weights: Tensor  # 1/S each, shape (N,)
     points: int  # S, the number of eigenvalues
-    known: int  # K S, the coordinates in which the means and θ_1 are given
+    spanned: int  # K S, the coordinates in which the means and θ_1 are given
 
     @classmethod
-    def of(cls, geometry: Geometry, start: tuple[Tensor, Tensor], rank: int) -> tuple[Self, Tensor]:
+    def of(
+        cls, geometry: CovarianceGeometry, start: tuple[Tensor, Tensor], rank: int
+    ) -> tuple[Self, Tensor]:
         """Add room for new directions to the means and θ_1; return the axes, and θ_1 in them."""
         means, theta = (_extended(part, rank) for part in start)
         points = len(geometry.spectrum)
@@ -137,51 +139,51 @@ class ReuseTrajectory:
         if self.batches is not None:
             factors = next(self.batches)
             counts = counts._replace(weights=counts.weights * factors)
-        seen = model.observe(counts, h, parameters)
-        train = seen.loss
+        averages = model.observe(counts, h, parameters)
+        train = averages.loss
         if counts is not population:
             train = population.weights @ model.losses(h, population.responses, parameters)
-        hats = seen.direction if factors is None else seen.direction * factors.unsqueeze(1)
+        hats = averages.direction if factors is None else averages.direction * factors.unsqueeze(1)
         back = axes.root * self.noise.multiply_transposed(hats.T.contiguous(), self._fresh(t))
-        tilde = back + self.ratio * seen.signal.T @ axes.means
+        tilde = back + self.ratio * averages.signal.T @ axes.means
         test = model.test_error(self.nodes, Point(alignment, overlap, parameters))
         head = {f"head.{name}": value for name, value in parameters.items()}
         errors = {"test_error": test, "train_error": train}
-        limits = {"alignment": alignment, "overlap": overlap, "signal": seen.signal}
+        limits = {"alignment": alignment, "overlap": overlap, "signal": averages.signal}
         self.losses.append(errors | limits | head)
         self.iterates.append(Iterate(coloured, axes.root * tilde, hats.T))
         self.theta, self.slots = self.algorithm.update(theta, tilde, self.slots, t, self.scale)
         self.parameters, self.head_slots = self.algorithm.step_head(
-            parameters, seen.head, self.head_slots, t
+            parameters, averages.head, self.head_slots, t
         )
         return float(test)
 
     def _fresh(self, t: int) -> Tensor:
-        """Unit vectors in directions of their own, one per unit."""
-        width, fresh, known = self.model.width, torch.zeros_like(self.theta), self.axes.known
+        """Unit vectors in new directions, one per unit."""
+        width, fresh, spanned = self.model.width, torch.zeros_like(self.theta), self.axes.spanned
         if self.fluctuations.spread:
-            drawn = torch.randn((width, known), generator=self.fluctuations.generator).double()
-            fresh[:, :known] = self.fluctuations.spread * drawn
+            drawn = torch.randn((width, spanned), generator=self.fluctuations.generator).double()
+            fresh[:, :spanned] = self.fluctuations.spread * drawn
             fresh = self.noise.right.rest(fresh)
         own = torch.eye(width, dtype=torch.float64).repeat_interleave(self.axes.points, 1)
-        first = known + t * own.shape[1]
+        first = spanned + t * own.shape[1]
         fresh[:, first : first + own.shape[1]] = own
         return fresh
 
     def quantities(self, reached: int) -> dict[str, Tensor]:
         """Return everything up to the iterate reached, by name; pairs of times as (T, T, L, L)."""
-        found = {k: torch.stack([at[k] for at in self.losses[:reached]]) for k in self.losses[0]}
+        limits = {k: torch.stack([at[k] for at in self.losses[:reached]]) for k in self.losses[0]}
         parts = zip(*self.iterates[:reached], strict=True)
         theta, tilde, hats = (torch.stack(part) for part in parts)
 
         def pairs(left: Tensor, right: Tensor, weights: Tensor) -> Tensor:
             return torch.einsum("rli,smi->rslm", left * weights, right)
 
-        found["omega"] = pairs(theta, theta, self.axes.weights)
-        found["xi"] = pairs(theta, tilde, self.axes.weights)
-        found["gradient_overlap"] = pairs(tilde, tilde, self.axes.weights)
-        found["sigma"] = pairs(hats, hats, self.population.weights)
-        return found
+        limits["omega"] = pairs(theta, theta, self.axes.weights)
+        limits["xi"] = pairs(theta, tilde, self.axes.weights)
+        limits["gradient_overlap"] = pairs(tilde, tilde, self.axes.weights)
+        limits["sigma"] = pairs(hats, hats, self.population.weights)
+        return limits
 
 
 def _extended(vectors: Tensor, directions: int) -> Tensor:
@@ -190,11 +192,13 @@ def _extended(vectors: Tensor, directions: int) -> Tensor:
     return torch.cat([vectors, vectors.new_zeros(count, directions, points)], 1).flatten(1)
 
 
-def coordinates(geometry: Geometry, start: Start, theta: Tensor | None) -> tuple[Tensor, Tensor]:
+def coordinates(
+    geometry: CovarianceGeometry, start: Start, theta: Tensor | None
+) -> tuple[Tensor, Tensor]:
     r"""Means (J, K, S) and θ_1 (L, K, S): coordinates in K directions at S eigenvalues of C.
 
     For C = I their Gram matrix says everything. Otherwise given vectors are taken as they are, in
-    one direction, and what is random has directions of its own.
+    one direction, and random parts have other directions.
     """
     modes, width = start.alignment.shape
     if len(geometry.spectrum) == 1:
@@ -207,8 +211,8 @@ def coordinates(geometry: Geometry, start: Start, theta: Tensor | None) -> tuple
         return root[:modes], root[modes:]
     ones = torch.ones(len(geometry.spectrum), dtype=torch.float64)
     if theta is not None:
-        means, given = check_theta(geometry.mixture, theta)
-        return rotated(means, geometry.axes).unsqueeze(1), rotated(given, geometry.axes)[:, None]
+        means, columns = check_theta(geometry.mixture, theta)
+        return rotated(means, geometry.axes).unsqueeze(1), rotated(columns, geometry.axes)[:, None]
     if geometry.means is None:
         means = psd_root(geometry.mixture.overlaps).unsqueeze(2) * ones
     else:

@@ -78,8 +78,8 @@ class ReusedNoise:
     ) -> None:
         paths, weights = len(population.weights), population.weights
         self.ratio, self.normals, self.used = ratio, normals, 0
-        known = _side_information(population)
-        frame = len(known) + 2 * rank
+        side = _side_information(population)
+        frame = len(side) + 2 * rank
         if 2 * frame > paths:
             raise ValueError(
                 f"paths={paths} are too few for this many steps, units and modes; use at least "
@@ -89,13 +89,13 @@ class ReusedNoise:
         self.left, self.frame = Basis(weights, rank), Basis(weights, frame)
         self.forward = torch.empty(rank, paths, dtype=torch.float64)  # y_a
         self.backward = torch.zeros(rank, len(coordinates), dtype=torch.float64)  # w_b
-        self.frame.add(known)
+        self.frame.add(side)
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Return (Zxᵀ)ᵀ for rows x in coordinates, shape (L, M)."""
         new = self.right.add(rows)
-        known = (new * self.right.weights) @ self.backward[: self.left.count].T / self.ratio
-        images = known @ self.left.vectors + self._fresh(len(new))
+        coefficients = (new * self.right.weights) @ self.backward[: self.left.count].T / self.ratio
+        images = coefficients @ self.left.vectors + self._fresh(len(new))
         self.forward[self.right.count - len(new) : self.right.count] = images
         return self.right.coefficients(rows) @ self.forward[: self.right.count]
 
@@ -106,8 +106,8 @@ class ReusedNoise:
         """
         new = self.left.add(rows)
         self.frame.add(new)
-        known = (new * self.left.weights) @ self.forward[: self.right.count].T * self.ratio
-        images = known @ self.right.vectors + math.sqrt(self.ratio) * fresh[: len(new)]
+        coefficients = (new * self.left.weights) @ self.forward[: self.right.count].T * self.ratio
+        images = coefficients @ self.right.vectors + math.sqrt(self.ratio) * fresh[: len(new)]
         self.backward[self.left.count - len(new) : self.left.count] = images
         return self.left.coefficients(rows) @ self.backward[: self.left.count]
 
@@ -117,9 +117,9 @@ class ReusedNoise:
         self.used += count
         if not count:
             return self.frame.vectors[:0]
-        found = self.frame.add(torch.stack(drawn))
-        assert len(found) == count
-        return found
+        added = self.frame.add(torch.stack(drawn))
+        assert len(added) == count
+        return added
 
 
 def _side_information(population: Population) -> Tensor:

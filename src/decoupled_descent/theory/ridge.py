@@ -118,7 +118,7 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Geometry:
+class CovarianceGeometry:
     """The position of means and parameters relative to the eigenvectors of C."""
 
     mixture: MixtureLaw  # gives χ
@@ -127,7 +127,7 @@ class Geometry:
     means: Tensor | None = None  # M in their coordinates; None for C = I, or in general position
 
     @classmethod
-    def of(cls, mixture: MixtureLaw, covariance: Tensor | None) -> Geometry:
+    def of(cls, mixture: MixtureLaw, covariance: Tensor | None) -> CovarianceGeometry:
         """Decompose C, the identity by default."""
         if covariance is None:
             return cls(mixture, torch.ones(1, dtype=torch.float64))
@@ -228,10 +228,10 @@ def agreed_covariance(step: LimitStep, covariance: Tensor | None) -> Tensor | No
     assumed = step.covariance
     if covariance is None or step.divergence_free or not step.corrected:
         return assumed if covariance is None else covariance
-    given = as_limit(covariance)
-    expected = as_limit([1.0] * len(given) if assumed is None else assumed)
-    expected = torch.diag(expected) if given.ndim > expected.ndim else expected
-    if given.shape != expected.shape or not torch.allclose(given, expected):
+    variances = as_limit(covariance)
+    expected = as_limit([1.0] * len(variances) if assumed is None else assumed)
+    expected = torch.diag(expected) if variances.ndim > expected.ndim else expected
+    if variances.shape != expected.shape or not torch.allclose(variances, expected):
         raise ValueError(
             "covariance is not the one that the algorithm corrects for: pass it to the algorithm, "
             "as noise=Covariance(…), or use OrthogonalDecoupledDescent"

@@ -42,9 +42,9 @@ class Estimate(NamedTuple):
         return self.value
 
     @classmethod
-    def of(cls, found: list[Tensor]) -> Estimate:
+    def of(cls, samples: list[Tensor]) -> Estimate:
         """Return the mean of independent values, and its standard error."""
-        values = torch.stack(found)
+        values = torch.stack(samples)
         return cls(float(values.mean()), float(values.std()) / len(values) ** 0.5)
 
 
@@ -61,7 +61,7 @@ def asymptotic_test_error(
     randomisations: int = 8,
     seed: int = 0,
 ) -> Estimate:
-    r"""Expected loss of parameters known only by their overlaps (Definition "testErr").
+    r"""Expected loss of parameters that are given by their overlaps (Definition "testErr").
 
     .. math:: \mathrm{test}(m_1, \dots, m_J, \Omega, a)
               = \sum_j p_j\, E[\Psi(m_j + \check Z, Y_j, a)], \qquad \check Z \sim N(0, \Omega)
@@ -128,23 +128,23 @@ def average_over(
     else:
         seeds, count = independent_seeds(seed, randomisations), samples // randomisations
         sets = [sampled_nodes(model.mixture, model.width, count, own) for own in seeds]
-    found = []
+    means = []
     for nodes in sets:
-        h = nodes.place(at.alignment, at.overlap)
+        h = nodes.preactivations(at.alignment, at.overlap)
         with torch.no_grad():
-            found.append(mean_value(values, h, nodes.population, at.head))
-    return Estimate.of(found)
+            means.append(mean_value(values, h, nodes.population, at.head))
+    return Estimate.of(means)
 
 
 def mean_value(values: Values, h: Tensor, population: Population, parameters: Parameters) -> Tensor:
     """Average a function of (h, y, a) over a population; check its shape."""
-    found = torch.as_tensor(values(h, population.responses, parameters))
-    if found.shape != (len(h),):
+    outcome = torch.as_tensor(values(h, population.responses, parameters))
+    if outcome.shape != (len(h),):
         raise ValueError(
-            f"phi returned shape {tuple(found.shape)} for {len(h)} rows; it must return one number "
-            "per row"
+            f"phi returned shape {tuple(outcome.shape)} for {len(h)} rows; it must return one "
+            "number per row"
         )
-    return population.weights @ found.double()
+    return population.weights @ outcome.double()
 
 
 @on_cpu
@@ -155,7 +155,7 @@ def population_test_error(
     head: nn.Module | Mapping[str, Tensor] | None = None,
     **options: Any,
 ) -> Estimate:
-    r"""Expected loss of trained parameters on a known mixture: the test error without test data.
+    r"""Expected loss of trained parameters on a given mixture: the test error without test data.
 
     For Gaussian noise xᵀθ given the mode *is* N(μ_jᵀθ/d, θᵀθ/d), so this is exact at every d, for
     the parameters of any algorithm; for other noise laws it holds as d → ∞.

@@ -28,7 +28,7 @@ from decoupled_descent.theory.populations import Nodes, independent_seeds
 from decoupled_descent.theory.randomisations import follow
 from decoupled_descent.theory.recursion import Trajectory, rule_coefficients
 from decoupled_descent.theory.reuse import ReuseTrajectory, coordinates
-from decoupled_descent.theory.ridge import Geometry, Start, agreed_covariance, ridge_step
+from decoupled_descent.theory.ridge import CovarianceGeometry, Start, agreed_covariance, ridge_step
 
 METHODS = ("auto", "quadrature", "paths")
 
@@ -62,8 +62,9 @@ class StateEvolution:
         objective: Ψ.
         algorithm: :class:`~decoupled_descent.DecoupledDescent`,
             :class:`~decoupled_descent.OrthogonalDecoupledDescent`, or
-            :class:`~decoupled_descent.GradientDescent`, whose train error has a limit of its own.
-            With ``reduction="mean"`` a step depends on n, taken as ratio · mixture.dimension.
+            :class:`~decoupled_descent.GradientDescent`, for which train and test error have
+            different limits. With ``reduction="mean"`` a step depends on n, taken as ratio ·
+            mixture.dimension.
         ratio: α = n/d.
         covariance: C, shape (d, d), or its diagonal, shape (d,). By default the one that the
             algorithm corrects for (``noise=Covariance(C)`` of decoupled descent), or the identity.
@@ -120,7 +121,7 @@ class StateEvolution:
         self.randomisations = whole_number("randomisations", randomisations, 2)
         self.paths, self.seed = paths, seed
         self.covariance = agreed_covariance(self.step, covariance)
-        self.geometry = Geometry.of(mixture, self.covariance)
+        self.geometry = CovarianceGeometry.of(mixture, self.covariance)
         self.ridge_step = ridge_step(
             self.geometry.spectrum,
             self.geometry.project,
@@ -184,8 +185,8 @@ class StateEvolution:
                 for seed in self._path_seeds()
             ]
         trajectories = (make() for make in makers)
-        found = follow(trajectories, len(makers), updates, progress, every=len(sizes))
-        return Evolution(theory=self, makers=reused, **found)
+        quantities = follow(trajectories, len(makers), updates, progress, every=len(sizes))
+        return Evolution(theory=self, makers=reused, **quantities)
 
     def _corrected(
         self, updates: int, start: Start, head: Parameters, scale: float, sizes: list[int]

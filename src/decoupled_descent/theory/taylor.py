@@ -189,7 +189,7 @@ def step_rates(theory: StateEvolution) -> tuple[float, float]:
 
 
 def head_rates(theory: StateEvolution) -> tuple[float, float]:
-    """Return γ₀ and γ₁, or raise when the head has an optimiser of its own."""
+    """Return γ₀ and γ₁, or raise when the head has its own optimiser."""
     algorithm = theory.algorithm
     if algorithm.head_optimizer is not None:
         raise ValueError(

@@ -48,19 +48,19 @@ class Step:
 Callback = Callable[[Step], "StopReason | bool | None"]
 
 
-def as_callbacks(given: Callback | Iterable[Callback]) -> list[Callback]:
+def as_callbacks(callbacks: Callback | Iterable[Callback]) -> list[Callback]:
     """Return the callbacks as a list, a single one too; raise ``ValueError`` for anything else."""
-    if isinstance(given, Iterable) and not callable(given):
-        callbacks: list[Any] = list(given)
+    if isinstance(callbacks, Iterable) and not callable(callbacks):
+        several: list[Any] = list(callbacks)
     else:
-        callbacks = [given]
-    for callback in callbacks:
+        several = [callbacks]
+    for callback in several:
         if not callable(callback):
             raise ValueError(
                 f"callbacks has {callback!r}; each must be a function of a Step, such as "
                 "EarlyStopping()"
             )
-    return callbacks
+    return several
 
 
 def ask(callbacks: Iterable[Callback], step: Step) -> StopReason | None:

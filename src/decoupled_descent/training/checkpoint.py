@@ -48,7 +48,7 @@ class Checkpoint:
         folder: Where; made if missing. A folder belongs to one call.
         every: Save after this many steps; by default, ``seconds`` decides.
         seconds: Save when this many seconds have passed since the last save.
-        apart: Whether calls with different arguments get subfolders of their own.
+        apart: Whether each call with other arguments gets its own subfolder.
 
     Example:
         >>> import tempfile, decoupled_descent as dd
@@ -80,18 +80,18 @@ class Checkpoint:
         return replace(self, folder=Path(self.folder) / name)
 
 
-def as_checkpoint(given: Any) -> Checkpoint | None:
+def as_checkpoint(checkpoint: Any) -> Checkpoint | None:
     """Take a folder for a checkpoint in it; raise ``ValueError`` for anything else.
 
     Without one, a folder of :func:`kept_in` around the call is taken.
     """
-    if given is None and (folder := folder_around()) is not None:
+    if checkpoint is None and (folder := folder_around()) is not None:
         return Checkpoint(folder, apart=True)
-    if given is None or isinstance(given, Checkpoint):
-        return given
-    if not isinstance(given, str | Path):
-        raise ValueError(f"checkpoint={given!r} must be a folder or a dd.Checkpoint")
-    return Checkpoint(given)
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    if not isinstance(checkpoint, str | Path):
+        raise ValueError(f"checkpoint={checkpoint!r} must be a folder or a dd.Checkpoint")
+    return Checkpoint(checkpoint)
 
 
 class Saver:
@@ -104,9 +104,9 @@ class Saver:
         self, checkpoint: Checkpoint, trainees: Sequence[Trainee], asked: Mapping[str, Any]
     ) -> None:
         self.checkpoint, self.trainees = checkpoint, trainees
-        told = _lasting(trainees[0].callbacks)
+        callbacks = _lasting(trainees[0].callbacks)
         library = {"version": decoupled_descent.__version__}
-        self.settings = described({**library, **asked, "callbacks": told})
+        self.settings = described({**library, **asked, "callbacks": callbacks})
         for trainee in trainees:
             flat({"state": trainee.state})  # raises at the start for states that cannot be saved
         self.processes: Processes | None = asked["rows"].processes
@@ -172,7 +172,7 @@ class Saver:
         saves = [self._saved(path) for path in paths if path.exists()]
         if self.processes is not None:
             common = self.processes.smallest(_length(saves[0]) if saves else 0)
-            saves = [found for found in saves if _length(found) == common]
+            saves = [save for save in saves if _length(save) == common]
             if common and not saves:
                 raise ValueError(
                     f"{self.path.parent} has no save of step {common - 1}, the last that another "
@@ -183,7 +183,7 @@ class Saver:
 
     def _saved(self, path: Path) -> dict[str, Any]:
         """What is in a file, if it is of this call."""
-        found, settings = read(path)
+        values, settings = read(path)
         for name in self.settings | settings:
             was, now = settings.get(name, "nothing"), self.settings.get(name, "nothing")
             if was != now:
@@ -191,12 +191,12 @@ class Saver:
                     f"{path} is of another call: {name} was {was} and is now {now}. Use what "
                     "it was to continue, or another folder to start anew"
                 )
-        return found
+        return values
 
 
-def _length(found: Mapping[str, Any]) -> int:
+def _length(values: Mapping[str, Any]) -> int:
     """How many steps were made when this was saved."""
-    return len(found["0.history.train_error"])
+    return len(values["0.history.train_error"])
 
 
 def _lasting(callbacks: Sequence[Callback]) -> list[Any]:
@@ -226,28 +226,28 @@ def _as_mapping(step: Step) -> dict[str, Any]:
     return {name: getattr(step, name) for name in (*NUMBERS, "state")} | {"info": info}
 
 
-def _restore(trainee: Trainee, found: Mapping[str, Any], name: str, path: Path) -> None:
+def _restore(trainee: Trainee, values: Mapping[str, Any], name: str, path: Path) -> None:
     """Set a run to its saved state."""
     like = trainee.state
     wanted = {f"{name}state.{key}" for key, _ in leaves(like)}
-    if missing := wanted - found.keys():
+    if missing := wanted - values.keys():
         damaged(path, f"it has no {min(missing)}")
 
     def step(which: str) -> Step:
         prefix = f"{name}{which}."
-        numbers = {key: found[prefix + key] for key in NUMBERS}
-        seen = {key: found[f"{prefix}info.{key}"] for key in Info._fields}
-        info = Info(**seen | {"notes": dict(seen["notes"])})
-        return Step(state=rebuilt(like, found, f"{prefix}state"), info=info, **numbers)
+        numbers = {key: values[prefix + key] for key in NUMBERS}
+        fields = {key: values[f"{prefix}info.{key}"] for key in Info._fields}
+        info = Info(**fields | {"notes": dict(fields["notes"])})
+        return Step(state=rebuilt(like, values, f"{prefix}state"), info=info, **numbers)
 
-    trainee.state = rebuilt(like, found, f"{name}state")
+    trainee.state = rebuilt(like, values, f"{name}state")
     trainee.last, trainee.best = step("last"), step("best")
-    errors = {key: found[f"{name}history.{key}"].tolist() for key in ERRORS}
+    errors = {key: values[f"{name}history.{key}"].tolist() for key in ERRORS}
     trainee.history = History(**errors)
-    trainee.metadata = dict(found[MADE])
-    reason = found[f"{name}reason"]
+    trainee.metadata = dict(values[MADE])
+    reason = values[f"{name}reason"]
     trainee.reason = None if reason is None else StopReason(reason)
-    trainee.message = found[f"{name}message"]
-    remembered = found[f"{name}callbacks"]
+    trainee.message = values[f"{name}message"]
+    remembered = values[f"{name}callbacks"]
     for callback, state in zip(_lasting(trainee.callbacks), remembered, strict=True):
         callback.load_state_dict(state)

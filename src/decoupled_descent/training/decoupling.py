@@ -83,7 +83,7 @@ class Decoupling:
         self.steps = 0
         self._memory: LazyRows | None = None
         self._h: Tensor | None = None  # of the batch that has just gone forward
-        self._pending: list[_Seen] = []  # batches since the last step
+        self._pending: list[_Batch] = []  # batches since the last step
         self._wanted: Tensor | None = None  # the gradient as the last backward pass left it
         self._errors: list[tuple[float, int]] = []
         layer.weight.register_post_accumulate_grad_hook(self._correct)  # type: ignore[no-untyped-call]
@@ -114,10 +114,10 @@ class Decoupling:
                 "the batch, a single number"
             )
         if loss.requires_grad:
-            seen, self._h = _Seen(self, loss, rows), None
-            self._pending.append(seen)
+            batch, self._h = _Batch(self, loss, rows), None
+            self._pending.append(batch)
             self._errors.append((loss.item(), len(rows)))
-            return seen.loss
+            return batch.loss
         return loss
 
     def estimate(self) -> tuple[float, float]:
@@ -170,17 +170,17 @@ class Decoupling:
         """Subtract v J̄ W from a gradient that a backward pass has just left."""
         assert weight.grad is not None
         with torch.no_grad():
-            for seen in self._pending:
-                if not (seen.done or math.isnan(seen.factor)):
-                    weight.grad.sub_(seen.correction * seen.factor)
-                    seen.done = True
+            for batch in self._pending:
+                if not (batch.done or math.isnan(batch.factor)):
+                    weight.grad.sub_(batch.correction * batch.factor)
+                    batch.done = True
             self._wanted = weight.grad.clone()
 
     @torch.no_grad()
     def _move(self, *_: Any) -> None:
         """Move the memory as the optimiser is about to move the first layer."""
-        seen = [each for each in self._pending if each.done]
-        if self.weight.grad is None or not seen:
+        batches = [each for each in self._pending if each.done]
+        if self.weight.grad is None or not batches:
             raise ValueError(
                 "optimizer.step() without a loss of this Decoupling: call loss = "
                 "decoupling(x, y, rows) and loss.backward() before it"
@@ -189,8 +189,8 @@ class Decoupling:
         if self._memory is None:
             memory = self.weight.new_zeros(len(self.weight), self.n)
             self._memory = LazyRows(memory, rule.slots(memory))
-        rows = self._checked(torch.cat([each.rows for each in seen]))
-        slope = torch.cat([each.slope * each.factor for each in seen]).T
+        rows = self._checked(torch.cat([each.rows for each in batches]))
+        slope = torch.cat([each.slope * each.factor for each in batches]).T
         value, *slots = self._memory.read(rows)
         if bool(rule.slots(value)) != bool(slots):
             raise ValueError("momentum of the first layer was switched on or off between steps")
@@ -205,13 +205,14 @@ class Decoupling:
 
     def _factor(self) -> float:
         """The factor by which gradient clipping has multiplied the gradient."""
-        wanted, found = self._wanted, self.weight.grad
+        wanted, gradient = self._wanted, self.weight.grad
         assert wanted is not None
-        assert found is not None
-        if torch.equal(wanted, found):
+        assert gradient is not None
+        if torch.equal(wanted, gradient):
             return 1.0
-        factor = float((wanted * found).sum() / wanted.square().sum())
-        if not torch.allclose(found, factor * wanted, rtol=1e-3, atol=1e-6 * float(found.norm())):
+        factor = float((wanted * gradient).sum() / wanted.square().sum())
+        size = 1e-6 * float(gradient.norm())
+        if not torch.allclose(gradient, factor * wanted, rtol=1e-3, atol=size):
             raise ValueError(
                 "the first layer's gradient was changed between backward() and step() by more "
                 "than a common factor; clip it by its norm, not by its values"
@@ -252,7 +253,7 @@ class Decoupling:
             )
 
 
-class _Seen:
+class _Batch:
     """One batch: ∇_h of its mean loss, the correction v J̄ W, and what backward() multiplies by."""
 
     def __init__(self, owner: Decoupling, loss: Tensor, rows: Tensor) -> None:
@@ -262,7 +263,7 @@ class _Seen:
         bend = len(h) * autodiff.mean_jacobian(slope, h, turn=owner.steps).detach()
         self.rows, self.slope = rows, slope.detach()
         self.correction = owner.variance * bend @ weight.detach()
-        self.factor = math.nan  # not known before backward()
+        self.factor = math.nan  # set by backward()
         self.done = False
         self.loss = loss * 1.0  # a separate tensor, whose gradient is the factor
         self.loss.register_hook(self._tell)  # type: ignore[no-untyped-call]
@@ -274,14 +275,14 @@ class _Seen:
 def _group(optimizer: torch.optim.Optimizer, weight: Tensor) -> dict[str, Any]:
     """The parameter group of the first layer's weights; refuse rules that are not linear."""
     groups: Iterable[dict[str, Any]] = optimizer.param_groups
-    found = [g for g in groups if any(each is weight for each in g["params"])]
-    if type(optimizer) is not torch.optim.SGD or not found or found[0].get("maximize"):
+    own = [g for g in groups if any(each is weight for each in g["params"])]
+    if type(optimizer) is not torch.optim.SGD or not own or own[0].get("maximize"):
         raise ValueError(
             f"optimizer is {type(optimizer).__name__}; the first layer's weights must be with "
             "torch.optim.SGD, whose steps are linear in the gradients: the memory must follow "
-            "them. Adam and the like may have all other parameters, in an optimiser of their own"
+            "them. Adam and the like may have all other parameters, in another optimiser"
         )
-    return found[0]
+    return own[0]
 
 
 def _plain(value: Any) -> Any:

@@ -35,10 +35,10 @@ def described(asked: Mapping[str, Any]) -> dict[str, str]:
 
 def checksum(*parts: Tensor | bytes) -> str:
     """Sixteen hexadecimal digits that depend on all of the content."""
-    found = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     for part in parts:
-        found.update(as_bytes(part) if isinstance(part, Tensor) else part)
-    return found.hexdigest()
+        digest.update(as_bytes(part) if isinstance(part, Tensor) else part)
+    return digest.hexdigest()
 
 
 def as_bytes(tensor: Tensor) -> Any:

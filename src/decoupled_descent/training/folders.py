@@ -15,7 +15,7 @@ try:
 except ImportError:  # Windows has no such locks
     fcntl = None
 
-#: Where calls without a checkpoint of their own are saved.
+#: Where calls without ``checkpoint=`` are saved.
 _around: ContextVar[Path | None] = ContextVar("around", default=None)
 
 
@@ -45,7 +45,7 @@ class Lock:
 
 @contextmanager
 def kept_in(folder: str | Path) -> Iterator[None]:
-    """Save every run that is made in this block, each in a folder of its own within the folder.
+    """Save every run that is made in this block, each in its own subfolder.
 
     The folder is named after the arguments of the call, so that the same call finds what it saved.
 
@@ -66,5 +66,5 @@ def kept_in(folder: str | Path) -> Iterator[None]:
 
 
 def folder_around() -> Path | None:
-    """Where calls without a checkpoint of their own are saved; None outside such a block."""
+    """Where calls without ``checkpoint=`` are saved; None outside such a block."""
     return _around.get()

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.descent.stepping import together
+from decoupled_descent.descent.requests import run_stacked, with_global_error
 from decoupled_descent.objective import BoundObjective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import as_source
@@ -124,8 +123,8 @@ class Trainee:
             return None
         if self.algorithm.estimates_test_error and not self.best.info.estimates:
             return (
-                f"the minimum was not reached in {self.last.index} steps ({self.reason}), and away "
-                "from it the train error is no estimate of the test error: allow more steps"
+                f"the minimum was not reached in {self.last.index} steps ({self.reason}), and the "
+                "train error estimates the test error at the minimum only: allow more steps"
             )
         first, last = self.history.train_error[0], self.history.train_error[-1]
         usual = max(abs(first), abs(self.history.lowest)) or 1.0
@@ -162,8 +161,8 @@ def train_together(
 ) -> None:
     """Advance runs that share their rows, step by step, until each ends.
 
-    ``advance`` is told how many steps are done. ``after_step`` is called after each step with its
-    index and the runs that go on; ``saver`` then may save them all, and does so at the end.
+    ``advance`` is called with the number of steps made, ``after_step`` after each step with its
+    index and the runs that go on. ``saver`` then may save them all, and does so at the end.
     """
     going = _unfinished(trainees)
     try:
@@ -206,10 +205,26 @@ def _unfinished(trainees: Sequence[Trainee]) -> list[Trainee]:
 def _step_together(going: Sequence[Trainee], rows: Rows, test: Rows | None) -> list[Trainee]:
     """Record the iterates of all runs and make their next steps; return the runs that go on."""
     errors = _test_errors(going, test)
-    moves = together([t.algorithm.moves(t.state, rows, t.bound) for t in going], rows)
-    for trainee, (following, info), error in zip(going, moves, errors, strict=True):
+    for trainee, (following, info), error in zip(
+        going, make_steps(going, rows), errors, strict=True
+    ):
         trainee.record(following, info, error)
     return _unfinished(going)
+
+
+def make_steps(going: Sequence[Trainee], rows: Rows) -> list[tuple[Any, Info]]:
+    """The next state and the info of each run: stacked steps together, the others one by one."""
+    steps = [t.algorithm.stacked_step(t.state, rows, t.bound) for t in going]
+    stacked = iter(run_stacked([step for step in steps if step is not None], rows))
+
+    def alone(trainee: Trainee) -> tuple[Any, Info]:
+        following, info = trainee.algorithm.step(trainee.state, rows, trainee.bound)
+        return following, with_global_error(info, rows)
+
+    return [
+        alone(trainee) if step is None else next(stacked)
+        for trainee, step in zip(going, steps, strict=True)
+    ]
 
 
 def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | None]:
@@ -224,16 +239,6 @@ def _test_errors(going: Sequence[Trainee], test: Rows | None) -> list[float | No
             losses = trainee.bound.losses(h.T, test.y, trainee.state.head)
             errors.append(float(losses.mean()))
     return errors
-
-
-def check_rows(X: Any, y: Any, steps: int) -> Rows:
-    """Check the data and the number of steps before any work is done."""
-    whole_number("steps", steps)
-    if isinstance(X, Rows):
-        if y is not None:
-            raise ValueError("y must be None when X is Rows, which has labels of its own")
-        return X
-    return Rows(X, y)
 
 
 def check_test(

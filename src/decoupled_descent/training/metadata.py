@@ -20,8 +20,8 @@ def made_with(rows: Rows) -> dict[str, Any]:
     """Versions, machine, threads in use now, and how the rows are handed out.
 
     Example:
-        >>> found = made_with(Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2))
-        >>> found["block_size"], found["dtype"], found["device"], found["processes"]
+        >>> made = made_with(Rows(torch.zeros(5, 3), torch.zeros(5), block_size=2))
+        >>> made["block_size"], made["dtype"], made["device"], made["processes"]
         (2, 'float32', 'cpu', 1)
     """
     return {

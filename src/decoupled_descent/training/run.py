@@ -17,7 +17,7 @@ from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.rows.threads import threads_for
@@ -26,7 +26,6 @@ from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoi
 from decoupled_descent.training.loop import (
     History,
     Trainee,
-    check_rows,
     check_test,
     train_together,
 )
@@ -161,7 +160,7 @@ class Run:
             ``nn.Sequential`` of an ``nn.Linear`` without bias and the head.
         """
         state = self.best_state if best else self.state
-        return self.objective.whole(state.theta, state.head)
+        return self.objective.model(state.theta, state.head)
 
     @property
     def best_losses(self) -> Tensor:
@@ -238,7 +237,7 @@ def fit(
             module, with ``loss``; :class:`DecoupledGaussNewton` takes any, with rows of any shape.
         algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
-        theta: θ_1, shape (L, d); by default the whole model's own weights, see
+        theta: θ_1, shape (L, d); by default the weights of the model, see
             :meth:`Objective.of_model`, or drawn from N(0, 1).
         test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
         callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
@@ -285,7 +284,7 @@ def fit(
         raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
     if weights is not None or groups is not None:
         X, y = Rows(X, y, weights=weights, groups=groups), None
-    rows, callbacks = check_rows(X, y, steps), as_callbacks(callbacks)
+    rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
     if state is not None:
         _check_columns(state, rows)
     bound = algorithm.bind(rows, objective, theta if state is None else state.theta)
@@ -298,9 +297,9 @@ def fit(
         trainee = Trainee(bound, algorithm, state, callbacks)
         held_out = check_test(test, rows, [trainee])
         saver = None
-        if (place := as_checkpoint(checkpoint)) is not None:
+        if (folder := as_checkpoint(checkpoint)) is not None:
             asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
-            saver = Saver(place, [trainee], asked | {"rows": rows, "test": held_out})
+            saver = Saver(folder, [trainee], asked | {"rows": rows, "test": held_out})
         with progress_bar(steps, describe(algorithm, bound), progress) as advance:
             train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
@@ -352,8 +351,8 @@ def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
                 f"state has {has}, but {type(algorithm).__name__} with this head on these rows "
                 f"needs {wants}: it comes from other rows or another algorithm, head or update "
                 "rule. Continue with those, or start anew from theta=run.theta and "
-                "Objective(run.head, …); on rows that theta has seen, the train error is then no "
-                "estimate of the test error"
+                "Objective(run.head, …); if theta was trained on these rows, the train error is "
+                "then too low"
             )
 
 

@@ -42,12 +42,12 @@ def _parts(state: Mapping[str, Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
     return list(zip(names, state, strict=True))
 
 
-def rebuilt(like: Any, found: Mapping[str, Any], name: str) -> Any:
+def rebuilt(like: Any, values: Mapping[str, Any], name: str) -> Any:
     """Put leaves back into the structure that they come from."""
     if not isinstance(like, Mapping | tuple):
-        value = found[name]
+        value = values[name]
         return value.to(like.device) if isinstance(like, Tensor) else value
-    parts = {key: rebuilt(part, found, f"{name}.{key}") for key, part in _parts(like)}
+    parts = {key: rebuilt(part, values, f"{name}.{key}") for key, part in _parts(like)}
     if isinstance(like, Mapping):
         return parts
     return type(like)(*parts.values()) if hasattr(like, "_fields") else tuple(parts.values())
@@ -78,8 +78,8 @@ def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str,
     first: dict[int, str] = {}
     same, strides = {}, {}
     for name, value in tensors.items():
-        if (known := first.setdefault(id(value), name)) != name:
-            same[name] = known
+        if (earlier := first.setdefault(id(value), name)) != name:
+            same[name] = earlier
             continue
         copy = value.detach().cpu().clone()
         if not copy.is_contiguous():
@@ -133,19 +133,19 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     if metadata.get("checksum") != content_checksum(tensors, text):
         damaged(path, "its checksum is wrong")
     about = json.loads(text)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in tensors.items():
         stride = about["strides"].get(name)
         like = {"dtype": value.dtype, "device": value.device}
         if stride is not None and not _fits(value, stride):
             damaged(path, f"the strides of {name} do not fit it")
-        found[name] = (
-            value.clone()  # in memory of its own
+        values[name] = (
+            value.clone()  # in its own memory
             if stride is None
             else torch.empty_strided(value.shape, stride, **like).copy_(value)
         )
-    found |= {name: found[known] for name, known in about["same"].items()}
-    return found | about["plain"] | {MADE: about[MADE]}, about["settings"]
+    values |= {name: values[earlier] for name, earlier in about["same"].items()}
+    return values | about["plain"] | {MADE: about[MADE]}, about["settings"]
 
 
 def _fits(value: Tensor, stride: Any) -> bool:

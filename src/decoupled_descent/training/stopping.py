@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from decoupled_descent.checks import whole_number
 from decoupled_descent.training.callbacks import Step, StopReason
 
-#: The number of updates before failures are counted, and of failures in a row that end a run. 45
-#: runs of XOR (signal-to- noise ratios 3 to 6, rates 0.02 to 0.1) with tolerances 0 and 0.001 all
-#: get past the saddle; of these 90, 6 do not with 0 and 50, and 36 do not by the paper's 0 and 1.
+#: START is the number of updates before failures are counted, PATIENCE the number of failures in a
+#: row that end a run. They were chosen on 45 runs of XOR (signal-to-noise ratios 3 to 6, rates 0.02
+#: to 0.1), each with tolerances 0 and 0.001. With START = 100 and PATIENCE = 50, all 90 runs leave
+#: the saddle near the start. With START = 0 and PATIENCE = 50, 6 of the 90 stop at the saddle; with
+#: the paper's START = 0 and PATIENCE = 1, 36 do.
 START, PATIENCE = 100, 50
 
 
@@ -36,14 +38,14 @@ class EarlyStopping:
     to improve on it. If the error after ``start`` updates is larger than at the beginning,
     improvements are counted from that error.
 
-    ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the whole run.
+    ``run.best_theta`` and ``run.best_head`` are those of the lowest error of the run.
 
     Args:
         tolerance: ε.
         relative: Whether ε is relative to the error.
-        patience: How many updates in a row may fail to improve before training stops; by default
+        patience: The number of updates in a row without improvement that ends training; by default
             50, or 1 where ``start`` is given.
-        start: How many updates are made before failures are counted; by default 100, or 0 where
+        start: The number of updates before failures are counted; by default 100, or 0 where
             ``patience`` is given.
         standard_errors: The tolerance is at least this many standard errors of the train error.
             With patience, a value of 0.01 ends runs whose progress is too small to measure.
@@ -88,12 +90,12 @@ class EarlyStopping:
         error = step.train_error
         if step.index == 0:
             self._first = error
-        worse = step.index == self._begun() and error > self._first
+        worse = step.index == self._first_counted() and error > self._first
         if step.index == 0 or worse or error < self._target(step):
             self._lowest, self._failures = error, 0
             return None
-        self._failures += step.index > self._begun()
-        if self._failures < self._allowed():
+        self._failures += step.index > self._first_counted()
+        if self._failures < self._failures_to_stop():
             return None
         return StopReason.RISING if error > self._lowest else StopReason.CONVERGED
 
@@ -106,14 +108,14 @@ class EarlyStopping:
         self._first, self._lowest = state["first"], state["lowest"]
         self._failures = int(state["failures"])
 
-    def _begun(self) -> int:
-        """After how many updates failures are counted."""
+    def _first_counted(self) -> int:
+        """The number of updates after which failures are counted."""
         if self.start is not None:
             return self.start
         return START if self.patience is None else 0
 
-    def _allowed(self) -> int:
-        """How many failures in a row end the run."""
+    def _failures_to_stop(self) -> int:
+        """The number of failures in a row that ends the run."""
         if self.patience is not None:
             return self.patience
         return PATIENCE if self.start is None else 1

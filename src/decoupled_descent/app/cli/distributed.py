@@ -32,9 +32,9 @@ class Company(Share):
 
         return Processes(dist.group.WORLD, TIMEOUT)
 
-    def each(self, content: bytes) -> list[bytes]:
+    def all_gather(self, content: bytes) -> list[bytes]:
         """Return what every process passes, by rank."""
-        return self._processes.contents(content)
+        return self._processes.all_gather_bytes(content)
 
 
 def this_share() -> Share:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.predictions import without_formulas
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.rows.gathered import everyone
+from decoupled_descent.rows.gathered import all_gather
 from decoupled_descent.rows.sources import released
 
 UNSEEN = (
@@ -83,7 +83,7 @@ def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
     """Return a table of all training rows, with those of other processes."""
     found = fingerprints(prepared.X)
     if prepared.rows is not None:
-        found = everyone(prepared.rows, torch.from_numpy(found.view(np.int64))).numpy()
+        found = all_gather(prepared.rows, torch.from_numpy(found.view(np.int64))).numpy()
     return LeftOut(prepared, estimator, target, found.view(np.uint64))
 
 

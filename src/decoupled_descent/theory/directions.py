@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One algorithm of a search and its predicted curve.
+class PredictedAlgorithm:
+    """An algorithm and its predicted curve.
 
     Attributes:
         direction: The name of g.
@@ -51,17 +51,17 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Search:
-    """All candidates of a search, the best first."""
+class RankedDirections:
+    """All candidates, the best first."""
 
-    candidates: list[Candidate]
+    candidates: list[PredictedAlgorithm]
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> PredictedAlgorithm:
         """The candidate with the lowest predicted test error at its best step."""
         return self.candidates[0]
 
-    def best_with(self, direction: str) -> Candidate:
+    def best_with(self, direction: str) -> PredictedAlgorithm:
         """The best candidate among those with one g, such as ``"gradient"``."""
         return next(c for c in self.candidates if c.direction == direction)
 
@@ -85,7 +85,7 @@ class Search:
         )
 
 
-def search(
+def rank_directions(
     mixture: MixtureLaw,
     objective: Objective,
     directions: Mapping[str, Direction | None],
@@ -99,14 +99,14 @@ def search(
     overlap: Tensor | None = None,
     progress: bool | None = None,
     **options: Any,
-) -> Search:
+) -> RankedDirections:
     r"""Run state evolution for every g, f and rate, and rank them by min_t test_t.
 
     .. math:: (g^*, f^*) = \arg\min_{g \in \mathcal G,\, f \in \mathcal F}\
               \min_{t \le T}\ \mathrm{test}_t
 
-    The mixture must be known. The lowest of many predictions has no selection bias, unlike the
-    lowest of many runs: predictions are limits, known up to their standard errors.
+    The mixture must be given. The lowest of many predictions has no selection bias, unlike the
+    lowest of many runs: predictions are limits, computed up to their standard errors.
 
     Args:
         mixture: The law of the rows.
@@ -131,10 +131,10 @@ def search(
         >>> mixture = dd.mixtures.flipped_classes(10, snr=1.5, labels=(0.0, 1.0))
         >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
         >>> directions = {"gradient": None, "labels": lambda h, y, a: (0.5 - y)[:, None] + 0 * h}
-        >>> found = dd.theory.search(
+        >>> result = dd.theory.rank_directions(
         ...     mixture, objective, directions, rates=[{"lr": 0.1, "damping": 0.9}], steps=40
         ... )
-        >>> found.best.direction, round(found.best.test_error, 2)
+        >>> result.best.direction, round(result.best.test_error, 2)
         ('labels', 0.49)
     """
     head_directions = {"gradient": None} if head_directions is None else head_directions
@@ -142,13 +142,13 @@ def search(
         raise ValueError("directions, head_directions and rates must not be empty")
     start: dict[str, Any] = {"theta": theta, "alignment": alignment, "overlap": overlap}
     tried = list(product(directions.items(), head_directions.items(), rates))
-    found = []
+    candidates = []
     quiet = ignoring(DivergenceWarning)  # the curve ends before it
-    with progress_bar(len(tried), "search", progress) as advance, quiet:
+    with progress_bar(len(tried), "directions", progress) as advance, quiet:
         for count, ((name, g), (head_name, f), settings) in enumerate(tried, 1):
             algorithm = DecoupledDescent(**settings, g=g, f=f)
             theory = StateEvolution(mixture, objective, algorithm, ratio, **options)
             evolution = theory.run(steps, **start, progress=False)
-            found.append(Candidate(name, head_name, settings, algorithm, evolution))
-            advance(count, f"{name}: {found[-1].test_error:.4f}")
-    return Search(sorted(found, key=lambda candidate: candidate.test_error))
+            candidates.append(PredictedAlgorithm(name, head_name, settings, algorithm, evolution))
+            advance(count, f"{name}: {candidates[-1].test_error:.4f}")
+    return RankedDirections(sorted(candidates, key=lambda candidate: candidate.test_error))

@@ -22,7 +22,7 @@ def test_the_curve_of_a_direction_is_that_of_the_definition():
     mixture, objective, _, _ = problems.flipped(10)
     rates = [{"lr": 0.2, "damping": 0.9}, {"lr": 0.1}]
     m1, omega1 = np.array([[-0.2], [0.2]]), np.array([[1.0]])
-    found = dd.theory.search(
+    result = dd.theory.rank_directions(
         mixture,
         objective,
         {"gradient": None, "labels": labels},
@@ -32,10 +32,10 @@ def test_the_curve_of_a_direction_is_that_of_the_definition():
         alignment=torch.from_numpy(m1),
         overlap=torch.from_numpy(omega1),
     )
-    assert len(found.candidates) == 4
-    errors = [candidate.test_error for candidate in found.candidates]
+    assert len(result.candidates) == 4
+    errors = [candidate.test_error for candidate in result.candidates]
     assert errors == sorted(errors)
-    assert found.table["test error"].tolist() == errors
+    assert result.table["test error"].tolist() == errors
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights /= weights.sum()
     pairs = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), -1).reshape(-1, 2)
@@ -60,17 +60,17 @@ def test_the_curve_of_a_direction_is_that_of_the_definition():
         (nodes[:, None], pairs),
         (weights, np.outer(weights, weights).ravel()),
     )
-    ours = next(c for c in found.candidates if c.direction == "labels" and len(c.rates) == 2)
+    ours = next(c for c in result.candidates if c.direction == "labels" and len(c.rates) == 2)
     np.testing.assert_allclose(ours.evolution.test_error, states.test[1:9], rtol=1e-10)
     assert ours.best_step == int(np.argmin(states.test[1:9]))
-    assert found.best_with("gradient").direction == "gradient"
+    assert result.best_with("gradient").direction == "gradient"
 
 
 @pytest.mark.slow
 def test_training_confirms_the_predicted_gain():
     n, runs = 1500, 8
     mixture, objective, _, theta = problems.flipped(n)
-    found = dd.theory.search(
+    result = dd.theory.rank_directions(
         mixture,
         objective,
         {"gradient": None, "labels": labels},
@@ -78,7 +78,7 @@ def test_training_confirms_the_predicted_gain():
         steps=30,
         theta=theta,
     )
-    chosen, usual = found.best, found.best_with("gradient")
+    chosen, usual = result.best, result.best_with("gradient")
     assert chosen.direction == "labels"
     gains = []
     for seed in range(runs):
@@ -97,14 +97,14 @@ def test_training_confirms_the_predicted_gain():
 
 def test_a_candidate_that_diverges_ends_early():
     objective = dd.Objective(dd.heads.Linear(), "squared")
-    found = dd.theory.search(
+    result = dd.theory.rank_directions(
         dd.mixtures.signalless(10),
         objective,
         {"gradient": None},
         rates=[{"lr": 1e8}, {"lr": 0.1, "damping": 0.8}],
         steps=60,
     )
-    assert len(found.candidates[1].evolution.test_error) < 60
-    assert found.best.rates["lr"] == 0.1
+    assert len(result.candidates[1].evolution.test_error) < 60
+    assert result.best.rates["lr"] == 0.1
     with pytest.raises(ValueError, match="must not be empty"):
-        dd.theory.search(dd.mixtures.signalless(10), objective, {})
+        dd.theory.rank_directions(dd.mixtures.signalless(10), objective, {})

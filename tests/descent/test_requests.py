@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
-from decoupled_descent.descent.stepping import Pass, Product, one_pass, together
+from decoupled_descent.descent.requests import Pass, RowProduct, one_pass, run_stacked
 from tests.problems import binary, normal, two_layer
 
 BCE = nn.functional.binary_cross_entropy_with_logits
@@ -38,21 +38,22 @@ def test_every_quantity(block_size):
     (X, y), theta, memory, objective = binary(11, 7), normal(3, 7), normal(3, 11), two_layer(3)
     parameters = objective.parameters()
     rows = dd.Rows(X, y, block_size)
-    request = Pass(objective.bind(y, 3, X), theta, parameters, memory, jacobian=True)
-    (found,) = one_pass(rows, [request])
+    request = Pass(rows, objective.bind(y, 3, X), theta, parameters, memory, jacobian=True)
+    (result,) = one_pass([request])
     expected = row_by_row(X, y, theta, parameters["1.weight"][0], memory)
     for name, value in expected.items():
-        mine = found.head["1.weight"][0] if name == "head" else getattr(found, name)
+        mine = result.head["1.weight"][0] if name == "head" else getattr(result, name)
         torch.testing.assert_close(mine, value, rtol=1e-12, atol=1e-14)
 
 
 def test_only_what_is_asked_for():
     (X, y), theta, objective = binary(11, 7), normal(3, 7), two_layer(3)
-    request = Pass(objective.bind(y, 3, X), theta, objective.parameters(), trains_head=False)
-    (found,) = one_pass(dd.Rows(X, y, 4), [request])
-    assert found.jacobian is None
-    assert found.head == {}
-    torch.testing.assert_close(found.preactivations, theta @ X.T)
+    rows = dd.Rows(X, y, 4)
+    request = Pass(rows, objective.bind(y, 3, X), theta, objective.parameters(), trains_head=False)
+    (result,) = one_pass([request])
+    assert result.jacobian is None
+    assert result.head == {}
+    torch.testing.assert_close(result.preactivations, theta @ X.T)
 
 
 @settings(max_examples=25, deadline=None)
@@ -84,14 +85,16 @@ def test_general_directions_go_block_by_block():
         return {"1.weight": (h * y.unsqueeze(1)).unsqueeze(1)}
 
     bound = objective.bind(y, 2, X, g=g, f=f)
-    request = Pass(bound, theta, objective.parameters(), jacobian=True)
-    found = [one_pass(rows, [request])[0] for rows in (dd.Rows(X, y, 3), dd.Rows(X, y))]
-    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
+    result = [
+        one_pass([Pass(rows, bound, theta, objective.parameters(), jacobian=True)])[0]
+        for rows in (dd.Rows(X, y, 3), dd.Rows(X, y))
+    ]
+    torch.testing.assert_close(result[0], result[1], rtol=1e-12, atol=1e-14)
     h = X @ theta.T
-    torch.testing.assert_close(found[1].direction.T, g(h, y, None))
+    torch.testing.assert_close(result[1].direction.T, g(h, y, None))
     bend = torch.stack([torch.func.jacrev(lambda v: torch.sin(v.flip(0)) * v)(v) for v in h])
-    torch.testing.assert_close(found[1].jacobian, bend.mean(0))
-    torch.testing.assert_close(found[1].head["1.weight"][0], (h * y.unsqueeze(1)).mean(0))
+    torch.testing.assert_close(result[1].jacobian, bend.mean(0))
+    torch.testing.assert_close(result[1].head["1.weight"][0], (h * y.unsqueeze(1)).mean(0))
 
 
 def test_requests_of_all_steps_are_answered_together():
@@ -100,13 +103,13 @@ def test_requests_of_all_steps_are_answered_together():
     rows, made = dd.Rows(X, y), []
 
     def passing(theta):
-        found = yield Pass(objective.bind(y, 3, X), theta, objective.parameters())
+        result = yield Pass(rows, objective.bind(y, 3, X), theta, objective.parameters())
         made.append("pass")
-        back = yield Product(found.direction, rows, transposed=False)
-        return back, found.gradient
+        back = yield RowProduct(result.direction, rows, transposed=False)
+        return back, result.gradient
 
     def multiplying(theta, matrix):
-        h = yield Product(theta, matrix, transposed=True)
+        h = yield RowProduct(theta, matrix, transposed=True)
         made.append("product")
         return h, h @ X if matrix is rows else h
 
@@ -117,12 +120,12 @@ def test_requests_of_all_steps_are_answered_together():
     thetas = [normal(3, 7, seed=k) for k in range(3)]
     steps = [passing(thetas[0]), multiplying(thetas[1], rows), resting()]
     steps += [multiplying(thetas[2], rows), multiplying(thetas[2], other)]
-    found = together(steps, rows)
-    torch.testing.assert_close(*found[0])
-    torch.testing.assert_close(found[1][0], thetas[1] @ X.T)
-    assert found[2] == (1, 2)
-    torch.testing.assert_close(found[3][1], thetas[2] @ X.T @ X)
-    torch.testing.assert_close(found[4][0], thetas[2] @ other.T)
+    result = run_stacked(steps, rows)
+    torch.testing.assert_close(*result[0])
+    torch.testing.assert_close(result[1][0], thetas[1] @ X.T)
+    assert result[2] == (1, 2)
+    torch.testing.assert_close(result[3][1], thetas[2] @ X.T @ X)
+    torch.testing.assert_close(result[4][0], thetas[2] @ other.T)
     assert made == ["pass", "product", "product", "product"]
 
 

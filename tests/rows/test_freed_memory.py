@@ -6,23 +6,23 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.rows import room
+from decoupled_descent.rows import freed_memory
 
 
-def test_room_is_made_for_large_matrices_only(monkeypatch):
+def test_memory_is_returned_for_large_matrices_only(monkeypatch):
     made = []
-    monkeypatch.setattr(room, "_trim", lambda: made.append)
-    for size in (room.ROOM - 1, room.ROOM):
-        room.make_room(size)
+    monkeypatch.setattr(freed_memory, "_trim", lambda: made.append)
+    for size in (freed_memory.LARGE - 1, freed_memory.LARGE):
+        freed_memory.return_freed_memory(size)
     assert made == [0]
-    monkeypatch.setattr(room, "_trim", lambda: None)  # systems without such a function
-    room.make_room(room.ROOM)
+    monkeypatch.setattr(freed_memory, "_trim", lambda: None)  # systems without such a function
+    freed_memory.return_freed_memory(freed_memory.LARGE)
 
 
-def test_room_is_made_while_a_large_matrix_is_read(monkeypatch):
+def test_memory_is_returned_while_a_large_matrix_is_read(monkeypatch):
     made = []
-    monkeypatch.setattr(room, "_trim", lambda: made.append)
-    monkeypatch.setattr(room, "PASSED", room.ROOM)
+    monkeypatch.setattr(freed_memory, "_trim", lambda: made.append)
+    monkeypatch.setattr(freed_memory, "READ", freed_memory.LARGE)
     rows = dd.Rows(torch.zeros(1000, 3000), torch.zeros(1000))  # 24 MB in float64
     assert sum(len(part) for _, part in rows.pieces(100)) == 1000
     assert len(made) == 2  # after 400 and after 800 rows
@@ -31,9 +31,9 @@ def test_room_is_made_while_a_large_matrix_is_read(monkeypatch):
     assert len(made) == 2
 
 
-@pytest.mark.skipif(room._trim() is None, reason="needs glibc")
+@pytest.mark.skipif(freed_memory._trim() is None, reason="needs glibc")
 def test_freed_memory_goes_back_to_the_system():
-    """Vectors between others that stay: the library keeps their memory, which is no room."""
+    """Vectors between others that stay: the C library keeps their memory until it is asked."""
 
     def resident():
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -42,6 +42,6 @@ def test_freed_memory_goes_back_to_the_system():
     kept = vectors[::2]
     del vectors
     before = resident()
-    room.make_room(room.ROOM)
+    freed_memory.return_freed_memory(freed_memory.LARGE)
     assert before - resident() > 16 * 2**20
     assert len(kept) == 2000
