@@ -73,7 +73,7 @@ def test_steps_descend_to_a_stationary_point():
     at, theta, head = posed()
     decrements = []
     for _ in range(40):
-        move = gauss_newton.step(at, theta, head)
+        move = gauss_newton.gauss_newton_step(at, theta, head)
         theta, head = move.theta, move.head
         decrements.append(move.decrement)
         if move.decrement < 1e-12:
@@ -95,22 +95,24 @@ def test_steps_descend_to_a_stationary_point():
 def test_left_out_rows_and_groups_agree_where_groups_are_rows():
     at, theta, head = posed()
     grouped, *_ = posed(groups=np.arange(30))
-    rows, groups = (left_out(gauss_newton.step(each, theta, head)) for each in (at, grouped))
+    rows, groups = (
+        left_out(gauss_newton.gauss_newton_step(each, theta, head)) for each in (at, grouped)
+    )
     torch.testing.assert_close(rows, groups)
 
 
 def test_a_group_against_the_formula_with_dense_matrices():
     labels = np.arange(30) // 3
     at, theta, head = posed("cross_entropy", 3, groups=labels)
-    move = gauss_newton.step(at, theta, head)
+    move = gauss_newton.gauss_newton_step(at, theta, head)
     move = replace(move, second=lambda: torch.zeros_like(move.factor.system))  # tested below
     J = _jacobian(at, theta, head, 3)
-    W = move.bends.matrices()
+    W = move.curvature.matrices()
     penalty = torch.full((J.shape[2],), 0.5).double()
     penalty[-3:] *= gauss_newton.BIAS_SHARE
     H = torch.einsum("nap,nab,nbq->pq", J, W, J) + torch.diag(penalty)
     mine = torch.tensor(labels == 4)
-    slope = torch.einsum("nap,na->p", J[mine], move.bends.slope[mine])
+    slope = torch.einsum("nap,na->p", J[mine], move.curvature.slope[mine])
     without = H - torch.einsum("nap,nab,nbq->pq", J[mine], W[mine], J[mine])
     change = torch.linalg.solve(without, slope)
     expected = move.outputs[mine] + J[mine] @ change
@@ -130,8 +132,8 @@ def test_the_second_term_of_the_hessian(monkeypatch):
         said = outputs_of(at.rows.X, pieces[0], dict(zip(head, pieces[1:], strict=True)))
         return torch.nn.functional.cross_entropy(said, at.rows.y, reduction="sum")
 
-    move = gauss_newton.step(at, theta, head)
-    J, W = _jacobian(at, theta, head, 3), move.bends.matrices()
+    move = gauss_newton.gauss_newton_step(at, theta, head)
+    J, W = _jacobian(at, theta, head, 3), move.curvature.matrices()
     first = torch.einsum("nap,nab,nbq->pq", J, W, J)
     whole = hessian(total)(torch.cat([part.reshape(-1) for part in parts]))
     torch.testing.assert_close(first + move.second(), whole)
@@ -149,7 +151,7 @@ def test_the_second_term_brings_leave_one_out_closer_to_refits():
         again = dd.fit(rows, None, objective, algorithm, 200, state=run.state, progress=False)
         refits.append(float(again.predict(torch.tensor(X)[row : row + 1])))
     at = Problem(dd.Rows(X, y), run.bound, 1.0)
-    move = gauss_newton.step(at, run.theta, run.state.head)
+    move = gauss_newton.gauss_newton_step(at, run.theta, run.state.head)
     plain = replace(move, second=lambda: torch.zeros_like(move.factor.system))
     errors = [
         float((left_out(each)[:, 0] - torch.tensor(refits).double()).abs().median())

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.leave_one_out import influence, newton
+from decoupled_descent.leave_one_out import minimum, newton
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.heads import Shift
 from decoupled_descent.objective.losses import get_loss
@@ -71,9 +71,7 @@ def read(X, y):
     ("loss", "outputs"), [("squared", 1), ("squared", 2), ("logistic", 1), ("cross_entropy", 3)]
 )
 def test_rows_that_are_read_are_those_in_memory(loss, outputs, monkeypatch):
-    monkeypatch.setattr(
-        influence, "SQUARE", 0
-    )  # the form for many rows, which read ones always have
+    monkeypatch.setattr(minimum, "SQUARE", 0)  # the form for many rows, which read ones always have
     X, y = problem(loss, outputs=outputs)
     X[3] *= 40  # rows that are refined and refitted, too
     objective = dd.Objective(dd.heads.Linear(outputs, intercept=True).double(), loss)
@@ -454,9 +452,9 @@ def test_moves_count_as_far_as_the_loss_feels_them():
     moved = outputs.clone()
     moved[:20, 0] += 0.01
     moved[20:, 2] += 5.0
-    felt = newton._felt(at, outputs, moved)
-    torch.testing.assert_close(felt[:20], torch.full((20,), 0.01).double(), rtol=1e-4, atol=0)
-    assert float(felt[20:].max()) < 1e-4
+    sizes = newton._move_sizes(at, outputs, moved)
+    torch.testing.assert_close(sizes[:20], torch.full((20,), 0.01).double(), rtol=1e-4, atol=0)
+    assert float(sizes[20:].max()) < 1e-4
 
 
 def test_two_shifts_are_one_intercept_in_two_parts():

@@ -15,7 +15,7 @@ def preconditioned(at, loss, outputs, intercept):
     beta = torch.cat([normal(outputs, 6, seed=5), normal(outputs, 1, seed=6) * intercept], 1)
     if loss == "cross_entropy":  # blind to a common shift, but for the tiny ridge
         beta[:, -1] -= beta[:, -1].mean()
-    return bends, beta, module.Dual(at, bends)(beta)
+    return bends, beta, module.KernelPreconditioner(at, bends)(beta)
 
 
 @pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
@@ -33,12 +33,12 @@ def test_outputs_of_equal_curvature_share_one_factor():
     at = posed("squared", 2)
     equal = at.expand(normal(40, 2, seed=4))
     unequal = equal._replace(diagonal=equal.diagonal + 1e-9 * normal(40, 2, seed=7).abs())
-    both, apart = (module.Dual(at, bends) for bends in (equal, unequal))
+    both, apart = (module.KernelPreconditioner(at, bends) for bends in (equal, unequal))
     assert both.parts[0] is both.parts[1]
     assert apart.parts[0] is not apart.parts[1]
     beta = normal(2, 7, seed=5)
     torch.testing.assert_close(both(beta), apart(beta), rtol=1e-6, atol=1e-6)
-    lead = [module.Leading(at, bends) for bends in (equal, unequal)]
+    lead = [module.LeadingFeatures(at, bends) for bends in (equal, unequal)]
     assert [len(one.lead) for one in lead] == [1, 2]
     torch.testing.assert_close(lead[0](beta), lead[1](beta), rtol=1e-6, atol=1e-6)
 

@@ -22,10 +22,10 @@ def test_slopes_of_many_versions_of_the_rows():
 def test_what_a_problem_says_of_itself():
     weights = np.linspace(1, 2, 40)
     at = posed("squared", weights=weights)
-    assert at.exact
+    assert at.quadratic
     assert at.intercept
     assert at.total == pytest.approx(60)
     assert at.classes is None
     assert torch.equal(posed("logistic").classes, posed("logistic").rows.y.long())
-    assert not posed("logistic").exact
+    assert not posed("logistic").quadratic
     assert not posed("logistic", intercept=False).intercept

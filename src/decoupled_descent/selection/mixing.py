@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.leave_one_out.leave_out import linear_minimum, paired_losses
+from decoupled_descent.leave_one_out.leave_out import loss_covariance
+from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.selection.comparison import CorrectedError
@@ -101,4 +102,4 @@ def _pairs(candidate: Candidate, seed: int) -> float:
     rows = candidate.rows
     problem = Problem(rows, candidate.run.bound, candidate.ridge)
     some = some_rows(rows.n, PAIRED, rows.groups, seed)
-    return paired_losses(linear_minimum(problem, fitted_outputs(candidate)), some)
+    return loss_covariance(linear_minimum(problem, fitted_outputs(candidate)), some)

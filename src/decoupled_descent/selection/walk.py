@@ -11,9 +11,9 @@ from torch import Tensor
 
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
-from decoupled_descent.leave_one_out.influence import TINY
-from decoupled_descent.leave_one_out.leave_out import linear_minimum, shifts_without
-from decoupled_descent.leave_one_out.newton import DecoupledNewton, State
+from decoupled_descent.leave_one_out.leave_out import moves_without_folds
+from decoupled_descent.leave_one_out.minimum import TINY, forget_influence, linear_minimum
+from decoupled_descent.leave_one_out.newton import DecoupledNewton, NewtonState
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.second_order import curvature
@@ -155,24 +155,24 @@ def walk(one: Ranked, place: Place, ridge: float | str) -> Iterator[Candidate]:
         best = following
 
 
-def _extrapolated(found: dict[int, Candidate], power: int) -> State:
+def _extrapolated(found: dict[int, Candidate], power: int) -> NewtonState:
     """Where the minimum should be, from those of the nearest ridge and the one behind it."""
     near = min(found, key=lambda other: abs(other - power))
     behind = 2 * near - power
-    state: State = found[near].run.state
+    state: NewtonState = found[near].run.state
     if behind not in found:
         return state
-    before: State = found[behind].run.state
+    before: NewtonState = found[behind].run.state
     head = {name: 2 * value - before.head[name] for name, value in state.head.items()}
-    return State(2 * state.theta - before.theta, head, 0)
+    return NewtonState(2 * state.theta - before.theta, head, 0)
 
 
-def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Candidate:
+def _fitted(one: Ranked, place: Place, ridge: float, start: NewtonState | None) -> Candidate:
     """One fit, with its leave-one-out predictions."""
     rows, objective = place.rows, place.objective
     repairs = REFITTED // (rows.n * (objective.width or 1))
     algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
-    rows.kept.pop("spread", None)  # that of the last ridge; its memory is needed
+    forget_influence(rows)  # that of the last ridge; its memory is needed
     run = fit(rows, None, objective, algorithm, 100, state=start, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
@@ -186,7 +186,7 @@ def _fitted(one: Ranked, place: Place, ridge: float, start: State | None) -> Can
     return found if place.folds is None else found._replace(without=_without(found, place.folds))
 
 
-def _start(place: Place, ridge: float) -> State | None:
+def _start(place: Place, ridge: float) -> NewtonState | None:
     """Parameters that roughly reproduce the outputs of another map; None for zero.
 
     It is a ridge regression on these outputs, with the mean curvature of the loss, for features
@@ -201,14 +201,14 @@ def _start(place: Place, ridge: float) -> State | None:
     squares = sum(weights[span] @ part.square() for span, part in rows.doubles())
     bend = max(curvature(loss, outputs, rows.y), TINY)
     (name,) = place.objective.parameters(rows.like)
-    return State(pulled / (squares + ridge / bend), {name: shift}, 0)
+    return NewtonState(pulled / (squares + ridge / bend), {name: shift}, 0)
 
 
 def _without(candidate: Candidate, folds: Tensor) -> Tensor:
     """Predictions of a candidate with the row and each fold left out, shape (folds, n, K)."""
     rows, run = candidate.rows, candidate.run
     problem = Problem(rows, run.bound, candidate.ridge)
-    moves = shifts_without(linear_minimum(problem, fitted_outputs(candidate)), folds)
+    moves = moves_without_folds(linear_minimum(problem, fitted_outputs(candidate)), folds)
     loss = run.objective.loss.name
     return torch.stack(
         [predictions(loss, candidate.outputs + move, row_count(rows)) for move in moves]
