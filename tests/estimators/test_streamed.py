@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import decoupled_descent as dd
 from decoupled_descent.estimators import base
 from decoupled_descent.rows import inputs, sources, store
-from decoupled_descent.selection import ranking, walk
+from decoupled_descent.selection import ranking, ridge_fits
 
 N, D = 240, 6
 
@@ -109,7 +109,7 @@ def test_every_kind_of_rows_gives_the_classifier_of_memory(kind, on_disk, tmp_pa
 
 def test_memory_and_disk_choose_the_same_model(on_disk, monkeypatch, tmp_path):
     X, y = table()
-    monkeypatch.setattr(walk, "SCOUTED", 150)
+    monkeypatch.setattr(ridge_fits, "SAMPLED", 150)
     in_memory = dd.DecoupledClassifier(features=FEATURES[::2]).fit(X, y)
     on_disk()
     found = dd.DecoupledClassifier(features=FEATURES[::2]).fit(mapped(X, tmp_path), y)

@@ -20,7 +20,7 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
 #: determine the scale of its column, and the row could not be predicted when it is left out.
-CUT = 5.0
+CLIP = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
 #: Squares of numbers beyond 2^±this come close to the ends of float64, as do sums of them.
@@ -73,7 +73,7 @@ def row_weights(sample_weight: Any, n: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnScales:
     r"""How every column is scaled, learnt from training rows and applied to any rows.
 
     Dense rows: (x − mean)/deviation, cut at ±5. With ranks, x is first replaced by the normal score
@@ -92,7 +92,7 @@ class Columns:
 
     Example:
         >>> X = torch.tensor([[1.0, 7.0], [2.0, 7.0], [3.0, 7.0]])
-        >>> columns = Columns.learn(X)
+        >>> columns = ColumnScales.learn(X)
         >>> columns.apply(X)
         tensor([[-1.2247], [ 0.0000], [ 1.2247]], dtype=torch.float64)
         >>> columns.apply(torch.tensor([[100.0, 7.0]]))
@@ -107,7 +107,7 @@ class Columns:
     sparse: bool = False
 
     @classmethod
-    def learn(cls, X: Any, ranks: bool = False, sample_weight: Any = None) -> Columns:
+    def learn(cls, X: Any, ranks: bool = False, sample_weight: Any = None) -> ColumnScales:
         """Learn the scale of every column, of dense or sparse rows and their weights."""
         if is_sparse(X):
             if ranks:
@@ -149,13 +149,13 @@ class Columns:
         if self.knots is not None:
             for part in torch.split(X, piece_size(X.shape[1])):
                 part.copy_(_interpolate(self.knots, part.T.contiguous()).T)
-        return X.sub_(self.mean).div_(self.scale).clamp_(-CUT, CUT)
+        return X.sub_(self.mean).div_(self.scale).clamp_(-CLIP, CLIP)
 
     def _apply_sparse(self, X: Any) -> Any:
         if not self.sparse:
             raise ValueError("X is sparse but the training rows were dense; pass X.toarray()")
         X = X[:, self.keep.numpy()]
-        X.data = np.clip(X.data / self.scale.numpy()[X.indices], -CUT, CUT)
+        X.data = np.clip(X.data / self.scale.numpy()[X.indices], -CLIP, CLIP)
         return X
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -169,7 +169,7 @@ class Columns:
         return {"count": self.count, "sparse": self.sparse}, tensors
 
     @classmethod
-    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Columns:
+    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> ColumnScales:
         """Make the scales again from :meth:`state`."""
         knots = None
         if "knots" in tensors:
@@ -255,7 +255,7 @@ def _varying(deviation: Tensor, least: Tensor) -> Tensor:
     return keep
 
 
-def _learn_sparse(cls: type[Columns], X: Any, share: Tensor) -> Columns:
+def _learn_sparse(cls: type[ColumnScales], X: Any, share: Tensor) -> ColumnScales:
     """Root mean squares of sparse columns. Constant: the variance is lost in rounding."""
     unit = units(torch.from_numpy(abs(X).max(axis=0).toarray().reshape(-1)))
     if unit is not None:

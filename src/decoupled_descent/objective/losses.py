@@ -152,6 +152,11 @@ LOSSES = {
 }
 
 
+def class_loss(count: int) -> tuple[str, int]:
+    """The loss of a number of classes, and the outputs that it takes."""
+    return ("logistic", 1) if count == 2 else ("cross_entropy", count)
+
+
 def get_loss(loss: str | RowLoss) -> Loss:
     r"""Look a loss up by name, or wrap a callable.
 

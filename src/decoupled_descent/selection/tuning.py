@@ -22,9 +22,10 @@ from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
 from decoupled_descent.selection.configurations import combine
-from decoupled_descent.selection.contest import DEFAULTS, Contest, lowest, was_interrupted
 from decoupled_descent.selection.methods import check_method
+from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
+from decoupled_descent.selection.tuner import DEFAULTS, Tuner, lowest, was_interrupted
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.loop import check_rows
@@ -34,7 +35,7 @@ from decoupled_descent.training.stopping import EarlyStopping
 #: A number, or ``"auto"`` to have it chosen.
 Setting = float | Literal["auto"]
 
-#: Ridges are powers of √10. These exponents are tried first.
+#: These powers of √10 are tried first as ridges.
 FIRST = (0, -3, 3)
 #: The largest exponent, and the smallest one with a minus sign.
 LIMIT = 12
@@ -100,7 +101,7 @@ def tune(
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
     place = as_checkpoint(checkpoint)
-    if method == "newton":
+    if check_method(method).minimises:
         check_used(method, given)
 
         def minimum(algorithm: DecoupledNewton) -> Run:
@@ -110,10 +111,10 @@ def tune(
                 return fit(rows, None, objective, algorithm, steps, theta, **options)
 
         return _walk_ridges(minimum, ridge, steps)
-    contest = Contest(method, given, rows)
-    bound = contest.bind(objective, theta)
+    tuner = Tuner(method, given, rows)
+    bound = tuner.bind(objective, theta)
     if callbacks is None:
-        callbacks = [stopping()] if contest.honest else []
+        callbacks = [stopping()] if tuner.estimates_test_error else []
     told, stacks = as_callbacks(callbacks), count(1)
 
     def train(algorithms: Sequence[Algorithm]) -> list[Run]:
@@ -123,7 +124,7 @@ def tune(
         where = place and place.within(f"stack {next(stacks)}")
         return train_stack(configurations, rows, steps, None, told, halving, progress, where)
 
-    runs = contest.hold(train)
+    runs = tuner.train_all(train)
     if (alarm := lowest(runs).alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
     algorithms = [run.algorithm for run in runs]
@@ -145,22 +146,19 @@ def _walk_ridges(minimum: Callable[[DecoupledNewton], Run], ridge: Setting, step
     """
     runs: dict[float, Run] = {}
 
-    def error(place: float) -> float:
-        """The error at ridge 10^(place/2); infinite where the minimum was not reached."""
-        if place not in runs:
+    def error(power: float) -> float:
+        """The error at ridge 10^(STEP · power); infinite where the minimum was not reached."""
+        if power not in runs:
             if was_interrupted(list(runs.values())):
                 return math.inf
-            runs[place] = minimum(DecoupledNewton(10 ** (place / 2)))
-        return runs[place].best.train_error if _at_minimum(runs[place]) else math.inf
+            runs[power] = minimum(DecoupledNewton(10 ** (STEP * power)))
+        return runs[power].best.train_error if _at_minimum(runs[power]) else math.inf
 
     if ridge == "auto":
-        best = min(FIRST, key=error)
-        while (lower := min((best, best - 1, best + 1), key=error)) != best:
-            best = lower
-            if abs(best) >= LIMIT:
-                break
+        for _ in downhill(error, min(FIRST, key=error), -LIMIT, LIMIT):
+            pass
     else:
-        error(2 * math.log10(DecoupledNewton(ridge).ridge))
+        error(math.log10(DecoupledNewton(ridge).ridge) / STEP)
     tried = [run for _, run in sorted(runs.items())]
     reached = [run for run in tried if _at_minimum(run)]
     if not reached:
@@ -179,7 +177,7 @@ def _at_minimum(run: Run) -> bool:
 
 
 def check_settings(method: str, settings: dict[str, Any]) -> None:
-    """Raise ``ValueError`` unless the method is known and settings are numbers or ``"auto"``."""
+    """Raise ``ValueError`` unless the method exists and settings are numbers or ``"auto"``."""
     check_method(method)
     for name, value in settings.items():
         number = isinstance(value, Real) and not isinstance(value, bool)

@@ -27,7 +27,7 @@ from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.selection.found import predictions
+from decoupled_descent.selection.fits import smoothed_predictions
 
 Floats = NDArray[np.float64]
 
@@ -100,8 +100,8 @@ class LeftOutModels:
             if key not in maps:
                 maps[key] = member.features.transform(X)
             outputs = torch.einsum("sr,ksr->sk", maps[key], theta) + bias.T
-            said = predictions(self.loss, outputs, self.estimator.mixture_.rows)
-            mixed = mixed + member.share / self.total * said
+            mixture = smoothed_predictions(self.loss, outputs, self.estimator.mixture_.rows)
+            mixed = mixed + member.share / self.total * mixture
         numbers: Floats = mixed.numpy()
         if hasattr(self.estimator, "classes_"):
             return numbers

@@ -5,7 +5,7 @@ import pytest
 
 import decoupled_descent as dd
 from tests.estimators.problems import binary, own_head
-from tests.estimators.test_company import FRESH, X3, Y3, X, Y, cheap
+from tests.estimators.test_scikit_learn import FRESH, X3, Y3, X, Y, cheap
 
 
 def test_the_same_seed_gives_the_same_bits():

@@ -9,7 +9,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.selection.contest import DEFAULTS, LENGTHS, Contest, stretch
+from decoupled_descent.selection.tuner import DEFAULTS, LENGTHS, Tuner, stretch
 
 
 def regression():
@@ -119,14 +119,14 @@ def test_a_given_rate_stays(usual):
 def test_the_lower_of_two_rounds_stays():
     """A larger rate that does not help is forgotten."""
     given = {"lr": "auto", "damping": 0.9, "ridge": 1.0}
-    contest = Contest("orthogonal", given, dd.Rows(X, Y))
-    contest.bind(LINEAR, None)
+    tuner = Tuner("orthogonal", given, dd.Rows(X, Y))
+    tuner.bind(LINEAR, None)
     good = dd.tune(X, Y, LINEAR, lr=DEFAULTS.rates[0], damping=0.95, ridge=1.0).best
     bad = dd.fit(X, Y, LINEAR, dd.OrthogonalDecoupledDescent(1e-9, 1.0), 100)
     assert stretch(good, Y) >= DEFAULTS.stretch
     assert bad.best_step > DEFAULTS.fast < good.best_step  # a round is then one stack
     rounds = [[good], [bad]]
-    assert contest.hold(lambda _: rounds.pop(0)) == [good]
+    assert tuner.hold(lambda _: rounds.pop(0)) == [good]
     assert not rounds
 
 

@@ -4,16 +4,16 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.selection.found import row_count
-from decoupled_descent.selection.search import search
+from decoupled_descent.selection.fits import row_count
+from decoupled_descent.selection.search import search_models
 from tests.selection.test_search import FEW, predicted, several
 
 
 def test_members_are_mixed_by_their_weights():
     X, y = several()
-    found = search(X, y, "cross_entropy", outputs=3, features=FEW, progress=False)
+    found = search_models(X, y, "cross_entropy", outputs=3, features=FEW, progress=False)
     assert float(found.weights.sum()) == pytest.approx(1)
-    assert float(found.weights.min()) >= 1 / (len(found.candidates) * (len(y) + 1))
+    assert float(found.weights.min()) >= 1 / (len(found.fits) * (len(y) + 1))
     shares = [share for share, _ in found.members]
     assert shares == sorted(shares, reverse=True)
     expected = sum(
@@ -37,7 +37,7 @@ def test_no_probability_is_surer_than_the_rows_allow():
     X = torch.randn(60, 3, generator=generator, dtype=torch.float64)
     y = (X[:, 0] > 0).double()
     X[:, 0] += 4 * (2 * y - 1)  # no row is ever wrong
-    found = search(X, y, "logistic", features="linear", progress=False)
+    found = search_models(X, y, "logistic", features="linear", progress=False)
     assert float(found.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
     assert float(predicted(found, 100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
     assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
