@@ -136,7 +136,7 @@ def test_curves_that_are_refused():
     model = dd.DecoupledClassifier(**QUICK).fit(X, y)
     with pytest.raises(ValueError, match="needs at least 40 rows"):
         model.learning_curve(X[:30], y[:30])
-    with pytest.raises(ValueError, match="labels that are not among classes_"):
+    with pytest.raises(ValueError, match="labels that are not in classes_"):
         model.learning_curve(X, y + 1)
     with pytest.raises(ValueError, match="repeats=0"):
         model.learning_curve(X, y, repeats=0)

@@ -109,7 +109,7 @@ def test_columns_are_scaled_to_variance_1_over_d_without_constants_and_outliers(
     expected = (
         np.clip((varying - varying.mean(0)) / varying.std(0), -5, 5) / varying.shape[1] ** 0.5
     )
-    np.testing.assert_allclose(model.scaled(rows)[:, :-1], expected, atol=1e-14)
-    assert not model.scaled(rows)[:, -1].any()
+    np.testing.assert_allclose(model.model_.scaling.apply(rows)[:, :-1], expected, atol=1e-14)
+    assert not model.model_.scaling.apply(rows)[:, -1].any()
     with pytest.raises(ValueError, match="every column of X is constant"):
         cheap().fit(np.ones((20, 3)), Y[:20])

@@ -266,7 +266,7 @@ def test_flipped_labels_are_suspicious(tmp_path):
     with pytest.raises(ValueError, match="trained on 150 rows"):
         model.suspicious_rows(y[:10])
     path = dd.save_model(tmp_path / "model.safetensors", model)
-    with pytest.raises(ValueError, match="does not know its training rows"):
+    with pytest.raises(ValueError, match="does not have its training rows"):
         dd.load_model(path).estimator.suspicious_rows(y)
 
 

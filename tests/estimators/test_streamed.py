@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import decoupled_descent as dd
-from decoupled_descent.estimators import base
+from decoupled_descent.estimators import inputs as estimator_inputs
 from decoupled_descent.rows import inputs, sources, store
 from decoupled_descent.selection import ranking, ridge_fits
 
@@ -30,7 +30,7 @@ def on_disk(monkeypatch):
         monkeypatch.setattr(inputs, "HELD", 0)
         monkeypatch.setattr(inputs, "PIECE_BYTES", 64 * 8 * D)
         monkeypatch.setattr(sources, "READ_BYTES", 50 * 8 * D)
-        for module in (store, base):
+        for module in (store, estimator_inputs):
             monkeypatch.setattr(module, "SMALL", 0)
 
     return streaming

@@ -16,4 +16,4 @@ def test_the_largest_error_of_a_number_counts_twice_in_the_standard_error():
     widened = np.append(losses, losses.max()).var(ddof=1)
     pairs = found.estimate.stderr**2 - widened / 40
     assert widened > losses.var(ddof=1)
-    assert pairs == pytest.approx(module._pairs(found.best, 0), rel=1e-6)
+    assert pairs == pytest.approx(module._pair_covariance(found.best, 0), rel=1e-6)

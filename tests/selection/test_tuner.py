@@ -126,7 +126,7 @@ def test_the_lower_of_two_rounds_stays():
     assert stretch(good, Y) >= DEFAULTS.stretch
     assert bad.best_step > DEFAULTS.fast < good.best_step  # a round is then one stack
     rounds = [[good], [bad]]
-    assert tuner.hold(lambda _: rounds.pop(0)) == [good]
+    assert tuner.train_all(lambda _: rounds.pop(0)) == [good]
     assert not rounds
 
 

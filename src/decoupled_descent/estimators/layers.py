@@ -84,7 +84,7 @@ def _layer(content: Any) -> nn.Module:
     if kind == "Product":
         return heads.Product(a=0.0)
     if kind not in KINDS or set(options) != set(LAYERS[KINDS[kind]]):
-        raise ValueError(f"the layer {content!r:.80} does not exist here; update decoupled-descent")
+        raise ValueError(f"the layer {content!r:.80} is not known; update decoupled-descent")
     for name, value in options.items():
         valid = value in ("none", "tanh") if name == "approximate" else is_finite_number(value)
         require(valid, f"a layer has {name}={value!r:.40}")
