@@ -58,7 +58,7 @@ def test_the_first_fit_of_a_map_starts_near_the_outputs_of_another():
     torch.testing.assert_close(next(iter(strong.head.values())), outputs.mean(0))
 
 
-def test_products_and_spreads_are_not_kept_when_a_map_is_done():
+def test_products_and_influences_are_not_kept_when_a_map_is_done():
     X, y = straight()
     found = search_models(X, y, "logistic", features=FEW, progress=False)
     others = [one for one in found.fits if one.features is not found.best.features]
@@ -77,7 +77,7 @@ def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
     np.testing.assert_allclose(ridges[:-1] / ridges[1:], 10**0.5)
 
 
-def test_many_rows_are_scouted_first(monkeypatch):
+def test_ridges_of_many_rows_are_chosen_on_some(monkeypatch):
     X, y = products(400)
     monkeypatch.setattr(module, "SAMPLED", 100)
     sizes, real = [], module.fit

@@ -35,7 +35,7 @@ DRAWS = 1000
 #: This share of the standard error of the present error is added to that of its change, because the
 #: change also depends on how typical the present training rows are. On eight real tables of 100 to
 #: 200 rows, 24 fits, the change missed by 0.7 such standard errors (root mean square).
-LUCK = 0.7
+TRAINING_SET_SHARE = 0.7
 #: The fewest rows of a quarter.
 LEAST = 10
 
@@ -92,22 +92,22 @@ class LearningCurve:
 
 
 def measured_losses(
-    judge: Callable[[Rows], Floats], codes: Rows, strata: Rows, repeats: int, seed: int
+    part_losses: Callable[[Rows], Floats], codes: Rows, strata: Rows, repeats: int, seed: int
 ) -> Floats:
     """Losses of the rows under models of n/4, n/2 and n rows, shape (3, n).
 
-    ``judge`` returns the leave-one-out losses of a part that is fitted alone. Rows with the same
-    code stay together, and every part gets its share of each stratum.
+    ``part_losses`` returns the leave-one-out losses of a part that is fitted alone. Rows with the
+    same code stay together, and every part gets its share of each stratum.
     """
     losses = np.zeros((3, len(codes)))
-    losses[2] = judge(np.arange(len(codes)))
+    losses[2] = part_losses(np.arange(len(codes)))
     generator = np.random.default_rng(seed)
     for _ in range(repeats):
         quarters = _quarters(codes, strata, generator)
-        for place, parts in ((0, quarters), (1, quarters // 2)):
+        for size, parts in ((0, quarters), (1, quarters // 2)):
             for part in np.unique(parts):
                 rows = np.flatnonzero(parts == part)
-                losses[place, rows] += judge(rows) / repeats
+                losses[size, rows] += part_losses(rows) / repeats
     return losses
 
 
@@ -118,14 +118,14 @@ def _quarters(codes: Rows, strata: Rows, generator: np.random.Generator) -> Rows
     order = order[np.argsort(strata[first][order], kind="stable")]
     quarters = np.empty(len(groups), dtype=np.intp)
     quarters[order] = np.arange(len(groups)) % 4
-    found: Rows = quarters[np.searchsorted(groups, codes)]
-    smallest = min(len(np.unique(strata[found == part])) for part in range(4))
-    if smallest < len(np.unique(strata)) or min(np.bincount(found)) < LEAST:
+    parts: Rows = quarters[np.searchsorted(groups, codes)]
+    smallest = min(len(np.unique(strata[parts == part])) for part in range(4))
+    if smallest < len(np.unique(strata)) or min(np.bincount(parts)) < LEAST:
         raise ValueError(
             f"a quarter of the {len(codes)} rows has fewer than {LEAST} rows or lacks a class; a "
             "learning curve needs at least 40 rows, and four rows or groups of every class"
         )
-    return found
+    return parts
 
 
 def extrapolated(means: Floats, precisions: Floats) -> Floats:
@@ -161,7 +161,7 @@ def learning_curve(
     drawn = means + generator.normal(size=(DRAWS, pulls.shape[1])) @ pulls.T
     change = float(extrapolated(means[None], precisions)[0])
     spread = float(extrapolated(drawn, precisions).std())
-    doubt = math.hypot(spread, LUCK * now[1])
+    doubt = math.hypot(spread, TRAINING_SET_SHARE * now[1])
     errors = means - means[2] + now[0]
     stderrs = [math.hypot(now[1], float(np.linalg.norm(pulls[k] - pulls[2]))) for k in range(3)]
     n = losses.shape[1]

@@ -161,7 +161,7 @@ def continue_run(
 
 
 def _check_head(head: Any) -> None:
-    """Raise ``ValueError`` if the number of pre-activations of a head is not known."""
+    """Raise ``ValueError`` if the number of pre-activations of a head is missing."""
     if isinstance(head, nn.Module) and Objective(head, "squared").width is None:
         raise ValueError(
             f"head={type(head).__name__} does not tell its number of pre-activations; set an "

@@ -186,9 +186,9 @@ def read_model(
     try:
         content = json.loads(text, parse_constant=_refuse)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            found = content.get("format") if isinstance(content, dict) else None
+            given = content.get("format") if isinstance(content, dict) else None
             raise ValueError(
-                f"it has format {found!r:.20} and this version reads {FORMAT}; update "
+                f"it has format {given!r:.20} and this version reads {FORMAT}; update "
                 "decoupled-descent, or train the model again"
             )
         return _rebuild(content, tensors, columns)

@@ -54,7 +54,7 @@ class Features(ABC):
         return min(n, d)
 
     def limit_width(self, n: int, most: int) -> None:
-        """Use at most so many landmarks, if the map has them and n rows need any."""
+        """Use at most ``most`` landmarks, if the map has them and n rows need any."""
         landmarks = self.get_params().get("landmarks", n)
         if n > landmarks:
             self.set_params(landmarks=min(landmarks, most))

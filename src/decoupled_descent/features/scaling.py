@@ -25,12 +25,12 @@ CLIP = 5.0
 CONSTANT = 1e-12
 #: Squares of numbers beyond 2^±this come close to the ends of float64, as do sums of them.
 SQUARED = 450
-#: What is learnt from sorted values, ranks and mean distances, is learnt from at most so many rows:
-#: shares of them are known to 0.8 points then, and sorting all would take several copies of X.
+#: Ranks and mean distances need sorted values, and are learnt from at most this many rows: shares
+#: of them then have a standard error of 0.8 points. Sorting all would take several copies of X.
 SORTED = 4096
-#: Scores of ranks are interpolated between at most so many values of a column.
+#: Scores of ranks are interpolated between at most this many values of a column.
 KNOTS = 1000
-#: So many numbers are sorted at a time.
+#: This many numbers are sorted at a time.
 NUMBERS = 2**20
 
 
@@ -128,12 +128,12 @@ class ColumnScales:
         varying = _varying(_counts(knots) - 1.0, torch.zeros(1))  # a rare value may not be here
         keep, given, knots = keep[varying], given[:, varying], knots[:, varying]
         scales = []
-        for known, columns in zip(
+        for table, columns in zip(
             *(torch.split(each, 64, 1) for each in (knots, given)), strict=True
         ):
-            found = _interpolate(known, columns.double().T.contiguous())
-            centre = found @ share
-            squares = found.sub_(centre.unsqueeze(1)).square_()
+            scores = _interpolate(table, columns.double().T.contiguous())
+            centre = scores @ share
+            squares = scores.sub_(centre.unsqueeze(1)).square_()
             scales.append(torch.stack([centre, (squares @ share).sqrt()]))
         centres, widths = torch.cat(scales, 1).contiguous()
         return cls(rows.d, keep, centres, widths, knots)
@@ -163,8 +163,8 @@ class ColumnScales:
         tensors = {"keep": self.keep.double(), "mean": self.mean, "deviation": self.scale}
         if self.knots is not None:
             counts = _counts(self.knots)
-            known = [k[:, :u] for k, u in zip(self.knots.unbind(1), counts.tolist(), strict=True)]
-            tensors["knots"] = torch.cat(known, 1).contiguous()
+            tables = [k[:, :u] for k, u in zip(self.knots.unbind(1), counts.tolist(), strict=True)]
+            tensors["knots"] = torch.cat(tables, 1).contiguous()
             tensors["knot_counts"] = counts.double()
         return {"count": self.count, "sparse": self.sparse}, tensors
 
@@ -283,8 +283,8 @@ def _knots(columns: Tensor, share: Tensor) -> Tensor:
             parts = zip(values, middle, counts.tolist(), strict=True)
             tables.append(_padded([_thinned(x[:u], rank[:u]) for x, rank, u in parts]))
         else:
-            places = torch.arange(values.shape[1], device=values.device)
-            last = torch.minimum(places, counts.unsqueeze(1) - 1)
+            index = torch.arange(values.shape[1], device=values.device)
+            last = torch.minimum(index, counts.unsqueeze(1) - 1)
             both = torch.stack((values, torch.special.ndtri(middle)))
             tables.append(both.gather(2, last.expand(2, -1, -1)))
     longest = max(2, *(one.shape[2] for one in tables))
@@ -299,11 +299,11 @@ def _mid_ranks(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     ordered, order = x.sort(dim=1, stable=True)
     first = torch.ones_like(ordered, dtype=torch.bool)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    place = first.cumsum(1) - 1
-    counts = place[:, -1] + 1
-    mass = ordered.new_zeros(len(x), int(counts.max())).scatter_add_(1, place, share[order])
+    index = first.cumsum(1) - 1
+    counts = index[:, -1] + 1
+    mass = ordered.new_zeros(len(x), int(counts.max())).scatter_add_(1, index, share[order])
     values = torch.zeros_like(mass)
-    values[first.nonzero()[:, 0], place[first]] = ordered[first]
+    values[first.nonzero()[:, 0], index[first]] = ordered[first]
     return values, mass.cumsum(1) - mass / 2, counts
 
 
@@ -317,7 +317,7 @@ def _thinned(values: Tensor, middle: Tensor) -> Tensor:
 
 
 def _extended(knots: Tensor, longest: int) -> Tensor:
-    """Repeat the last knot of every column until there are so many."""
+    """Repeat the last knot of every column up to a given number."""
     more = knots[:, :, -1:].expand(-1, -1, longest - knots.shape[2])
     return torch.cat((knots, more), 2)
 

@@ -50,8 +50,8 @@ class ScaledRows:
     def take(self, index: Tensor) -> Tensor:
         """Some rows, scaled, by their number among those of all processes."""
         make_room(8 * len(index) * self.shape[1])
-        found: Tensor = self.columns.apply(self.inputs.gather(index))
-        return found
+        scaled: Tensor = self.columns.apply(self.inputs.gather(index))
+        return scaled
 
     def parts(self, width: int = 0) -> Iterator[tuple[slice, Any]]:
         """Go through the rows of this process, scaled, in pieces of ``width`` numbers a row."""

@@ -70,7 +70,7 @@ class Sample(NamedTuple):
         return total / effective_count(n, self.weights, self.groups)
 
     def some(self, most: int, seed: int) -> tuple[Tensor, Sample]:
-        """At most so many rows: which they are, and the same of them, their features in memory."""
+        """The indices of at most ``most`` rows, and these rows, in memory."""
         rows = some_rows(len(self.y), most, self.groups, seed)
         X = self.X.gather(rows) if isinstance(self.X, Rows) else self.X[rows.numpy()]
         kept = [None if each is None else each[rows] for each in self.common.values()]
@@ -82,7 +82,7 @@ class Sample(NamedTuple):
 
 
 def some_rows(n: int, most: int, groups: Tensor | None, seed: int) -> Tensor:
-    """At most so many rows, drawn without using labels; groups stay together."""
+    """Indices of at most ``most`` rows, drawn without using labels; groups stay together."""
     if n <= most:
         return torch.arange(n)
     generator = torch.Generator().manual_seed(seed)

@@ -1,7 +1,7 @@
 r"""Training with rate, damping and ridge chosen by the train error.
 
 The choice makes the train error optimistic: the lowest of many errors is too low, and the train
-error is least reliable for a weak ridge with a large rate. So few settings compete.
+error is least reliable for a weak ridge with a large rate. So few settings are compared.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ def tune(
     rows.require_one_process("tune compares losses row by row")
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
-    place = as_checkpoint(checkpoint)
+    folder = as_checkpoint(checkpoint)
     if check_method(method).minimises:
         check_used(method, given)
 
         def minimum(algorithm: DecoupledNewton) -> Run:
-            where = place and place.within(f"ridge {algorithm.ridge:.9g}")
+            where = folder and folder.within(f"ridge {algorithm.ridge:.9g}")
             options: dict[str, Any] = {"seed": seed, "progress": progress, "checkpoint": where}
             with ignoring(DivergenceWarning):  # a ridge that does not reach its minimum is ignored
                 return fit(rows, None, objective, algorithm, steps, theta, **options)
@@ -115,14 +115,14 @@ def tune(
     bound = tuner.bind(objective, theta)
     if callbacks is None:
         callbacks = [stopping()] if tuner.estimates_test_error else []
-    told, stacks = as_callbacks(callbacks), count(1)
+    every, stacks = as_callbacks(callbacks), count(1)
 
     def train(algorithms: Sequence[Algorithm]) -> list[Run]:
         combined = combine(objective, algorithms, theta, seed)
         configurations = [each._replace(objective=bound) for each in combined]
         halving = Halving(rungs=(DEFAULTS.pruned_at,))
-        where = place and place.within(f"stack {next(stacks)}")
-        return train_stack(configurations, rows, steps, None, told, halving, progress, where)
+        where = folder and folder.within(f"stack {next(stacks)}")
+        return train_stack(configurations, rows, steps, None, every, halving, progress, where)
 
     runs = tuner.train_all(train)
     if (alarm := lowest(runs).alarm) is not None:
