@@ -22,7 +22,7 @@ from tests.test_readme import ROOT, run_blocks
 DOCS = ROOT / "docs"
 #: Pages whose blocks a test of their own runs, here or in test_readme.py.
 OWN_TEST = {
-    "adding.md", "big.md", "checkpoints.md", "developing.md", "diagnostics.md", "estimators.md",
+    "big.md", "checkpoints.md", "developing.md", "diagnostics.md", "estimators.md",
     "orthogonal.md", "own-parts.md",
     "probing.md", "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
     "validation.md",

@@ -32,13 +32,13 @@ def test_a_warm_start_on_the_same_rows_goes_on(options):
     options |= {"early_stopping": False, "max_iter": 12}
     model = cheap(**options, warm_start=True).fit(X, Y)
     model.fit(X, Y)
-    whole = cheap(**options | {"max_iter": 23}).fit(X, Y)
-    np.testing.assert_array_equal(model.train_error_curve_, whole.train_error_curve_)
-    assert model.best_iter_ == whole.best_iter_
-    assert whole.best_iter_ >= 11  # so that the best iterate is in the second part
-    np.testing.assert_array_equal(model.theta_, whole.theta_)
-    np.testing.assert_array_equal(model.predict_proba(FRESH), whole.predict_proba(FRESH))
-    assert model.estimated_test_error_ == pytest.approx(whole.estimated_test_error_, rel=1e-6)
+    complete = cheap(**options | {"max_iter": 23}).fit(X, Y)
+    np.testing.assert_array_equal(model.train_error_curve_, complete.train_error_curve_)
+    assert model.best_iter_ == complete.best_iter_
+    assert complete.best_iter_ >= 11  # so that the best iterate is in the second part
+    np.testing.assert_array_equal(model.theta_, complete.theta_)
+    np.testing.assert_array_equal(model.predict_proba(FRESH), complete.predict_proba(FRESH))
+    assert model.estimated_test_error_ == pytest.approx(complete.estimated_test_error_, rel=1e-6)
 
 
 def test_a_warm_start_goes_on_with_the_winner():

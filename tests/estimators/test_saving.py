@@ -223,10 +223,10 @@ def refused(path, kind=ValueError):
 @pytest.mark.parametrize("model", [classifier, regressor])
 def test_any_changed_byte_is_noticed(tmp_path, model):
     path = save_model(tmp_path / "model.safetensors", model())
-    whole = path.read_bytes()
-    places = np.random.default_rng(1).choice(len(whole), 250, replace=False)
-    for place in {*range(16), *places.tolist(), len(whole) - 1}:
-        spoilt = bytearray(whole)
+    complete = path.read_bytes()
+    places = np.random.default_rng(1).choice(len(complete), 250, replace=False)
+    for place in {*range(16), *places.tolist(), len(complete) - 1}:
+        spoilt = bytearray(complete)
         spoilt[place] ^= 1 << int(place) % 7
         path.write_bytes(spoilt)
         refused(path)
@@ -234,11 +234,11 @@ def test_any_changed_byte_is_noticed(tmp_path, model):
 
 def test_truncated_and_extended_files(tmp_path):
     path = save_model(tmp_path / "model.safetensors", classifier())
-    whole = path.read_bytes()
-    for length in (0, 1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
+    complete = path.read_bytes()
+    for length in (0, 1, 7, 8, 9, 100, len(complete) // 2, len(complete) - 1):
+        path.write_bytes(complete[:length])
         refused(path)
-    path.write_bytes(whole + b"\0")
+    path.write_bytes(complete + b"\0")
     refused(path)
 
 

@@ -52,11 +52,11 @@ def test_ranks_become_normal_scores():
 def test_ranks_of_new_rows_are_interpolated_and_clamped():
     X = np.array([[0.0], [1.0], [4.0]])
     columns = ColumnScales.learn(X, ranks=True)
-    known = columns.apply(X).ravel()
+    selected = columns.apply(X).ravel()
     new = columns.apply(np.array([[-50.0], [0.25], [2.5], [99.0]])).ravel()
-    np.testing.assert_allclose(new[[0, 3]], known[[0, 2]])
-    np.testing.assert_allclose(new[1], 0.75 * known[0] + 0.25 * known[1])
-    np.testing.assert_allclose(new[2], 0.5 * known[1] + 0.5 * known[2], atol=1e-15)
+    np.testing.assert_allclose(new[[0, 3]], selected[[0, 2]])
+    np.testing.assert_allclose(new[1], 0.75 * selected[0] + 0.25 * selected[1])
+    np.testing.assert_allclose(new[2], 0.5 * selected[1] + 0.5 * selected[2], atol=1e-15)
 
 
 def test_a_value_in_none_of_the_sorted_rows_is_no_knot():
@@ -92,8 +92,8 @@ def test_unit_and_order_of_rows_do_not_matter(ranks, seed, factor, shift):
     X = table(25, seed=seed)[:, :3]
     order = np.random.default_rng(seed).permutation(25)
     moved = (factor * (X + shift))[order]
-    found = ColumnScales.learn(moved, ranks).apply(moved)
-    np.testing.assert_allclose(found, ColumnScales.learn(X, ranks).apply(X)[order], atol=1e-9)
+    result = ColumnScales.learn(moved, ranks).apply(moved)
+    np.testing.assert_allclose(result, ColumnScales.learn(X, ranks).apply(X)[order], atol=1e-9)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -101,14 +101,14 @@ def test_sparse_columns_are_divided_by_their_root_mean_square(weighted):
     X = counts()
     weights = np.random.default_rng(1).integers(0, 3, len(X)) if weighted else np.ones(len(X))
     columns = ColumnScales.learn(scipy.sparse.csr_matrix(X), sample_weight=weights)
-    found = columns.apply(scipy.sparse.csr_array(X))
+    result = columns.apply(scipy.sparse.csr_array(X))
     keep = [j for j in range(X.shape[1]) if len(np.unique(X[weights > 0, j])) > 1]
     root = np.sqrt(np.average(X**2, axis=0, weights=weights))
     np.testing.assert_allclose(
-        found.toarray(), np.clip(X[:, keep] / root[keep], -CLIP, CLIP), rtol=1e-12
+        result.toarray(), np.clip(X[:, keep] / root[keep], -CLIP, CLIP), rtol=1e-12
     )
     assert columns.keep.tolist() == keep
-    np.testing.assert_allclose(columns.apply(X), found.toarray())  # dense new rows are welcome
+    np.testing.assert_allclose(columns.apply(X), result.toarray())  # dense new rows are welcome
 
 
 def test_zeros_of_sparse_rows_stay_zeros():
@@ -144,12 +144,12 @@ def test_the_unit_of_a_column_does_not_matter(kind, power, monkeypatch):
     X = table()
     factors = np.ones(X.shape[1])
     factors[1:3] = 2.0**power
-    found = []
+    result = []
     for rows in (X, X * factors):
         given = scipy.sparse.csr_array(rows) if kind == "sparse" else rows
         scaled = ColumnScales.learn(given, ranks=kind == "ranks").apply(given)
-        found.append(scaled.toarray() if kind == "sparse" else scaled.numpy())
-    np.testing.assert_array_equal(*found)
+        result.append(scaled.toarray() if kind == "sparse" else scaled.numpy())
+    np.testing.assert_array_equal(*result)
 
 
 def test_the_smallest_numbers_vary():
@@ -198,8 +198,8 @@ def test_knots_of_all_columns_are_those_of_each(monkeypatch, numbers):
     x[3, 7] = 4.0
     share = rng.random(1200)
     share /= share.sum()
-    found = scaling._knots(torch.from_numpy(x), torch.from_numpy(share)).numpy()
-    for column, knots in zip(x, found.transpose(1, 0, 2), strict=True):
+    result = scaling._knots(torch.from_numpy(x), torch.from_numpy(share)).numpy()
+    for column, knots in zip(x, result.transpose(1, 0, 2), strict=True):
         values, place = np.unique(column, return_inverse=True)
         mass = np.bincount(place, weights=share)
         scores = ndtri(mass.cumsum() - mass / 2)

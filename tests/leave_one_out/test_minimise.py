@@ -26,14 +26,14 @@ def total(posed, flat, outputs):
     X = posed.rows.X
     theta = flat[: outputs * X.shape[1]].reshape(outputs, -1)
     shift = flat[outputs * X.shape[1] :]
-    found = X @ theta.T + (shift if len(shift) else 0.0)
+    result = X @ theta.T + (shift if len(shift) else 0.0)
     loss = posed.bound.objective.loss
     if loss.name == "cross_entropy" or not loss.builtin:
-        losses = own_softmax(found, posed.rows.y)
+        losses = own_softmax(result, posed.rows.y)
     elif loss.name == "logistic":
-        losses = torch.nn.functional.softplus(found[:, 0]) - posed.rows.y * found[:, 0]
+        losses = torch.nn.functional.softplus(result[:, 0]) - posed.rows.y * result[:, 0]
     else:
-        losses = 0.5 * (found - posed.rows.y.reshape(found.shape)).square().sum(1)
+        losses = 0.5 * (result - posed.rows.y.reshape(result.shape)).square().sum(1)
     return posed.weights @ losses + 0.5 * posed.ridge * theta.square().sum()
 
 
@@ -75,9 +75,9 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     first = newton_step(at, theta, head)
     slope, bend = grad(value)(start), hessian(value)(start)
     exact = float(slope @ torch.linalg.pinv(bend, rtol=1e-12, hermitian=True) @ slope)
-    found = first.decrement * float(value(start))  # a share of what is minimised
-    assert found == pytest.approx(exact, rel=0.05)
-    assert found <= exact * (1 + 1e-9)
+    result = first.decrement * float(value(start))  # a share of what is minimised
+    assert result == pytest.approx(exact, rel=0.05)
+    assert result <= exact * (1 + 1e-9)
 
 
 def test_an_older_preconditioner_leads_to_the_same_minimum():

@@ -76,11 +76,11 @@ def test_rows_that_are_read_are_those_in_memory(loss, outputs, monkeypatch):
     X[3] *= 40  # rows that are refined and refitted, too
     objective = dd.Objective(dd.heads.Linear(outputs, intercept=True).double(), loss)
     algorithm = dd.DecoupledNewton(0.5, tolerance=1e-13)
-    known = dd.fit(X, y, objective, algorithm, progress=False)
+    selected = dd.fit(X, y, objective, algorithm, progress=False)
     run = dd.fit(read(X, y), None, objective, algorithm, progress=False)
-    torch.testing.assert_close(run.theta, known.theta, rtol=1e-9, atol=1e-10)
-    torch.testing.assert_close(run.best_losses, known.best_losses, rtol=1e-8, atol=1e-9)
-    assert run.last.info.notes == known.last.info.notes
+    torch.testing.assert_close(run.theta, selected.theta, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(run.best_losses, selected.best_losses, rtol=1e-8, atol=1e-9)
+    assert run.last.info.notes == selected.last.info.notes
 
 
 def test_heads_with_weights_need_all_rows():
@@ -324,10 +324,10 @@ def test_weight_two_is_the_row_twice_in_one_group(loss, outputs):
     options = {"tolerance": 1e-16, "repairs": 0}
     once = train(X, y, loss, 1.0, outputs, rows=alone, **options)
     copies = train(X[twice], y[twice], loss, 1.0, outputs, rows={"groups": twice}, **options)
-    expected, found = left_out(once)[twice], left_out(copies)
+    expected, result = left_out(once)[twice], left_out(copies)
     if outputs > 1:
-        expected, found = (each - each.mean(1, keepdims=True) for each in (expected, found))
-    np.testing.assert_allclose(found, expected, atol=1e-8)
+        expected, result = (each - each.mean(1, keepdims=True) for each in (expected, result))
+    np.testing.assert_allclose(result, expected, atol=1e-8)
     assert copies.best.train_error == pytest.approx(once.best.train_error, rel=1e-8)
 
 
@@ -368,7 +368,7 @@ def test_sweep_chooses_a_ridge_and_callbacks_are_called():
     objective = dd.Objective(dd.heads.Linear(intercept=True).double(), "logistic")
     ridges = [0.01, 1.0, 100.0]
     seen = []
-    found = dd.sweep(
+    result = dd.sweep(
         X,
         y,
         objective,
@@ -377,8 +377,8 @@ def test_sweep_chooses_a_ridge_and_callbacks_are_called():
         progress=False,
     )
     alone = [train(X, y, "logistic", ridge, tolerance=1e-9).best.train_error for ridge in ridges]
-    assert found.best.algorithm.ridge == ridges[int(np.argmin(alone))]
-    np.testing.assert_allclose([run.best.train_error for run in found.runs], alone, rtol=1e-6)
+    assert result.best.algorithm.ridge == ridges[int(np.argmin(alone))]
+    np.testing.assert_allclose([run.best.train_error for run in result.runs], alone, rtol=1e-6)
     assert seen.count(0) == 3
 
 

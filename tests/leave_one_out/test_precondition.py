@@ -22,9 +22,9 @@ def preconditioned(at, loss, outputs, intercept):
 def test_the_dual_preconditioner_is_the_inverse(monkeypatch, loss, outputs, intercept):
     monkeypatch.setattr(module, "SMALL", 0.0)
     at = posed(loss, outputs, intercept=intercept)
-    bends, beta, found = preconditioned(at, loss, outputs, intercept)
+    bends, beta, result = preconditioned(at, loss, outputs, intercept)
     penalty = torch.tensor([at.ridge] * 6 + [1e-6 * 40 * intercept]).double()
-    back, _ = Hessian(at, bends, penalty)(found)
+    back, _ = Hessian(at, bends, penalty)(result)
     # it need not be exact; the gradient is
     torch.testing.assert_close(back, beta, rtol=1e-5, atol=1e-5)
 
@@ -48,7 +48,7 @@ def test_small_curvatures_are_zero_in_the_preconditioner(monkeypatch, limit):
     """It is the inverse for softmax among the classes that are left in each row."""
     monkeypatch.setattr(module, "SMALL", limit)
     at = posed("cross_entropy", 3)
-    bends, beta, found = preconditioned(at, "cross_entropy", 3, True)
+    bends, beta, result = preconditioned(at, "cross_entropy", 3, True)
     curvature = at.weights * bends.diagonal.T
     X = at.rows.X
     size = curvature * X.square().sum(1) / at.ridge
@@ -60,7 +60,7 @@ def test_small_curvatures_are_zero_in_the_preconditioner(monkeypatch, limit):
     H = torch.einsum("np,nab,nq->apbq", phi, W, phi)
     ridge = torch.tensor([at.ridge] * 6 + [1e-6 * 40]).double()
     H += torch.einsum("ab,pq->apbq", torch.eye(3).double(), ridge.diag())
-    back = torch.einsum("apbq,bq->ap", H, found)
+    back = torch.einsum("apbq,bq->ap", H, result)
     torch.testing.assert_close(back, beta, rtol=1e-5, atol=1e-5)
 
 

@@ -56,8 +56,10 @@ def test_with_groups_the_error_is_that_of_whole_groups_left_out():
     phi = one.phi.numpy()
     model = KernelRidge(alpha=one.start, kernel="linear")  # no intercept: centred by a large column
     wide = np.hstack([phi, np.full((60, 1), 1e3)])
-    said = cross_val_predict(model, wide, y.numpy(), groups=groups.numpy(), cv=LeaveOneGroupOut())
-    assert abs(one.error - np.mean((y.numpy() - said) ** 2)) < 1e-4 * one.error
+    predictions = cross_val_predict(
+        model, wide, y.numpy(), groups=groups.numpy(), cv=LeaveOneGroupOut()
+    )
+    assert abs(one.error - np.mean((y.numpy() - predictions) ** 2)) < 1e-4 * one.error
 
 
 def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():

@@ -48,21 +48,21 @@ def log_loss(said, y):
 
 def test_it_finds_curvature():
     X, y = products()
-    found = search_models(X, y, "logistic", progress=False)
-    assert "linear" not in found.best.features.name
+    result = search_models(X, y, "logistic", progress=False)
+    assert "linear" not in result.best.features.name
     fresh, labels = products(1000, seed=1)
-    said = predicted(found, fresh)
-    assert float((said.argmax(1) == labels).double().mean()) > 0.85
-    linear = [one for one in found.fits if one.features.name == "linear"]
+    predictions = predicted(result, fresh)
+    assert float((predictions.argmax(1) == labels).double().mean()) > 0.85
+    linear = [one for one in result.fits if one.features.name == "linear"]
     assert linear  # it is fitted in any case
-    assert min(one.error for one in linear) > found.estimate.error + 0.2
+    assert min(one.error for one in linear) > result.estimate.error + 0.2
 
 
 def test_linear_data_keep_the_linear_model():
     X, y = straight(200)
-    found = search_models(X, y, "logistic", features=FEW, progress=False)
-    linear = [one for one in found.fits if one.features.name == "linear"]
-    assert min(one.error for one in linear) < found.best.error + 0.01
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    linear = [one for one in result.fits if one.features.name == "linear"]
+    assert min(one.error for one in linear) < result.best.error + 0.01
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,16 @@ def test_linear_data_keep_the_linear_model():
 )
 def test_the_estimate_is_the_error_on_fresh_rows(draw, loss, outputs):
     X, y = draw()
-    found = search_models(X, y, loss, outputs=outputs, features=FEW, progress=False)
+    result = search_models(X, y, loss, outputs=outputs, features=FEW, progress=False)
     fresh, labels = draw(3000, seed=7)
-    said = predicted(found, fresh)
+    predictions = predicted(result, fresh)
     if loss == "squared":
-        losses = 0.5 * (said[:, 0] - labels).square().numpy()
+        losses = 0.5 * (predictions[:, 0] - labels).square().numpy()
     else:
-        losses = log_loss(said, labels)
-    assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr
-    assert found.estimate.stderr > 0.5 * losses.std() / np.sqrt(len(y))
-    assert found.estimate.error == pytest.approx(float(found.losses.mean()))
+        losses = log_loss(predictions, labels)
+    assert abs(result.estimate.error - losses.mean()) < 3 * result.estimate.stderr
+    assert result.estimate.stderr > 0.5 * losses.std() / np.sqrt(len(y))
+    assert result.estimate.error == pytest.approx(float(result.losses.mean()))
 
 
 def test_the_same_seed_gives_the_same_model():
@@ -99,10 +99,10 @@ def test_the_same_seed_gives_the_same_model():
 
 def test_ridge_and_features_given():
     X, y = straight()
-    found = search_models(X, y, "logistic", features="rbf(0.5)", ridge=0.3, progress=False)
-    (only,) = found.fits
+    result = search_models(X, y, "logistic", features="rbf(0.5)", ridge=0.3, progress=False)
+    (only,) = result.fits
     assert (only.features.name, only.ridge) == ("rbf(0.5)", 0.3)
-    assert found.weights.tolist() == [1.0]
+    assert result.weights.tolist() == [1.0]
     assert only.name == "rbf(0.5), ridge=0.3"
 
 
@@ -132,14 +132,14 @@ def interrupting(monkeypatch, after):
 
 def test_an_interrupted_search_keeps_what_it_has(monkeypatch):
     X, y = straight()
-    whole = search_models(X, y, "logistic", features=FEW, progress=False)
-    assert not whole.interrupted
-    count = len(whole.fits) - 1
+    complete = search_models(X, y, "logistic", features=FEW, progress=False)
+    assert not complete.interrupted
+    count = len(complete.fits) - 1
     interrupting(monkeypatch, count)
-    found = search_models(X, y, "logistic", features=FEW, progress=False)
-    assert found.interrupted
-    assert [one.name for one in found.fits] == [one.name for one in whole.fits[:count]]
-    assert np.isfinite(found.estimate.error)
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    assert result.interrupted
+    assert [one.name for one in result.fits] == [one.name for one in complete.fits[:count]]
+    assert np.isfinite(result.estimate.error)
 
 
 def test_an_interruption_before_the_first_fit_is_raised(monkeypatch):
@@ -191,6 +191,6 @@ def test_a_constant_weight_changes_nothing(factor):
 def test_the_ranking_takes_some_of_many_rows(monkeypatch):
     monkeypatch.setattr(ranking, "RANKED", 50)
     X, y = straight()
-    found = search_models(X, y, "logistic", features=FEW, progress=False)
-    assert found.best.rows.n == 100
-    assert len(found.losses) == 100
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    assert result.best.rows.n == 100
+    assert len(result.losses) == 100
