@@ -62,7 +62,8 @@ class DecoupledEstimator(Options):
     train_error_stderr_curve_: Floats
 
     # What classification and regression define
-    _task: ClassVar[Any]
+    _task: ClassVar[str]
+    _takes_several: ClassVar[bool]  # whether there may be several targets
     _cleaned: ClassVar[Callable[[Any, Any], NDArray[Any]]]  # labels of fit, checked
     _learn_labels: ClassVar[Callable[[Any, Any, RowWeights], None]]  # of the rows that are used
     _encoded: ClassVar[Callable[[Any, Any], Encoded]]
@@ -97,8 +98,7 @@ class DecoupledEstimator(Options):
         encoded = self._encoded(labels)
         self._check_settings(self.method_)
         kind.check_options(self, self.method_)
-        before = getattr(self, "model_", None)
-        self.model_, training = kind.fit(self, self, features, encoded, weights, before)
+        self.model_, training = kind.fit(self, features, encoded, weights)
         self._record(training)
         self._kept = kept
         every = self._completed(training.predictions, rows, kept)
@@ -160,7 +160,7 @@ class DecoupledEstimator(Options):
         tags = super().__sklearn_tags__()
         several = model_class(self._chosen_method()).leaves_rows_out
         tags.input_tags.sparse = True
-        tags.target_tags.multi_output = several and self._task == "regression"
+        tags.target_tags.multi_output = several and self._takes_several
         return tags
 
     def plot_training(self) -> Figure:
@@ -210,7 +210,7 @@ class DecoupledEstimator(Options):
             raise ValueError("learning_curve needs X in memory, but it is read block by block")
         rows, labels = validate_data(
             self, X, y, dtype=np.float64, reset=False, accept_sparse=SPARSE,
-            multi_output=self._task == "regression",
+            multi_output=self._takes_several,
         )  # fmt: skip
         weights = self._row_weights(rows, labels, sample_weight, groups)
         if weights.kept is not None:
@@ -315,7 +315,7 @@ class DecoupledEstimator(Options):
 
     def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
-        several = self._task == "regression"
+        several = self._takes_several
         X, y = plain("X", X), plain("y", y)
         source = X if isinstance(X, Rows) else streamed(X)
         if is_sparse(X) and not self._takes_sparse():

@@ -101,7 +101,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name = "classification", "log loss"
+    _task, _error_name, _takes_several = "classification", "log loss", False
 
     class_weight: Any = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,9 @@ from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.options import Options
 from decoupled_descent.estimators.row_weights import RowWeights
 from decoupled_descent.objective.losses import Loss
-from decoupled_descent.selection.comparison import CorrectedError
-from decoupled_descent.selection.fits import CandidateFit, SearchResult
 
 if TYPE_CHECKING:
+    from decoupled_descent.estimators.base import DecoupledEstimator
     from decoupled_descent.training.run import Run
 
 Floats = NDArray[np.floating[Any]]
@@ -49,31 +48,6 @@ class Training(NamedTuple):
     ridges: Floats | None = None  # of the curve, if it is one over ridges
 
 
-class Task(Protocol):
-    """How classification and regression measure errors."""
-
-    @property
-    def _task(self) -> str:
-        """``"classification"`` or ``"regression"``."""
-
-    @property
-    def _unit(self) -> float:
-        """An error of the estimator, for an error of the loss of one."""
-
-    def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
-        """Leave-one-out error of one candidate, and its standard error."""
-
-    def _search_error(
-        self, result: SearchResult, weights: RowWeights, seed: int
-    ) -> tuple[float, float]:
-        """Expected error of a mixture, and its standard error."""
-
-    def _network_error(
-        self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor
-    ) -> tuple[float, float]:
-        """Expected error of a network, and its standard error."""
-
-
 class Model(ABC):
     """A trained model: predictions for new rows, and its state for a file."""
 
@@ -97,10 +71,9 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def fit(
-        cls, options: Options, task: Task, X: Any, encoded: Encoded, weights: RowWeights,
-        before: Model | None,
-    ) -> tuple[Self, Training]:  # fmt: skip
-        """Train on checked rows; ``before`` is the model of the last fit."""
+        cls, estimator: DecoupledEstimator, X: Any, encoded: Encoded, weights: RowWeights
+    ) -> tuple[Self, Training]:
+        """Train on checked rows, with the options of an estimator and its measures of errors."""
 
     @abstractmethod
     def predict(self, X: Any) -> Floats:

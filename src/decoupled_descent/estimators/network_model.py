@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.input_scaling import InputScaling
 from decoupled_descent.estimators.layers import describe_head, rebuild_head, require
-from decoupled_descent.estimators.model import Encoded, Floats, Model, Task, Training
+from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_training import (
     Continuation,
     architecture,
@@ -35,6 +35,9 @@ from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.selection.sweep import Sweep
 from decoupled_descent.training.fingerprint import checksum
 from decoupled_descent.training.run import Run
+
+if TYPE_CHECKING:
+    from decoupled_descent.estimators.base import DecoupledEstimator
 
 
 class NetworkModel(Model):
@@ -85,40 +88,42 @@ class NetworkModel(Model):
 
     @classmethod
     def fit(
-        cls, options: Options, task: Task, X: Any, encoded: Encoded, weights: RowWeights,  # noqa: ARG003
-        before: Model | None,
+        cls, estimator: DecoupledEstimator, X: Any, encoded: Encoded, weights: RowWeights  # noqa: ARG003
     ) -> tuple[Self, Training]:  # fmt: skip
         """Standardise the columns, and train a network or continue to train it."""
-        method = options._chosen_method()
+        method = estimator._chosen_method()
         inputs = as_rows(X)
         scaling, targets = InputScaling.learn(inputs), encoded.targets
         targets = targets.float() if targets.is_floating_point() else targets
-        rows = network_rows(inputs, targets, scaling, options.device)
-        seed = options._seed()
-        wanted = architecture(options, encoded.outputs)
-        key = checksum(*(block.X for block in rows.blocks()), rows.y) if options.warm_start else ""
-        last = continued(options, before, key)
+        rows = network_rows(inputs, targets, scaling, estimator.device)
+        seed = estimator._seed()
+        wanted = architecture(estimator, encoded.outputs)
+        key = (
+            checksum(*(block.X for block in rows.blocks()), rows.y) if estimator.warm_start else ""
+        )
+        before = getattr(estimator, "model_", None)
+        last = continued(estimator, before, key)
         if last is None:
-            start = starting_head(options, wanted, encoded.outputs, seed)
+            start = starting_head(estimator, wanted, encoded.outputs, seed)
             sweep: Sweep | None = tune_network(
-                options, method, rows, Objective(start, encoded.loss), seed
+                estimator, method, rows, Objective(start, encoded.loss), seed
             )
             assert sweep is not None
             run, chosen = sweep.best, sweep.corrected_error
         else:
             assert isinstance(before, NetworkModel)
-            check_unchanged(options, method, last, wanted)
+            check_unchanged(estimator, method, last, wanted)
             objective, sweep = Objective(copy.deepcopy(before.head), encoded.loss), None
-            run = continue_run(options, method, last, rows, objective)
+            run = continue_run(estimator, method, last, rows, objective)
             error, stderr = run.best.train_error, run.best.train_error_stderr
             chosen = CorrectedError(error + last.optimism, stderr, last.optimism)
         theta = np.zeros((len(run.best_theta), len(scaling.scale)))
         theta[:, scaling.varying] = run.best_theta.double().cpu().numpy()
         loss = get_loss(encoded.loss)
         continuation = Continuation(key, method, wanted, run, chosen.optimism)
-        kept = continuation if options.warm_start else None
+        kept = continuation if estimator.warm_start else None
         model = cls(theta, run.best_head.cpu(), scaling, loss, kept)
-        return model, _record(task, rows, encoded, run, sweep, chosen)
+        return model, _record(estimator, rows, encoded, run, sweep, chosen)
 
     def outputs(self, X: Floats) -> Tensor:
         """Outputs of the network for new rows, in float64, shape (m, K)."""
@@ -167,7 +172,7 @@ class NetworkModel(Model):
 
 
 def _record(
-    task: Task,
+    estimator: DecoupledEstimator,
     rows: Rows,
     encoded: Encoded,
     run: Run,
@@ -175,11 +180,11 @@ def _record(
     chosen: CorrectedError,
 ) -> Training:
     """The record of a training, in the units of the estimator."""
-    diagnostics = diagnose(rows, None, sweep or run, task=task._task)
-    widening, unit = diagnostics.widening, task._unit
+    diagnostics = diagnose(rows, None, sweep or run, task=estimator._task)
+    widening, unit = diagnostics.widening, estimator._unit
     outputs = run.best_outputs.double().cpu().reshape(rows.here, -1)
     predictions: Floats = get_loss(encoded.loss).probabilities(outputs).numpy()
-    error, stderr = task._network_error(chosen, widening, predictions, encoded.targets)
+    error, stderr = estimator._network_error(chosen, widening, predictions, encoded.targets)
     return Training(
         predictions,
         error,

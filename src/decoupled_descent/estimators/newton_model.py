@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
-from decoupled_descent.estimators.model import Encoded, Floats, Model, Task, Training
+from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.options import NETWORK, Options
 from decoupled_descent.estimators.row_weights import RowWeights
 from decoupled_descent.features.scaling import as_rows, is_sparse, moments
@@ -22,6 +22,9 @@ from decoupled_descent.rows.store import Mapped
 from decoupled_descent.selection.fits import CandidateFit, SearchResult
 from decoupled_descent.selection.search import search_models
 from decoupled_descent.training.run import Run
+
+if TYPE_CHECKING:
+    from decoupled_descent.estimators.base import DecoupledEstimator
 
 
 class NewtonModel(Model):
@@ -51,16 +54,17 @@ class NewtonModel(Model):
 
     @classmethod
     def fit(
-        cls, options: Options, task: Task, X: Any, encoded: Encoded, weights: RowWeights,
-        before: Model | None,  # noqa: ARG003
-    ) -> tuple[Self, Training]:  # fmt: skip
+        cls, estimator: DecoupledEstimator, X: Any, encoded: Encoded, weights: RowWeights
+    ) -> tuple[Self, Training]:
         """Search among features and ridges, and mix the fits."""
-        inputs, seed = X if is_sparse(X) else as_rows(X), options._seed()
-        progress = bool(options.verbose) or None
-        result = search_rows(options, inputs, encoded, weights, options.features, seed, progress)
+        inputs, seed = X if is_sparse(X) else as_rows(X), estimator._seed()
+        progress = bool(estimator.verbose) or None
+        result = search_rows(
+            estimator, inputs, encoded, weights, estimator.features, seed, progress
+        )
         best = result.best
-        error, stderr = task._search_error(result, weights, seed)
-        ridges, curve, stderr_curve, index = ridge_curve(result, task, weights.unit)
+        error, stderr = estimator._search_error(result, weights, seed)
+        ridges, curve, stderr_curve, index = ridge_curve(result, estimator, weights.unit)
         everything = whole(inputs, encoded.targets) if is_divided(inputs) else inputs
         training = Training(
             predictions=result.left_out.numpy(),
@@ -71,10 +75,10 @@ class NewtonModel(Model):
             stderr_curve=stderr_curve,
             best=index,
             stop_reason="interrupted" if result.interrupted else str(best.run.stop_reason),
-            candidates=fit_records(result, task, weights.unit),
+            candidates=fit_records(result, estimator, weights.unit),
             diagnostics=diagnose(
                 *diagnosed_run(best),
-                task=task._task,
+                task=estimator._task,
                 optimism=result.estimate.optimism,
                 columns=standardised(everything),
                 stderr=result.estimate.stderr,
@@ -125,11 +129,13 @@ def search_rows(
     )  # fmt: skip
 
 
-def fit_records(result: SearchResult, task: Task, unit: float) -> list[dict[str, Any]]:
+def fit_records(
+    result: SearchResult, estimator: DecoupledEstimator, unit: float
+) -> list[dict[str, Any]]:
     """The fits: features, ridge for weights in a unit, leave-one-out error, and share."""
     best, records = result.best, []
     for share, one in zip(result.weights.tolist(), result.fits, strict=True):
-        error, stderr = task._fit_error(one)
+        error, stderr = estimator._fit_error(one)
         records.append(
             {
                 "features": one.features.name,
@@ -146,14 +152,14 @@ def fit_records(result: SearchResult, task: Task, unit: float) -> list[dict[str,
 
 
 def ridge_curve(
-    result: SearchResult, task: Task, unit: float
+    result: SearchResult, estimator: DecoupledEstimator, unit: float
 ) -> tuple[Floats, Floats, Floats, int]:
     """Ridges of the best features, largest first, their errors and stderrs, and the best index."""
     best = result.best
     path = [one for one in result.fits if one.features is best.features]
     path.sort(key=lambda one: -one.ridge)
     ridges = unit * np.array([one.ridge for one in path])
-    errors, stderrs = np.array([task._fit_error(one) for one in path]).T
+    errors, stderrs = np.array([estimator._fit_error(one) for one in path]).T
     return ridges, errors, stderrs, path.index(best)
 
 

@@ -83,7 +83,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name = "regression", "mean squared error"
+    _task, _error_name, _takes_several = "regression", "mean squared error", True
 
     log_target: bool = False
 
