@@ -140,6 +140,9 @@ def test_every_form_against_the_dense_matrix(kind, count, form, weighted, interc
     torch.testing.assert_close(torch.einsum("ca,ajs->cjs", P, operator @ values), product, **close)
     own = product[:, ROWS, torch.arange(size)].T
     torch.testing.assert_close(operator.at(ROWS, values) @ P, own, **close)
+    left = normal(size, count, seed=5) @ P
+    pairs = torch.einsum("ia,iajb,jb->ij", left, V[ROWS][:, :, ROWS], moves)
+    torch.testing.assert_close(operator.bilinear(ROWS, left, moves), pairs, **close)
     some = torch.tensor([5, 1])
     onto = torch.einsum("ca,ajs->cjs", P, operator.columns(ROWS, moves, some))
     torch.testing.assert_close(onto, expected[:, some], **close)

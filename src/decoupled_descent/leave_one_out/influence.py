@@ -26,6 +26,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+#: Pairs of rows are computed for this many columns at a time.
+PAIRS = 128
+
 
 class Influence(ABC):
     """V, with products, diagonal blocks and blocks between rows."""
@@ -49,6 +52,12 @@ class Influence(ABC):
     @abstractmethod
     def at(self, rows: Tensor, values: Tensor) -> Tensor:
         """(V u)_i of the i-th row in the i-th vector, shape (s, K), for u of shape (K, n, s)."""
+
+    def bilinear(self, rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """u_iᵀ V_ij v_j for some rows i and j, shape (s, s), for u and v of shape (s, K)."""
+        u = left.T.unsqueeze(2)
+        parts = zip(torch.split(rows, PAIRS), torch.split(right, PAIRS), strict=True)
+        return torch.cat([(u * self.columns(*part, rows)).sum(0) for part in parts], 1)
 
     @abstractmethod
     def between(self, rows: Tensor) -> Tensor:

@@ -37,8 +37,6 @@ LAST_TOLERANCE = 0.1
 NUMBERS = 2**19
 #: Losses are expanded for this many numbers at a time, since that takes a dozen arrays.
 EXPANDED = 2**16
-#: Pairs of rows are computed for this many columns at a time.
-PAIRS = 128
 
 
 class LeaveOneOut(NamedTuple):
@@ -263,9 +261,8 @@ def pair_covariance(minimum: Minimum, left: Tensor, moves: Tensor, rows: Tensor)
 
     ``left`` is u, by :func:`pull_back`. The mean is over the given rows, which are whole groups.
     """
-    V, groups, u = minimum.influence, minimum.problem.rows.groups, left[rows].T.unsqueeze(2)
-    parts = [(u * V.columns(some, moves[some], rows)).sum(0) for some in torch.split(rows, PAIRS)]
-    pairs = torch.cat(parts, 1)
+    groups = minimum.problem.rows.groups
+    pairs = minimum.influence.bilinear(rows, left[rows], moves[rows])
     if groups is not None:
         labels, codes = torch.unique(groups[rows], return_inverse=True)
         member = one_hot(codes, len(labels)).to(pairs)

@@ -85,6 +85,11 @@ class SoftmaxDual(Influence):
         own = torch.stack([(q[:, rows] * coupled).sum(0) for q in self.coupling], 1)
         return self.diagonal.at(rows, values) + own
 
+    def bilinear(self, rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """u_iᵀ V_ij v_j for some rows; see :meth:`Influence.bilinear`."""
+        coupled = self._coupled_rows(rows, left).T @ self._coupled_rows(rows, right)
+        return self.diagonal.bilinear(rows, left, right) + coupled
+
     def between(self, rows: Tensor) -> Tensor:
         """V_ij for some rows; see :meth:`Influence.between`."""
         coupling = self.coupling[:, :, rows].permute(1, 2, 0).flatten(1)  # (n, sK)
