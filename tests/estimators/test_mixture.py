@@ -66,7 +66,7 @@ def test_a_description_gives_the_same_bits():
     model = mixture()
     tensors, about = describe_mixture(model)
     assert len(about["maps"]) == 2  # members share their maps
-    again = rebuild_mixture(json.loads(json.dumps(about)), tensors, "cross_entropy", 3)
+    again = rebuild_mixture(json.loads(json.dumps(about)), tensors, get_loss("cross_entropy"), 3)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
     assert again.members[1].features is again.members[2].features
 
