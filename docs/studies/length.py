@@ -17,7 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import Tensor, nn
 
 import decoupled_descent as dd
-from decoupled_descent.selection import contest
+from decoupled_descent.selection import tuner
 
 Problem = tuple[Tensor, Tensor, str]
 
@@ -68,16 +68,16 @@ def tuned(problem: Problem, head: nn.Module, method: str = "orthogonal") -> str:
     X, y, loss = problem
     sweep = dd.tune(X, y, dd.Objective(head.double(), loss), method=method, progress=False)
     error, stderr, _ = sweep.corrected_error
-    return f"{error:.3f} ({stderr:.3f}, × {contest.stretch(sweep.best, y):.1f})"
+    return f"{error:.3f} ({stderr:.3f}, × {tuner.stretch(sweep.best, y):.1f})"
 
 
 def main() -> None:
     """Print a line per problem."""
-    linear, changed = dd.heads.Linear(intercept=True), contest.DEFAULTS
+    linear, changed = dd.heads.Linear(intercept=True), tuner.DEFAULTS
     for name, problem in problems().items():
-        contest.DEFAULTS = replace(changed, retreats=0)
+        tuner.DEFAULTS = replace(changed, retreats=0)
         cells = [tuned(problem, linear)]
-        contest.DEFAULTS = changed
+        tuner.DEFAULTS = changed
         cells += [tuned(problem, linear), tuned(problem, linear, "newton")]
         cells += [tuned(problem, Factor()), tuned(problem, dd.heads.TwoLayer(5, bias=True, seed=0))]
         print(name, *cells, sep=" | ", flush=True)

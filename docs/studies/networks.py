@@ -27,9 +27,10 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.features.candidates import as_features
+from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.selection import search
-from decoupled_descent.selection.found import Candidate, predictions, row_count
-from decoupled_descent.selection.stacking import FOLDS, row_losses
+from decoupled_descent.selection.fits import CandidateFit, row_count, smoothed_predictions
+from decoupled_descent.selection.stacking import FOLDS
 
 SETTINGS = (
     *(("diabetes", 221), ("concrete", 200), ("vehicle", 200), ("phoneme", 200)),
@@ -37,6 +38,14 @@ SETTINGS = (
 )
 RIDGES = tuple(10 ** (place / 2) for place in (2, 1, 0, -1, -2))
 SAME = 0.01  # two starts whose outputs differ by less have ended in the same minimum
+
+
+def predictions(loss, outputs, count):
+    return smoothed_predictions(get_loss(loss), outputs, count)
+
+
+def row_losses(loss, predicted, y):
+    return get_loss(loss).of_predictions(predicted, y)
 
 
 def prepared(data, name, n, split):
@@ -65,7 +74,7 @@ def network(features, rows, loss, outputs, width, ridge, seed, repairs=20):
     said = predictions(loss, left_out, row_count(rows))
     error = float(row_losses(loss, said, rows.y).mean())
     known = torch.ones(FOLDS + 1, dtype=torch.bool)
-    return Candidate(features, ridge, run, left_out, rows, said, error, known)
+    return CandidateFit(features, ridge, run, left_out, rows, said, error, known)
 
 
 def evaluate(candidate, phi):
@@ -101,7 +110,7 @@ def _honest(data, name, n, split):
         for ridge in RIDGES[1:]:
             one, two = (network(features, rows, loss, outputs, width, ridge, s) for s in (0, 1))
             own, its = evaluate(one, rows.X), evaluate(two, rows.X)
-            judged = row_losses(loss, one.said, y)
+            judged = row_losses(loss, one.predictions, y)
             fresh = row_losses(loss, predictions(loss, evaluate(one, phi), n), labels)
             stderr = math.hypot(*(float(v.std()) / math.sqrt(len(v)) for v in (judged, fresh)))
             yield {
@@ -116,12 +125,12 @@ def gain(data):
     for name, n in SETTINGS:
         for split in range(2):
             X, y, new, labels, loss, outputs = prepared(data, name, n, split)
-            combine, both = search.combined, {}
+            combine, both = search.mix, {}
 
             def patched(
                 objective, found, folds, combine=combine, both=both, loss=loss, k=outputs, **rest
             ):
-                found = [one._replace(without=None) for one in found]  # networks have none
+                found = [one._replace(fold_predictions=None) for one in found]  # networks have none
                 start = time.process_time()
                 added = networks(
                     next(one for one in found if one.features.name == "linear"), loss, k
@@ -132,8 +141,8 @@ def gain(data):
                 return combine(objective, found, folds, **rest)
 
             start = time.process_time()
-            with mock.patch.object(search, "combined", patched):
-                plain = search.search(X, y, loss, outputs=outputs)
+            with mock.patch.object(search, "mix", patched):
+                plain = search.search_models(X, y, loss, outputs=outputs)
             seconds = time.process_time() - start - both["seconds"]
             errors = [
                 float(row_losses(loss, mixed(found, new, loss), labels).mean())

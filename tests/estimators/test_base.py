@@ -8,7 +8,8 @@ import pytest
 from sklearn.base import clone
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.base import DESCENT, check_level
+from decoupled_descent.estimators.inputs import check_level
+from decoupled_descent.estimators.options import DESCENT
 from tests.estimators.problems import binary, real
 
 Classifier, Regressor = dd.DecoupledClassifier, dd.DecoupledRegressor

@@ -21,29 +21,29 @@ def stated(n, seed, power=1.0):
 
 def test_bins_are_those_of_scikit_learn():
     chances, codes = stated(400, 0)
-    found = reliability(chances, codes)
-    seen, said = calibration_curve(codes, chances[:, 1], n_bins=10, strategy="quantile")
-    np.testing.assert_allclose(found.seen, seen, atol=0.03)  # edges fall between other rows
-    np.testing.assert_allclose(found.stated, said, atol=0.03)
-    shares = np.array(found.count) / 400
-    gaps = np.abs(np.array(found.seen) - found.stated)
-    assert found.error == pytest.approx(shares @ gaps)
-    assert list(found.table.columns) == ["stated", "seen", "count"]
+    result = reliability(chances, codes)
+    seen, predictions = calibration_curve(codes, chances[:, 1], n_bins=10, strategy="quantile")
+    np.testing.assert_allclose(result.seen, seen, atol=0.03)  # edges fall between other rows
+    np.testing.assert_allclose(result.stated, predictions, atol=0.03)
+    shares = np.array(result.count) / 400
+    gaps = np.abs(np.array(result.seen) - result.stated)
+    assert result.error == pytest.approx(shares @ gaps)
+    assert list(result.table.columns) == ["stated", "seen", "count"]
 
 
 def test_true_probabilities_are_called_calibrated():
     """Over 200 draws: the mean error is what chance makes of it, and its spread the stderr."""
-    found = [reliability(*stated(300, seed)) for seed in range(200)]
-    errors = np.array([one.error for one in found])
+    result = [reliability(*stated(300, seed)) for seed in range(200)]
+    errors = np.array([one.error for one in result])
     spread = errors.std(ddof=1) / math.sqrt(len(errors))
-    assert abs(errors.mean() - np.mean([one.chance for one in found])) < 3 * spread
-    assert np.mean([one.calibrated for one in found]) > 0.9
-    assert np.mean([one.stderr for one in found]) > 0.9 * errors.std(ddof=1)
+    assert abs(errors.mean() - np.mean([one.chance for one in result])) < 3 * spread
+    assert np.mean([one.calibrated for one in result]) > 0.9
+    assert np.mean([one.stderr for one in result]) > 0.9 * errors.std(ddof=1)
 
 
 def test_overconfident_probabilities_are_not():
-    found = [reliability(*stated(600, seed, power=0.4)) for seed in range(20)]
-    assert not any(one.calibrated for one in found)
+    result = [reliability(*stated(600, seed, power=0.4)) for seed in range(20)]
+    assert not any(one.calibrated for one in result)
 
 
 def test_weights_are_repetitions_of_rows():
@@ -61,8 +61,8 @@ def test_weights_are_repetitions_of_rows():
 
 def test_one_class_more_than_two_is_judged_by_its_most_probable():
     chances = np.repeat([[0.2, 0.5, 0.3]], 50, axis=0)
-    found = reliability(chances, np.r_[np.ones(40, int), np.zeros(10, int)])
-    assert (found.stated[0], found.seen[0]) == (pytest.approx(0.5), pytest.approx(0.8))
+    result = reliability(chances, np.r_[np.ones(40, int), np.zeros(10, int)])
+    assert (result.stated[0], result.seen[0]) == (pytest.approx(0.5), pytest.approx(0.8))
 
 
 def test_rows_of_a_group_that_agree_count_once():
@@ -98,6 +98,6 @@ def test_left_out_probabilities_of_real_tables_are_calibrated(name):
     X, y = table(name)
     order = np.random.default_rng(0).permutation(len(y))[:300]
     model = dd.DecoupledClassifier(features=["linear", "rbf(1)", "laplace(1)"])
-    found = model.fit(X[order], y[order]).calibration_
-    assert found.calibrated
-    assert sum(found.count) == len(order)
+    result = model.fit(X[order], y[order]).calibration_
+    assert result.calibrated
+    assert sum(result.count) == len(order)

@@ -45,15 +45,15 @@ def test_the_estimate_is_what_corrected_probabilities_give(data):
     np.testing.assert_allclose(model.corrected_proba_.sum(1), 1)
     losses = -np.log(model.corrected_proba_[np.arange(len(y)), y])
     assert losses.mean() == pytest.approx(log_loss(y, model.corrected_proba_))
-    found = chosen(model)
-    assert found["error"] == pytest.approx(losses.mean(), rel=1e-5)
-    assert found["error"] == min(candidate["error"] for candidate in model.candidates_)
-    assert found["error"] == model.train_error_curve_.min()
-    assert found["step"] == model.best_iter_ == model.train_error_curve_.argmin()
-    assert found["stderr"] == pytest.approx(losses.std(ddof=1) / math.sqrt(len(y)), rel=1e-4)
+    result = chosen(model)
+    assert result["error"] == pytest.approx(losses.mean(), rel=1e-5)
+    assert result["error"] == min(candidate["error"] for candidate in model.candidates_)
+    assert result["error"] == model.train_error_curve_.min()
+    assert result["step"] == model.best_iter_ == model.train_error_curve_.argmin()
+    assert result["stderr"] == pytest.approx(losses.std(ddof=1) / math.sqrt(len(y)), rel=1e-4)
     right = model.corrected_proba_.argmax(1) == y
     assert model.estimated_accuracy_ == right.mean()
-    widening = model.estimated_test_error_stderr_ / found["stderr"]
+    widening = model.estimated_test_error_stderr_ / result["stderr"]
     assert widening >= 1 - 1e-6
     share, n = (right.sum() + 2) / (len(y) + 4), len(y) + 4  # Agresti and Coull
     spread = math.sqrt(share * (1 - share) / n)
@@ -78,11 +78,11 @@ def test_the_interval_widens_with_the_correction():
     losses = -np.log(model.corrected_proba_[np.arange(len(y)), y])
     delta = (losses.mean() - log_loss(y, model.predict_proba(X))) / losses.std(ddof=1)
     assert delta > 0.05
-    found = model.estimated_test_error_stderr_ / (losses.std(ddof=1) / math.sqrt(len(losses)))
+    result = model.estimated_test_error_stderr_ / (losses.std(ddof=1) / math.sqrt(len(losses)))
     deviations = losses - losses.mean()
     rows = (deviations**2).sum() ** 2 / (deviations**4).sum()
     student = stats.t.ppf(0.975, 2 * rows) / stats.norm.ppf(0.975)
-    assert found == pytest.approx(math.hypot(1, 2 * delta) * student, rel=1e-4)
+    assert result == pytest.approx(math.hypot(1, 2 * delta) * student, rel=1e-4)
 
 
 def test_the_accuracy_is_never_certain():
@@ -103,7 +103,7 @@ def test_gradient_descents_corrected_probabilities_are_its_predictions():
 def test_the_estimate_is_honest():
     """Means of z over 12 draws, whose spread of at most 1.3 leaves them 3 · 1.3/√12 = 1.13."""
     seen = {"orthogonal": [], "decoupled": [], "gradient": []}
-    for method, found in seen.items():
+    for method, result in seen.items():
         for seed in range(12):
             X, y = binary(20_400, d=40, seed=seed, strength=2.0)
             fresh, answers = X[400:], y[400:]
@@ -111,14 +111,14 @@ def test_the_estimate_is_honest():
             model = cheap(**options | UNUSED[method]).fit(X[:400], y[:400])
             error = log_loss(answers, model.predict_proba(fresh))
             accuracy = model.score(fresh, answers)
-            found.append(
+            result.append(
                 (
                     (model.estimated_test_error_ - error) / model.estimated_test_error_stderr_,
                     (accuracy - model.estimated_accuracy_) / model.estimated_accuracy_stderr_,
                 )
             )
     bound = 3 * 1.3 / math.sqrt(12)
-    means = {method: np.mean(found, 0) for method, found in seen.items()}
+    means = {method: np.mean(result, 0) for method, result in seen.items()}
     assert np.abs(means["orthogonal"]).max() < bound
     assert np.abs(means["decoupled"]).max() < bound
     assert means["gradient"].max() < -3 * bound
@@ -175,8 +175,8 @@ def test_numbers_are_used_as_given():
     options = {"lr": np.float32(0.5), "damping": 1, "ridge": 2}
     model = dd.DecoupledClassifier(**options, max_iter=np.int64(7)).fit(X, Y)
     assert len(model.candidates_) == 1
-    found = model.algorithm_
-    assert (found.lr, found.damping, found.ridge, model.n_iter_) == (0.5, 1, 2, 7)
+    result = model.algorithm_
+    assert (result.lr, result.damping, result.ridge, model.n_iter_) == (0.5, 1, 2, 7)
 
 
 @pytest.mark.parametrize("hidden", [3, (3,), (5, 2), [4, 3, 2]])
@@ -193,15 +193,15 @@ def test_early_stopping_keeps_the_best_iterate():
     X, y = binary(d=30, strength=0.5)
     start = {"max_iter": 200, "random_state": 5}  # from which the error comes to rise
     stopped = cheap(**start).fit(X, y)
-    whole = cheap(**start, early_stopping=False).fit(X, y)
-    assert stopped.n_iter_ < 200 == whole.n_iter_
+    complete = cheap(**start, early_stopping=False).fit(X, y)
+    assert stopped.n_iter_ < 200 == complete.n_iter_
     assert stopped.stop_reason_ == "rising"
-    assert whole.stop_reason_ == "steps exhausted"
+    assert complete.stop_reason_ == "steps exhausted"
     assert stopped.best_iter_ < 100
     assert stopped.n_iter_ == 131
     reached = len(stopped.train_error_curve_)
-    np.testing.assert_array_equal(stopped.train_error_curve_, whole.train_error_curve_[:reached])
-    assert whole.train_error_curve_.argmin() == whole.best_iter_
+    np.testing.assert_array_equal(stopped.train_error_curve_, complete.train_error_curve_[:reached])
+    assert complete.train_error_curve_.argmin() == complete.best_iter_
 
 
 def test_own_head_is_trained_as_a_copy():
@@ -345,8 +345,8 @@ def test_constant_columns_are_ignored():
 def test_constant_columns_leave_the_scale_of_the_rows():
     padded = np.c_[X, np.zeros((120, 18))]
     model = cheap(method="decoupled", **UNUSED["decoupled"]).fit(padded, Y)
-    (found,) = [f for f in model.diagnostics_.findings if f.name == "scale"]
-    assert found.value < 0.01
+    (result,) = [f for f in model.diagnostics_.findings if f.name == "scale"]
+    assert result.value < 0.01
 
 
 def test_many_whole_numbers_are_perhaps_quantities():

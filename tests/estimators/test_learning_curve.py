@@ -22,8 +22,8 @@ QUICK = LINEAR | {"ridge": 1.0}
 def test_a_power_law_is_continued(exponent):
     rows = np.array([100.0, 200.0, 400.0, 800.0])
     errors = 0.2 + 3 * rows**-exponent
-    found = extrapolated(errors[None, :3], np.array([2.0, 5.0]))
-    assert found[0] == pytest.approx(errors[3] - errors[2], rel=0.03)  # exponents are on a grid
+    result = extrapolated(errors[None, :3], np.array([2.0, 5.0]))
+    assert result[0] == pytest.approx(errors[3] - errors[2], rel=0.03)  # exponents are on a grid
 
 
 def test_errors_that_do_not_fall_are_not_expected_to():
@@ -45,12 +45,12 @@ def test_parts_are_whole_groups_with_all_classes():
     generator = np.random.default_rng(0)
     codes = np.repeat(np.arange(24), 3)
     strata = codes % 3
-    found = _quarters(codes, strata, generator)
-    assert np.bincount(found).tolist() == [18] * 4
+    result = _quarters(codes, strata, generator)
+    assert np.bincount(result).tolist() == [18] * 4
     for group in range(24):
-        assert len(set(found[codes == group])) == 1
+        assert len(set(result[codes == group])) == 1
     for part in range(4):
-        assert set(strata[found == part]) == {0, 1, 2}
+        assert set(strata[result == part]) == {0, 1, 2}
     with pytest.raises(ValueError, match="lacks a class; a learning curve needs at least 40 rows"):
         _quarters(codes, (codes < 2).astype(int), generator)
     with pytest.raises(ValueError, match="fewer than 10 rows"):
@@ -75,9 +75,9 @@ def test_the_spread_is_that_of_many_draws():
     changes, stderrs = [], []
     for _ in range(200):
         losses = np.array([[0.9], [0.6], [0.45]]) + 0.3 * rng.normal(size=(3, 300))
-        found = learning_curve(losses, np.arange(300), np.ones(300), (0.45, 0.0), "error", 0)
-        changes.append(found.change)
-        stderrs.append(found.change_stderr)
+        result = learning_curve(losses, np.arange(300), np.ones(300), (0.45, 0.0), "error", 0)
+        changes.append(result.change)
+        stderrs.append(result.change_stderr)
     spread = np.std(changes, ddof=1)
     assert np.mean(stderrs) == pytest.approx(spread, rel=0.25)
     assert np.mean(changes) == pytest.approx(-0.075, abs=3 * spread / math.sqrt(200) + 0.01)
@@ -100,11 +100,11 @@ def test_what_is_expected_of_twice_the_rows_comes_true(kind, data):
     for seed in range(4):
         X, y = data(4000, d=20, seed=seed)
         model = kind(**QUICK).fit(X[:80], y[:80])
-        found = model.learning_curve(X[:80], y[:80], repeats=1)
+        result = model.learning_curve(X[:80], y[:80], repeats=1)
         twice = fresh_error(kind(**QUICK).fit(X[:160], y[:160]), X[160:], y[160:])
         now = fresh_error(model, X[160:], y[160:])
-        errors.append((found.expected - twice) / found.stderrs[-1])
-        changes.append((found.change - (twice - now)) / found.change_stderr)
+        errors.append((result.expected - twice) / result.stderrs[-1])
+        changes.append((result.change - (twice - now)) / result.change_stderr)
     bound = 3 * 1.3 / math.sqrt(4)
     assert abs(np.mean(errors)) < bound
     assert abs(np.mean(changes)) < bound
@@ -113,18 +113,18 @@ def test_what_is_expected_of_twice_the_rows_comes_true(kind, data):
 def test_the_curve_as_table_sentence_and_picture():
     X, y = binary(80)
     model = dd.DecoupledClassifier(**QUICK).fit(X, y)
-    found = model.learning_curve(X, y, repeats=1)
-    table = found.table
+    result = model.learning_curve(X, y, repeats=1)
+    table = result.table
     assert table["rows"].tolist() == [20, 40, 80, 160]
     assert table["measured"].tolist() == [True, True, True, False]
     assert table["error"][2] == pytest.approx(model.estimated_test_error_)
     assert table["stderr"][2] == pytest.approx(model.estimated_test_error_stderr_)
-    assert found.interval[0] < found.expected < found.interval[1]
-    assert str(found).startswith("with 160 rows instead of 80, expect a log loss of ")
-    (axes,) = found.plot().axes
+    assert result.interval[0] < result.expected < result.interval[1]
+    assert str(result).startswith("with 160 rows instead of 80, expect a log loss of ")
+    (axes,) = result.plot().axes
     assert axes.get_ylabel() == "log loss"
     again = model.learning_curve(X, y, repeats=1)
-    assert again == found
+    assert again == result
 
 
 def test_weights_groups_and_several_targets():
@@ -132,12 +132,12 @@ def test_weights_groups_and_several_targets():
     weights, groups = 1.0 + np.arange(120) % 2, np.arange(120) // 2
     model = dd.DecoupledClassifier(**QUICK, class_weight="balanced")
     model.fit(X, y, sample_weight=weights, groups=groups)
-    found = model.learning_curve(X, y, weights, groups, repeats=1)
-    assert found.rows[2] == 120
+    result = model.learning_curve(X, y, weights, groups, repeats=1)
+    assert result.rows[2] == 120
     X, Y = several_targets(60)
     model = dd.DecoupledRegressor(**QUICK).fit(X, Y)
-    found = model.learning_curve(X, Y, repeats=1)
-    assert found.errors[2] == pytest.approx(model.estimated_test_error_)
+    result = model.learning_curve(X, Y, repeats=1)
+    assert result.errors[2] == pytest.approx(model.estimated_test_error_)
 
 
 def test_curves_that_are_refused():
@@ -145,7 +145,7 @@ def test_curves_that_are_refused():
     model = dd.DecoupledClassifier(**QUICK).fit(X, y)
     with pytest.raises(ValueError, match="needs at least 40 rows"):
         model.learning_curve(X[:30], y[:30])
-    with pytest.raises(ValueError, match="labels that are not among classes_"):
+    with pytest.raises(ValueError, match="labels that are not in classes_"):
         model.learning_curve(X, y + 1)
     with pytest.raises(ValueError, match="repeats=0"):
         model.learning_curve(X, y, repeats=0)

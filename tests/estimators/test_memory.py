@@ -72,8 +72,8 @@ def taken(name, n, d):
     source = os.pathsep.join([str(Path(dd.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", MEASURE, name, str(n), str(d)]
-    found = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-    return float(found.stdout)
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    return float(result.stdout)
 
 
 @pytest.mark.slow
@@ -87,9 +87,9 @@ def test_memory_beyond_x(name):
 def test_predictions_of_large_arrays_come_in_blocks(monkeypatch):
     X, y = dd.mixtures.flipped_classes(10, 2.0, labels=(0, 1)).sample(60, seed=0)
     model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X.numpy(), y.numpy())
-    whole = model.predict_proba(X.numpy())
+    complete = model.predict_proba(X.numpy())
     monkeypatch.setattr(base, "PREDICTED", 70)
-    np.testing.assert_allclose(model.predict_proba(X.numpy()), whole, rtol=1e-12)
+    np.testing.assert_allclose(model.predict_proba(X.numpy()), complete, rtol=1e-12)
     spoilt = X.numpy().copy()
     spoilt[50, 3] = np.nan
     with pytest.raises(ValueError, match="NaN"):

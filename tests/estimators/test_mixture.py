@@ -13,6 +13,7 @@ from decoupled_descent.estimators.mixture import (
     rebuild_mixture,
 )
 from decoupled_descent.features.kernel_map import Kernel
+from decoupled_descent.objective.losses import get_loss
 from tests.estimators.problems import features
 
 X, NEW = features(30, 4, seed=0), features(9, 4, seed=1)
@@ -31,7 +32,7 @@ def mixture(loss="cross_entropy", outputs=3):
         theta = torch.randn(outputs, width, generator=generator, dtype=torch.float64)
         bias = torch.randn(outputs, generator=generator, dtype=torch.float64)
         members.append(Member(share, each, theta, bias, ridge=2.0))
-    return Mixture(loss, tuple(members), rows=30.0)
+    return Mixture(get_loss(loss), tuple(members), rows=30.0)
 
 
 def test_probabilities_are_mixed_by_the_shares():
@@ -65,7 +66,7 @@ def test_a_description_gives_the_same_bits():
     model = mixture()
     tensors, about = describe_mixture(model)
     assert len(about["maps"]) == 2  # members share their maps
-    again = rebuild_mixture(json.loads(json.dumps(about)), tensors, "cross_entropy", 3)
+    again = rebuild_mixture(json.loads(json.dumps(about)), tensors, get_loss("cross_entropy"), 3)
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
     assert again.members[1].features is again.members[2].features
 
@@ -87,4 +88,4 @@ def test_what_does_not_fit_is_refused(change, message):
     about = json.loads(json.dumps(about))
     change(about, tensors)
     with pytest.raises(ValueError, match=message):
-        rebuild_mixture(about, tensors, "cross_entropy", 3)
+        rebuild_mixture(about, tensors, get_loss("cross_entropy"), 3)

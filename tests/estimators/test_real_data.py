@@ -52,14 +52,14 @@ def judge(model, X_test, y_test):
 def test_estimates_agree_with_the_other_half(name, kind, score):
     rate = 0.25 if kind is dd.DecoupledRegressor else 1.0
     model = kind(method="orthogonal", lr=rate, damping=0.95, ridge=1.0, max_iter=100)
-    found, scores = [], []
+    result, scores = [], []
     for X, X_test, y, y_test in halves(name):
-        found.append(judge(model.fit(X, y), X_test, y_test))
+        result.append(judge(model.fit(X, y), X_test, y_test))
         scores.append(model.score(X_test, y_test))
     assert np.mean(scores) > score
-    assert abs(np.mean([error for error, _ in found])) < BOUND
-    if found[0][1] is not None:
-        assert abs(np.mean([accuracy for _, accuracy in found])) < BOUND
+    assert abs(np.mean([error for error, _ in result])) < BOUND
+    if result[0][1] is not None:
+        assert abs(np.mean([accuracy for _, accuracy in result])) < BOUND
 
 
 def test_settings_that_were_chosen_are_honest_too():
@@ -74,10 +74,10 @@ def test_columns_of_noise_fool_gradient_descent_only():
     """The 30 columns of the breast cancer data and 200 of noise for 284 rows."""
     means, corrected = {}, {"damping": 0.95, "ridge": 1.0}
     for method, settings in (("orthogonal", corrected), ("gradient", {})):
-        found = []
+        result = []
         for X, X_test, y, y_test in halves("breast_cancer", noise=200)[:4]:
             model = dd.DecoupledClassifier(method=method, lr=1.0, max_iter=100, **settings)
-            found.append(judge(model.fit(X, y), X_test, y_test)[0])
-        means[method] = np.mean(found)
+            result.append(judge(model.fit(X, y), X_test, y_test)[0])
+        means[method] = np.mean(result)
     assert abs(means["orthogonal"]) < 3 * 1.3 / 2
     assert means["gradient"] < -3 * 1.3 / 2

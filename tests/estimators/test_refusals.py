@@ -48,14 +48,14 @@ def test_more_columns_than_rows():
 
 def test_the_default_estimate_with_more_columns_than_rows():
     """Mean of z over four draws of 40 rows and 90 columns; single ones spread by about 1.5."""
-    found = []
+    result = []
     for seed in range(4):
         X, y = binary(4040, d=90, seed=seed)
         model = dd.DecoupledClassifier().fit(X[:40], y[:40])
         fresh = log_loss(y[40:], model.predict_proba(X[40:]))
         assert log_loss(y[:40], model.predict_proba(X[:40])) < model.estimated_test_error_
-        found.append((model.estimated_test_error_ - fresh) / model.estimated_test_error_stderr_)
-    assert abs(np.mean(found)) < 3 * 1.5 / math.sqrt(4)
+        result.append((model.estimated_test_error_ - fresh) / model.estimated_test_error_stderr_)
+    assert abs(np.mean(result)) < 3 * 1.5 / math.sqrt(4)
 
 
 def fit_with(**options):
@@ -153,10 +153,10 @@ def test_tensors_of_a_training_are_taken(kind, dtype):
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(40, 3, generator=generator).to(dtype)
     y = (X[:, 0] > 0).float()
-    found = kind(ridge=1.0, features="linear").fit(X.clone().requires_grad_(), y.requires_grad_())
+    result = kind(ridge=1.0, features="linear").fit(X.clone().requires_grad_(), y.requires_grad_())
     same = kind(ridge=1.0, features="linear").fit(X.float().numpy(), y.detach().numpy())
     expected = same.predict(X.float().numpy())
-    np.testing.assert_allclose(found.predict(X.requires_grad_()), expected, rtol=1e-6)
+    np.testing.assert_allclose(result.predict(X.requires_grad_()), expected, rtol=1e-6)
 
 
 def test_labels_that_are_none():

@@ -42,13 +42,15 @@ def test_the_estimate_is_what_corrected_predictions_give(data):
     X, y = data
     model = dd.DecoupledRegressor(method="orthogonal", max_iter=25).fit(X, y)
     squares = (model.corrected_prediction_ - y) ** 2
-    found = chosen(model)
-    assert found["error"] == pytest.approx(mean_squared_error(y, model.corrected_prediction_), 1e-5)
-    assert found["error"] == model.train_error_curve_.min()
-    assert found["step"] == model.best_iter_ == model.train_error_curve_.argmin()
-    assert found["stderr"] == pytest.approx(squares.std(ddof=1) / math.sqrt(len(y)), rel=1e-4)
-    assert model.estimated_test_error_ >= found["error"] * (1 - 1e-6)
-    assert model.estimated_test_error_stderr_ >= found["stderr"] * (1 - 1e-6)
+    result = chosen(model)
+    assert result["error"] == pytest.approx(
+        mean_squared_error(y, model.corrected_prediction_), 1e-5
+    )
+    assert result["error"] == model.train_error_curve_.min()
+    assert result["step"] == model.best_iter_ == model.train_error_curve_.argmin()
+    assert result["stderr"] == pytest.approx(squares.std(ddof=1) / math.sqrt(len(y)), rel=1e-4)
+    assert model.estimated_test_error_ >= result["error"] * (1 - 1e-6)
+    assert model.estimated_test_error_stderr_ >= result["stderr"] * (1 - 1e-6)
     assert model.estimated_r2_ == pytest.approx(1 - model.estimated_test_error_ / y.var())
     ratio = model.estimated_r2_stderr_ / model.estimated_test_error_stderr_
     assert ratio == pytest.approx(1 / y.var())
@@ -87,15 +89,17 @@ def test_the_estimate_is_honest():
     """Means of z over 12 draws, whose spread of at most 1.3 leaves them 3 · 1.3/√12 = 1.13."""
     means = {}
     for method in ("orthogonal", "gradient"):
-        found = []
+        result = []
         for seed in range(12):
             X, y = real(20_300, d=60, seed=seed)
             options = {"method": method, "max_iter": 150, "random_state": seed}
             options |= {} if method == "orthogonal" else {"lr": 1.0}
             model = cheap(**options | UNUSED[method]).fit(X[:300], y[:300])
             error = mean_squared_error(y[300:], model.predict(X[300:]))
-            found.append((model.estimated_test_error_ - error) / model.estimated_test_error_stderr_)
-        means[method] = np.mean(found)
+            result.append(
+                (model.estimated_test_error_ - error) / model.estimated_test_error_stderr_
+            )
+        means[method] = np.mean(result)
     bound = 3 * 1.3 / math.sqrt(12)
     assert abs(means["orthogonal"]) < bound
     assert means["gradient"] < -3 * bound
@@ -163,9 +167,9 @@ def test_a_warm_start_goes_on():
     options = {"early_stopping": False, "max_iter": 12}
     model = cheap(**options, warm_start=True).fit(X, Y)
     model.fit(X, Y)
-    whole = cheap(**options | {"max_iter": 23}).fit(X, Y)
-    np.testing.assert_array_equal(model.train_error_curve_, whole.train_error_curve_)
-    np.testing.assert_array_equal(model.theta_, whole.theta_)
+    complete = cheap(**options | {"max_iter": 23}).fit(X, Y)
+    np.testing.assert_array_equal(model.train_error_curve_, complete.train_error_curve_)
+    np.testing.assert_array_equal(model.theta_, complete.theta_)
 
 
 def test_a_warm_start_on_other_targets_starts_anew():
@@ -361,12 +365,12 @@ def test_intervals_of_training_rows_leave_the_row_out():
 
     full = np.c_[phi, np.ones(40)]
     without = [fitted(np.arange(40) != j) for j in range(40)]
-    whole, residuals = fitted(np.ones(40, bool)), np.empty(40)
+    complete, residuals = fitted(np.ones(40, bool)), np.empty(40)
     for j in range(40):
         residuals[j] = abs(scaled[j] - full[j] @ without[j])
     for i in (0, 11, 39):
         others = [j for j in range(40) if j != i]
-        models = np.array([full[i] @ (without[i] + without[j] - whole) for j in others])
+        models = np.array([full[i] @ (without[i] + without[j] - complete) for j in others])
         rank = int(np.ceil(0.8 * 40)) - 1  # of 39 values
         upper = np.sort(models + residuals[others])[rank]
         lower = -np.sort(residuals[others] - models)[rank]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars
 import pytest
+import scipy.sparse
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -22,6 +23,7 @@ from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.model_file import KEY, is_model
 from decoupled_descent.objective import heads
 from decoupled_descent.training.state_file import content_checksum
+from tests.estimators.problems import binary
 
 FAST = {"lr": 1.0, "damping": 0.9, "ridge": 1.0, "max_iter": 8}
 
@@ -223,10 +225,10 @@ def refused(path, kind=ValueError):
 @pytest.mark.parametrize("model", [classifier, regressor])
 def test_any_changed_byte_is_noticed(tmp_path, model):
     path = save_model(tmp_path / "model.safetensors", model())
-    whole = path.read_bytes()
-    places = np.random.default_rng(1).choice(len(whole), 250, replace=False)
-    for place in {*range(16), *places.tolist(), len(whole) - 1}:
-        spoilt = bytearray(whole)
+    complete = path.read_bytes()
+    places = np.random.default_rng(1).choice(len(complete), 250, replace=False)
+    for place in {*range(16), *places.tolist(), len(complete) - 1}:
+        spoilt = bytearray(complete)
         spoilt[place] ^= 1 << int(place) % 7
         path.write_bytes(spoilt)
         refused(path)
@@ -234,11 +236,11 @@ def test_any_changed_byte_is_noticed(tmp_path, model):
 
 def test_truncated_and_extended_files(tmp_path):
     path = save_model(tmp_path / "model.safetensors", classifier())
-    whole = path.read_bytes()
-    for length in (0, 1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
+    complete = path.read_bytes()
+    for length in (0, 1, 7, 8, 9, 100, len(complete) // 2, len(complete) - 1):
+        path.write_bytes(complete[:length])
         refused(path)
-    path.write_bytes(whole + b"\0")
+    path.write_bytes(complete + b"\0")
     refused(path)
 
 
@@ -299,3 +301,15 @@ def test_arguments_of_save_model_in_either_order(tmp_path):
     one = save_model(model, tmp_path / "one.safetensors")
     two = save_model(tmp_path / "two.safetensors", model)
     assert load_model(one).predict(X).tolist() == load_model(two).predict(X).tolist()
+
+
+def test_a_loaded_model_takes_sparse_rows_as_before(tmp_path):
+    X, y = binary(80)
+    X = scipy.sparse.csr_matrix(np.where(np.abs(X) > 0.5, X, 0.0))
+    model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
+    again = dd.load_model(dd.save_model(model, tmp_path / "model.safetensors")).estimator
+    assert again.model_.sparse
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    dense = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X.toarray(), y)
+    again = dd.load_model(dd.save_model(dense, tmp_path / "dense.safetensors")).estimator
+    np.testing.assert_allclose(again.predict_proba(X), dense.predict_proba(X.toarray()))

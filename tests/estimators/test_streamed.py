@@ -9,9 +9,9 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import decoupled_descent as dd
-from decoupled_descent.estimators import base
+from decoupled_descent.estimators import inputs as estimator_inputs
 from decoupled_descent.rows import inputs, sources, store
-from decoupled_descent.selection import ranking, walk
+from decoupled_descent.selection import ranking, ridge_fits
 
 N, D = 240, 6
 
@@ -30,7 +30,7 @@ def on_disk(monkeypatch):
         monkeypatch.setattr(inputs, "HELD", 0)
         monkeypatch.setattr(inputs, "PIECE_BYTES", 64 * 8 * D)
         monkeypatch.setattr(sources, "READ_BYTES", 50 * 8 * D)
-        for module in (store, base):
+        for module in (store, estimator_inputs):
             monkeypatch.setattr(module, "SMALL", 0)
 
     return streaming
@@ -96,26 +96,26 @@ def test_every_kind_of_rows_gives_the_classifier_of_memory(kind, on_disk, tmp_pa
     X, y = table()
     model = dd.DecoupledClassifier(features=FEATURES[:2], ridge=0.1)
     model.fit(X, y)
-    said = model.predict_proba(X)
+    predictions = model.predict_proba(X)
     on_disk()
     given, labels = sources_of(X, y, tmp_path)[kind]
-    found = dd.DecoupledClassifier(features=FEATURES[:2], ridge=0.1).fit(given, labels)
+    result = dd.DecoupledClassifier(features=FEATURES[:2], ridge=0.1).fit(given, labels)
     for name in ("estimated_test_error_", "estimated_test_error_stderr_", "corrected_proba_"):
-        same(found, model, name)
-    assert found.diagnostics_.verdict == model.diagnostics_.verdict
-    np.testing.assert_allclose(found.predict_proba(given), said, atol=1e-8)
-    assert (found.predict(given) == said.argmax(1)).all()
+        same(result, model, name)
+    assert result.diagnostics_.verdict == model.diagnostics_.verdict
+    np.testing.assert_allclose(result.predict_proba(given), predictions, atol=1e-8)
+    assert (result.predict(given) == predictions.argmax(1)).all()
 
 
 def test_memory_and_disk_choose_the_same_model(on_disk, monkeypatch, tmp_path):
     X, y = table()
-    monkeypatch.setattr(walk, "SCOUTED", 150)
+    monkeypatch.setattr(ridge_fits, "SAMPLED", 150)
     in_memory = dd.DecoupledClassifier(features=FEATURES[::2]).fit(X, y)
     on_disk()
-    found = dd.DecoupledClassifier(features=FEATURES[::2]).fit(mapped(X, tmp_path), y)
+    result = dd.DecoupledClassifier(features=FEATURES[::2]).fit(mapped(X, tmp_path), y)
     for name in ("estimated_test_error_", "corrected_proba_"):
-        same(found, in_memory, name)
-    kept = [{k: one[k] for k in ("features", "ridge")} for one in found.candidates_]
+        same(result, in_memory, name)
+    kept = [{k: one[k] for k in ("features", "ridge")} for one in result.candidates_]
     assert kept == [{k: one[k] for k in ("features", "ridge")} for one in in_memory.candidates_]
 
 
@@ -123,28 +123,28 @@ def test_memory_and_disk_choose_the_same_model(on_disk, monkeypatch, tmp_path):
 def test_numbers_and_several_classes(classes, on_disk, tmp_path):
     X, y = table(classes)
     kind = dd.DecoupledRegressor if classes == 0 else dd.DecoupledClassifier
-    model, found = (kind(features=FEATURES[:2], ridge=0.1) for _ in range(2))
+    model, result = (kind(features=FEATURES[:2], ridge=0.1) for _ in range(2))
     model.fit(X, y)
     ends = model.predict_interval(X) if classes == 0 else None
     on_disk()
-    found.fit(mapped(X, tmp_path), y)
+    result.fit(mapped(X, tmp_path), y)
     # the weights of the mixture of classes are known to 1e-5, where expectation-maximisation ends
-    errors = found.estimated_test_error_, model.estimated_test_error_
+    errors = result.estimated_test_error_, model.estimated_test_error_
     np.testing.assert_allclose(*errors, rtol=1e-5 if classes else 1e-6)
     if classes == 0:
-        same(found, model, "corrected_prediction_")
-        np.testing.assert_allclose(found.predict_interval(Blocks(X)), ends, rtol=1e-5)
+        same(result, model, "corrected_prediction_")
+        np.testing.assert_allclose(result.predict_interval(Blocks(X)), ends, rtol=1e-5)
 
 
 def test_networks_read_their_rows_too(on_disk, tmp_path):
     X, y = table()
     options = {"method": "orthogonal", "lr": 0.05, "damping": 1.0, "ridge": 1.0, "max_iter": 20}
-    model, found = (dd.DecoupledClassifier(**options) for _ in range(2))
+    model, result = (dd.DecoupledClassifier(**options) for _ in range(2))
     model.fit(X, y)
     on_disk()
-    found.fit(mapped(X, tmp_path), y)
-    np.testing.assert_allclose(found.train_error_curve_, model.train_error_curve_, rtol=1e-4)
-    assert found.diagnostics_.verdict == model.diagnostics_.verdict
+    result.fit(mapped(X, tmp_path), y)
+    np.testing.assert_allclose(result.train_error_curve_, model.train_error_curve_, rtol=1e-4)
+    assert result.diagnostics_.verdict == model.diagnostics_.verdict
 
 
 @pytest.mark.parametrize("options", [
@@ -154,15 +154,15 @@ def test_networks_read_their_rows_too(on_disk, tmp_path):
 def test_sparse_rows_come_in_dense_blocks_where_they_must(options, on_disk):
     X, y = table()
     X[X < 0.3] = 0
-    model, found = (dd.DecoupledClassifier(**options) for _ in range(2))
+    model, result = (dd.DecoupledClassifier(**options) for _ in range(2))
     model.fit(X, y)
     on_disk()
-    found.fit(scipy.sparse.csr_array(X), y)
-    np.testing.assert_allclose(found.train_error_curve_, model.train_error_curve_, rtol=1e-5)
-    same(found, model, "estimated_test_error_")
+    result.fit(scipy.sparse.csr_array(X), y)
+    np.testing.assert_allclose(result.train_error_curve_, model.train_error_curve_, rtol=1e-5)
+    same(result, model, "estimated_test_error_")
     expected = model.predict_proba(X)
     for other in (X, scipy.sparse.csr_array(X), scipy.sparse.csc_matrix(X)):
-        np.testing.assert_allclose(found.predict_proba(other), expected, rtol=1e-5)
+        np.testing.assert_allclose(result.predict_proba(other), expected, rtol=1e-5)
         np.testing.assert_allclose(model.predict_proba(other), expected, rtol=1e-5)
 
 
@@ -171,8 +171,8 @@ def test_features_on_disk_are_those_of_memory(on_disk, monkeypatch, tmp_path):
     model = dd.DecoupledClassifier(features=FEATURES[:2], ridge=0.1).fit(X, y)
     on_disk()
     monkeypatch.setattr(store, "MEMORY", 0)
-    found = dd.DecoupledClassifier(features=FEATURES[:2], ridge=0.1).fit(mapped(X, tmp_path), y)
-    same(found, model, "corrected_proba_")
+    result = dd.DecoupledClassifier(features=FEATURES[:2], ridge=0.1).fit(mapped(X, tmp_path), y)
+    same(result, model, "corrected_proba_")
 
 
 def test_a_full_disk_is_one_line(on_disk, monkeypatch, tmp_path):
@@ -191,10 +191,10 @@ def test_a_full_disk_is_one_line(on_disk, monkeypatch, tmp_path):
 def test_single_precision_gives_nearly_the_same(on_disk):
     X, y = table()
     options = {"features": FEATURES[:2], "ridge": 0.1}
-    found = dd.DecoupledClassifier(**options).fit(X, y)
+    result = dd.DecoupledClassifier(**options).fit(X, y)
     on_disk()
     model = dd.DecoupledClassifier(**options).fit(X.astype(np.float32), y)
-    np.testing.assert_allclose(model.corrected_proba_, found.corrected_proba_, atol=2e-5)
+    np.testing.assert_allclose(model.corrected_proba_, result.corrected_proba_, atol=2e-5)
 
 
 def test_what_cannot_be_done_is_said_in_one_line(on_disk, tmp_path):
@@ -227,6 +227,6 @@ def test_weights_and_groups_of_rows_on_disk(on_disk, tmp_path):
     options = {"features": "linear", "ridge": 0.5}
     model = dd.DecoupledClassifier(**options).fit(X, y, **given)
     on_disk()
-    found = dd.DecoupledClassifier(**options).fit(mapped(X, tmp_path), y, **given)
-    same(found, model, "corrected_proba_")
-    same(found, model, "estimated_test_error_stderr_")
+    result = dd.DecoupledClassifier(**options).fit(mapped(X, tmp_path), y, **given)
+    same(result, model, "corrected_proba_")
+    same(result, model, "estimated_test_error_stderr_")

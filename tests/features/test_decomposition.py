@@ -61,8 +61,8 @@ def test_kernel_and_columns_give_the_same_features(shape):
 
 def test_only_the_largest_directions_are_kept():
     X, w = normal(30, 8), weights(30)
-    whole, few = from_columns(parts(X), w, 8), from_columns(parts(X), w, 3)
-    assert torch.equal(few.values, whole.values[:3])
+    complete, few = from_columns(parts(X), w, 8), from_columns(parts(X), w, 3)
+    assert torch.equal(few.values, complete.values[:3])
     assert from_kernel(X @ X.T, w, 3)[1].shape == (30, 3)
 
 
@@ -73,11 +73,11 @@ def test_repeated_columns_are_dropped():
 
 def test_blocks_cover_all_rows(monkeypatch):
     X, w = normal(50, 6), weights(50)
-    whole = from_columns(parts(X), w, 6)
+    complete = from_columns(parts(X), w, 6)
     monkeypatch.setattr(decomposition, "BLOCK_BYTES", 8 * 6 * 7)
     spans = list(blocks(50, 6))
     assert [span.stop - span.start for span in spans] == [7] * 7 + [1]
-    np.testing.assert_allclose(from_columns(parts(X), w, 6).values, whole.values, rtol=1e-12)
+    np.testing.assert_allclose(from_columns(parts(X), w, 6).values, complete.values, rtol=1e-12)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

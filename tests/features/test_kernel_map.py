@@ -117,12 +117,12 @@ def test_landmarks_follow_the_seed():
 
 def test_blocks_change_nothing(monkeypatch):
     X = table(100)
-    whole = Kernel("matern", landmarks=30)
-    phi = whole.fit_transform(X)
+    complete = Kernel("matern", landmarks=30)
+    phi = complete.fit_transform(X)
     monkeypatch.setattr(decomposition, "BLOCK_BYTES", 8 * 30 * 7)
     small = Kernel("matern", landmarks=30)
     np.testing.assert_allclose(gram(small.fit_transform(X)), gram(phi), atol=1e-9)
-    np.testing.assert_allclose(whole.transform(X), phi, atol=1e-8)
+    np.testing.assert_allclose(complete.transform(X), phi, atol=1e-8)
 
 
 def test_memory_is_bounded_by_fewer_landmarks(monkeypatch):
@@ -164,9 +164,9 @@ def test_sparse_rows_are_dense_rows(shape, landmarks):
         w = torch.from_numpy(w)
         best = torch.linalg.eigvalsh(w.sqrt() * torch.from_numpy(expected) * w.sqrt()[:, None])
         kept = float(best[-15:].sum() / best.sum())
-        found = kernel.map_.values / kernel.map_.values[0] * best[-1]
+        result = kernel.map_.values / kernel.map_.values[0] * best[-1]
         assert phi.shape[1] == 15
-        assert 0.95 * kept < float(found.sum() / best.sum()) < 1.05 * kept
+        assert 0.95 * kept < float(result.sum() / best.sum()) < 1.05 * kept
 
 
 @pytest.mark.parametrize("landmarks", [2000, 20])

@@ -83,8 +83,8 @@ def test_units_are_weighted_means_over_pairs(seed):
     A = rows(seed=seed)
     A[3] = A[4]
     weights = np.random.default_rng(seed).integers(1, 5, len(A)).astype(float)
-    found = Units.of(A, torch.from_numpy(weights))
-    np.testing.assert_allclose(found, mean_distances(A.numpy(), weights), rtol=1e-12)
+    result = Units.of(A, torch.from_numpy(weights))
+    np.testing.assert_allclose(result, mean_distances(A.numpy(), weights), rtol=1e-12)
 
 
 def test_equal_rows_have_distance_zero():
@@ -116,8 +116,8 @@ def test_kernels_are_positive_semidefinite(kind):
 
 def test_own_kernel_may_return_an_array():
     A = rows()
-    found = own_kernel(lambda A, B: rbf_kernel(A, B), A, A)
-    assert torch.equal(found, torch.from_numpy(rbf_kernel(A, A)))
+    result = own_kernel(lambda A, B: rbf_kernel(A, B), A, A)
+    assert torch.equal(result, torch.from_numpy(rbf_kernel(A, A)))
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,9 @@ def test_outputs_are_those_of_refits(weighted, kind):
         expected = literal(phi.numpy(), y, ridge, weights)
         np.testing.assert_allclose(path.outputs[i], expected, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(path.losses[i], ((y - expected) ** 2).sum(1), rtol=1e-9)
-        whole = refit(phi.numpy(), y, ridge, weights)
-        np.testing.assert_allclose(path.coefficients[i], whole[:-1], atol=1e-10)
-        np.testing.assert_allclose(path.intercept, whole[-1], atol=1e-10)
+        complete = refit(phi.numpy(), y, ridge, weights)
+        np.testing.assert_allclose(path.coefficients[i], complete[:-1], atol=1e-10)
+        np.testing.assert_allclose(path.intercept, complete[-1], atol=1e-10)
 
 
 def test_leverages_are_derivatives_of_fitted_values():
@@ -138,7 +138,7 @@ def test_folds_that_are_left_out_too(case):
     phi = Kernel("rbf").fit_transform(X, sample_weight=weights)
     held = torch.tensor(folds == np.arange(8)[:, None])
     groups = torch.tensor(codes) if case == "groups" else None
-    found = RidgePath(phi, y, [ridge], weights, groups).losses_without(held)[0]
+    result = RidgePath(phi, y, [ridge], weights, groups).losses_without(held)[0]
     P = phi.numpy()
     Z = np.column_stack([P, np.ones(n)])
     penalty = np.diag(np.append(np.full(P.shape[1], ridge), 0.0))
@@ -159,4 +159,4 @@ def test_folds_that_are_left_out_too(case):
         for code in np.unique(codes[~inside]):
             own = codes == code
             naive = left_out(own, moved, weights)
-            np.testing.assert_allclose(found[fold][own], (naive**2).sum(1), rtol=1e-9)
+            np.testing.assert_allclose(result[fold][own], (naive**2).sum(1), rtol=1e-9)

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from scipy.stats import norm, rankdata
 
 from decoupled_descent.features import scaling
-from decoupled_descent.features.scaling import CUT, SORTED, Columns, row_weights, sorted_rows
+from decoupled_descent.features.scaling import CLIP, SORTED, ColumnScales, row_weights, sorted_rows
 from decoupled_descent.rows import inputs
 
 
@@ -34,11 +34,11 @@ def counts(n=60, d=30, seed=0):
 def test_dense_columns_are_standardised_and_cut():
     X = table()
     X[0, 0] = 1e4
-    expected = np.clip((X - X.mean(0))[:, :4] / X.std(0)[:4], -CUT, CUT)
-    columns = Columns.learn(X)
+    expected = np.clip((X - X.mean(0))[:, :4] / X.std(0)[:4], -CLIP, CLIP)
+    columns = ColumnScales.learn(X)
     np.testing.assert_allclose(columns.apply(X), expected, rtol=1e-12, atol=1e-12)
     assert columns.keep.tolist() == [0, 1, 2, 3]
-    assert float(columns.apply(X).max()) == CUT
+    assert float(columns.apply(X).max()) == CLIP
 
 
 def test_ranks_become_normal_scores():
@@ -46,17 +46,17 @@ def test_ranks_become_normal_scores():
     n = len(X)
     scores = norm.ppf((rankdata(X[:, :4], axis=0) - 0.5) / n)
     expected = (scores - scores.mean(0)) / scores.std(0)
-    np.testing.assert_allclose(Columns.learn(X, ranks=True).apply(X), expected, atol=1e-10)
+    np.testing.assert_allclose(ColumnScales.learn(X, ranks=True).apply(X), expected, atol=1e-10)
 
 
 def test_ranks_of_new_rows_are_interpolated_and_clamped():
     X = np.array([[0.0], [1.0], [4.0]])
-    columns = Columns.learn(X, ranks=True)
-    known = columns.apply(X).ravel()
+    columns = ColumnScales.learn(X, ranks=True)
+    selected = columns.apply(X).ravel()
     new = columns.apply(np.array([[-50.0], [0.25], [2.5], [99.0]])).ravel()
-    np.testing.assert_allclose(new[[0, 3]], known[[0, 2]])
-    np.testing.assert_allclose(new[1], 0.75 * known[0] + 0.25 * known[1])
-    np.testing.assert_allclose(new[2], 0.5 * known[1] + 0.5 * known[2], atol=1e-15)
+    np.testing.assert_allclose(new[[0, 3]], selected[[0, 2]])
+    np.testing.assert_allclose(new[1], 0.75 * selected[0] + 0.25 * selected[1])
+    np.testing.assert_allclose(new[2], 0.5 * selected[1] + 0.5 * selected[2], atol=1e-15)
 
 
 def test_a_value_in_none_of_the_sorted_rows_is_no_knot():
@@ -65,11 +65,11 @@ def test_a_value_in_none_of_the_sorted_rows_is_no_knot():
     X[:, 1] = 0
     seen = sorted_rows(torch.ones(len(X)))
     X[np.setdiff1d(np.arange(len(X)), seen)[0], 1] = 1
-    columns = Columns.learn(X, ranks=True)
+    columns = ColumnScales.learn(X, ranks=True)
     assert columns.keep.tolist() == [0, 2]
     assert bool(torch.isfinite(columns.apply(X)).all())
     with pytest.raises(ValueError, match="every column of X is constant"):
-        Columns.learn(X[:, 1:2], ranks=True)
+        ColumnScales.learn(X[:, 1:2], ranks=True)
 
 
 @pytest.mark.parametrize("ranks", [False, True])
@@ -79,8 +79,8 @@ def test_weights_count_rows(ranks, seed):
     rng = np.random.default_rng(seed)
     X, weights = table(25, seed=seed), rng.integers(0, 4, 25)
     weights[:2] = 1, 2
-    weighted = Columns.learn(X, ranks, weights)
-    repeated = Columns.learn(np.repeat(X, weights, 0), ranks)
+    weighted = ColumnScales.learn(X, ranks, weights)
+    repeated = ColumnScales.learn(np.repeat(X, weights, 0), ranks)
     new = table(10, seed=seed + 1)
     np.testing.assert_allclose(weighted.apply(new), repeated.apply(new), rtol=1e-12, atol=1e-12)
 
@@ -92,36 +92,36 @@ def test_unit_and_order_of_rows_do_not_matter(ranks, seed, factor, shift):
     X = table(25, seed=seed)[:, :3]
     order = np.random.default_rng(seed).permutation(25)
     moved = (factor * (X + shift))[order]
-    found = Columns.learn(moved, ranks).apply(moved)
-    np.testing.assert_allclose(found, Columns.learn(X, ranks).apply(X)[order], atol=1e-9)
+    result = ColumnScales.learn(moved, ranks).apply(moved)
+    np.testing.assert_allclose(result, ColumnScales.learn(X, ranks).apply(X)[order], atol=1e-9)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sparse_columns_are_divided_by_their_root_mean_square(weighted):
     X = counts()
     weights = np.random.default_rng(1).integers(0, 3, len(X)) if weighted else np.ones(len(X))
-    columns = Columns.learn(scipy.sparse.csr_matrix(X), sample_weight=weights)
-    found = columns.apply(scipy.sparse.csr_array(X))
+    columns = ColumnScales.learn(scipy.sparse.csr_matrix(X), sample_weight=weights)
+    result = columns.apply(scipy.sparse.csr_array(X))
     keep = [j for j in range(X.shape[1]) if len(np.unique(X[weights > 0, j])) > 1]
     root = np.sqrt(np.average(X**2, axis=0, weights=weights))
     np.testing.assert_allclose(
-        found.toarray(), np.clip(X[:, keep] / root[keep], -CUT, CUT), rtol=1e-12
+        result.toarray(), np.clip(X[:, keep] / root[keep], -CLIP, CLIP), rtol=1e-12
     )
     assert columns.keep.tolist() == keep
-    np.testing.assert_allclose(columns.apply(X), found.toarray())  # dense new rows are welcome
+    np.testing.assert_allclose(columns.apply(X), result.toarray())  # dense new rows are welcome
 
 
 def test_zeros_of_sparse_rows_stay_zeros():
     X = scipy.sparse.random_array((50, 1000), density=0.01, rng=np.random.default_rng(0)).tocsr()
-    assert Columns.learn(X).apply(X).nnz <= X.nnz
+    assert ColumnScales.learn(X).apply(X).nnz <= X.nnz
 
 
 @pytest.mark.parametrize("ranks", [False, True])
 def test_scales_are_saved_and_restored(ranks):
-    columns = Columns.learn(table(), ranks)
+    columns = ColumnScales.learn(table(), ranks)
     plain, tensors = columns.state()
     assert all(tensor.dtype == torch.float64 for tensor in tensors.values())
-    copy = Columns.restore(plain, tensors)
+    copy = ColumnScales.restore(plain, tensors)
     new = table(seed=5)
     assert torch.equal(copy.apply(new), columns.apply(new))
 
@@ -144,18 +144,18 @@ def test_the_unit_of_a_column_does_not_matter(kind, power, monkeypatch):
     X = table()
     factors = np.ones(X.shape[1])
     factors[1:3] = 2.0**power
-    found = []
+    result = []
     for rows in (X, X * factors):
         given = scipy.sparse.csr_array(rows) if kind == "sparse" else rows
-        scaled = Columns.learn(given, ranks=kind == "ranks").apply(given)
-        found.append(scaled.toarray() if kind == "sparse" else scaled.numpy())
-    np.testing.assert_array_equal(*found)
+        scaled = ColumnScales.learn(given, ranks=kind == "ranks").apply(given)
+        result.append(scaled.toarray() if kind == "sparse" else scaled.numpy())
+    np.testing.assert_array_equal(*result)
 
 
 def test_the_smallest_numbers_vary():
     X = np.array([[1.0], [3.0], [2.0]])
     np.testing.assert_allclose(
-        Columns.learn(X * 1e-310).apply(X * 1e-310), Columns.learn(X).apply(X), rtol=1e-9
+        ColumnScales.learn(X * 1e-310).apply(X * 1e-310), ColumnScales.learn(X).apply(X), rtol=1e-9
     )
 
 
@@ -163,11 +163,11 @@ def test_the_smallest_numbers_vary():
 def test_bad_columns_are_refused(name):
     X, options, message = BAD[name]
     with pytest.raises(ValueError, match=message):
-        Columns.learn(X, **options)
+        ColumnScales.learn(X, **options)
 
 
 def test_rows_of_another_kind_are_refused():
-    columns = Columns.learn(table())
+    columns = ColumnScales.learn(table())
     with pytest.raises(ValueError, match="X has 2 columns but 5 were seen"):
         columns.apply(np.ones((3, 2)))
     with pytest.raises(ValueError, match="training rows were dense"):
@@ -198,8 +198,8 @@ def test_knots_of_all_columns_are_those_of_each(monkeypatch, numbers):
     x[3, 7] = 4.0
     share = rng.random(1200)
     share /= share.sum()
-    found = scaling._knots(torch.from_numpy(x), torch.from_numpy(share)).numpy()
-    for column, knots in zip(x, found.transpose(1, 0, 2), strict=True):
+    result = scaling._knots(torch.from_numpy(x), torch.from_numpy(share)).numpy()
+    for column, knots in zip(x, result.transpose(1, 0, 2), strict=True):
         values, place = np.unique(column, return_inverse=True)
         mass = np.bincount(place, weights=share)
         scores = ndtri(mass.cumsum() - mass / 2)

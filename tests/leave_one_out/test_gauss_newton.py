@@ -37,11 +37,11 @@ def left_out(move):
 @pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
 def test_jacobian_against_differences(loss, outputs):
     at, theta, head = posed(loss, outputs)
-    found = _jacobian(at, theta, head, outputs)
+    result = _jacobian(at, theta, head, outputs)
     parts = [theta, *head.values()]
     sizes = [part.numel() for part in parts]
     flat = torch.cat([part.reshape(-1) for part in parts])
-    assert found.shape == (30, outputs, len(flat))
+    assert result.shape == (30, outputs, len(flat))
 
     def said(vector):
         pieces = [p.reshape(q.shape) for p, q in zip(vector.split(sizes), parts, strict=True)]
@@ -51,7 +51,7 @@ def test_jacobian_against_differences(loss, outputs):
         nudge = torch.zeros_like(flat)
         nudge[place] = 1e-5
         difference = (said(flat + nudge) - said(flat - nudge)) / 2e-5
-        torch.testing.assert_close(found[:, :, place], difference, atol=1e-8, rtol=1e-6)
+        torch.testing.assert_close(result[:, :, place], difference, atol=1e-8, rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [5, 60])  # fewer, and more, parameters than outputs
@@ -73,7 +73,7 @@ def test_steps_descend_to_a_stationary_point():
     at, theta, head = posed()
     decrements = []
     for _ in range(40):
-        move = gauss_newton.step(at, theta, head)
+        move = gauss_newton.gauss_newton_step(at, theta, head)
         theta, head = move.theta, move.head
         decrements.append(move.decrement)
         if move.decrement < 1e-12:
@@ -83,10 +83,12 @@ def test_steps_descend_to_a_stationary_point():
     X, y = at.rows.X, at.rows.y
 
     def total(theta, head):
-        said = outputs_of(X, theta, head)[:, 0]
+        predictions = outputs_of(X, theta, head)[:, 0]
         c, w, _ = head.values()
         penalised = sum(part.square().sum() for part in (theta, c, w))
-        return (torch.nn.functional.softplus(said) - y * said).sum() + 0.25 * penalised
+        return (
+            torch.nn.functional.softplus(predictions) - y * predictions
+        ).sum() + 0.25 * penalised
 
     slope = grad(total)(theta, head)
     assert float(slope.abs().max()) < 1e-5
@@ -95,27 +97,31 @@ def test_steps_descend_to_a_stationary_point():
 def test_left_out_rows_and_groups_agree_where_groups_are_rows():
     at, theta, head = posed()
     grouped, *_ = posed(groups=np.arange(30))
-    rows, groups = (left_out(gauss_newton.step(each, theta, head)) for each in (at, grouped))
+    rows, groups = (
+        left_out(gauss_newton.gauss_newton_step(each, theta, head)) for each in (at, grouped)
+    )
     torch.testing.assert_close(rows, groups)
 
 
 def test_a_group_against_the_formula_with_dense_matrices():
     labels = np.arange(30) // 3
     at, theta, head = posed("cross_entropy", 3, groups=labels)
-    move = gauss_newton.step(at, theta, head)
+    move = gauss_newton.gauss_newton_step(at, theta, head)
     move = replace(move, second=lambda: torch.zeros_like(move.factor.system))  # tested below
     J = _jacobian(at, theta, head, 3)
-    W = move.bends.matrices()
+    W = move.curvature.matrices()
     penalty = torch.full((J.shape[2],), 0.5).double()
     penalty[-3:] *= gauss_newton.BIAS_SHARE
     H = torch.einsum("nap,nab,nbq->pq", J, W, J) + torch.diag(penalty)
     mine = torch.tensor(labels == 4)
-    slope = torch.einsum("nap,na->p", J[mine], move.bends.slope[mine])
+    slope = torch.einsum("nap,na->p", J[mine], move.curvature.slope[mine])
     without = H - torch.einsum("nap,nab,nbq->pq", J[mine], W[mine], J[mine])
     change = torch.linalg.solve(without, slope)
     expected = move.outputs[mine] + J[mine] @ change
-    found = left_out(move)[mine]
-    centred = [said - said.mean(1, keepdim=True) for said in (found, expected)]
+    result = left_out(move)[mine]
+    centred = [
+        predictions - predictions.mean(1, keepdim=True) for predictions in (result, expected)
+    ]
     torch.testing.assert_close(*centred, atol=1e-6, rtol=1e-6)  # a common shift changes nothing
 
 
@@ -127,14 +133,14 @@ def test_the_second_term_of_the_hessian(monkeypatch):
 
     def total(vector):
         pieces = [p.reshape(q.shape) for p, q in zip(vector.split(sizes), parts, strict=True)]
-        said = outputs_of(at.rows.X, pieces[0], dict(zip(head, pieces[1:], strict=True)))
-        return torch.nn.functional.cross_entropy(said, at.rows.y, reduction="sum")
+        predictions = outputs_of(at.rows.X, pieces[0], dict(zip(head, pieces[1:], strict=True)))
+        return torch.nn.functional.cross_entropy(predictions, at.rows.y, reduction="sum")
 
-    move = gauss_newton.step(at, theta, head)
-    J, W = _jacobian(at, theta, head, 3), move.bends.matrices()
+    move = gauss_newton.gauss_newton_step(at, theta, head)
+    J, W = _jacobian(at, theta, head, 3), move.curvature.matrices()
     first = torch.einsum("nap,nab,nbq->pq", J, W, J)
-    whole = hessian(total)(torch.cat([part.reshape(-1) for part in parts]))
-    torch.testing.assert_close(first + move.second(), whole)
+    complete = hessian(total)(torch.cat([part.reshape(-1) for part in parts]))
+    torch.testing.assert_close(first + move.second(), complete)
 
 
 def test_the_second_term_brings_leave_one_out_closer_to_refits():
@@ -149,7 +155,7 @@ def test_the_second_term_brings_leave_one_out_closer_to_refits():
         again = dd.fit(rows, None, objective, algorithm, 200, state=run.state, progress=False)
         refits.append(float(again.predict(torch.tensor(X)[row : row + 1])))
     at = Problem(dd.Rows(X, y), run.bound, 1.0)
-    move = gauss_newton.step(at, run.theta, run.state.head)
+    move = gauss_newton.gauss_newton_step(at, run.theta, run.state.head)
     plain = replace(move, second=lambda: torch.zeros_like(move.factor.system))
     errors = [
         float((left_out(each)[:, 0] - torch.tensor(refits).double()).abs().median())
@@ -181,8 +187,8 @@ def test_a_head_whose_parameter_is_a_scalar():
     X, y, theta = normal(20, 4, seed=1), (normal(20, seed=2) > 0).double(), normal(2, 4, seed=3)
     objective = dd.Objective(dd.heads.Product(a=0.7).double(), "logistic")
     at = Problem(dd.Rows(X, y), objective.bind(y, 2, X), 0.5)
-    found = _jacobian(at, theta, objective.parameters(X), 1)[:, 0]
+    result = _jacobian(at, theta, objective.parameters(X), 1)[:, 0]
     u, v = (X @ theta.T).T.unsqueeze(2)
-    torch.testing.assert_close(found, torch.cat([0.7 * v * X, 0.7 * u * X, u * v], 1))
+    torch.testing.assert_close(result, torch.cat([0.7 * v * X, 0.7 * u * X, u * v], 1))
     run = dd.fit(X, y, objective, dd.DecoupledNewton(0.5), theta=theta, progress=False)
     assert run.stop_reason is dd.StopReason.MINIMUM

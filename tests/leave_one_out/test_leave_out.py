@@ -8,16 +8,16 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.leave_one_out import leave_out as module
+from decoupled_descent.leave_one_out.class_shares import ClassShares
 from decoupled_descent.leave_one_out.leave_out import (
-    ClassShares,
     leave_out,
-    linear_minimum,
-    paired_losses,
-    reacted,
-    refined,
-    shifted,
-    shifts_without,
+    loss_covariance,
+    moves_without_folds,
+    pull_back,
+    push_forward,
+    refine,
 )
+from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from tests.leave_one_out.test_newton import LOSSES, problem
 from tests.oracles import newton as oracle
@@ -44,7 +44,7 @@ class Case:
 
     def again(self, first, rows=None, sweeps=2):
         rows = self.all if rows is None else rows
-        return refined(self.minimum, first, rows, self.shares, sweeps)
+        return refine(self.minimum, first, rows, self.shares, sweeps)
 
     def in_groups(self, groups):
         """The same minimum, with rows that leave together."""
@@ -74,8 +74,8 @@ def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
     assert int(calm.sum()) > 35
     centred = truth - truth.mean(1, keepdim=True) * (outputs > 1)
 
-    def miss(found):
-        shifted = found.outputs - found.outputs.mean(1, keepdim=True) * (outputs > 1)
+    def miss(result):
+        shifted = result.outputs - result.outputs.mean(1, keepdim=True) * (outputs > 1)
         return float((shifted - centred)[calm].abs().mean())
 
     assert miss(better) < 0.5 * miss(first)
@@ -84,32 +84,21 @@ def test_further_steps_come_closer_to_refits(loss, outputs, weighted):
 
 
 def test_many_steps_reach_the_refits(monkeypatch):
-    for name in ("CALM", "RESTLESS"):
+    for name in ("TOLERANCE", "LAST_TOLERANCE"):
         monkeypatch.setattr(module, name, 1e-9)
     at = Case("logistic", 2.0, weights=np.random.default_rng(3).uniform(0.5, 3, 40))
-    found = at.again(at.once(), sweeps=200)
+    result = at.again(at.once(), sweeps=200)
     truth = at.refits(weights=at.minimum.problem.weights.numpy())
-    assert len(found.doubtful) == 0
-    torch.testing.assert_close(found.outputs, truth, atol=1e-6, rtol=0)
-
-
-def test_the_last_row_of_a_class_leaves_without_a_raise():
-    at = Case("logistic", 1.0)
-    single = at.shares.classes.clone()
-    single[:] = 0
-    single[7] = 1
-    totals = torch.tensor([39.0, 1.0], dtype=torch.float64)
-    shares = replace(at.shares, classes=single, totals=totals)
-    raises = shares.raises(torch.tensor([[7], [3]]))
-    torch.testing.assert_close(raises, torch.tensor([[0.0, 0.0], [1 / 38, 0.0]]).double())
+    assert len(result.doubtful) == 0
+    torch.testing.assert_close(result.outputs, truth, atol=1e-6, rtol=0)
 
 
 def test_change_and_moves_are_consistent():
     at = Case("logistic", 1.0)
     first = leave_out(at.minimum)
     torch.testing.assert_close(first.change, (first.outputs - at.outputs).abs().amax(1))
-    everywhere = at.minimum.everywhere.columns(
-        first.moves, at.all
+    everywhere = at.minimum.influence.columns(
+        at.all, first.moves
     )  # all outputs, as each row leaves
     torch.testing.assert_close(everywhere[0].diagonal(), (first.outputs - at.outputs)[:, 0])
 
@@ -117,28 +106,28 @@ def test_change_and_moves_are_consistent():
 @pytest.mark.parametrize(("loss", "outputs"), [("logistic", 1), ("cross_entropy", 3)])
 def test_losses_are_expanded_in_pieces(monkeypatch, loss, outputs):
     case = Case(loss, 0.5, outputs)
-    whole = case.again(case.once())
+    complete = case.again(case.once())
     monkeypatch.setattr(module, "EXPANDED", 7 * outputs * len(case.all))  # seven rows
     in_pieces = case.again(case.once())
-    torch.testing.assert_close(in_pieces.outputs, whole.outputs, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(in_pieces.outputs, complete.outputs, rtol=1e-12, atol=1e-12)
 
 
 def test_only_the_rows_asked_for_are_refined():
     at = Case("logistic", 0.5)
     first, rows = at.once(), torch.tensor([3, 8])
-    found = at.again(first, rows)
+    result = at.again(first, rows)
     others = torch.ones(40, dtype=torch.bool)
     others[rows] = False
-    assert torch.equal(found.outputs[others], first.outputs[others])
-    assert (found.outputs[rows] != first.outputs[rows]).all()
+    assert torch.equal(result.outputs[others], first.outputs[others])
+    assert (result.outputs[rows] != first.outputs[rows]).all()
 
 
 def test_rows_near_interpolation_are_doubtful():
     at = Case("logistic", 1e-3, shape=(30, 25))
     first = at.once()
-    found = at.again(first)
-    assert len(found.doubtful) > 0
-    assert torch.equal(found.outputs[found.doubtful], first.outputs[found.doubtful])
+    result = at.again(first)
+    assert len(result.doubtful) > 0
+    assert torch.equal(result.outputs[result.doubtful], first.outputs[result.doubtful])
     calm = Case("logistic", 5.0)
     assert len(calm.again(calm.once()).doubtful) == 0
 
@@ -153,8 +142,8 @@ def test_groups_of_one_row_are_rows():
 
 def test_groups_of_squared_loss_are_refits():
     at, groups = Case("squared", 0.3), np.arange(40) % 7
-    found = leave_out(at.in_groups(groups))
-    torch.testing.assert_close(found.outputs, at.refits(groups=groups), atol=1e-8, rtol=0)
+    result = leave_out(at.in_groups(groups))
+    torch.testing.assert_close(result.outputs, at.refits(groups=groups), atol=1e-8, rtol=0)
 
 
 def expected_covariance(at, codes):
@@ -181,35 +170,35 @@ def expected_covariance(at, codes):
 def test_pairs_against_two_left_out_together(groups):
     at = Case("squared", 30.0, groups=groups)  # strongly penalised: second orders are small
     codes = np.arange(40) if groups is None else groups
-    found = paired_losses(at.minimum, at.all)
+    result = loss_covariance(at.minimum, at.all)
     expected = expected_covariance(at, codes)
     assert expected > 0
-    assert found == pytest.approx(expected, rel=0.25)
+    assert result == pytest.approx(expected, rel=0.25)
 
 
 def test_pairs_of_groups_of_one_row_are_pairs_of_rows():
     alone = Case("cross_entropy", 1.0, 3)
     grouped = Case("cross_entropy", 1.0, 3, groups=np.arange(40)[::-1].copy())
-    found = [paired_losses(at.minimum, at.all) for at in (alone, grouped)]
-    assert found[0] == pytest.approx(found[1], rel=1e-8)
-    assert found[0] > 0
+    result = [loss_covariance(at.minimum, at.all) for at in (alone, grouped)]
+    assert result[0] == pytest.approx(result[1], rel=1e-8)
+    assert result[0] > 0
 
 
 def test_a_shift_at_the_minimum_moves_left_out_outputs():
     """The transpose of d o^(−i) / d o_i, by differences, for outputs that meet in the loss."""
     at = Case("cross_entropy", 1.0, 3)
     values = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = reacted(at.minimum, values)
+    result = pull_back(at.minimum, values)
     shift = torch.randn(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     eps = 1e-6
-    ends, bends = [], at.minimum.bends
+    ends, bends = [], at.minimum.curvature
     for sign in (1, -1):  # the loss is a parabola around the minimum: W stays, the slope moves
         slope = bends.slope + sign * eps * torch.einsum("nab,nb->na", bends.matrices(), shift)
         outputs = at.outputs + sign * eps * shift
-        moved = at.minimum._replace(outputs=outputs, bends=bends._replace(slope=slope))
+        moved = at.minimum._replace(outputs=outputs, curvature=bends._replace(slope=slope))
         ends.append(leave_out(moved))
     response = (ends[0].outputs - ends[1].outputs) / (2 * eps)
-    torch.testing.assert_close((found * shift).sum(1), (values * response).sum(1))
+    torch.testing.assert_close((result * shift).sum(1), (values * response).sum(1))
 
 
 @pytest.mark.parametrize("groups", [None, torch.arange(40) % 13])
@@ -217,9 +206,9 @@ def test_shifts_are_the_transpose_of_reactions(groups):
     at = Case("cross_entropy", 1.0, 3)
     values, shift = torch.randn(2, 40, 3, generator=torch.Generator().manual_seed(0)).double()
     minimum = at.minimum if groups is None else at.in_groups(groups)
-    found = shifted(minimum, shift.T.unsqueeze(2))
-    back = reacted(minimum, values)
-    torch.testing.assert_close((found.squeeze(2).T * values).sum(), (shift * back).sum())
+    result = push_forward(minimum, shift.T.unsqueeze(2))
+    back = pull_back(minimum, values)
+    torch.testing.assert_close((result.squeeze(2).T * values).sum(), (shift * back).sum())
 
 
 @pytest.mark.parametrize(
@@ -237,14 +226,14 @@ def test_folds_that_are_left_out_too_against_refits(loss, outputs, groups):
     at = Case(loss, 10.0, outputs, groups=groups)
     codes = np.arange(40) if groups is None else groups
     folds = torch.tensor(codes % 10)
-    found = shifts_without(at.minimum, folds)
-    assert found.shape == (10, 40, outputs)
+    result = moves_without_folds(at.minimum, folds)
+    assert result.shape == (10, 40, outputs)
     for fold in (0, 7):
         kept = folds != fold
         beta = oracle.fit(at.X, at.y, at.loss, at.ridge, kept.double().numpy(), outputs)
         moved = (torch.tensor(oracle.predict(at.X, beta)) - at.outputs).T.unsqueeze(2)
-        expected = shifted(at.minimum, moved).squeeze(2).T[kept]
-        difference = found[fold][kept] - expected
+        expected = push_forward(at.minimum, moved).squeeze(2).T[kept]
+        difference = result[fold][kept] - expected
         if outputs > 1:  # softmax ignores a common shift of all outputs
             difference -= difference.mean(1, keepdim=True)
         missed = difference.norm() / expected.norm()

@@ -8,7 +8,7 @@ from torch.func import grad, hessian
 import decoupled_descent as dd
 from decoupled_descent.leave_one_out import minimise as module
 from decoupled_descent.leave_one_out import precondition
-from decoupled_descent.leave_one_out.minimise import conjugate, newton_step, search
+from decoupled_descent.leave_one_out.minimise import conjugate_gradients, line_search, newton_step
 from decoupled_descent.leave_one_out.problem import Problem
 from tests.leave_one_out.test_newton import own_softmax, problem
 from tests.problems import normal
@@ -26,14 +26,14 @@ def total(posed, flat, outputs):
     X = posed.rows.X
     theta = flat[: outputs * X.shape[1]].reshape(outputs, -1)
     shift = flat[outputs * X.shape[1] :]
-    found = X @ theta.T + (shift if len(shift) else 0.0)
+    result = X @ theta.T + (shift if len(shift) else 0.0)
     loss = posed.bound.objective.loss
     if loss.name == "cross_entropy" or not loss.builtin:
-        losses = own_softmax(found, posed.rows.y)
+        losses = own_softmax(result, posed.rows.y)
     elif loss.name == "logistic":
-        losses = torch.nn.functional.softplus(found[:, 0]) - posed.rows.y * found[:, 0]
+        losses = torch.nn.functional.softplus(result[:, 0]) - posed.rows.y * result[:, 0]
     else:
-        losses = 0.5 * (found - posed.rows.y.reshape(found.shape)).square().sum(1)
+        losses = 0.5 * (result - posed.rows.y.reshape(result.shape)).square().sum(1)
     return posed.weights @ losses + 0.5 * posed.ridge * theta.square().sum()
 
 
@@ -64,7 +64,7 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     def value(flat):
         return total(at, flat, outputs)
 
-    monkeypatch.setattr(module, "search", lambda value, start, gain, rounding: 1.0)
+    monkeypatch.setattr(module, "line_search", lambda value, start, gain, rounding: 1.0)
     # a Newton direction need not be exact far from the minimum: solve again from where it led
     move = newton_step(at, theta, head)
     for _ in range(8):
@@ -75,9 +75,9 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     first = newton_step(at, theta, head)
     slope, bend = grad(value)(start), hessian(value)(start)
     exact = float(slope @ torch.linalg.pinv(bend, rtol=1e-12, hermitian=True) @ slope)
-    found = first.decrement * float(value(start))  # a share of what is minimised
-    assert found == pytest.approx(exact, rel=0.05)
-    assert found <= exact * (1 + 1e-9)
+    result = first.decrement * float(value(start))  # a share of what is minimised
+    assert result == pytest.approx(exact, rel=0.05)
+    assert result <= exact * (1 + 1e-9)
 
 
 def test_an_older_preconditioner_leads_to_the_same_minimum():
@@ -118,12 +118,12 @@ def test_search_halves_until_enough_is_gained():
         asked.append(t)
         return (t - 0.2) ** 2
 
-    t = search(value, 0.04, -0.4)  # the slope at 0
+    t = line_search(value, 0.04, -0.4)  # the slope at 0
     assert t == 0.25
     assert asked == [1.0, 0.5, 0.25]
-    assert search(lambda t: t, 0.0, -1.0) == 0.0  # no step helps
-    assert search(lambda t: float("nan"), 0.0, -1.0) == 0.0
-    assert search(lambda t: -t, 0.0, -1.0) == 1.0
+    assert line_search(lambda t: t, 0.0, -1.0) == 0.0  # no step helps
+    assert line_search(lambda t: float("nan"), 0.0, -1.0) == 0.0
+    assert line_search(lambda t: -t, 0.0, -1.0) == 1.0
 
 
 def test_conjugate_gradients_against_a_dense_solve():
@@ -134,10 +134,12 @@ def test_conjugate_gradients_against_a_dense_solve():
     def times(vector):
         return H @ vector, image @ vector
 
-    x, moved = conjugate(times, inverse.__matmul__, target, lambda first: 1e-24 * first, 50)
+    x, moved = conjugate_gradients(
+        times, inverse.__matmul__, target, lambda first: 1e-24 * first, 50
+    )
     torch.testing.assert_close(x, torch.linalg.solve(H, target))
     torch.testing.assert_close(moved, image @ x)
-    few, _ = conjugate(times, inverse.__matmul__, target, lambda first: 1e-24 * first, 2)
+    few, _ = conjugate_gradients(times, inverse.__matmul__, target, lambda first: 1e-24 * first, 2)
     assert (H @ few - target).norm() > 1e-3
 
 
@@ -149,9 +151,9 @@ def test_conjugate_gradients_end_where_the_curvature_is_not_positive():
         calls.append(vector)
         return H @ vector, vector
 
-    x, moved = conjugate(times, lambda v: v, target, lambda first: 0.0, 10)
+    x, moved = conjugate_gradients(times, lambda v: v, target, lambda first: 0.0, 10)
     assert len(calls) == 2
     assert torch.equal(x, moved)
     torch.testing.assert_close(x, 2 * target)  # rᵀr/rᵀHr = 2 along the gradient
-    x, _ = conjugate(times, lambda v: v, torch.tensor([0.0, 1.0]), lambda first: 0.0, 10)
+    x, _ = conjugate_gradients(times, lambda v: v, torch.tensor([0.0, 1.0]), lambda first: 0.0, 10)
     torch.testing.assert_close(x, torch.tensor([0.0, 1.0]))  # along the gradient itself

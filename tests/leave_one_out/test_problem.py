@@ -13,19 +13,19 @@ def test_slopes_of_many_versions_of_the_rows():
         at = posed(loss, outputs)
         versions = normal(outputs, 40, 4, seed=3)
         for span in (slice(0, 40), slice(7, 19)):
-            found = at.slopes(versions[:, span], span)
+            result = at.slopes(versions[:, span], span)
             for s in range(4):
                 expected = at.expand(versions[:, :, s].T).slope.T[:, span]
-                torch.testing.assert_close(found[:, :, s], expected)
+                torch.testing.assert_close(result[:, :, s], expected)
 
 
 def test_what_a_problem_says_of_itself():
     weights = np.linspace(1, 2, 40)
     at = posed("squared", weights=weights)
-    assert at.exact
+    assert at.quadratic
     assert at.intercept
     assert at.total == pytest.approx(60)
     assert at.classes is None
     assert torch.equal(posed("logistic").classes, posed("logistic").rows.y.long())
-    assert not posed("logistic").exact
+    assert not posed("logistic").quadratic
     assert not posed("logistic", intercept=False).intercept

@@ -13,11 +13,11 @@ import torch.distributed as dist
 
 import decoupled_descent as dd
 from decoupled_descent.rows import gathered, inputs, sources, store
-from decoupled_descent.selection import ranking, walk
+from decoupled_descent.selection import ranking, ridge_fits
 
 SIZES = (120, 50)
 #: Few rows are treated as many are. Minima are exact, since their paths differ.
-CONSTANTS = ((ranking, "RANKED", 110), (walk, "SCOUTED", 110), (walk, "CLOSE", 1e-20))
+CONSTANTS = ((ranking, "RANKED", 110), (ridge_fits, "SAMPLED", 110), (ridge_fits, "CLOSE", 1e-20))
 KERNEL = dd.features.Kernel("rbf", landmarks=40)
 
 

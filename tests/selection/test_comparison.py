@@ -76,9 +76,9 @@ def test_winners_curse_in_contests_of_other_kinds(gaps):
 def test_no_correction_where_there_was_no_contest():
     losses = torch.rand(5, 400, generator=torch.Generator().manual_seed(0))
     losses += 10 * torch.arange(5).unsqueeze(1)
-    found = dd.selection.winners_curse(losses)
-    assert found.optimism < 0.1 * found.stderr
-    assert found.error == pytest.approx(float(losses[0].double().mean()), abs=found.stderr)
+    result = dd.selection.winners_curse(losses)
+    assert result.optimism < 0.1 * result.stderr
+    assert result.error == pytest.approx(float(losses[0].double().mean()), abs=result.stderr)
 
 
 def test_winners_curse_shape():

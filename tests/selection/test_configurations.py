@@ -15,15 +15,15 @@ def names(objective, algorithms, seed=0):
 
 def test_every_combination_once():
     objectives = {"narrow": two_layer(3), "wide": two_layer(5)}
-    found = combine(objectives, {"slow": DD(0.1), "fast": DD(0.5)}, None, [0, 1])
-    assert [each.name for each in found] == [
+    result = combine(objectives, {"slow": DD(0.1), "fast": DD(0.5)}, None, [0, 1])
+    assert [each.name for each in result] == [
         f"{head}, {method}, seed={seed}"
         for head in objectives
         for method in ("slow", "fast")
         for seed in (0, 1)
     ]
-    assert [each.algorithm.lr for each in found] == [0.1, 0.1, 0.5, 0.5] * 2
-    assert [each.objective for each in found] == [objectives["narrow"]] * 4 + [
+    assert [each.algorithm.lr for each in result] == [0.1, 0.1, 0.5, 0.5] * 2
+    assert [each.objective for each in result] == [objectives["narrow"]] * 4 + [
         objectives["wide"]
     ] * 4
 

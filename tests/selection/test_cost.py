@@ -5,7 +5,7 @@ import torch
 
 from decoupled_descent.selection import cost
 from decoupled_descent.selection.cost import expected_seconds, in_words
-from decoupled_descent.selection.search import search
+from decoupled_descent.selection.search import search_models
 
 
 def test_it_grows_as_the_work_does(monkeypatch):
@@ -26,9 +26,9 @@ def test_long_work_is_announced_on_a_terminal_only(monkeypatch, capsys):
     X, y = torch.eye(20, 3).double(), (torch.arange(20) % 2).double()
     monkeypatch.setattr(module, "QUICK", 0)
     monkeypatch.setattr(module, "expected_seconds", lambda *asked: 600.0)
-    search(X, y, "logistic", features="linear", ridge=1.0, progress=True)
+    search_models(X, y, "logistic", features="linear", ridge=1.0, progress=True)
     assert "This will take about 10 minutes." in capsys.readouterr().err
-    search(X, y, "logistic", features="linear", ridge=1.0, progress=False)
+    search_models(X, y, "logistic", features="linear", ridge=1.0, progress=False)
     assert capsys.readouterr().err == ""
 
 

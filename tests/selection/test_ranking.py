@@ -9,7 +9,7 @@ from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.selection import ranking
-from decoupled_descent.selection.ranking import KEPT, Sample, keep, rank, some_rows
+from decoupled_descent.selection.ranking import KEPT, Sample, rank, select, some_rows
 from decoupled_descent.selection.stacking import FOLDS, folds_of
 from tests.problems import normal
 
@@ -39,10 +39,10 @@ def test_the_linear_map_is_always_kept():
     ranked = ranked_maps(X, y, tried, folds_of(80, None, 0))
     errors = [one.error for one in ranked]
     assert errors == sorted(errors)
-    kept = keep(ranked)
+    kept = select(ranked)
     assert kept[:KEPT] == ranked[:KEPT]
     assert "linear" in [one.features.name for one in kept]
-    assert [bool(one.known[-1]) for one in kept] == [True] * (KEPT + 1) + [False] * (
+    assert [bool(one.selected[-1]) for one in kept] == [True] * (KEPT + 1) + [False] * (
         len(kept) - KEPT - 1
     )
 
@@ -56,8 +56,10 @@ def test_with_groups_the_error_is_that_of_whole_groups_left_out():
     phi = one.phi.numpy()
     model = KernelRidge(alpha=one.start, kernel="linear")  # no intercept: centred by a large column
     wide = np.hstack([phi, np.full((60, 1), 1e3)])
-    said = cross_val_predict(model, wide, y.numpy(), groups=groups.numpy(), cv=LeaveOneGroupOut())
-    assert abs(one.error - np.mean((y.numpy() - said) ** 2)) < 1e-4 * one.error
+    predictions = cross_val_predict(
+        model, wide, y.numpy(), groups=groups.numpy(), cv=LeaveOneGroupOut()
+    )
+    assert abs(one.error - np.mean((y.numpy() - predictions) ** 2)) < 1e-4 * one.error
 
 
 def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
@@ -77,9 +79,11 @@ def test_maps_are_kept_without_a_fold_as_in_a_ranking_of_the_other_rows():
         ]
     for fold in range(FOLDS):
         best = sorted(errors, key=lambda name: errors[name][fold])[:KEPT]
-        kept = {one.features.name for one in ranked if one.known[fold]}
+        kept = {one.features.name for one in ranked if one.selected[fold]}
         assert kept == {*best, "linear"}
-    assert any(not one.known[-1] for one in keep(ranked))  # the order of two is a matter of luck
+    assert any(
+        not one.selected[-1] for one in select(ranked)
+    )  # the order of two is a matter of luck
 
 
 def test_of_many_rows_no_fold_is_left_out(monkeypatch):
@@ -87,8 +91,8 @@ def test_of_many_rows_no_fold_is_left_out(monkeypatch):
     X, y = normal(70, 3, seed=3), normal(70, seed=4)
     tried = as_features(["linear", "rbf(1)", "matern(1)", "poly2(1)", "laplace1(1)", "arccos(1)"])
     ranked = ranked_maps(X, y, tried, folds_of(70, None, 0))
-    assert len(keep(ranked)) <= KEPT + 1
-    assert all(len(one.known.unique()) == 1 for one in ranked)
+    assert len(select(ranked)) <= KEPT + 1
+    assert all(len(one.selected.unique()) == 1 for one in ranked)
 
 
 def test_more_rows_rank_the_maps_of_larger_tables():

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from decoupled_descent.estimators.mixture import Mixture
-from decoupled_descent.selection import ranking, walk
-from decoupled_descent.selection.search import search
+from decoupled_descent.selection import ranking, ridge_fits
+from decoupled_descent.selection.search import search_models
 
 FEW = ["linear", "rbf(1)", "matern(2)"]
 
@@ -48,21 +48,21 @@ def log_loss(said, y):
 
 def test_it_finds_curvature():
     X, y = products()
-    found = search(X, y, "logistic", progress=False)
-    assert "linear" not in found.best.features.name
+    result = search_models(X, y, "logistic", progress=False)
+    assert "linear" not in result.best.features.name
     fresh, labels = products(1000, seed=1)
-    said = predicted(found, fresh)
-    assert float((said.argmax(1) == labels).double().mean()) > 0.85
-    linear = [one for one in found.candidates if one.features.name == "linear"]
+    predictions = predicted(result, fresh)
+    assert float((predictions.argmax(1) == labels).double().mean()) > 0.85
+    linear = [one for one in result.fits if one.features.name == "linear"]
     assert linear  # it is fitted in any case
-    assert min(one.error for one in linear) > found.estimate.error + 0.2
+    assert min(one.error for one in linear) > result.estimate.error + 0.2
 
 
 def test_linear_data_keep_the_linear_model():
     X, y = straight(200)
-    found = search(X, y, "logistic", features=FEW, progress=False)
-    linear = [one for one in found.candidates if one.features.name == "linear"]
-    assert min(one.error for one in linear) < found.best.error + 0.01
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    linear = [one for one in result.fits if one.features.name == "linear"]
+    assert min(one.error for one in linear) < result.best.error + 0.01
 
 
 @pytest.mark.parametrize(
@@ -76,37 +76,39 @@ def test_linear_data_keep_the_linear_model():
 )
 def test_the_estimate_is_the_error_on_fresh_rows(draw, loss, outputs):
     X, y = draw()
-    found = search(X, y, loss, outputs=outputs, features=FEW, progress=False)
+    result = search_models(X, y, loss, outputs=outputs, features=FEW, progress=False)
     fresh, labels = draw(3000, seed=7)
-    said = predicted(found, fresh)
+    predictions = predicted(result, fresh)
     if loss == "squared":
-        losses = 0.5 * (said[:, 0] - labels).square().numpy()
+        losses = 0.5 * (predictions[:, 0] - labels).square().numpy()
     else:
-        losses = log_loss(said, labels)
-    assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr
-    assert found.estimate.stderr > 0.5 * losses.std() / np.sqrt(len(y))
-    assert found.estimate.error == pytest.approx(float(found.losses.mean()))
+        losses = log_loss(predictions, labels)
+    assert abs(result.estimate.error - losses.mean()) < 3 * result.estimate.stderr
+    assert result.estimate.stderr > 0.5 * losses.std() / np.sqrt(len(y))
+    assert result.estimate.error == pytest.approx(float(result.losses.mean()))
 
 
 def test_the_same_seed_gives_the_same_model():
     X, y = straight()
-    first, second = (search(X, y, "logistic", features=FEW, seed=3, progress=False) for _ in "ab")
+    first, second = (
+        search_models(X, y, "logistic", features=FEW, seed=3, progress=False) for _ in "ab"
+    )
     assert torch.equal(predicted(first, X), predicted(second, X))
     assert first.estimate == second.estimate
 
 
 def test_ridge_and_features_given():
     X, y = straight()
-    found = search(X, y, "logistic", features="rbf(0.5)", ridge=0.3, progress=False)
-    (only,) = found.candidates
+    result = search_models(X, y, "logistic", features="rbf(0.5)", ridge=0.3, progress=False)
+    (only,) = result.fits
     assert (only.features.name, only.ridge) == ("rbf(0.5)", 0.3)
-    assert found.weights.tolist() == [1.0]
+    assert result.weights.tolist() == [1.0]
     assert only.name == "rbf(0.5), ridge=0.3"
 
 
 def test_without_stacking_there_is_one_member():
     X, y = straight()
-    one = search(X, y, "logistic", features=FEW, stack=False, progress=False)
+    one = search_models(X, y, "logistic", features=FEW, stack=False, progress=False)
     ((share, member),) = one.members
     assert share == 1.0
     assert member is one.best
@@ -117,7 +119,7 @@ def test_without_stacking_there_is_one_member():
 
 def interrupting(monkeypatch, after):
     """Let training be interrupted after some fits."""
-    real, calls = walk.fit, []
+    real, calls = ridge_fits.fit, []
 
     def fit(*args, **options):
         calls.append(1)
@@ -125,26 +127,26 @@ def interrupting(monkeypatch, after):
             raise KeyboardInterrupt
         return real(*args, **options)
 
-    monkeypatch.setattr(walk, "fit", fit)
+    monkeypatch.setattr(ridge_fits, "fit", fit)
 
 
 def test_an_interrupted_search_keeps_what_it_has(monkeypatch):
     X, y = straight()
-    whole = search(X, y, "logistic", features=FEW, progress=False)
-    assert not whole.interrupted
-    count = len(whole.candidates) - 1
+    complete = search_models(X, y, "logistic", features=FEW, progress=False)
+    assert not complete.interrupted
+    count = len(complete.fits) - 1
     interrupting(monkeypatch, count)
-    found = search(X, y, "logistic", features=FEW, progress=False)
-    assert found.interrupted
-    assert [one.name for one in found.candidates] == [one.name for one in whole.candidates[:count]]
-    assert np.isfinite(found.estimate.error)
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    assert result.interrupted
+    assert [one.name for one in result.fits] == [one.name for one in complete.fits[:count]]
+    assert np.isfinite(result.estimate.error)
 
 
 def test_an_interruption_before_the_first_fit_is_raised(monkeypatch):
     X, y = straight()
     interrupting(monkeypatch, 0)
     with pytest.raises(KeyboardInterrupt):
-        search(X, y, "logistic", features=FEW, progress=False)
+        search_models(X, y, "logistic", features=FEW, progress=False)
 
 
 def test_groups_raise_the_estimate_where_rows_of_a_group_are_alike():
@@ -152,8 +154,10 @@ def test_groups_raise_the_estimate_where_rows_of_a_group_are_alike():
     groups = np.repeat(np.arange(40), 4)
     X = rng.normal(size=(40, 6))[groups] + 0.1 * rng.normal(size=(160, 6))
     y = torch.tensor(rng.integers(0, 2, 40)[groups].astype(float))  # nothing to learn of new groups
-    plain = search(X, y, "logistic", features=FEW, progress=False)
-    grouped = search(X, y, "logistic", features=FEW, groups=torch.tensor(groups), progress=False)
+    plain = search_models(X, y, "logistic", features=FEW, progress=False)
+    grouped = search_models(
+        X, y, "logistic", features=FEW, groups=torch.tensor(groups), progress=False
+    )
     assert plain.estimate.error < 0.4
     assert grouped.estimate.error > np.log(2) - 0.05
     assert len(grouped.losses) == 160
@@ -165,9 +169,9 @@ def test_weights_are_copies_in_one_group():
     copies = torch.arange(60).repeat_interleave(weights.long())
     options = {"features": "linear", "stack": False, "progress": False}
     alone = {"weights": weights.double(), "groups": torch.arange(60)}
-    once = search(X, y, "logistic", **alone, **options)
-    twice = search(X[copies], y[copies], "logistic", groups=copies, **options)
-    assert [one.ridge for one in once.candidates] == [one.ridge for one in twice.candidates]
+    once = search_models(X, y, "logistic", **alone, **options)
+    twice = search_models(X[copies], y[copies], "logistic", groups=copies, **options)
+    assert [one.ridge for one in once.fits] == [one.ridge for one in twice.fits]
     torch.testing.assert_close(predicted(once, X), predicted(twice, X), atol=1e-6, rtol=0)
     assert once.best.error == pytest.approx(twice.best.error, rel=1e-6)
 
@@ -176,9 +180,9 @@ def test_weights_are_copies_in_one_group():
 def test_a_constant_weight_changes_nothing(factor):
     X, y = straight(60)
     options = {"features": FEW, "progress": False}
-    plain = search(X, y, "logistic", **options)
+    plain = search_models(X, y, "logistic", **options)
     weights = torch.full((60,), factor, dtype=torch.float64)
-    weighted = search(X, y, "logistic", weights=weights, **options)
+    weighted = search_models(X, y, "logistic", weights=weights, **options)
     torch.testing.assert_close(weighted.left_out, plain.left_out, atol=1e-6, rtol=0)
     assert weighted.estimate.error == pytest.approx(plain.estimate.error, rel=1e-6)
     assert weighted.estimate.stderr == pytest.approx(plain.estimate.stderr, rel=1e-6)
@@ -187,6 +191,6 @@ def test_a_constant_weight_changes_nothing(factor):
 def test_the_ranking_takes_some_of_many_rows(monkeypatch):
     monkeypatch.setattr(ranking, "RANKED", 50)
     X, y = straight()
-    found = search(X, y, "logistic", features=FEW, progress=False)
-    assert found.best.rows.n == 100
-    assert len(found.losses) == 100
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    assert result.best.rows.n == 100
+    assert len(result.losses) == 100

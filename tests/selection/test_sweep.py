@@ -51,10 +51,10 @@ def test_equals_separate_runs_of_all_kinds(n_jobs):
 
 
 def test_blocks_change_nothing(monkeypatch):
-    whole = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
+    complete = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
     monkeypatch.setattr("decoupled_descent.rows.inputs.automatic_block_size", lambda X: 7)
     blocks = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
-    for one, other in zip(whole.runs, blocks.runs, strict=True):
+    for one, other in zip(complete.runs, blocks.runs, strict=True):
         assert_same_run(one, other)
 
 
@@ -97,8 +97,8 @@ def test_halving_without_rungs_drops_nothing():
     algorithms = [dd.DecoupledDescent(lr, damping=0.9) for lr in (0.5, 0.0)]
     big = dd.mixtures.flipped_classes(100, 6.0, flip=0.05, labels=(0, 1)).sample(300, seed=0)
     for rungs, reason in (((), dd.StopReason.STEPS), (None, dd.StopReason.PRUNED)):
-        found = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=dd.Halving(rungs))
-        assert found.runs[1].stop_reason is reason
+        result = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=dd.Halving(rungs))
+        assert result.runs[1].stop_reason is reason
 
 
 def test_halving_keeps_what_the_standard_error_cannot_tell_apart():
@@ -354,13 +354,13 @@ def test_a_sweep_cut_short_continues_bit_for_bit(tmp_path, n_jobs, halving):
         told = [rule, *callbacks]
         return dd.sweep(X, Y, OBJECTIVE, algorithms, 12, callbacks=told, **options, **more)
 
-    whole = call()
+    complete = call()
     with pytest.raises(InterruptedError):
         call(cut(7), checkpoint=often)
     for _ in range(2):
-        found = call(checkpoint=often)
-        assert found.names == whole.names
-        for run, other in zip(found.runs, whole.runs, strict=True):
+        result = call(checkpoint=often)
+        assert result.names == complete.names
+        for run, other in zip(result.runs, complete.runs, strict=True):
             assert (run.history, run.message) == (other.history, other.message)
             torch.testing.assert_close(run.state, other.state, rtol=0, atol=0)
             torch.testing.assert_close(run.best_losses, other.best_losses, rtol=0, atol=0)
@@ -375,10 +375,10 @@ def test_another_default_device_changes_nothing():
     algorithms = [dd.DecoupledDescent(lr) for lr in (0.1, 0.05)]
     wanted = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
     with torch.device("meta"):
-        found = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
-        corrected = found.corrected_error
+        result = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
+        corrected = result.corrected_error
     assert corrected == wanted.corrected_error
-    assert torch.equal(found.best.theta, wanted.best.theta)
+    assert torch.equal(result.best.theta, wanted.best.theta)
 
 
 def test_shown_in_notebooks():

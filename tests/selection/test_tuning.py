@@ -130,8 +130,8 @@ def test_interruption_ends_the_contest_with_what_was_reached():
     sweep = dd.tune(X, Y, OBJECTIVE, steps=10, callbacks=[interrupt])
     assert [run.algorithm.ridge for run in sweep.runs] == list(DEFAULTS.ridges_for(len(X)))
     assert {run.stop_reason for run in sweep.runs} == {dd.StopReason.INTERRUPTED}
-    whole = dd.tune(X, Y, OBJECTIVE, steps=3, callbacks=[])
-    assert sweep.runs[0].history == whole.runs[0].history
+    complete = dd.tune(X, Y, OBJECTIVE, steps=3, callbacks=[])
+    assert sweep.runs[0].history == complete.runs[0].history
 
 
 def test_equals_a_sweep_over_the_same_candidates():
@@ -266,8 +266,8 @@ def test_theta_gives_the_width_of_a_head_that_does_not_say():
     objective, theta = dd.Objective(Ends(), "logistic"), torch.ones(3, 20)
     algorithm = dd.GradientDescent(1.0, reduction="mean")
     expected = dd.fit(X, Y, objective, algorithm, 3, theta=theta)
-    found = dd.tune(X, Y, objective, method="gradient", lr=1.0, steps=3, theta=theta)
-    assert found.best.history == expected.history
+    result = dd.tune(X, Y, objective, method="gradient", lr=1.0, steps=3, theta=theta)
+    assert result.best.history == expected.history
 
 
 @pytest.mark.parametrize("steps", [0, 2.5])
@@ -358,7 +358,7 @@ def test_integers_from_numpy_are_seeds():
 
 
 def test_a_call_cut_short_continues_bit_for_bit(tmp_path):
-    often, whole = dd.Checkpoint(tmp_path, every=2), dd.tune(X, Y, OBJECTIVE, steps=8)
+    often, complete = dd.Checkpoint(tmp_path, every=2), dd.tune(X, Y, OBJECTIVE, steps=8)
 
     class Cut:
         """Ends the call in the second stack, whose folder is there by then."""
@@ -370,6 +370,6 @@ def test_a_call_cut_short_continues_bit_for_bit(tmp_path):
     rule = stopping()
     with pytest.raises(InterruptedError):
         dd.tune(X, Y, OBJECTIVE, steps=8, callbacks=[rule, Cut()], checkpoint=often)
-    found = dd.tune(X, Y, OBJECTIVE, steps=8, callbacks=rule, checkpoint=often)
-    assert found.names == whole.names
-    assert [run.history for run in found.runs] == [run.history for run in whole.runs]
+    result = dd.tune(X, Y, OBJECTIVE, steps=8, callbacks=rule, checkpoint=often)
+    assert result.names == complete.names
+    assert [run.history for run in result.runs] == [run.history for run in complete.runs]

@@ -16,19 +16,19 @@ def newton_problem(n=120, seed=0):
 def test_newton_walks_downhill_over_ridges():
     X, y = newton_problem()
     objective = dd.Objective(dd.heads.Linear(intercept=True), "logistic")
-    found = dd.tune(X, y, objective, method="newton")
-    ridges = [run.algorithm.ridge for run in found.runs]
-    errors = {ridge: run.best.train_error for ridge, run in zip(ridges, found.runs, strict=True)}
-    best = found.best.algorithm.ridge
+    result = dd.tune(X, y, objective, method="newton")
+    ridges = [run.algorithm.ridge for run in result.runs]
+    errors = {ridge: run.best.train_error for ridge, run in zip(ridges, result.runs, strict=True)}
+    best = result.best.algorithm.ridge
     assert ridges == sorted(ridges)
     for neighbour in (best * 10**0.5, best / 10**0.5):  # both were tried, and are worse
         assert errors[min(errors, key=lambda ridge: abs(ridge - neighbour))] >= errors[best]
     alone = dd.fit(X, y, objective, dd.DecoupledNewton(best))
-    assert found.best.best.train_error == pytest.approx(alone.best.train_error, rel=1e-9)
+    assert result.best.best.train_error == pytest.approx(alone.best.train_error, rel=1e-9)
     fresh, labels = newton_problem(4000, seed=1)
-    outputs = found.best.predict(fresh).reshape(-1)
+    outputs = result.best.predict(fresh).reshape(-1)
     losses = torch.nn.functional.softplus(outputs) - labels * outputs
-    error, stderr, _ = found.corrected_error
+    error, stderr, _ = result.corrected_error
     spread = math.hypot(stderr, float(losses.std()) / math.sqrt(4000))
     assert abs(error - float(losses.mean())) < 3 * spread
 
@@ -36,9 +36,9 @@ def test_newton_walks_downhill_over_ridges():
 def test_newton_takes_heads_losses_and_ridges_of_your_own():
     X, y = newton_problem(60)
     network = dd.Objective(dd.heads.TwoLayer(2, bias=True, seed=0), "logistic")
-    found = dd.tune(X, y, network, method="newton", ridge=3.0, steps=100)
-    assert found.names == ("ridge=3",)
-    assert str(found.best.stop_reason) == "at the minimum"
+    result = dd.tune(X, y, network, method="newton", ridge=3.0, steps=100)
+    assert result.names == ("ridge=3",)
+    assert str(result.best.stop_reason) == "at the minimum"
 
     def quartic(outputs, y):
         residual = outputs.squeeze(1) - y

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: a model and an honest estimate of its test error from the same rows."""
+"""scikit-learn estimators: a model and an estimate of its test error from the same rows."""
 
 from decoupled_descent.estimators.classifier import DecoupledClassifier
 from decoupled_descent.estimators.regressor import DecoupledRegressor

@@ -74,8 +74,8 @@ def reliability(
 
     Example:
         >>> chances = np.repeat([[0.75, 0.25]], 40, axis=0)
-        >>> found = reliability(chances, np.arange(40) % 2)
-        >>> found.count, round(found.error, 6)
+        >>> result = reliability(chances, np.arange(40) % 2)
+        >>> result.count, round(result.error, 6)
         ((40,), 0.25)
     """
     n, classes = chances.shape

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -17,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from decoupled_descent.checks import outside
-from decoupled_descent.estimators.base import DecoupledEstimator, check_level
+from decoupled_descent.estimators.base import DecoupledEstimator
 from decoupled_descent.estimators.calibration import reliability, share_of
+from decoupled_descent.estimators.inputs import check_level
 from decoupled_descent.estimators.jackknife import Jackknife
-from decoupled_descent.estimators.network import Floats
-from decoupled_descent.estimators.newton import Weighing
-from decoupled_descent.selection.found import Search
+from decoupled_descent.estimators.model import Encoded, Floats, Training
+from decoupled_descent.estimators.row_weights import RowWeights
+from decoupled_descent.objective.losses import class_loss
+from decoupled_descent.selection.fits import SearchResult
 
 #: Up to FEW different whole numbers are classes; more are classes only if each has ROWS rows on
 #: average. Tables are read by the same rule.
@@ -101,7 +102,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name = "classification", "log loss"
+    _task, _error_name, _takes_several = "classification", "log loss", False
 
     class_weight: Any = None
 
@@ -109,7 +110,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         check_classification_targets(labels)
         return labels
 
-    def _learn_labels(self, labels: NDArray[Any], weighing: Weighing) -> None:
+    def _learn_labels(self, labels: NDArray[Any], weights: RowWeights) -> None:
         """Find the classes."""
         classes, n = np.unique(labels), len(labels)
         if len(classes) < 2:
@@ -124,23 +125,22 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         self.classes_: NDArray[Any] = classes
 
     def _conclude(
-        self, chances: Floats, every: Floats, targets: Tensor, weighing: Weighing
+        self, training: Training, every: Floats, targets: Tensor, weights: RowWeights
     ) -> None:
         """Accuracy, calibration and scores from out-of-sample probabilities of the rows used."""
-        codes, counted = targets.long().numpy(), weighing.counted()
-        widening = 1.0 if self.method_ == "newton" else self.diagnostics_.widening
+        chances = training.predictions
+        codes, counted = targets.long().numpy(), weights.in_estimates()
         self.corrected_proba_ = every
-        right, decisions = chances.argmax(1) == codes, getattr(self, "_right", None)
-        self.estimated_accuracy_, stderr = share_of(right, *counted, decisions)
-        self.estimated_accuracy_stderr_ = widening * stderr
+        right = chances.argmax(1) == codes
+        self.estimated_accuracy_, stderr = share_of(right, *counted, training.right)
+        self.estimated_accuracy_stderr_ = training.widening * stderr
         self.calibration_ = reliability(chances, codes, *counted)
         scores = 1 - chances[np.arange(len(codes)), codes]
-        self._jackknife = Jackknife.plain(scores[:, None], weighing.shares)
+        self._jackknife = Jackknife.plain(scores[:, None], weights.shares)
 
-    def _left_out(self, found: Search) -> Floats:
-        """Probabilities by mixtures that were chosen without the row; remember the decisions."""
-        self._right = None if found.right is None else found.right.numpy()
-        chances: Floats = found.chances.numpy()
+    def _out_of_sample(self, result: SearchResult) -> Floats:
+        """Probabilities by mixtures that were chosen without the row."""
+        chances: Floats = result.predictions.numpy()
         return chances
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
@@ -151,27 +151,27 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         weights: Floats = compute_class_weight(self.class_weight, classes=classes, y=labels)
         return weights[codes.reshape(-1)]
 
-    def _encoded(self, labels: NDArray[Any]) -> tuple[Tensor, str, int]:
+    def _encoded(self, labels: NDArray[Any]) -> Encoded:
         """Encoded labels, the name of the loss, and the number of outputs."""
         codes = np.searchsorted(self.classes_, labels)
         if not (self.classes_[np.minimum(codes, len(self.classes_) - 1)] == labels).all():
-            raise ValueError("y has labels that are not among classes_; pass the labels of fit")
+            raise ValueError("y has labels that are not in classes_; pass the labels of fit")
         loss, outputs = self._loss
         targets = torch.from_numpy(codes)
-        return targets.double() if outputs == 1 else targets, loss, outputs
+        return Encoded(targets.double() if outputs == 1 else targets, loss, outputs)
 
     @property
     def _loss(self) -> tuple[str, int]:
-        return ("logistic", 1) if len(self.classes_) == 2 else ("cross_entropy", len(self.classes_))
+        return class_loss(len(self.classes_))
+
+    def _strata(self, encoded: Encoded) -> NDArray[np.intp]:
+        """The classes."""
+        classes: NDArray[np.intp] = encoded.targets.long().numpy()
+        return classes
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return logits: shape (m,) for two classes, positive for the second; else (m, K)."""
-        check_is_fitted(self)
-        if self.method_ != "newton":
-            logits = self._piecewise(X, self._evaluate)
-            return logits[:, 0] if logits.shape[1] == 1 else logits
-        logs: Floats = np.log(np.maximum(self._outputs(X), 1e-300))
-        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
+        return self._piecewise(X, lambda rows: self.model_.logits(rows))
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return class probabilities, shape (m, K), in the order of ``classes_``."""
@@ -193,9 +193,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         """
         chances = self.predict_proba(X)
         limit = float(self._jackknife.widths(check_level(level)))
-        found: NDArray[np.bool_] = 1 - chances <= limit
-        found[np.arange(len(found)), chances.argmax(1)] = True  # no set is empty
-        return found
+        sets: NDArray[np.bool_] = 1 - chances <= limit
+        sets[np.arange(len(sets)), chances.argmax(1)] = True  # no set is empty
+        return sets
 
     def suspicious_rows(self, y: ArrayLike) -> tuple[NDArray[np.intp], Floats]:
         """Rank the training rows by the leave-one-out probability of their labels, lowest first.
@@ -210,7 +210,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         """
         check_is_fitted(self)
         if not hasattr(self, "corrected_proba_"):
-            raise ValueError("a model from a file does not know its training rows; fit it again")
+            raise ValueError("a model from a file does not have its training rows; fit it again")
         labels = np.asarray(y)
         if labels.shape != (len(self.corrected_proba_),):
             raise ValueError(
@@ -221,13 +221,6 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
         order = np.argsort(chances)
         return order, chances[order]
-
-    def _predictions(self, outputs: Floats) -> Floats:
-        """Sigmoid of one column of logits, softmax of several."""
-        if outputs.shape[1] == 1:
-            outputs = np.concatenate([np.zeros_like(outputs), outputs], 1)
-        probabilities: Floats = softmax(outputs, axis=1)
-        return probabilities
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row, shape (m,)."""

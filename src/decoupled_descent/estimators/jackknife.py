@@ -5,7 +5,8 @@ level 1 − α ends at the quantiles of μ₋ᵢ(x) ∓ R_i over the training ro
 Tibshirani, *Predictive inference with the jackknife+*, 2021). It contains the target of a new row
 with probability at least 1 − 2α for any distribution of the rows, and usually with about 1 − α.
 
-For squared loss all these models are known. Leaving row i out moves the prediction of any x by
+For squared loss all these models follow from one fit. Leaving row i out moves the prediction of any
+x by
 
 .. math:: J(x) H^{-1} J_i^\top d_i = \Bigl(\frac{1}{\sum_j w_j} + \sum_k
    \frac{\phi_k(x)\,\phi_k(x_i)}{v_k + \lambda}\Bigr) d_i, \qquad d_i = w_i (o_i^{(-i)} - y_i),
@@ -28,7 +29,7 @@ from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.selection.found import Search
+from decoupled_descent.selection.fits import SearchResult
 
 Floats = NDArray[np.floating[Any]]
 
@@ -36,7 +37,7 @@ Floats = NDArray[np.floating[Any]]
 #: The level of their quantile then has a standard error of 1.4 percentage points, and files stay
 #: small.
 MOST = 500
-#: New rows are processed in blocks, so that about so many numbers are in memory.
+#: New rows are processed in blocks, so that about this many numbers are in memory.
 NUMBERS = 2**21
 #: Tensors that every jackknife has.
 SINGLE = ("residuals", "weights", "groups")
@@ -55,18 +56,18 @@ class Jackknife:
     constant: float = 0.0  # 1/Σ_j w_j over all training rows
     features: tuple[Tensor, ...] = ()  # φ for each feature map of the mixture, shapes (s, r)
     moves: tuple[Tensor, ...] = ()  # d for each member of the mixture, shapes (s, K)
-    places: Tensor | None = None  # the indices of these rows, shape (s,); not saved in files
+    rows: Tensor | None = None  # the indices of these rows, shape (s,); not saved in files
 
     @classmethod
-    def of(cls, found: Search, shares: Tensor | None, seed: int) -> Jackknife:
+    def of(cls, result: SearchResult, shares: Tensor | None, seed: int) -> Jackknife:
         """Take the data that intervals need from a search with squared loss."""
-        rows, members = found.best.rows, [candidate for _, candidate in found.members]
+        rows, members = result.best.rows, [fit for _, fit in result.members]
         y = rows.y.reshape(rows.n, -1)
         some, codes = _some(rows, seed)
         leaving = torch.ones_like(y) if rows.weights is None else rows.weights.unsqueeze(1)
         maps = {id(one.features): one.rows.gather(some) for one in members}
         return cls(
-            (y - found.left_out).abs()[some],
+            (y - result.left_out).abs()[some],
             _counted(None if shares is None else shares[some], len(some)),
             codes,
             1 / float(rows.n if rows.weights is None else rows.weights.sum()),
@@ -79,7 +80,7 @@ class Jackknife:
     def plain(cls, residuals: Floats, shares: Tensor | None = None) -> Jackknife:
         """From out-of-sample errors or scores alone, shape (n, K)."""
         n, rows = len(residuals), torch.arange(len(residuals))
-        return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), rows, places=rows)
+        return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), rows, rows=rows)
 
     def widths(self, level: float) -> Tensor:
         """The quantile of the residuals, shape (K,): half the width of intervals without moves."""
@@ -87,22 +88,22 @@ class Jackknife:
 
     def intervals(self, mixture: Mixture | None, X: Any, centre: Tensor, level: float) -> Tensor:
         """Lower and upper ends, shape (m, K, 2), around predictions of shape (m, K)."""
-        if mixture is None:
+        if mixture is None or not self.moves:
             return torch.stack([centre - self.widths(level), centre + self.widths(level)], 2)
-        found, size = [], max(1, NUMBERS // self.residuals.numel())
+        ends, size = [], max(1, NUMBERS // self.residuals.numel())
         for start in range(0, len(centre), size):
             rows = slice(start, start + size)
             models = centre[rows].unsqueeze(1) + self.changes(mixture, X[rows])
-            found.append(self._ends(models, self.weights, level))
-        return torch.cat(found)
+            ends.append(self._ends(models, self.weights, level))
+        return torch.cat(ends)
 
-    def own_intervals(self, mixture: Mixture | None, judged: Tensor, level: float) -> Tensor:
+    def own_intervals(self, mixture: Mixture | None, left_out: Tensor, level: float) -> Tensor:
         r"""Intervals for these rows themselves, shape (s, K, 2), each from the other rows.
 
-        ``judged`` are their leave-one-out outputs (s, K). The prediction without rows i and j is
+        ``left_out`` are their leave-one-out outputs (s, K). The prediction without rows i and j is
         approximated by μ₋ᵢ(x_i) + (μ₋ⱼ − μ)(x_i), so that no row influences its own interval.
         """
-        models = judged.unsqueeze(1)
+        models = left_out.unsqueeze(1)
         if mixture is not None and self.moves:
             models = models + self.changes(mixture, None)
         return self._ends(models, self.weights * (self.groups.unsqueeze(1) != self.groups), level)
@@ -122,13 +123,13 @@ class Jackknife:
     def changes(self, mixture: Mixture, X: Any | None) -> Tensor:
         """μ₋ᵢ(x) − μ(x), shape (m, s, K); for these rows themselves if X is None."""
         total, maps = torch.zeros(()), iter(self.features)
-        known: dict[int, tuple[Tensor, Tensor]] = {}
+        mapped: dict[int, tuple[Tensor, Tensor]] = {}
         for member, moves in zip(mixture.members, self.moves, strict=True):
             key = id(member.features)
-            if key not in known:
+            if key not in mapped:
                 old = next(maps)
-                known[key] = old if X is None else member.features.transform(X), old
-            new, old = known[key]
+                mapped[key] = old if X is None else member.features.transform(X), old
+            new, old = mapped[key]
             pulled = new / (member.features.map_.values + member.ridge) @ old.T + self.constant
             total = total + member.share * pulled.unsqueeze(2) * moves
         if int(self.groups.max()) + 1 == len(self.groups):  # no groups
@@ -147,9 +148,9 @@ def quantiles(values: Tensor, weights: Tensor, level: float) -> Tensor:
     weights = weights.expand(values.shape[:2]).unsqueeze(2)
     reached = weights.expand_as(values).gather(1, order).cumsum(1)
     limit = level * (weights.sum(1, keepdim=True) + 1) * (1 - 1e-12)
-    place = (reached < limit).sum(1, keepdim=True)
+    index = (reached < limit).sum(1, keepdim=True)
     past = torch.full_like(ordered[:, :1], math.inf)
-    return torch.cat([ordered, past], 1).gather(1, place).squeeze(1)
+    return torch.cat([ordered, past], 1).gather(1, index).squeeze(1)
 
 
 def _counted(shares: Tensor | None, n: int) -> Tensor:
@@ -175,8 +176,8 @@ def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[st
     """Return the tensors by name for a file, and a description: the rows and the bytes."""
     tensors = {f"jackknife.{name}": getattr(jackknife, name) for name in SINGLE}
     for name in ("features", "moves"):
-        for place, value in enumerate(getattr(jackknife, name)):
-            tensors[f"jackknife.{name}.{place}"] = value
+        for number, value in enumerate(getattr(jackknife, name)):
+            tensors[f"jackknife.{name}.{number}"] = value
     size = sum(value.numel() * value.element_size() for value in tensors.values())
     about = {"rows": len(jackknife.residuals), "constant": jackknife.constant, "bytes": size}
     return tensors, {"jackknife": about}
@@ -188,8 +189,8 @@ def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Ja
     lists = []
     for name in ("features", "moves"):
         starts = f"jackknife.{name}."
-        places = sorted(int(key.removeprefix(starts)) for key in tensors if key.startswith(starts))
-        lists.append(tuple(tensors[f"{starts}{place}"].clone() for place in places))
+        keys = sorted(int(key.removeprefix(starts)) for key in tensors if key.startswith(starts))
+        lists.append(tuple(tensors[f"{starts}{number}"].clone() for number in keys))
     (residuals, weights, groups), constant = single, content["jackknife"]["constant"]
     rows, matrices = len(residuals), [residuals, *lists[0], *lists[1]]
     right = is_finite_number(constant) and all(

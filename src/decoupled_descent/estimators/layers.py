@@ -53,7 +53,7 @@ def describe_head(head: nn.Module) -> dict[str, Any]:
 def rebuild_head(
     description: Any, tensors: dict[str, Tensor], theta: NDArray[np.floating[Any]]
 ) -> nn.Module:
-    """Build a described head with its parameters, ``head.…`` among the tensors of a file.
+    """Build a described head with its parameters, ``head.…`` in the tensors of a file.
 
     The description comes from a file and is checked here: wrong kinds, shapes and values raise
     ``ValueError``.
@@ -86,6 +86,6 @@ def _layer(content: Any) -> nn.Module:
     if kind not in KINDS or set(options) != set(LAYERS[KINDS[kind]]):
         raise ValueError(f"the layer {content!r:.80} is not known; update decoupled-descent")
     for name, value in options.items():
-        known = value in ("none", "tanh") if name == "approximate" else is_finite_number(value)
-        require(known, f"a layer has {name}={value!r:.40}")
+        valid = value in ("none", "tanh") if name == "approximate" else is_finite_number(value)
+        require(valid, f"a layer has {name}={value!r:.40}")
     return KINDS[kind](**options)

@@ -35,7 +35,7 @@ DRAWS = 1000
 #: This share of the standard error of the present error is added to that of its change, because the
 #: change also depends on how typical the present training rows are. On eight real tables of 100 to
 #: 200 rows, 24 fits, the change missed by 0.7 such standard errors (root mean square).
-LUCK = 0.7
+TRAINING_SET_SHARE = 0.7
 #: The fewest rows of a quarter.
 LEAST = 10
 
@@ -166,7 +166,7 @@ def learning_curve(
     change = scale * float(extrapolated(means[None], precisions)[0])
     drawn = drawn[drawn[:, 2] > 0] if means[2] > 0 else means[None]
     spread = now[0] * float((extrapolated(drawn, precisions) / drawn[:, 2].clip(1e-300)).std())
-    doubt = math.hypot(spread, LUCK * now[1])
+    doubt = math.hypot(spread, TRAINING_SET_SHARE * now[1])
     errors = scale * means
     rises = [scale * float(np.linalg.norm(pulls[k] - pulls[2])) for k in range(3)]
     stderrs = [math.hypot(now[1], rise) for rise in rises]

@@ -1,4 +1,4 @@
-"""The model that the Newton method trains: a mixture of linear models of features."""
+"""A mixture of linear models of features, which the Newton method trains."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.layers import require
+from decoupled_descent.features.candidates import restore
 from decoupled_descent.features.interface import Features
-from decoupled_descent.features.kernel_map import restore
-from decoupled_descent.selection.found import Search, predictions, row_count
+from decoupled_descent.objective.losses import Loss
+from decoupled_descent.selection.fits import SearchResult, row_count, smoothed_predictions
 
 Floats = NDArray[np.floating[Any]]
 
@@ -32,20 +33,19 @@ class Member(NamedTuple):
 class Mixture:
     """A trained model: members whose predictions are mixed."""
 
-    loss: str  # "logistic", "cross_entropy" or "squared"
+    loss: Loss
     members: tuple[Member, ...]  # with shares that sum to 1, largest first
     rows: float  # the number of training rows, which bounds probabilities away from 0 and 1
 
     @classmethod
-    def of(cls, found: Search) -> Mixture:
+    def of(cls, result: SearchResult) -> Mixture:
         """Make the model from a search."""
         members = []
-        for share, candidate in found.members:
-            state = candidate.run.state
+        for share, fit in result.members:
+            state = fit.run.state
             (bias,) = state.head.values()
-            members.append(Member(share, candidate.features, state.theta, bias, candidate.ridge))
-        count = row_count(found.best.rows)
-        return cls(found.objective.loss.name, tuple(members), count)
+            members.append(Member(share, fit.features, state.theta, bias, fit.ridge))
+        return cls(result.objective.loss, tuple(members), row_count(result.best.rows))
 
     def main_features(self) -> Features:
         """The feature map whose members have the largest share."""
@@ -63,7 +63,7 @@ class Mixture:
             if id(features) not in maps:
                 maps[id(features)] = features.transform(X)
             outputs = maps[id(features)] @ theta.T + bias
-            part = share * predictions(self.loss, outputs, self.rows)
+            part = share * smoothed_predictions(self.loss, outputs, self.rows)
             total = part if total is None else total + part
         assert total is not None
         result: Floats = total.numpy()
@@ -73,28 +73,28 @@ class Mixture:
 def describe_mixture(mixture: Mixture) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Describe a mixture of models: feature maps, coefficients, shares."""
     maps = {id(member.features): member.features for member in mixture.members}
-    places = {key: place for place, key in enumerate(maps)}
+    numbers = {key: number for number, key in enumerate(maps)}
     tensors: dict[str, Tensor] = {}
     described = []
-    for place, features in enumerate(maps.values()):
+    for number, features in enumerate(maps.values()):
         settings, parts = features.state()
         described.append(settings)
-        tensors |= {f"map.{place}.{name}": value for name, value in parts.items()}
+        tensors |= {f"map.{number}.{name}": value for name, value in parts.items()}
     members = []
     for index, (share, features, theta, bias, ridge) in enumerate(mixture.members):
-        place = places[id(features)]
-        members.append({"share": float(share), "map": place, "ridge": float(ridge)})
+        number = numbers[id(features)]
+        members.append({"share": float(share), "map": number, "ridge": float(ridge)})
         tensors |= {f"member.{index}.theta": theta, f"member.{index}.bias": bias}
-    about = {"loss": mixture.loss, "rows": mixture.rows, "maps": described, "members": members}
+    about = {"loss": mixture.loss.name, "rows": mixture.rows, "maps": described, "members": members}
     return tensors, about
 
 
-def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: str, outputs: int) -> Mixture:
+def rebuild_mixture(content: Any, tensors: dict[str, Tensor], loss: Loss, outputs: int) -> Mixture:
     """Restore a mixture, or raise ``ValueError`` if parts do not match."""
-    require(content["loss"] == loss, f"it has the loss {content['loss']!r:.20}")
+    require(content["loss"] == loss.name, f"it has the loss {content['loss']!r:.20}")
     maps = []
-    for place, settings in enumerate(content["maps"]):
-        start = f"map.{place}."
+    for number, settings in enumerate(content["maps"]):
+        start = f"map.{number}."
         parts = {
             k.removeprefix(start): v.clone() for k, v in tensors.items() if k.startswith(start)
         }

@@ -19,7 +19,7 @@ from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration
 from decoupled_descent.estimators.jackknife import describe_jackknife, rebuild_jackknife
 from decoupled_descent.estimators.layers import require
-from decoupled_descent.estimators.network import CLIP
+from decoupled_descent.features.scaling import CLIP
 from decoupled_descent.selection.methods import METHODS, SETTINGS
 
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
@@ -31,11 +31,8 @@ LEFT_OUT = ("head", "verbose")
 
 
 def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors of a fitted estimator by name, and the rest as JSON, without its head."""
-    arrays: dict[str, Any] = {}
-    if estimator.method_ != "newton":
-        arrays = {"theta": estimator.theta_, "mean": estimator.mean_, "scale": estimator.scale_}
-    arrays |= {"error": estimator.train_error_curve_, "stderr": estimator.train_error_stderr_curve_}
+    """Return the tensors of a fitted estimator by name, and the rest as JSON, without its model."""
+    arrays = {"error": estimator.train_error_curve_, "stderr": estimator.train_error_stderr_curve_}
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
     task, names = estimator._task, getattr(estimator, "feature_names_in_", None)
     kept, description = describe_jackknife(estimator._jackknife)
@@ -74,8 +71,8 @@ def _describe_results(estimator: Any) -> dict[str, Any]:
             "stop_reason_": estimator.stop_reason_,
         },
         "findings": [
-            {f.name: _finite(getattr(found, f.name)) for f in fields(Finding)}
-            for found in estimator.diagnostics_.findings
+            {f.name: _finite(getattr(finding, f.name)) for f in fields(Finding)}
+            for finding in estimator.diagnostics_.findings
         ],
         "candidates": [
             {name: _finite(value) for name, value in one.items()} for one in estimator.candidates_
@@ -97,13 +94,6 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
     estimator.method_ = content["method"]
     count, names = content["columns_in"], content["feature_names"]
     require(type(count) is int and count > 0, f"it has {count!r:.20} columns")
-    if estimator.method_ != "newton":
-        theta, mean, scale = (_array(tensors, name) for name in ("theta", "mean", "scale"))
-        right = theta.ndim == 2 and len(theta) and mean.shape == scale.shape == theta.shape[1:]
-        require(right and len(mean) == count, "the weights do not match the columns")
-        finite = np.isfinite(theta).all() and np.isfinite(mean).all() and (scale > 0).all()
-        require(finite, "weights, means or scales are not finite")
-        estimator.theta_, estimator.mean_, estimator.scale_ = theta, mean, scale
     estimator.n_features_in_ = count
     if names is not None:
         right = len(names) == count and all(isinstance(name, str) for name in names)
@@ -139,7 +129,6 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
         setattr(estimator, name, math.nan if value is None else float(value))
     estimator.diagnostics_ = Diagnosis(tuple(_finding(one) for one in content["findings"]))
     estimator.candidates_ = [dict(one) for one in content["candidates"]]
-    estimator._continuation = None  # the run itself is not in the file
 
 
 def _finding(content: dict[str, Any]) -> Finding:
@@ -148,8 +137,8 @@ def _finding(content: dict[str, Any]) -> Finding:
     right = all(isinstance(text, str) for text in texts) and content["status"] in STATUSES
     right = right and all(v is None or is_finite_number(v) for v in numbers.values())
     require(right, f"the finding {content!r:.80} is not valid")
-    known = {name: math.nan if value is None else float(value) for name, value in numbers.items()}
-    return Finding(**{**content, **known})
+    filled = {name: math.nan if value is None else float(value) for name, value in numbers.items()}
+    return Finding(**{**content, **filled})
 
 
 def _array(tensors: dict[str, Tensor], name: str) -> NDArray[Any]:
@@ -206,8 +195,8 @@ def _describe_classes(estimator: Any) -> dict[str, Any]:
 
 def _rebuild_classes(content: dict[str, Any]) -> NDArray[Any]:
     name, labels = content["dtype"], content["labels"]
-    known = isinstance(name, str) and DTYPE.fullmatch(name)
-    require(known and isinstance(labels, list), f"the classes have the type {name!r:.40}")
+    valid = isinstance(name, str) and DTYPE.fullmatch(name)
+    require(valid and isinstance(labels, list), f"the classes have the type {name!r:.40}")
     dtype = np.dtype(name)
     longest = max((len(one) for one in labels if isinstance(one, str)), default=0)
     narrow = dtype.kind != "U" or dtype.itemsize <= 4 * max(1, longest)

@@ -14,12 +14,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
-from decoupled_descent.estimators.base import DecoupledEstimator, check_level
+from decoupled_descent.estimators.base import DecoupledEstimator, model_class
+from decoupled_descent.estimators.inputs import check_level
 from decoupled_descent.estimators.jackknife import Jackknife
-from decoupled_descent.estimators.network import Floats
-from decoupled_descent.estimators.newton import Weighing
+from decoupled_descent.estimators.model import Encoded, Floats, Training
+from decoupled_descent.estimators.row_weights import RowWeights
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.selection.found import Candidate, Search
+from decoupled_descent.selection.comparison import CorrectedError
+from decoupled_descent.selection.fits import CandidateFit, SearchResult
 
 #: Squares of numbers above this, or below its inverse, are outside the range of float64.
 LARGEST = 1e150
@@ -62,7 +64,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         estimated_test_error_: Expected mean squared error on new rows, the mean over outputs.
         estimated_test_error_stderr_: Its standard error.
         estimated_r2_: Expected R² on new rows, the mean over outputs.
-        estimated_r2_stderr_: Its standard error; the variance of the target is taken as known.
+        estimated_r2_stderr_: Its standard error; the variance of the target counts as exact.
         output_r2_: Expected R² of each output, shape (K,).
         output_r2_stderr_: Their standard errors.
         corrected_prediction_: Out-of-sample predictions of the training rows, (n,) or (n, K).
@@ -81,30 +83,38 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         True
     """
 
-    _task, _error_name = "regression", "mean squared error"
+    _task, _error_name, _takes_several = "regression", "mean squared error", True
 
     log_target: bool = False
 
     def _cleaned(self, labels: NDArray[Any]) -> Floats:
         """Targets of shape (n,), or (n, K) for several with the Newton method."""
-        if labels.ndim == 1 or labels.shape[1] == 1 or self.method_ != "newton":
+        several = labels.ndim == 2 and labels.shape[1] > 1
+        if not several or not model_class(self.method_).leaves_rows_out:
             labels = column_or_1d(labels, warn=True)
         return labels.astype(np.float64)
 
-    def _conclude(self, judged: Floats, every: Floats, targets: Tensor, weighing: Weighing) -> None:
-        """Predictions of the training rows; for networks also R² and the errors of the rows."""
+    def _conclude(
+        self, training: Training, every: Floats, targets: Tensor, weights: RowWeights
+    ) -> None:  # fmt: skip
+        """Set the out-of-sample predictions of the training rows."""
         self.corrected_prediction_ = self._shaped(every)
-        if self.method_ != "newton":
-            share = self.estimated_test_error_stderr_ / self._unit * 2
-            self._set_r2([2 * self.estimated_test_error_ / self._unit], [share])
-            self._jackknife = Jackknife.plain(judged - targets.numpy().reshape(-1, 1))
 
-    def _encoded(self, labels: Floats) -> tuple[Tensor, str, int]:
+    def _network_error(
+        self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor
+    ) -> tuple[float, float]:
+        """The error of a network; R² and the errors of the rows are set as well."""
+        expected, stderr = super()._network_error(error, widening, predictions, targets)
+        self._set_r2([2 * expected / self._unit], [stderr / self._unit * 2])
+        self._jackknife = Jackknife.plain(predictions - targets.numpy().reshape(-1, 1))
+        return expected, stderr
+
+    def _encoded(self, labels: Floats) -> Encoded:
         """Scaled targets, the loss, and the number of outputs."""
         labels = self._fitted_scale(labels)
         shaped = labels if self._several else labels.reshape(-1)
         scaled = torch.from_numpy((shaped - self.target_mean_) / self.target_scale_)
-        return scaled, *self._loss
+        return Encoded(scaled, *self._loss)
 
     @property
     def _loss(self) -> tuple[str, int]:
@@ -114,8 +124,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """The targets on the scale of the fit: as they are, or their logarithms."""
         if not self.log_target:
             return labels
-        if self.method_ != "newton":
-            raise ValueError(f"log_target=True needs method='newton', not {self.method_!r}")
+        self._require_leave_one_out("log_target=True")
         if not labels.min() > 0:
             row = int(np.argmax((labels <= 0).reshape(len(labels), -1).any(1)))
             raise ValueError(
@@ -125,10 +134,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         logarithms: Floats = np.log(labels)
         return logarithms
 
-    def _learn_labels(self, labels: Floats, weighing: Weighing) -> None:
+    def _learn_labels(self, labels: Floats, weights: RowWeights) -> None:
         """Means and deviations of the targets, numbers or, for several outputs, arrays."""
         _check_range(labels)
-        labels, shares = self._fitted_scale(labels), weighing.counted()[0]
+        labels, shares = self._fitted_scale(labels), weights.in_estimates()[0]
         mean = np.average(labels, axis=0, weights=shares)
         deviation = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=shares))
         self._varies = np.atleast_1d(labels.std(0) > 1e-12 * np.abs(labels.mean(0)))
@@ -138,28 +147,30 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.target_scale_ = scale if several else float(scale[0])
         self._unit = 2 * float((scale**2).mean())  # the loss is ½ (u − y)² of scaled targets
 
-    def _estimate(self, found: Search, weighing: Weighing, seed: int) -> None:
-        """Set error and R²; the parts of the outputs are computed from their residuals."""
-        self._jackknife = Jackknife.of(found, weighing.shares, seed)
-        rows = found.best.rows
-        squares = self._squares(found.left_out, rows)
-        count, scaled = squares.shape[1], found.left_out - rows.y.reshape(rows.n, -1)
-        whole = rows.averaged(0.5 * scaled.square().sum(1))
-        variances = self._variances(rows, weighing.shares)
+    def _search_error(
+        self, result: SearchResult, weights: RowWeights, seed: int
+    ) -> tuple[float, float]:
+        """The error of a mixture; R² is set as well, for each output by its residuals."""
+        self._jackknife = Jackknife.of(result, weights.shares, seed)
+        rows, estimate = result.best.rows, result.estimate
+        squares = self._squares(result.left_out, rows)
+        count, scaled = squares.shape[1], result.left_out - rows.y.reshape(rows.n, -1)
+        total = rows.averaged(0.5 * scaled.square().sum(1))
+        variances = self._variances(rows, weights.shares)
 
         def part(factors: Tensor) -> tuple[float, float]:
             """Estimate and standard error of the squared errors, with a factor for each output."""
             values, usual = rows.averaged(squares @ factors), 2 * float(factors @ variances)
-            error = found.estimate.error * _ratio(values.mean(), whole.mean(), usual)
-            return error, found.estimate.stderr * _ratio(_spread(values), whole.std(), usual)
+            error = estimate.error * _ratio(values.mean(), total.mean(), usual)
+            return error, estimate.stderr * _ratio(_deviation(values), total.std(), usual)
 
-        equal = torch.ones(count).double() / count
-        self.estimated_test_error_, self.estimated_test_error_stderr_ = part(equal)
+        error, stderr = part(torch.ones(count).double() / count)
         if self.log_target:
-            self.estimated_test_error_stderr_ *= self._unseen(found.left_out, rows, seed)
+            stderr *= self._skewness_factor(result.left_out, rows, seed)
         factors = 1 / variances
         self._set_r2(*zip(*(part(one) for one in torch.diag(factors)), strict=True))
         self.estimated_r2_stderr_ = part(factors * torch.from_numpy(self._varies) / count)[1]
+        return error, stderr
 
     def _in_units(self, outputs: Tensor) -> Tensor:
         """Outputs or scaled targets (n, K) in the units of the targets."""
@@ -173,7 +184,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         scales = torch.as_tensor(self.target_scale_, dtype=torch.float64)
         return ((outputs - y) * scales).square()
 
-    def _unseen(self, outputs: Tensor, rows: Rows, seed: int) -> float:
+    def _skewness_factor(self, outputs: Tensor, rows: Rows, seed: int) -> float:
         """The factor by which the standard error is widened for a skewed target.
 
         Large predictions with large relative errors are rare and dominate the error, and a small
@@ -184,8 +195,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         some = torch.randperm(rows.n, generator=generator)[:MIXED]
         missed = (rows.y.reshape(rows.n, -1) - outputs)[some]
         exchanged = outputs[some].unsqueeze(1) + missed
-        said = self._in_units(outputs[some]).unsqueeze(1)
-        squares = (self._in_units(exchanged) - said).square().mean(2)
+        predicted = self._in_units(outputs[some]).unsqueeze(1)
+        squares = (self._in_units(exchanged) - predicted).square().mean(2)
         own = squares.diagonal().std()
         return max(1.0, _ratio(squares.std(), own, 1.0))
 
@@ -197,20 +208,20 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         truth = self._in_units(rows.y.reshape(rows.n, -1))
         part = torch.ones_like(truth[:, 0]) if shares is None else shares
         part = part / part.sum()
-        found = part @ (truth - part @ truth).square()
-        return torch.where(torch.from_numpy(self._varies) & (found > 0), found, 1.0)
+        variances = part @ (truth - part @ truth).square()
+        return torch.where(torch.from_numpy(self._varies) & (variances > 0), variances, 1.0)
 
-    def _row_errors(self, found: Search) -> Tensor:
+    def _row_errors(self, result: SearchResult) -> Tensor:
         """Squared errors of the rows in the units of the targets, scaled to the corrected mean."""
-        y = found.best.rows.y.reshape(len(found.losses), -1)
-        fitted = 0.5 * (found.left_out - y).square().sum(1).mean()
-        factor = _ratio(found.losses.mean(), fitted, 1.0)
-        return factor * self._squares(found.left_out, found.best.rows).mean(1)
+        y = result.best.rows.y.reshape(len(result.losses), -1)
+        fitted = 0.5 * (result.left_out - y).square().sum(1).mean()
+        factor = _ratio(result.losses.mean(), fitted, 1.0)
+        return factor * self._squares(result.left_out, result.best.rows).mean(1)
 
-    def _measured(self, candidate: Candidate) -> tuple[float, float]:
+    def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out mean squared error of a candidate, and its standard error."""
-        values = candidate.rows.averaged(self._squares(candidate.outputs, candidate.rows).mean(1))
-        return float(values.mean()), float(_spread(values)) / math.sqrt(len(values))
+        values = fit.rows.averaged(self._squares(fit.outputs, fit.rows).mean(1))
+        return float(values.mean()), float(_deviation(values)) / math.sqrt(len(values))
 
     def _set_r2(self, errors: Sequence[float], stderrs: Sequence[float]) -> None:
         """R² of each output and their mean, from squared errors of scaled targets."""
@@ -236,11 +247,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             too few rows for the level. With K targets (m, K, 2), each interval at that level.
         """
         level = check_level(level)
-        mixture = self.mixture_ if getattr(self, "method_", "") == "newton" else None
 
         def ends_of(rows: Any) -> Floats:
-            centre = torch.from_numpy(self._predicted(rows))
-            ends = self._jackknife.intervals(mixture, rows, centre, level)
+            centre = torch.from_numpy(self.model_.predict(rows))
+            ends = self._jackknife.intervals(self.model_.mixture, rows, centre, level)
             return np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
 
         intervals = self._piecewise(X, ends_of)
@@ -258,17 +268,17 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """
         level = check_level(level)
         check_is_fitted(self)
-        places = self._jackknife.places
-        if places is None:
-            raise ValueError("a model from a file does not know its training rows; fit it again")
+        rows = self._jackknife.rows
+        if rows is None:
+            raise ValueError("a model from a file does not have its training rows; fit it again")
         if self._kept is not None:
-            places = torch.from_numpy(np.flatnonzero(self._kept))[places]
-        judged = self._fitted_scale(self.corrected_prediction_[places.numpy()])
-        scaled = ((judged - self.target_mean_) / self.target_scale_).reshape(len(places), -1)
-        mixture = self.mixture_ if self.method_ == "newton" else None
-        ends = self._jackknife.own_intervals(mixture, torch.from_numpy(scaled), level)
+            rows = torch.from_numpy(np.flatnonzero(self._kept))[rows]
+        left_out = self._fitted_scale(self.corrected_prediction_[rows.numpy()])
+        scaled = torch.from_numpy((left_out - self.target_mean_) / self.target_scale_)
+        scaled = scaled.reshape(len(rows), -1)
+        ends = self._jackknife.own_intervals(self.model_.mixture, scaled, level)
         intervals = np.stack([self._rescaled(end.numpy()) for end in ends.unbind(2)], 2)
-        return places.numpy(), intervals if self._several else intervals[:, 0]
+        return rows.numpy(), intervals if self._several else intervals[:, 0]
 
     def predict(self, X: ArrayLike) -> Floats:
         """Return predictions, shape (m,) or (m, K), in the units of the targets."""
@@ -302,11 +312,11 @@ def _check_range(labels: Floats) -> None:
             )
 
 
-def _spread(squares: Tensor) -> Tensor:
+def _deviation(squares: Tensor) -> Tensor:
     """Standard deviation of squared errors, without overflow of their squares."""
     largest = squares.abs().max()
     return largest * (squares / largest).std() if 0 < float(largest) < math.inf else squares.std()
 
 
-def _ratio(part: Tensor, whole: Tensor, otherwise: float) -> float:
-    return float(part / whole) if float(whole) > 0 else otherwise
+def _ratio(part: Tensor, total: Tensor, otherwise: float) -> float:
+    return float(part / total) if float(total) > 0 else otherwise

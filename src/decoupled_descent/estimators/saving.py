@@ -26,12 +26,12 @@ from torch import Tensor
 
 import decoupled_descent
 from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
-from decoupled_descent.estimators.base import DecoupledEstimator
-from decoupled_descent.estimators.layers import describe_head, rebuild_head, require
-from decoupled_descent.estimators.mixture import describe_mixture, rebuild_mixture
+from decoupled_descent.estimators.base import DecoupledEstimator, model_class
+from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
 from decoupled_descent.model_file import KEY, description, model_file
+from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.training.state_file import content_checksum
 
 FORMAT = 1
@@ -160,17 +160,12 @@ def save_model(
 def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of a model, and its description for the header."""
     tensors, description = describe_estimator(estimator)
-    newton = estimator.method_ == "newton"
-    description |= {
+    parts, about = estimator.model_.state()
+    description |= about | {
         "format": FORMAT,
         "library": decoupled_descent.__version__,
         "made_with": dict(estimator.metadata_),
-        "head": None if newton else describe_head(estimator.head_),
     }
-    if newton:
-        parts, description["mixture"] = describe_mixture(estimator.mixture_)
-    else:
-        parts = {f"head.{name}": value for name, value in estimator.head_.state_dict().items()}
     tensors = {  # cloned, because feature maps share memory and tensors of a file must not
         name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, value in (tensors | parts).items()
@@ -191,9 +186,9 @@ def read_model(
     try:
         content = json.loads(text, parse_constant=_refuse)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            found = content.get("format") if isinstance(content, dict) else None
+            given = content.get("format") if isinstance(content, dict) else None
             raise ValueError(
-                f"it has format {found!r:.20} and this version reads {FORMAT}; update "
+                f"it has format {given!r:.20} and this version reads {FORMAT}; update "
                 "decoupled-descent, or train the model again"
             )
         return _rebuild(content, tensors, columns)
@@ -215,7 +210,7 @@ def _rebuild(
 ) -> SavedModel[Rules]:
     task, target = content["task"], content["target"]
     if task not in ESTIMATORS or not (target is None or isinstance(target, str)):
-        raise ValueError(f"task {task!r:.40} or target {target!r:.40} is not known")
+        raise ValueError(f"task {task!r:.40} or target {target!r:.40} is not valid")
     columns = None
     if content["columns"] is not None:
         if make_columns is None:
@@ -223,16 +218,9 @@ def _rebuild(
         columns = make_columns(content["columns"])
     estimator: Any = ESTIMATORS[task]()
     own = rebuild_estimator(estimator, content, tensors)
-    loss, outputs = estimator._loss
-    if estimator.method_ == "newton":
-        estimator.mixture_ = rebuild_mixture(content["mixture"], tensors, loss, outputs)
-        if task == "regression":
-            estimator._jackknife.check(estimator.mixture_, outputs)
-    else:
-        estimator.head_ = rebuild_head(content["head"], tensors, estimator.theta_)
-        if own:
-            estimator.head = copy.deepcopy(estimator.head_)
-    _check_predictions(estimator, outputs)
+    _rebuild_model(estimator, content, tensors)
+    if own:
+        estimator.head = copy.deepcopy(estimator.head_)
     made = estimator.n_features_in_ if columns is None else len(columns.names)
     require(
         made == estimator.n_features_in_,
@@ -244,18 +232,21 @@ def _rebuild(
     return SavedModel(estimator, columns, target, task, metadata)
 
 
-def _check_predictions(estimator: Any, outputs: int) -> None:
-    """Predict two rows, to check that layers or feature maps match."""
-    newton, rows = estimator.method_ == "newton", np.zeros((2, estimator.n_features_in_))
+def _rebuild_model(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Set the model of an estimator, and predict two rows to check that its parts match."""
+    (loss, outputs), kind = estimator._loss, model_class(estimator.method_)
     try:
+        model = kind.restore(content, tensors, get_loss(loss), outputs)
+        if estimator._jackknife.moves and model.mixture is not None:
+            estimator._jackknife.check(model.mixture, outputs)
         with np.errstate(all="ignore"):
-            found = estimator.mixture_.predict(rows) if newton else estimator._evaluate(rows)
+            predictions = model.predict(np.zeros((2, estimator.n_features_in_)))
     except (RuntimeError, IndexError) as error:
-        what, reason = "features" if newton else "layers", str(error).splitlines()[0]
-        raise ValueError(f"its {what} do not match ({reason}); train the model again") from error
-    made = outputs if newton else found.shape[1]
-    require(made == outputs, f"it gives {made} outputs instead of {outputs}")
-    require(len(found) == 2 and np.isfinite(found).all(), "its predictions are not finite")
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"its {kind.contents} do not match ({reason}); train again") from error
+    right = len(predictions) == 2 and np.isfinite(predictions).all()
+    require(right, "its predictions are not finite")
+    estimator.model_ = model
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:

@@ -6,9 +6,9 @@ the same rows, and :func:`restore` makes a map again from a file. :class:`RidgeP
 row out of the ridge regressions on such features.
 """
 
-from decoupled_descent.features.candidates import as_features, fit_all
+from decoupled_descent.features.candidates import as_features, fit_all, restore
 from decoupled_descent.features.interface import Features
-from decoupled_descent.features.kernel_map import Kernel, restore
+from decoupled_descent.features.kernel_map import Kernel
 from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.features.transformed import Transformed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from decoupled_descent.features.interface import Features
 from decoupled_descent.features.kernel_map import Kernel
 from decoupled_descent.features.kernels import KERNELS
-from decoupled_descent.features.shared import Training
+from decoupled_descent.features.shared import TrainingRows
 from decoupled_descent.features.transformed import Transformed
 
 #: What ``"auto"`` tries. Each of these was the best on some real table.
@@ -20,7 +19,8 @@ AUTO = (
     *("matern(0.6)", "matern(1)", "matern(2)", "matern(4)", "matern(2)/ranks"),
     *("laplace1(0.5)", "laplace1(1)", "laplace1(2)", "laplace1(1)/ranks", "laplace1(4)/ranks"),
 )
-_NAME = re.compile(r"(?P<kind>\w+)(?:\((?P<scale>[^()]+)\))?(?P<ranks>/ranks)?")
+#: All feature maps, by the name that files have. A new one is a file and a line here.
+MAPS: dict[str, type[Features]] = {one.__name__: one for one in (Kernel, Transformed)}
 
 
 def as_features(spec: Any) -> list[Features]:
@@ -57,33 +57,32 @@ def as_features(spec: Any) -> list[Features]:
 
 
 def fit_all(
-    candidates: Iterable[Features], X: Any, sample_weight: Any = None
+    maps: Iterable[Features], X: Any, sample_weight: Any = None
 ) -> Iterator[tuple[Features, Tensor]]:
     """Fit feature maps to the same rows one after the other; kernels share scales and distances.
 
     Yields each fitted map with the features of the training rows.
     """
-    training: Training | None = None
-    for features in candidates:
-        if isinstance(features, Kernel):
-            training = training or Training(X, sample_weight)
-            yield features, features.fit_shared(training)
-        else:
-            yield features, features.fit_transform(X, sample_weight=sample_weight)
+    training = TrainingRows(X, sample_weight)
+    for features in maps:
+        yield features, features.fit_shared(training)
 
 
-def _named(name: str) -> Kernel:
-    """Read ``kind(scale)/ranks``."""
-    match = _NAME.fullmatch(name)
-    if match is None or match["kind"] not in KERNELS:
-        raise ValueError(
-            f"features={name!r} must be 'auto' or the name of a kernel ({', '.join(KERNELS)}), "
-            "with a scale and ranks if wanted: 'rbf(0.5)', 'matern(2)/ranks'"
-        )
-    try:
-        scale = float(match["scale"] or 1)
-    except ValueError:
-        raise ValueError(f"features={name!r}: the scale must be a number") from None
-    kernel = Kernel(match["kind"], scale, match["ranks"] is not None)
-    kernel.check()
-    return kernel
+def restore(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Features:
+    """Make a fitted map again from its ``state()``: settings without a class are a kernel's."""
+    name = settings.get("map", Kernel.__name__)
+    if name not in MAPS:
+        raise ValueError(f"the feature map {name!r:.40} does not exist; update decoupled-descent")
+    return MAPS[name].restore(settings, tensors)
+
+
+def _named(name: str) -> Features:
+    """The feature map of a name."""
+    for one in MAPS.values():
+        features = one.from_name(name)
+        if features is not None:
+            return features
+    raise ValueError(
+        f"features={name!r} must be 'auto' or the name of a kernel ({', '.join(KERNELS)}), "
+        "with a scale and ranks if wanted: 'rbf(0.5)', 'matern(2)/ranks'"
+    )

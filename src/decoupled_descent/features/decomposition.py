@@ -28,17 +28,17 @@ NEGLIGIBLE = 1e-9
 CONSTANT = 1e-13
 #: Rows are handled in blocks whose kernel values take about this many bytes.
 BLOCK_BYTES = 4 * 2**20
-#: Steps of the subspace iteration that finds the leading directions of wide and long X.
+#: Steps of the subspace iteration for the leading directions of wide and long X.
 POWER_STEPS = 3
 
 
-#: Goes through raw rows: where they sit, and the rows in float64 or, for some, as CSR.
+#: Goes through raw rows: their span, and the rows in float64 or, for some, as CSR.
 Parts = Callable[[], Iterable[tuple[slice, Any]]]
 #: Sums over all processes of what was summed over the rows of one.
 Total = Callable[..., list[Tensor]]
 
 
-def whole(*parts: Tensor) -> list[Tensor]:
+def one_process(*parts: Tensor) -> list[Tensor]:
     """The sums of rows that are all in one process."""
     return list(parts)
 
@@ -102,7 +102,9 @@ def _size(matrix: Tensor) -> float:
     return max(-float(low), float(high))
 
 
-def from_columns(parts: Parts, weights: Tensor, most: int, total: Total = whole) -> FeatureMap:
+def from_columns(
+    parts: Parts, weights: Tensor, most: int, total: Total = one_process
+) -> FeatureMap:
     r"""Rotate raw columns such that they are uncorrelated, in one pass.
 
     With the centred second moment S = Σ w xxᵀ − Σw x̄x̄ᵀ = QVQᵀ and t = tr S/Σw: P = Qt^{-½}. Rows
@@ -139,12 +141,12 @@ def _from_moment(moment: Tensor, mean: Tensor, size: Tensor, most: int) -> Featu
 
 
 def leading_directions(
-    parts: Parts, weights: Tensor, count: int, seed: int, total: Total = whole
+    parts: Parts, weights: Tensor, count: int, seed: int, total: Total = one_process
 ) -> Tensor:
     """Orthonormal columns, shape (m, count), that nearly span the leading directions of raw rows.
 
     Subspace iteration on the centred rows, dense or CSR, from random directions: products with the
-    rows only. Directions far below the leading ones are found less exactly.
+    rows only. Directions far below the leading ones are less exact.
     """
     sums: Any = 0.0
     for rows, part in parts():
@@ -179,6 +181,6 @@ def _largest(matrix: Tensor, most: int) -> tuple[Tensor, Tensor]:
     count = min(int((values > NEGLIGIBLE * largest).sum()), most)
     order = torch.arange(len(values) - 1, len(values) - 1 - count, -1, device=values.device)
     room = (matrix if matrix.is_contiguous() else matrix.T).reshape(-1)
-    found = room[: len(values) * count].view(len(values), count)
-    torch.index_select(vectors, 1, order, out=found)
-    return values[order], found
+    leading = room[: len(values) * count].view(len(values), count)
+    torch.index_select(vectors, 1, order, out=leading)
+    return values[order], leading

@@ -9,6 +9,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from decoupled_descent.features.decomposition import FeatureMap
+from decoupled_descent.features.shared import TrainingRows
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.sources import Source
 
@@ -27,6 +28,36 @@ class Features(ABC):
     @abstractmethod
     def takes_sparse(self) -> bool:
         """Whether it uses sparse matrices as they are."""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the columns themselves; such maps are always fitted."""
+        return False
+
+    @property
+    def learnt_sparse(self) -> bool:
+        """Whether the map was learnt from a sparse matrix."""
+        return False
+
+    @classmethod
+    def from_name(cls, name: str) -> Self | None:  # noqa: ARG003
+        """The map of a name that users write; None if it is not one of this class."""
+        return None
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Self:  # noqa: ARG003
+        """Make a fitted map again from its :meth:`state`, or raise ``ValueError``."""
+        raise ValueError(f"a file cannot contain a {cls.__name__}; train the model again")
+
+    def width(self, n: int, d: int) -> int:
+        """The largest number of features of n rows with d columns."""
+        return min(n, d)
+
+    def limit_width(self, n: int, most: int) -> None:
+        """Use at most ``most`` landmarks, if the map has them and n rows need any."""
+        landmarks = self.get_params().get("landmarks", n)
+        if n > landmarks:
+            self.set_params(landmarks=min(landmarks, most))
 
     @abstractmethod
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
@@ -52,6 +83,10 @@ class Features(ABC):
     def fit_rows(self, X: Any, sample_weight: Any = None) -> Tensor | Source:
         """Learn the map from a matrix or :class:`Rows`; return the features, or their source."""
         return self.fit_transform(X.X if isinstance(X, Rows) else X, sample_weight=sample_weight)
+
+    def fit_shared(self, training: TrainingRows) -> Tensor:
+        """Learn the map from rows that several maps share, and return their features."""
+        return self.fit_transform(training.given, sample_weight=training.sample_weight)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the map; ``y`` is ignored."""

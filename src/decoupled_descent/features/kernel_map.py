@@ -8,6 +8,7 @@ used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -35,17 +36,20 @@ from decoupled_descent.features.kernels import (
     kernel_name,
     own_kernel,
 )
-from decoupled_descent.features.scaling import Columns, as_matrix, as_rows, is_sparse
-from decoupled_descent.features.shared import Scaled, Training
+from decoupled_descent.features.scaling import ColumnScales, as_matrix, as_rows, is_sparse
+from decoupled_descent.features.shared import ScaledRows, TrainingRows
 from decoupled_descent.rows.inputs import piece_size
 from decoupled_descent.rows.sources import Source
 from decoupled_descent.rows.store import MEMORY, Store
+
+#: A kernel's name, with a scale and ranks if wanted.
+_NAME = re.compile(r"(?P<kind>\w+)(?:\((?P<scale>[^()]+)\))?(?P<ranks>/ranks)?")
 
 
 class Kernel(Features):
     r"""Features of a kernel: φ with φ(x)·φ(x') = k(x, x'), centred and scaled.
 
-    Columns are scaled first (:class:`~decoupled_descent.features.scaling.Columns`). Up to
+    Columns are scaled first (:class:`~decoupled_descent.features.scaling.ColumnScales`). Up to
     ``landmarks`` rows the features are exact. Above, they are those of Nyström's approximation: φ
     is a linear map of k(x, Z), with landmarks Z drawn from the rows uniformly. Linear features need
     no landmarks; when both sides of X are longer than ``landmarks``, they are that many leading
@@ -96,24 +100,57 @@ class Kernel(Features):
     @property
     def takes_sparse(self) -> bool:
         """Linear features have products of sparse matrices."""
-        return self.kind == "linear" and not self.ranks
+        return self.is_linear
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the features are the scaled columns."""
+        return self._columns_only and not self.ranks
+
+    @property
+    def learnt_sparse(self) -> bool:
+        """Whether the map was learnt from a sparse matrix."""
+        return self.columns_.sparse
+
+    @property
+    def _columns_only(self) -> bool:
+        """Whether features are linear in the scaled columns, or in their ranks: no landmarks."""
+        return isinstance(self.kind, str) and self.kind == "linear"
+
+    @classmethod
+    def from_name(cls, name: str) -> Kernel | None:
+        """Read ``kind(scale)/ranks``."""
+        match = _NAME.fullmatch(name)
+        if match is None or match["kind"] not in KERNELS:
+            return None
+        try:
+            scale = float(match["scale"] or 1)
+        except ValueError:
+            raise ValueError(f"features={name!r}: the scale must be a number") from None
+        kernel = cls(match["kind"], scale, match["ranks"] is not None)
+        kernel.check()
+        return kernel
+
+    def width(self, n: int, d: int) -> int:
+        """The number of columns, or of landmarks."""
+        return d if self._columns_only else min(n, self.landmarks)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
         """Learn the map; linear features also take a sparse matrix of SciPy."""
-        return self.fit_shared(Training(X, sample_weight))
+        return self.fit_shared(TrainingRows(X, sample_weight))
 
     def fit_rows(self, X: Any, sample_weight: Any = None) -> Tensor | Source:
         """Learn the map and return what the features of the training rows can be read from."""
-        return self._fit(Training(X, sample_weight))
+        return self._fit(TrainingRows(X, sample_weight))
 
-    def fit_shared(self, training: Training) -> Tensor:
+    def fit_shared(self, training: TrainingRows) -> Tensor:
         """Learn the map from rows that several maps share, and return their features."""
         phi = self._fit(training)
         return phi.matrix_of_all() if isinstance(phi, Store) else phi
 
-    def _fit(self, training: Training) -> Tensor | Store:
+    def _fit(self, training: TrainingRows) -> Tensor | Store:
         self.check()
-        if is_sparse(training.X) and self.kind != "linear":
+        if is_sparse(training.X) and not self._columns_only:
             raise ValueError(
                 f"X is sparse, which only linear features can use; kind={self.name!r} needs "
                 "X.toarray() or fewer columns, for example from TruncatedSVD"
@@ -122,7 +159,7 @@ class Kernel(Features):
         self.columns_ = scaled.columns
         n = scaled.shape[0]
         phi: Tensor | Store
-        if self.kind == "linear":
+        if self._columns_only:
             phi = self._fit_linear(scaled)
         elif n <= _most(self.landmarks, n):
             phi = self._fit_exactly(scaled)
@@ -143,7 +180,7 @@ class Kernel(Features):
         return phi
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what :func:`restore` needs; ``ValueError`` for a kernel function of one's own."""
+        """Return what :meth:`restore` needs; ``ValueError`` for a kernel function of one's own."""
         self._check_fitted()
         if callable(self.kind):
             raise ValueError(
@@ -152,10 +189,36 @@ class Kernel(Features):
         columns, tensors = self.columns_.state()
         tensors |= {name: getattr(self.map_, name).contiguous() for name in FeatureMap._fields}
         settings = self.get_params() | {"columns": columns}
-        if self.kind != "linear":
+        if not self._columns_only:
             settings["units"] = list(self.units_)
             tensors["landmarks"] = self.landmark_rows_.contiguous()
         return settings, tensors
+
+    @classmethod
+    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Kernel:
+        """Restore fitted features from what :meth:`state` returned.
+
+        Args:
+            settings: The plain settings.
+            tensors: The tensors by name. ``ValueError`` if these do not fit together.
+        """
+        try:
+            kernel = cls(**{name: settings[name] for name in cls.parameter_names()})
+            kernel.check()
+            kernel.columns_ = ColumnScales.restore(settings["columns"], tensors)
+            kernel.map_ = FeatureMap(*(tensors[name] for name in FeatureMap._fields))
+            inputs = width = len(kernel.columns_.keep)
+            if not kernel._columns_only:
+                kernel.landmark_rows_ = tensors["landmarks"]
+                kernel.units_ = Units(*map(float, settings["units"]))
+                inputs, width = kernel.landmark_rows_.shape
+        except (KeyError, TypeError) as problem:
+            raise ValueError(f"saved features are incomplete: {problem}") from problem
+        r = len(kernel.map_.values)
+        sizes = (kernel.map_.projection.shape, kernel.map_.shift.shape, width)
+        if sizes != ((inputs, r), (r,), len(kernel.columns_.mean)):
+            raise ValueError("saved features do not fit together: their tensors have other shapes")
+        return kernel
 
     def check(self) -> None:
         """Raise ``ValueError`` for arguments that make no sense."""
@@ -180,7 +243,7 @@ class Kernel(Features):
     def _raw(self, X: Any) -> Any:
         """Scaled rows, or their kernel values with the landmarks."""
         A = self.columns_.apply(X)
-        if self.kind == "linear":
+        if self._columns_only:
             return A
         return self._matrix(Geometry(A, self.landmark_rows_, self.units_))
 
@@ -194,12 +257,12 @@ class Kernel(Features):
                 f"kernel {self.name} is not positive semi-definite: its centred matrix {problem}"
             ) from None
 
-    def _fit_exactly(self, scaled: Scaled) -> Tensor:
+    def _fit_exactly(self, scaled: ScaledRows) -> Tensor:
         self.landmark_rows_, self.units_ = scaled.rows, scaled.units
         self.map_, phi = self._decompose(self._matrix(scaled.geometry), scaled.all_weights)
         return phi
 
-    def _fit_landmarks(self, scaled: Scaled) -> Store:
+    def _fit_landmarks(self, scaled: ScaledRows) -> Store:
         """Features k(x, Z) P₁ of the landmarks' own decomposition, rotated to be uncorrelated."""
         n = scaled.shape[0]
         m = _most(self.landmarks, n)
@@ -218,7 +281,7 @@ class Kernel(Features):
         self.landmark_rows_ = scaled.take(chosen)
         return phi
 
-    def _rotate(self, phi: Store, scaled: Scaled, projection: Tensor, shift: Tensor) -> Store:
+    def _rotate(self, phi: Store, scaled: ScaledRows, projection: Tensor, shift: Tensor) -> Store:
         """Make features raw(x) P − shift uncorrelated, in place."""
 
         def parts() -> Iterator[tuple[slice, Tensor]]:
@@ -233,7 +296,7 @@ class Kernel(Features):
         self.map_ = FeatureMap(projection @ turn.projection, shift, turn.values)
         return phi
 
-    def _fit_linear(self, scaled: Scaled) -> Tensor | Store:
+    def _fit_linear(self, scaled: ScaledRows) -> Tensor | Store:
         """Linear features: from the columns' moments, the rows' products, or iteratively."""
         weights, (n, d) = scaled.weights, scaled.shape
         sparse = is_sparse(scaled.inputs)
@@ -251,23 +314,23 @@ class Kernel(Features):
             return self._stored(scaled, len(self.map_.values), self.map_.__call__)
         A = scaled.rows
         K = torch.from_numpy((A @ A.T).toarray()) if sparse else A @ A.T
-        dual, found = from_kernel(K, scaled.all_weights, most)
+        dual, exact = from_kernel(K, scaled.all_weights, most)
         self.map_ = dual._replace(projection=product(A.T, dual.projection).contiguous())
-        return found
+        return exact
 
-    def _stored(self, scaled: Scaled, r: int, function: Callable[[Any], Tensor]) -> Store:
+    def _stored(self, scaled: ScaledRows, r: int, function: Callable[[Any], Tensor]) -> Store:
         """Features of all rows, made piece by piece."""
         store: Store | None = None
         for rows, A in scaled.parts(r):
-            found = function(A)
+            phi = function(A)
             if store is None:
-                like = as_rows(found) if is_sparse(A) else scaled.inputs
+                like = as_rows(phi) if is_sparse(A) else scaled.inputs
                 store = Store(like.here, r, like)
-            store.write(rows, found)
+            store.write(rows, phi)
         assert store is not None
         return store
 
-    def _with_absent(self, training: Training, phi: Tensor) -> Tensor:
+    def _with_absent(self, training: TrainingRows, phi: Tensor) -> Tensor:
         """Features of all rows; rows of weight zero are treated as new rows."""
         absent = torch.ones(training.count, dtype=torch.bool)
         absent[training.present] = False
@@ -284,29 +347,3 @@ def _most(landmarks: int, length: int) -> int:
 
 def _choices() -> str:
     return ", ".join(map(repr, KERNELS))
-
-
-def restore(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Kernel:
-    """Restore fitted features from what :meth:`Kernel.state` returned.
-
-    Args:
-        settings: The plain settings.
-        tensors: The tensors by name. ``ValueError`` if these do not fit together.
-    """
-    try:
-        kernel = Kernel(**{name: settings[name] for name in Kernel.parameter_names()})
-        kernel.check()
-        kernel.columns_ = Columns.restore(settings["columns"], tensors)
-        kernel.map_ = FeatureMap(*(tensors[name] for name in FeatureMap._fields))
-        inputs = width = len(kernel.columns_.keep)
-        if kernel.kind != "linear":
-            kernel.landmark_rows_ = tensors["landmarks"]
-            kernel.units_ = Units(*map(float, settings["units"]))
-            inputs, width = kernel.landmark_rows_.shape
-    except (KeyError, TypeError) as problem:
-        raise ValueError(f"saved features are incomplete: {problem}") from problem
-    r = len(kernel.map_.values)
-    sizes = (kernel.map_.projection.shape, kernel.map_.shift.shape, width)
-    if sizes != ((inputs, r), (r,), len(kernel.columns_.mean)):
-        raise ValueError("saved features do not fit together: their tensors have other shapes")
-    return kernel

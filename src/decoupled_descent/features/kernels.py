@@ -36,7 +36,7 @@ class Units(NamedTuple):
         r"""Measure scaled rows A, shape (n, d), of positive weight.
 
         The mean squared distance is 2 Σ_j var_j. The mean absolute difference of a column is
-        2 ∫F(1 − F) with its distribution function F, found by sorting.
+        2 ∫F(1 − F) with its distribution function F, by sorting.
         """
         share = weights / weights.sum()
         squared = l1 = 0.0

@@ -93,10 +93,9 @@ class RidgePath:
 
         .. math:: r_i + V_{iS} W_S\, e_S, \qquad e_S = (I - V_{SS} W_S)^{-1} r_S,
 
-        exactly. Each row, or group, is then left out as before, with the V of all rows: what the
-        labels of the fold have told the model is taken back, and the model is otherwise that of all
-        rows but one. ``held`` has the rows of each fold, booleans of shape (folds, n), whole
-        groups.
+        exactly. Each row, or group, is then left out as before, with the V of all rows: the effect
+        of the labels of the fold is removed, and the model is otherwise that of all rows but one.
+        ``held`` has the rows of each fold, booleans of shape (folds, n), whole groups.
         """
         (count, n), K = held.shape, self.residuals.shape[2]
         pulled = self.residuals.new_zeros(len(self.residuals), n, count, K)
@@ -108,8 +107,8 @@ class RidgePath:
         moved = self.features @ (self.inverse[:, :, None] * (self.features.T @ flat))
         moved += flat.sum(1, keepdim=True) / self.weights.sum()
         moved = (self.residuals[:, :, None] + moved.reshape(-1, n, count, K)).flatten(2)
-        found = self._left_out(moved).reshape(-1, n, count, K)
-        losses: Tensor = found.square().sum(3).transpose(1, 2)
+        errors = self._left_out(moved).reshape(-1, n, count, K)
+        losses: Tensor = errors.square().sum(3).transpose(1, 2)
         return losses
 
     def _left_out(self, residuals: Tensor) -> Tensor:
@@ -127,8 +126,8 @@ class RidgePath:
         own = self.features[rows]
         V = torch.einsum("ir,lr,jr->lij", own, self.inverse, own) + 1 / self.weights.sum()
         system = torch.eye(len(rows), dtype=torch.float64) - V * self.weights[rows]
-        found: Tensor = torch.linalg.solve(system, residuals[:, rows])
-        return found
+        errors: Tensor = torch.linalg.solve(system, residuals[:, rows])
+        return errors
 
 
 def _check_uncorrelated(features: Tensor, weights: Tensor, values: Tensor) -> None:

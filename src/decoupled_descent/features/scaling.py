@@ -20,17 +20,17 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor
 
 #: Scaled columns are cut at this many standard deviations. Otherwise a single outlier could
 #: determine the scale of its column, and the row could not be predicted when it is left out.
-CUT = 5.0
+CLIP = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
 #: Squares of numbers beyond 2^±this come close to the ends of float64, as do sums of them.
 SQUARED = 450
-#: What is learnt from sorted values, ranks and mean distances, is learnt from at most so many rows:
-#: shares of them are known to 0.8 points then, and sorting all would take several copies of X.
+#: Ranks and mean distances need sorted values, and are learnt from at most this many rows: shares
+#: of them then have a standard error of 0.8 points. Sorting all would take several copies of X.
 SORTED = 4096
-#: Scores of ranks are interpolated between at most so many values of a column.
+#: Scores of ranks are interpolated between at most this many values of a column.
 KNOTS = 1000
-#: So many numbers are sorted at a time.
+#: This many numbers are sorted at a time.
 NUMBERS = 2**20
 
 
@@ -73,7 +73,7 @@ def row_weights(sample_weight: Any, n: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnScales:
     r"""How every column is scaled, learnt from training rows and applied to any rows.
 
     Dense rows: (x − mean)/deviation, cut at ±5. With ranks, x is first replaced by the normal score
@@ -92,7 +92,7 @@ class Columns:
 
     Example:
         >>> X = torch.tensor([[1.0, 7.0], [2.0, 7.0], [3.0, 7.0]])
-        >>> columns = Columns.learn(X)
+        >>> columns = ColumnScales.learn(X)
         >>> columns.apply(X)
         tensor([[-1.2247], [ 0.0000], [ 1.2247]], dtype=torch.float64)
         >>> columns.apply(torch.tensor([[100.0, 7.0]]))
@@ -107,7 +107,7 @@ class Columns:
     sparse: bool = False
 
     @classmethod
-    def learn(cls, X: Any, ranks: bool = False, sample_weight: Any = None) -> Columns:
+    def learn(cls, X: Any, ranks: bool = False, sample_weight: Any = None) -> ColumnScales:
         """Learn the scale of every column, of dense or sparse rows and their weights."""
         if is_sparse(X):
             if ranks:
@@ -128,12 +128,12 @@ class Columns:
         varying = _varying(_counts(knots) - 1.0, torch.zeros(1))  # a rare value may not be here
         keep, given, knots = keep[varying], given[:, varying], knots[:, varying]
         scales = []
-        for known, columns in zip(
+        for table, columns in zip(
             *(torch.split(each, 64, 1) for each in (knots, given)), strict=True
         ):
-            found = _interpolate(known, columns.double().T.contiguous())
-            centre = found @ share
-            squares = found.sub_(centre.unsqueeze(1)).square_()
+            scores = _interpolate(table, columns.double().T.contiguous())
+            centre = scores @ share
+            squares = scores.sub_(centre.unsqueeze(1)).square_()
             scales.append(torch.stack([centre, (squares @ share).sqrt()]))
         centres, widths = torch.cat(scales, 1).contiguous()
         return cls(rows.d, keep, centres, widths, knots)
@@ -149,13 +149,13 @@ class Columns:
         if self.knots is not None:
             for part in torch.split(X, piece_size(X.shape[1])):
                 part.copy_(_interpolate(self.knots, part.T.contiguous()).T)
-        return X.sub_(self.mean).div_(self.scale).clamp_(-CUT, CUT)
+        return X.sub_(self.mean).div_(self.scale).clamp_(-CLIP, CLIP)
 
     def _apply_sparse(self, X: Any) -> Any:
         if not self.sparse:
             raise ValueError("X is sparse but the training rows were dense; pass X.toarray()")
         X = X[:, self.keep.numpy()]
-        X.data = np.clip(X.data / self.scale.numpy()[X.indices], -CUT, CUT)
+        X.data = np.clip(X.data / self.scale.numpy()[X.indices], -CLIP, CLIP)
         return X
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -163,13 +163,13 @@ class Columns:
         tensors = {"keep": self.keep.double(), "mean": self.mean, "deviation": self.scale}
         if self.knots is not None:
             counts = _counts(self.knots)
-            known = [k[:, :u] for k, u in zip(self.knots.unbind(1), counts.tolist(), strict=True)]
-            tensors["knots"] = torch.cat(known, 1).contiguous()
+            tables = [k[:, :u] for k, u in zip(self.knots.unbind(1), counts.tolist(), strict=True)]
+            tensors["knots"] = torch.cat(tables, 1).contiguous()
             tensors["knot_counts"] = counts.double()
         return {"count": self.count, "sparse": self.sparse}, tensors
 
     @classmethod
-    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> Columns:
+    def restore(cls, settings: dict[str, Any], tensors: dict[str, Tensor]) -> ColumnScales:
         """Make the scales again from :meth:`state`."""
         knots = None
         if "knots" in tensors:
@@ -255,7 +255,7 @@ def _varying(deviation: Tensor, least: Tensor) -> Tensor:
     return keep
 
 
-def _learn_sparse(cls: type[Columns], X: Any, share: Tensor) -> Columns:
+def _learn_sparse(cls: type[ColumnScales], X: Any, share: Tensor) -> ColumnScales:
     """Root mean squares of sparse columns. Constant: the variance is lost in rounding."""
     unit = units(torch.from_numpy(abs(X).max(axis=0).toarray().reshape(-1)))
     if unit is not None:
@@ -283,8 +283,8 @@ def _knots(columns: Tensor, share: Tensor) -> Tensor:
             parts = zip(values, middle, counts.tolist(), strict=True)
             tables.append(_padded([_thinned(x[:u], rank[:u]) for x, rank, u in parts]))
         else:
-            places = torch.arange(values.shape[1], device=values.device)
-            last = torch.minimum(places, counts.unsqueeze(1) - 1)
+            index = torch.arange(values.shape[1], device=values.device)
+            last = torch.minimum(index, counts.unsqueeze(1) - 1)
             both = torch.stack((values, torch.special.ndtri(middle)))
             tables.append(both.gather(2, last.expand(2, -1, -1)))
     longest = max(2, *(one.shape[2] for one in tables))
@@ -299,11 +299,11 @@ def _mid_ranks(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     ordered, order = x.sort(dim=1, stable=True)
     first = torch.ones_like(ordered, dtype=torch.bool)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    place = first.cumsum(1) - 1
-    counts = place[:, -1] + 1
-    mass = ordered.new_zeros(len(x), int(counts.max())).scatter_add_(1, place, share[order])
+    index = first.cumsum(1) - 1
+    counts = index[:, -1] + 1
+    mass = ordered.new_zeros(len(x), int(counts.max())).scatter_add_(1, index, share[order])
     values = torch.zeros_like(mass)
-    values[first.nonzero()[:, 0], place[first]] = ordered[first]
+    values[first.nonzero()[:, 0], index[first]] = ordered[first]
     return values, mass.cumsum(1) - mass / 2, counts
 
 
@@ -317,7 +317,7 @@ def _thinned(values: Tensor, middle: Tensor) -> Tensor:
 
 
 def _extended(knots: Tensor, longest: int) -> Tensor:
-    """Repeat the last knot of every column until there are so many."""
+    """Repeat the last knot of every column up to a given number."""
     more = knots[:, :, -1:].expand(-1, -1, longest - knots.shape[2])
     return torch.cat((knots, more), 2)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.features.kernels import Geometry, Units
 from decoupled_descent.features.scaling import (
-    Columns,
+    ColumnScales,
     as_matrix,
     as_rows,
     is_sparse,
@@ -22,7 +22,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.freed_memory import return_freed_memory
 
 
-class Scaled:
+class ScaledRows:
     """Training rows of positive weight, on one scale, with what all kernels share.
 
     Attributes:
@@ -36,7 +36,7 @@ class Scaled:
     def __init__(self, inputs: Any, all_weights: Tensor, ranks: bool) -> None:
         self.inputs, self.all_weights = inputs, all_weights
         self.weights = all_weights[inputs.span] if isinstance(inputs, Rows) else all_weights
-        self.columns = Columns.learn(inputs, ranks, all_weights)
+        self.columns = ColumnScales.learn(inputs, ranks, all_weights)
         n = inputs.n if isinstance(inputs, Rows) else inputs.shape[0]
         self.shape = n, len(self.columns.keep)
 
@@ -50,8 +50,8 @@ class Scaled:
     def take(self, index: Tensor) -> Tensor:
         """Some rows, scaled, by their number among those of all processes."""
         return_freed_memory(8 * len(index) * self.shape[1])
-        found: Tensor = self.columns.apply(self.inputs.gather(index))
-        return found
+        scaled: Tensor = self.columns.apply(self.inputs.gather(index))
+        return scaled
 
     def parts(self, width: int = 0) -> Iterator[tuple[slice, Any]]:
         """Go through the rows of this process, scaled, in pieces of ``width`` numbers a row."""
@@ -77,10 +77,11 @@ class Scaled:
         return Units.of(self.take(some), self.all_weights[some])
 
 
-class Training:
+class TrainingRows:
     """Rows and weights, checked once for many feature maps; rows of weight zero are separate."""
 
     def __init__(self, X: Any, sample_weight: Any = None) -> None:
+        self.given, self.sample_weight = X, sample_weight
         self.X: Any = as_matrix(X) if is_sparse(X) else as_rows(X)
         self.count = int(self.X.n if isinstance(self.X, Rows) else self.X.shape[0])
         weights = row_weights(sample_weight, self.count)
@@ -89,16 +90,16 @@ class Training:
         self.complete = len(self.present) == len(weights)
         if len(self.present) < 2:
             raise ValueError("X has 1 row of positive weight; features need at least 2")
-        self._scaled: dict[bool, Scaled] = {}
+        self._scaled: dict[bool, ScaledRows] = {}
 
     def take(self, which: Tensor) -> Any:
         """Some rows as they were given."""
         return self.X.gather(which) if isinstance(self.X, Rows) else self.X[which.numpy()]
 
-    def scaled(self, ranks: bool) -> Scaled:
+    def scaled(self, ranks: bool) -> ScaledRows:
         """Return the scaled rows; the same object at every call."""
         if ranks not in self._scaled:
             X = self.X if self.complete else self.take(self.present)
             X = X if is_sparse(X) else as_rows(X)
-            self._scaled[ranks] = Scaled(X, self.weights, ranks)
+            self._scaled[ranks] = ScaledRows(X, self.weights, ranks)
         return self._scaled[ranks]

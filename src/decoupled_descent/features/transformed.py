@@ -45,6 +45,10 @@ class Transformed(Features):
         """Transformers get the rows as they are."""
         return True
 
+    def width(self, n: int, d: int) -> int:
+        """At most as many as landmarks: the transformer may make any number of columns."""
+        return min(n, self.landmarks)
+
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Tensor:
         """Fit a copy of the transformer, without weights, and the scaling of what it returns."""
         from sklearn.base import clone

@@ -12,15 +12,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from decoupled_descent.leave_one_out.influence import Among
-from decoupled_descent.leave_one_out.leave_out import Minimum
-from decoupled_descent.leave_one_out.minimise import conjugate, search, share
-from decoupled_descent.leave_one_out.one_output import cholesky
+from decoupled_descent.leave_one_out.influence import Influence
+from decoupled_descent.leave_one_out.linear_algebra import cholesky
+from decoupled_descent.leave_one_out.minimise import conjugate_gradients, line_search, relative_gain
+from decoupled_descent.leave_one_out.minimum import Minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.second_order import Curvature
@@ -29,18 +30,18 @@ from decoupled_descent.objective.second_order import Curvature
 BIAS_SHARE = 1e-6
 #: The most conjugate gradient steps within one Newton step.
 INNER = 50
-#: So many columns of a Hessian are computed at a time.
+#: This many columns of a Hessian are computed at a time.
 COLUMNS = 64
 
 
 @dataclass(frozen=True, eq=False)
-class GaussNewtonMove:
+class GaussNewtonStep:
     """Result of a step: where it started, where it leads, and what leave-one-out needs.
 
     Attributes:
         problem: What is minimised.
         outputs: o at the start of the step, shape (n, K).
-        bends: The loss to second order there.
+        curvature: The loss to second order there.
         factor: The factored Gauss–Newton Hessian.
         second: Computes the second term of the Hessian, shape (p, p).
         decrement: −gᵀ times the step, as a share of F.
@@ -50,7 +51,7 @@ class GaussNewtonMove:
 
     problem: Problem
     outputs: Tensor
-    bends: Curvature
+    curvature: Curvature
     factor: _Factor
     second: Callable[[], Tensor]
     decrement: float
@@ -60,25 +61,45 @@ class GaussNewtonMove:
     def minimum(self) -> Minimum:
         """What leaving rows out needs, if the step started at the minimum."""
         factor = self.factor.with_term(self.second()) if self.factor.primal else self.factor
-        return Minimum(self.problem, self.outputs, self.bends, _Halves(factor.half()))
+        return Minimum(
+            self.problem, self.outputs, self.curvature, GaussNewtonInfluence(factor.half())
+        )
 
-    def again(self, problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
+    def again(self, problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonStep:
         """A step of a similar problem."""
-        return step(problem, theta, head)
+        return gauss_newton_step(problem, theta, head)
 
 
-class _Halves(Among):
-    """V_ij = half_iᵀ half_j, for a matrix of shape (·, n, K)."""
+class GaussNewtonInfluence(Influence):
+    """V_ij = A_iᵀA_j, for a matrix A of shape (·, n, K)."""
 
     def __init__(self, half: Tensor) -> None:
         self.half = half
-        self.blocks = torch.einsum("pna,pnb->nab", half, half)
 
-    def times(self, values: Tensor) -> Tensor:
-        pulled = torch.einsum("pnk,kns->ps", self.half, values)
-        return torch.einsum("pnk,ps->kns", self.half, pulled)
+    @cached_property
+    def blocks(self) -> Tensor:
+        """The diagonal blocks V_ii, shape (n, K, K)."""
+        return torch.einsum("pna,pnb->nab", self.half, self.half)
+
+    def _backward(self, values: Tensor) -> Tensor:
+        """A u, shape (·, s)."""
+        return torch.einsum("pnk,kns->ps", self.half, values)
+
+    def __matmul__(self, values: Tensor) -> Tensor:
+        return torch.einsum("pnk,ps->kns", self.half, self._backward(values))
+
+    def columns(self, rows: Tensor, values: Tensor, onto: Tensor | None = None) -> Tensor:
+        """V_ji u_i of some rows i; see :meth:`Influence.columns`."""
+        half = self.half if onto is None else self.half[:, onto]
+        own = torch.einsum("psk,sk->ps", self.half[:, rows], values)
+        return torch.einsum("pnk,ps->kns", half, own)
+
+    def at(self, rows: Tensor, values: Tensor) -> Tensor:
+        """(V u)_i of single rows; see :meth:`Influence.at`."""
+        return torch.einsum("psk,ps->sk", self.half[:, rows], self._backward(values))
 
     def between(self, rows: Tensor) -> Tensor:
+        """V_ij for some rows; see :meth:`Influence.between`."""
         own = self.half[:, rows].flatten(1)
         return (own.T @ own).reshape(2 * (len(rows), self.half.shape[2]))
 
@@ -125,8 +146,8 @@ class _Factor:
         """A matrix (·, n, K) whose columns have the products V = J H⁻¹ Jᵀ."""
         n, count = self.shape
         if self.primal:
-            found: Tensor = torch.linalg.solve_triangular(self.root, self.flat.T, upper=False)
-            return found.reshape(-1, n, count)
+            half: Tensor = torch.linalg.solve_triangular(self.root, self.flat.T, upper=False)
+            return half.reshape(-1, n, count)
         scaled = self.flat / self.penalty.sqrt()
         # V = B(I − Sᵀ(I + SSᵀ)⁻¹S)Bᵀ is positive semidefinite and is factored, too
         inner = torch.linalg.solve_triangular(self.root, self.scaled @ scaled.T, upper=False)
@@ -134,23 +155,23 @@ class _Factor:
         return cholesky(gram).T.reshape(-1, n, count)
 
 
-def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
+def gauss_newton_step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonStep:
     """One damped Newton step in all parameters."""
     flat = _Flat(theta, head)
     weights, penalty = problem.weights, flat.penalty(problem.ridge)
 
     def outputs_of(parameters: Tensor) -> Tensor:
         at, a = flat.split(parameters)
-        found = problem.bound.objective.pure_head(problem.rows.X @ at.T, a)
-        return found.unsqueeze(1) if found.ndim == 1 else found
+        values = problem.bound.objective.pure_head(problem.rows.X @ at.T, a)
+        return values.unsqueeze(1) if values.ndim == 1 else values
 
     start = flat.join(theta, head)
     with torch.no_grad():
         outputs = outputs_of(start)
-    bends = problem.expand(outputs)
-    hessians = weights.reshape(-1, 1, 1) * bends.matrices()
+    curvature = problem.expand(outputs)
+    hessians = weights.reshape(-1, 1, 1) * curvature.matrices()
     factor = _Factor(_jacobian(problem, theta, head, outputs.shape[1]), hessians, penalty)
-    second = _Second(outputs_of, start, (weights.unsqueeze(1) * bends.slope).detach())
+    second = _Second(outputs_of, start, (weights.unsqueeze(1) * curvature.slope).detach())
 
     def times(vector: Tensor) -> tuple[Tensor, Tensor]:
         """The true Hessian times a vector, and the outputs that it moves."""
@@ -159,7 +180,7 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
         return penalty * vector + second.times(vector) + factor.flat.T @ bent, moved
 
     gradient = second.slope.detach() + penalty * start
-    direction, _ = conjugate(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)
+    direction, _ = conjugate_gradients(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)
     gain = float(gradient @ direction)
 
     def value(t: float) -> float:
@@ -169,11 +190,11 @@ def step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonMove:
         return float(weights @ losses + 0.5 * (penalty * parameters.square()).sum())
 
     now = value(0.0)
-    t = search(value, now, gain, 1e-15 * problem.total)
+    t = line_search(value, now, gain, 1e-15 * problem.total)
     after, a = flat.split(start + t * direction)
-    gained = share(-gain, now)
-    return GaussNewtonMove(
-        problem, outputs, bends, factor, second.matrix, gained, after.contiguous(), a
+    gained = relative_gain(-gain, now)
+    return GaussNewtonStep(
+        problem, outputs, curvature, factor, second.matrix, gained, after.contiguous(), a
     )
 
 
@@ -191,16 +212,16 @@ class _Second:
         if not self.slope.requires_grad:
             return torch.zeros_like(vectors)
         several = {"retain_graph": True, "is_grads_batched": vectors.ndim == 2}
-        (found,) = torch.autograd.grad(
+        (product,) = torch.autograd.grad(
             self.slope, self.leaf, vectors, materialize_grads=True, **several
         )
-        return found
+        return product
 
     def matrix(self) -> Tensor:
         """The matrix itself, shape (p, p), a few columns at a time."""
         columns = torch.eye(len(self.leaf), dtype=self.leaf.dtype, device=self.leaf.device)
-        found = torch.cat([self.times(part) for part in torch.split(columns, COLUMNS)])
-        return (found + found.T) / 2
+        matrix = torch.cat([self.times(part) for part in torch.split(columns, COLUMNS)])
+        return (matrix + matrix.T) / 2
 
 
 def _enough(first: float) -> float:
@@ -214,8 +235,7 @@ def _jacobian(problem: Problem, theta: Tensor, head: Parameters, count: int) -> 
     h = X @ theta.T
 
     def single(row: Tensor, a: Parameters, k: int) -> Tensor:
-        found = objective.pure_head(row.unsqueeze(0), a).reshape(-1)
-        return found[k]
+        return objective.pure_head(row.unsqueeze(0), a).reshape(-1)[k]
 
     parts = []
     for k in range(count):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from decoupled_descent.leave_one_out.leave_out import Minimum, linear_minimum
+from decoupled_descent.leave_one_out.minimum import Minimum, linear_minimum
 from decoupled_descent.leave_one_out.precondition import Precondition, precondition
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Parameters
@@ -29,8 +29,8 @@ INNER = 300
 SHORTEST = 1e-6
 
 
-class Move(NamedTuple):
-    """What a Newton step found at θ, and where it leads.
+class NewtonStep(NamedTuple):
+    """A Newton step: its start, its result, and what leaving rows out needs.
 
     Attributes:
         problem: What is minimised.
@@ -52,14 +52,14 @@ class Move(NamedTuple):
         """What leaving rows out needs, if the step started at the minimum."""
         return linear_minimum(self.problem, self.outputs)
 
-    def again(self, problem: Problem, theta: Tensor, head: Parameters) -> Move:
+    def again(self, problem: Problem, theta: Tensor, head: Parameters) -> NewtonStep:
         """A step of a similar problem, by the same approximate inverse."""
         return newton_step(problem, theta, head, self.inverse)
 
 
 def newton_step(
     problem: Problem, theta: Tensor, head: Parameters, inverse: Precondition | None = None
-) -> Move:
+) -> NewtonStep:
     """Solve for the Newton direction by conjugate gradients, and search along it.
 
     Args:
@@ -69,7 +69,7 @@ def newton_step(
         inverse: The approximate H⁻¹ of an earlier step; by default one is made for this step.
 
     Returns:
-        What was found, and where the step leads.
+        The step.
     """
     rows, weights = problem.rows, problem.weights
     shift = next(iter(head.values()), theta.new_zeros(len(theta)))
@@ -77,20 +77,20 @@ def newton_step(
     penalty = torch.full_like(start[:1], problem.ridge)
     penalty[:, -1] = 0.0
     outputs = rows.forward(theta) + shift.unsqueeze(1)  # (K, n)
-    bends = problem.expand(outputs.T)
-    weighted = weights * bends.slope.T
-    pulled, now = rows.total(weighted.sum(1), weights @ bends.value)
+    curvature = problem.expand(outputs.T)
+    weighted = weights * curvature.slope.T
+    pulled, now = rows.total(weighted.sum(1), weights @ curvature.value)
     free = pulled if problem.intercept else torch.zeros_like(shift)
     slope = torch.cat([rows.backward(weighted), free.unsqueeze(1)], 1) + penalty * start
     if inverse is None:
-        inverse = precondition(problem, bends)
+        inverse = precondition(problem, curvature)
 
     def enough(first: float) -> float:
         rough = 0.1 * max(min(0.25, first / problem.total), FORCING)
-        return max((EXACT if problem.exact else rough) * first, 1e-26 * problem.total)
+        return max((EXACT if problem.quadratic else rough) * first, 1e-26 * problem.total)
 
-    hessian = Hessian(problem, bends, penalty)
-    direction, moved = conjugate(hessian, inverse, -slope, enough, INNER)
+    hessian = Hessian(problem, curvature, penalty)
+    direction, moved = conjugate_gradients(hessian, inverse, -slope, enough, INNER)
     gain = _dot(slope, direction)
 
     def value(t: float) -> float:
@@ -98,18 +98,18 @@ def newton_step(
         return float(losses + 0.5 * (penalty * (start + t * direction).square()).sum())
 
     before = float(now + 0.5 * (penalty * start.square()).sum())
-    t = search(value, before, gain, 1e-15 * problem.total)
+    t = line_search(value, before, gain, 1e-15 * problem.total)
     after = start + t * direction
     following = {name: after[:, -1].contiguous() for name in head}
-    gained = share(-gain, before)
-    return Move(problem, outputs.T, gained, after[:, :-1].contiguous(), following, inverse)
+    gained = relative_gain(-gain, before)
+    return NewtonStep(problem, outputs.T, gained, after[:, :-1].contiguous(), following, inverse)
 
 
 class Hessian:
     """H times parameters (K, d + 1), and the outputs that they move, in one pass over the rows."""
 
-    def __init__(self, problem: Problem, bends: Curvature, penalty: Tensor) -> None:
-        self.problem, self.bends, self.penalty = problem, bends, penalty
+    def __init__(self, problem: Problem, curvature: Curvature, penalty: Tensor) -> None:
+        self.problem, self.curvature, self.penalty = problem, curvature, penalty
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         """H β, and the outputs that β moves, shape (K, n)."""
@@ -117,7 +117,7 @@ class Hessian:
         pulled = torch.zeros_like(shift)
 
         def bend(h: Tensor, span: slice) -> Tensor:
-            bent = weights[span] * self.bends.times((h + shift).unsqueeze(2), span).squeeze(2)
+            bent = weights[span] * self.curvature.times((h + shift).unsqueeze(2), span).squeeze(2)
             pulled.add_(bent.sum(1, keepdim=True))
             return bent
 
@@ -126,7 +126,7 @@ class Hessian:
         return torch.cat([pushed, free], 1) + self.penalty * beta, moved + shift
 
 
-def conjugate(
+def conjugate_gradients(
     times: Callable[[Tensor], tuple[Tensor, Tensor]],
     inverse: Callable[[Tensor], Tensor],
     target: Tensor,
@@ -170,12 +170,12 @@ def _dot(one: Tensor, other: Tensor) -> float:
     return float((one * other).sum())
 
 
-def share(gain: float, value: float) -> float:
+def relative_gain(gain: float, value: float) -> float:
     """A gain relative to F: its scale depends on the loss, and is small near interpolation."""
     return gain / max(abs(value), 1e-100)
 
 
-def search(
+def line_search(
     value: Callable[[float], float], start: float, gain: float, rounding: float = 0.0
 ) -> float:
     """Halve a step until it lowers F by a share of what the slope promises (Armijo).

@@ -19,15 +19,11 @@ from torch import Tensor
 from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
-from decoupled_descent.leave_one_out import gauss_newton
-from decoupled_descent.leave_one_out.leave_out import (
-    ClassShares,
-    LeftOut,
-    Minimum,
-    leave_out,
-    refined,
-)
+from decoupled_descent.leave_one_out.class_shares import ClassShares
+from decoupled_descent.leave_one_out.gauss_newton import gauss_newton_step
+from decoupled_descent.leave_one_out.leave_out import LeaveOneOut, leave_out, refine
 from decoupled_descent.leave_one_out.minimise import newton_step
+from decoupled_descent.leave_one_out.minimum import Minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import BoundObjective, Objective, Parameters, RowDerivatives
 from decoupled_descent.objective.chains import adds_only
@@ -36,7 +32,7 @@ from decoupled_descent.rows.blocks import Rows
 
 #: Rows that move by more than this when they are left out get further Newton steps. For smaller
 #: moves the error of the first step is of the order of the square of the move. The unit is a move
-#: of a logit where both classes are equally likely; see ``_felt``.
+#: of a logit where both classes are equally likely; see ``_move_sizes``.
 LARGE_MOVE = 0.5
 #: At most this many rows get further steps, those with the largest moves. The errors of the others
 #: are divided by n, which is larger still.
@@ -137,7 +133,7 @@ class DecoupledNewton(Algorithm):
             raise ValueError("DecoupledNewton minimises the loss itself; leave out g and f")
         problem = Problem(rows, bound, float(self.ridge), _smoothing(rows, bound))
         linear = adds_only(bound.objective.head)
-        step = newton_step if linear else gauss_newton.step
+        step = newton_step if linear else gauss_newton_step
         move = step(problem, state.theta, state.head)
         done = move.decrement <= self.tolerance
         outputs, notes = move.outputs, {}
@@ -153,10 +149,12 @@ class DecoupledNewton(Algorithm):
             return bound.objective.pure_head(own @ theta.T, head).reshape(-1)
 
         if done:
-            at = move.minimum()
-            shares = ClassShares.at(at)
-            found, repaired = self._repaired(problem, left_out(at, linear, shares), shares, refit)
-            outputs, notes = found.outputs, {"repaired": repaired, "doubtful": len(found.doubtful)}
+            minimum = move.minimum()
+            shares = ClassShares.at(minimum)
+            first = leave_out_refined(minimum, linear, shares)
+            result, repaired = self._repaired(problem, first, shares, refit)
+            outputs = result.outputs
+            notes = {"repaired": repaired, "doubtful": len(result.doubtful)}
         losses = rows.averaged(problem.losses(outputs))
         h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
         # the rows of other heads are left out of the outputs, not of the pre-activations
@@ -166,21 +164,21 @@ class DecoupledNewton(Algorithm):
     def _repaired(
         self,
         problem: Problem,
-        found: LeftOut,
+        result: LeaveOneOut,
         shares: ClassShares | None,
         refit: Callable[[Problem, int], Tensor],
-    ) -> tuple[LeftOut, int]:
+    ) -> tuple[LeaveOneOut, int]:
         """Refit without each doubtful row, from the minimum; count the rows."""
         if problem.rows.processes is not None:
-            return found, 0
-        order = found.doubtful[found.change[found.doubtful].argsort(descending=True)]
-        outputs = found.outputs.clone()
+            return result, 0
+        order = result.doubtful[result.change[result.doubtful].argsort(descending=True)]
+        outputs = result.outputs.clone()
         for row in order[: self.repairs].tolist():
             weights = problem.weights.clone() if shares is None else shares.weights_without(row)
             weights[row] = 0.0
             outputs[row] = refit(replace(problem, weighting=weights), row)
         repaired = min(len(order), self.repairs)
-        return found._replace(outputs=outputs, doubtful=order[repaired:]), repaired
+        return result._replace(outputs=outputs, doubtful=order[repaired:]), repaired
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""
@@ -213,7 +211,9 @@ class DecoupledNewton(Algorithm):
         return frozenset({"minimum"})
 
 
-def left_out(at: Minimum, linear: bool, shares: ClassShares | None = None) -> LeftOut:
+def leave_out_refined(
+    minimum: Minimum, linear: bool, shares: ClassShares | None = None
+) -> LeaveOneOut:
     """Outputs of every row with the row, or its group, left out of the minimum.
 
     With ``shares`` the classes keep their shares.
@@ -221,36 +221,36 @@ def left_out(at: Minimum, linear: bool, shares: ClassShares | None = None) -> Le
     Rows that move far get further Newton steps if the model is linear in its parameters; for other
     models, and for rows of several processes, they are doubtful.
     """
-    first, rows = leave_out(at, shares), at.problem.rows
-    if rows.groups is not None or (linear and at.problem.exact):
+    first, problem = leave_out(minimum, shares), minimum.problem
+    if problem.rows.groups is not None or (linear and problem.quadratic):
         return first
-    felt = _felt(at.problem, at.outputs, first.outputs)
-    movers = (felt > LARGE_MOVE).nonzero().squeeze(1)
+    sizes = _move_sizes(problem, minimum.outputs, first.outputs)
+    movers = (sizes > LARGE_MOVE).nonzero().squeeze(1)
     if not linear:
-        return first._replace(change=felt, doubtful=movers)
-    movers = movers[felt[movers].topk(min(REFINED, len(movers))).indices].sort().values
-    if rows.processes is not None:  # the refinement needs rows of other processes
+        return first._replace(change=sizes, doubtful=movers)
+    movers = movers[sizes[movers].topk(min(REFINED, len(movers))).indices].sort().values
+    if problem.rows.processes is not None:  # the refinement needs rows of other processes
         return first._replace(doubtful=movers)
-    return refined(at, first, movers, shares) if len(movers) else first
+    return refine(minimum, first, movers, shares) if len(movers) else first
 
 
 def _check_two_classes(rows: Rows, bound: BoundObjective) -> None:
     """Raise ``ValueError`` for classes of which there is one: the intercept has no minimum."""
-    loss = bound.objective.loss.name
-    if loss not in ("logistic", "cross_entropy") or not bound.parameters():
+    loss = bound.objective.loss
+    if not loss.has_classes or not bound.parameters():
         return
     if rows.processes is not None:  # others may have the other classes
         return
     first = float(rows.y.reshape(-1)[0])
     if first == round(first) and bool((rows.y == first).all()):
         raise ValueError(
-            f"y is {first:g} in every row; loss {loss!r} has no minimum for one class, pass rows "
-            "of at least two"
+            f"y is {first:g} in every row; loss {loss.name!r} has no minimum for one class, pass "
+            "rows of at least two"
         )
 
 
-def _felt(problem: Problem, outputs: Tensor, left_out: Tensor) -> Tensor:
-    r"""How far rows move when they are left out, as the loss feels it, shape (n,).
+def _move_sizes(problem: Problem, outputs: Tensor, left_out: Tensor) -> Tensor:
+    r"""How far rows move when they are left out, in the metric of the loss, shape (n,).
 
     .. math:: 2\,(\Delta^\top \bar W \Delta)^{1/2}, \qquad
        \bar W \Delta = g(o + \Delta) - g(o),

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.leave_one_out.influence import is_dual, unlike
-from decoupled_descent.leave_one_out.one_output import cholesky, pieces
+from decoupled_descent.leave_one_out.linear_algebra import cholesky, pieces
+from decoupled_descent.leave_one_out.minimum import distinct, is_dual
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 
-#: So many leading features are preconditioned jointly; features are sorted, largest first.
+#: This many leading features are preconditioned jointly; features are sorted, largest first.
 LEAD = 512
-#: For softmax, so many. There the terms between classes slow conjugate gradients down, more than
+#: The same for softmax. There the terms between classes slow conjugate gradients down, more than
 #: those between features: on 400 rows and 40 classes 64 features took as many steps as 400, in a
 #: 20th of the time.
 SOFTMAX_LEAD = 64
@@ -28,32 +28,32 @@ SMALL = 0.3
 Precondition = Callable[[Tensor], Tensor]
 
 
-def precondition(problem: Problem, bends: Curvature) -> Precondition:
+def precondition(problem: Problem, curvature: Curvature) -> Precondition:
     """H⁻¹, exactly or roughly, by whichever matrices are smaller."""
-    kind = Dual if is_dual(problem.rows) and bends.full is None else Leading
-    return kind(problem, bends)
+    dual = is_dual(problem.rows) and curvature.full is None
+    return (KernelPreconditioner if dual else LeadingFeatures)(problem, curvature)
 
 
-class Leading:
+class LeadingFeatures:
     """An approximate H⁻¹, class by class: a block for the first features, a diagonal otherwise.
 
     For softmax, P D⁻¹ P with P = I − 11ᵀ/K is the pseudo-inverse of D − ppᵀ.
     """
 
-    def __init__(self, problem: Problem, bends: Curvature) -> None:
+    def __init__(self, problem: Problem, curvature: Curvature) -> None:
         rows, ridge = problem.rows, problem.ridge
-        self.coupled = bends.rank_one is not None
+        self.coupled = curvature.rank_one is not None
         self.size = size = min(SOFTMAX_LEAD if self.coupled else LEAD, rows.d)
-        curvature = unlike(rows, problem.curvature(bends))
-        count = len(curvature)
-        lead = curvature.new_zeros(count, size, size)
-        diagonal = curvature.new_zeros(count, rows.d - size)
+        weighted = distinct(rows, problem.weighted_diagonal(curvature))
+        count = len(weighted)
+        lead = weighted.new_zeros(count, size, size)
+        diagonal = weighted.new_zeros(count, rows.d - size)
         for span, X in pieces(rows):
-            top, bent = X[:, :size], curvature[:, span]
-            diagonal.addmm_(bent, X[:, size:].square())
-            for own, row in zip(lead, bent, strict=True):
+            top, weights = X[:, :size], weighted[:, span]
+            diagonal.addmm_(weights, X[:, size:].square())
+            for own, row in zip(lead, weights, strict=True):
                 own.addmm_(top.T, row.unsqueeze(1) * top)
-        lead, diagonal, level = rows.total(lead, diagonal, curvature.sum(1, keepdim=True))
+        lead, diagonal, level = rows.total(lead, diagonal, weighted.sum(1, keepdim=True))
         self.diagonal = torch.cat([diagonal + ridge, level + 1e-6 * float(rows.n)], 1)
         lead.diagonal(dim1=1, dim2=2).add_(ridge)
         self.lead = torch.stack([torch.cholesky_inverse(cholesky(own)) for own in lead])
@@ -63,14 +63,14 @@ class Leading:
         beta = beta - beta.mean(0) if self.coupled else beta
         top = beta[:, : self.size].unsqueeze(2)
         lead = (self.lead @ top).squeeze(2)
-        found = torch.cat([lead, beta[:, self.size :] / self.diagonal], 1)
-        return found - found.mean(0) if self.coupled else found
+        solved = torch.cat([lead, beta[:, self.size :] / self.diagonal], 1)
+        return solved - solved.mean(0) if self.coupled else solved
 
 
-class Dual:
-    r"""H⁻¹ by matrices among rows, with rows of little curvature left out.
+class KernelPreconditioner:
+    r"""H⁻¹ by n × n matrices, without rows of little curvature.
 
-    With the kernel G = ΦΦᵀ/λ + 11ᵀ/ε and W = D − DR(RᵀDR)⁻¹RᵀD (the blocks of :mod:`spread`),
+    With the kernel G = ΦΦᵀ/λ + 11ᵀ/ε and W = D − DR(RᵀDR)⁻¹RᵀD,
 
     .. math:: H^{-1} = H_0^{-1} - H_0^{-1}\tilde\Phi^\top (W^{-1} + G)^{-1} \tilde\Phi H_0^{-1},
        \qquad (W^{-1} + G)^{-1} = E - E R\,(\textstyle\sum_k E_k)^{-1} R^\top E,
@@ -80,21 +80,21 @@ class Dual:
     to zero. E_k then has no more rows than class k needs.
     """
 
-    def __init__(self, problem: Problem, bends: Curvature) -> None:
-        rows, ridge, curvature = problem.rows, problem.ridge, problem.curvature(bends)
+    def __init__(self, problem: Problem, curvature: Curvature) -> None:
+        rows, ridge, weighted = problem.rows, problem.ridge, problem.weighted_diagonal(curvature)
         self.X = rows.X
         tiny = 1e-6 * float(rows.n) if problem.intercept else math.inf
         self.penalty = rows.like.new_tensor([ridge] * rows.d + [tiny])
         gram = rows.products / ridge
-        sizes = curvature * gram.diagonal()
-        coupled = bends.rank_one is not None
+        sizes = weighted * gram.diagonal()
+        coupled = curvature.rank_one is not None
         small = sizes.amax(1, keepdim=True).clamp_max(SMALL if coupled else 0.0)
         gram += 1 / tiny
         self.parts = [
             _Inverse(own.nonzero().squeeze(1), row, gram, coupled)
-            for own, row in zip(sizes >= small, unlike(rows, curvature), strict=False)
+            for own, row in zip(sizes >= small, distinct(rows, weighted), strict=False)
         ]
-        self.parts *= len(curvature) // len(self.parts)
+        self.parts *= len(weighted) // len(self.parts)
         self.joint = _joint(self.parts, len(gram)) if coupled else None
 
     def __call__(self, beta: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class Dual:
 
 
 class _Inverse:
-    """E_k among some rows: by a Cholesky factor of I + D^½ G D^½, or the matrix itself.
+    """E_k of some rows: by a Cholesky factor of I + D^½ G D^½, or the matrix itself.
 
     The matrix is for many products, and for a sum over outputs.
     """

@@ -44,9 +44,9 @@ class Problem:
         return float(self.rows.total(self.weights.sum())[0])
 
     @property
-    def exact(self) -> bool:
+    def quadratic(self) -> bool:
         """Whether the loss is quadratic, so that one Newton step reaches the minimum."""
-        return self.bound.objective.loss.name == "squared"
+        return self.bound.objective.loss.quadratic
 
     @cached_property
     def loss(self) -> Loss:
@@ -66,18 +66,18 @@ class Problem:
     @cached_property
     def classes(self) -> Tensor | None:
         """The class of each row, shape (n,); None if labels are not classes in every process."""
-        found = self.bound.objective.loss.classes(self.rows.y)
-        missing = torch.tensor(float(found is None), dtype=torch.float64)
-        return None if float(self.rows.total(missing)[0]) else found
+        classes = self.bound.objective.loss.classes(self.rows.y)
+        missing = torch.tensor(float(classes is None), dtype=torch.float64)
+        return None if float(self.rows.total(missing)[0]) else classes
 
     @cached_property
     def intercept(self) -> bool:
         """Whether the head adds a trainable constant to the outputs."""
         return bool(self.bound.parameters())
 
-    def curvature(self, bends: Curvature) -> Tensor:
+    def weighted_diagonal(self, curvature: Curvature) -> Tensor:
         """The diagonals of w_i W_i, shape (K, n)."""
-        return (self.weights * bends.diagonal.T).clamp_min(0)
+        return (self.weights * curvature.diagonal.T).clamp_min(0)
 
     def expand(self, outputs: Tensor) -> Curvature:
         """The loss to second order at outputs of shape (n, K), before weights."""
@@ -88,5 +88,5 @@ class Problem:
         count, b, size = outputs.shape
         y = self.rows.y[span].repeat_interleave(size, 0)
         flat = outputs.reshape(count, b * size).T
-        found = second_order(self.loss, flat, y, self.smoothing)
-        return found.slope.T.reshape(count, b, size)
+        curvature = second_order(self.loss, flat, y, self.smoothing)
+        return curvature.slope.T.reshape(count, b, size)

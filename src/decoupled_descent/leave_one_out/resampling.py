@@ -20,13 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from decoupled_descent.leave_one_out.leave_out import (
-    ClassShares,
-    Minimum,
-    group_blocks,
-    leave_out,
-    shifted,
-)
+from decoupled_descent.leave_one_out.class_shares import ClassShares
+from decoupled_descent.leave_one_out.leave_out import group_blocks, leave_out, push_forward
+from decoupled_descent.leave_one_out.minimum import Minimum
 
 
 class Variation(NamedTuple):
@@ -65,28 +61,28 @@ def half_samples(classes: Tensor, groups: Tensor | None, count: int, seed: int) 
     return (1.0 - 2.0 * ((ranks + first) % 2)).T.contiguous()
 
 
-def variation(at: Minimum, signs: Tensor) -> Variation:
+def variation(minimum: Minimum, signs: Tensor) -> Variation:
     """How left-out outputs at a minimum vary, for signs of half-samples, shape (n, B)."""
-    classes = at.problem.classes
+    classes = minimum.problem.classes
     assert classes is not None
-    plain = leave_out(at)
+    plain = leave_out(minimum)
     drawn = torch.zeros_like(plain.outputs)
     if not is_designed(classes):
-        drawn = plain.outputs - leave_out(at, ClassShares.at(at)).outputs
+        drawn = plain.outputs - leave_out(minimum, ClassShares.at(minimum)).outputs
     signs = signs.to(plain.moves)
-    moved = at.spread.times(plain.moves.T.unsqueeze(2) * signs)  # (K, n, B)
-    for rows, block in group_blocks(at):
+    moved = minimum.influence @ (plain.moves.T.unsqueeze(2) * signs)  # (K, n, B)
+    for rows, block in group_blocks(minimum):
         own = torch.einsum("msktl,mtl->kms", block, plain.moves[rows])
         moved[:, rows] -= own.unsqueeze(3) * signs[rows]
-    if at.problem.rows.groups is None and is_designed(classes):
-        moved += _shared(at, plain.moves, classes).unsqueeze(2) * signs
-    return Variation(drawn, shifted(at, moved.neg_()))
+    if minimum.problem.rows.groups is None and is_designed(classes):
+        moved += _shared(minimum, plain.moves, classes).unsqueeze(2) * signs
+    return Variation(drawn, push_forward(minimum, moved.neg_()))
 
 
-def _shared(at: Minimum, moves: Tensor, classes: Tensor) -> Tensor:
+def _shared(minimum: Minimum, moves: Tensor, classes: Tensor) -> Tensor:
     """(n_c − 1)⁻¹ Σ V_ij d_j over the other rows j of row i's class c, shape (K, n)."""
     member = one_hot(classes).to(moves)
-    pulls = at.spread.times(moves.T.unsqueeze(2) * member)  # (K, n, C)
-    others = (pulls * member).sum(2) - torch.einsum("nkl,nl->kn", at.spread.blocks, moves)
+    pulls = minimum.influence @ (moves.T.unsqueeze(2) * member)  # (K, n, C)
+    others = (pulls * member).sum(2) - torch.einsum("nkl,nl->kn", minimum.influence.blocks, moves)
     counts = (member.sum(0)[classes] - 1).clamp_min(1)
     return others / counts

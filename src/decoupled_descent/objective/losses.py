@@ -11,6 +11,9 @@ from torch.nn import functional
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
 
+#: Predicted probabilities below this count as this.
+LEAST = 1e-12
+
 
 class Expansion(NamedTuple):
     r"""A loss to second order in its outputs, feature by feature: all but ``value`` are (K, n)."""
@@ -30,6 +33,12 @@ class Loss(NamedTuple):
     categorical: bool = False  # labels are class indices (n,), not shaped like the outputs
     smooth: bool = True  # no kinks
     binary: bool = False  # labels are probabilities of the second of two classes
+    quadratic: bool = False  # a parabola, so that one Newton step reaches the minimum
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether outputs are logits of classes; otherwise they predict the labels themselves."""
+        return self.categorical or self.binary
 
     @property
     def builtin(self) -> bool:
@@ -57,6 +66,30 @@ class Loss(NamedTuple):
         if not single or not bool(((y == 0) | (y == 1)).all()):
             return None
         return y.reshape(-1).long()
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Probabilities of all classes, (n, C), for logits; otherwise the outputs (n, K)."""
+        if not self.has_classes:
+            return outputs
+        if self.binary:
+            outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
+        return torch.softmax(outputs, 1)
+
+    def of_predictions(self, predictions: Tensor, y: Tensor) -> Tensor:
+        """Losses of predictions row by row, (n,): −log p of the class, or ℓ of the numbers.
+
+        Probabilities have the shape (n, C) and are at least ``LEAST``.
+        """
+        if not self.has_classes:
+            return self.of(predictions, y.to(predictions))
+        own = predictions.gather(1, y.long().reshape(-1, 1)).squeeze(1)
+        return -own.clamp_min(LEAST).log()
+
+    def regression_targets(self, y: Tensor, outputs: int) -> Tensor:
+        """Labels as targets of a least squares regression, (n, K): classes are one-hot."""
+        if self.categorical:
+            return functional.one_hot(y.long(), outputs).double()
+        return y.double().reshape(len(y), -1)
 
     def _labels(self, y: Tensor, dtype: torch.dtype) -> Tensor:
         """Labels as a named loss takes them: class indices (n,), or numbers (n, K)."""
@@ -112,11 +145,16 @@ def _expand_cross_entropy(outputs: Tensor, labels: Tensor) -> Expansion:
 
 
 LOSSES = {
-    "squared": Loss("squared", _squared, _expand_squared),
+    "squared": Loss("squared", _squared, _expand_squared, quadratic=True),
     "absolute": Loss("absolute", _absolute, smooth=False),
     "logistic": Loss("logistic", _logistic, _expand_logistic, binary=True),
     "cross_entropy": Loss("cross_entropy", _cross_entropy, _expand_cross_entropy, categorical=True),
 }
+
+
+def class_loss(count: int) -> tuple[str, int]:
+    """The loss of a number of classes, and the outputs that it takes."""
+    return ("logistic", 1) if count == 2 else ("cross_entropy", count)
 
 
 def get_loss(loss: str | RowLoss | Loss) -> Loss:

@@ -40,14 +40,15 @@ def combine(
         raise ValueError(
             f"theta has {len(thetas)} entries for {len(objectives)} objectives; give one each"
         )
-    found = []
+    configurations = []
     for ((head, psi), start), (method, algorithm), s in product(
         zip(objectives, thetas, strict=True), methods, seeds
     ):
         parts = [head] * (len(objectives) > 1) + [method] * (len(methods) > 1)
         parts += [f"seed={s}"] * (len(seeds) > 1)
-        found.append(Configuration(", ".join(parts) or method, psi, algorithm, start, int(s)))
-    return found
+        name = ", ".join(parts) or method
+        configurations.append(Configuration(name, psi, algorithm, start, int(s)))
+    return configurations
 
 
 def _named(given: Any, describe: Callable[[Sequence[Any]], list[str]]) -> list[tuple[str, Any]]:
@@ -77,12 +78,12 @@ def _algorithm_names(algorithms: Sequence[Algorithm]) -> list[str]:
     keys = dict.fromkeys(key for each in given for key in each)
     varying = [key for key in keys if len({each.get(key) for each in given}) > 1]
     kinds = [type(algorithm).__name__ for algorithm in algorithms]
-    known = {(kind, key) for kind, each in zip(kinds, given, strict=True) for key in each}
+    existing = {(kind, key) for kind, each in zip(kinds, given, strict=True) for key in each}
     names = []
     for kind, each in zip(kinds, given, strict=True):
         parts = [kind] * (len(set(kinds)) > 1 or not varying)
         for key in varying:
-            if (kind, key) in known:
+            if (kind, key) in existing:
                 parts.append(f"{key}={each[key]:g}" if key in each else f"{key}=None")
         names.append(" ".join(parts) or kind)
     return names

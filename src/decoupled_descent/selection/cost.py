@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from decoupled_descent.leave_one_out.influence import DUAL, SQUARE
+from decoupled_descent.leave_one_out.minimum import DUAL, SQUARE
 from decoupled_descent.leave_one_out.precondition import LEAD, SOFTMAX_LEAD
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from decoupled_descent.selection.found import Candidate, predictions, row_count
+from decoupled_descent.selection.fits import CandidateFit, row_count, smoothed_predictions
 
 #: The number of half-samples, and the most numbers K · n · B of one fit.
 HALVES, FEWEST, NUMBERS = 64, 8, 2**21
@@ -26,34 +26,34 @@ def half_sample_count(n: int, outputs: int) -> int:
     return max(FEWEST, min(HALVES, NUMBERS // (n * outputs)))
 
 
-def right_decisions(candidates: Sequence[Candidate], weights: Tensor) -> Tensor | None:
+def right_decisions(fits: Sequence[CandidateFit], weights: Tensor) -> Tensor | None:
     """The share of right decisions of each row, shape (n,); None if fits have no variation.
 
     Args:
-        candidates: The fits.
+        fits: The fits.
         weights: Their weights in the mixture that predicts each row, shape (n, F).
 
     Returns:
         Extrapolated shares, of which the mean is meant: a single one may be outside of 0 and 1.
     """
-    if any(one.variation is None for one in candidates):
+    if any(one.variation is None for one in fits):
         return None
-    once, twice = (_share(candidates, weights, level) for level in (1.0, math.sqrt(2)))
+    once, twice = (_share(fits, weights, level) for level in (1.0, math.sqrt(2)))
     return 2 * once - twice
 
 
-def _share(candidates: Sequence[Candidate], weights: Tensor, level: float) -> Tensor:
+def _share(fits: Sequence[CandidateFit], weights: Tensor, level: float) -> Tensor:
     """The share of half-samples with the right decision, shape (n,), at a level of variation."""
     mixed: Tensor | None = None
-    y = candidates[0].rows.y.long().reshape(-1)
-    for one, own in zip(candidates, weights.T, strict=True):
+    y = fits[0].rows.y.long().reshape(-1)
+    for one, own in zip(fits, weights.T, strict=True):
         if one.variation is None or not bool((own > 0).any()):
             continue
         drawn, halves = one.variation
         outputs = (one.outputs + drawn).T.unsqueeze(2) + level * halves  # (K, n, B)
         count, n, draws = outputs.shape
         flat = outputs.permute(2, 1, 0).reshape(draws * n, count)
-        chances = predictions(one.run.objective.loss.name, flat, row_count(one.rows))
+        chances = smoothed_predictions(one.run.objective.loss, flat, row_count(one.rows))
         part = own.unsqueeze(1) * chances.reshape(draws, n, -1)
         mixed = part if mixed is None else mixed.add_(part)
     assert mixed is not None

@@ -24,16 +24,22 @@ class Method(NamedTuple):
             methods also take ``head_lr``, for a head that moves at another rate.
         settings: Which of lr, damping and ridge it has.
         summary: What it is, in one line.
+        minimises: Whether it reaches the minimum, so that rows can be left out of it; otherwise it
+            makes steps.
     """
 
     build: Callable[..., Algorithm]
     settings: tuple[str, ...]
     summary: str
+    minimises: bool = False
 
 
 METHODS = {
     "newton": Method(
-        DecoupledNewton, ("ridge",), "linear and kernel models, with leave-one-out errors"
+        DecoupledNewton,
+        ("ridge",),
+        "linear and kernel models, with leave-one-out errors",
+        minimises=True,
     ),
     "orthogonal": Method(
         partial(OrthogonalDecoupledDescent, reduction="mean"),

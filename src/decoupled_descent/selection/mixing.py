@@ -1,7 +1,7 @@
 """The third round of the search: all fits are mixed, and the mixture's error is estimated.
 
-The estimate is *cross-fitted*: the rows of a fold are judged by a mixture whose feature maps were
-ranked, and whose weights were chosen, without them.
+The estimate is *cross-fitted*: the rows of a fold are predicted by a mixture whose feature maps
+were ranked, and whose weights were chosen, without them.
 
 The standard error has two parts: the variance of the losses, widened because rare large
 losses may not have occurred; and the covariance of losses, because each row is in the training set
@@ -16,24 +16,25 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from decoupled_descent.leave_one_out.leave_out import linear_minimum, paired_losses
+from decoupled_descent.leave_one_out.leave_out import loss_covariance
+from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective
+from decoupled_descent.objective.losses import LEAST, Loss
 from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.selection.decisions import right_decisions
-from decoupled_descent.selection.found import (
-    Candidate,
-    Search,
+from decoupled_descent.selection.fits import (
+    CandidateFit,
+    SearchResult,
     fitted_outputs,
-    lowest,
-    main,
+    lowest_error,
     row_count,
+    selected_fits,
 )
 from decoupled_descent.selection.ranking import some_rows
 from decoupled_descent.selection.stacking import (
     cross_fitted_weights,
     mixed_losses,
-    row_losses,
     stack_weights,
 )
 
@@ -41,68 +42,68 @@ from decoupled_descent.selection.stacking import (
 PAIRED = 1000
 
 
-def combined(
+def mix(
     objective: Objective,
-    found: Sequence[Candidate],
+    fits: Sequence[CandidateFit],
     folds: Tensor,
     *,
     stack: bool,
     seed: int,
     ranking: tuple[tuple[str, float], ...],
     interrupted: bool,
-) -> Search:
+) -> SearchResult:
     """Mix all fits, or take the best one without ``stack``, and estimate the error of the result.
 
-    Fits of maps that only judge come last. ``folds`` has the fold of each row, shape (n,), and
-    ``seed`` draws the rows whose pairs enter the standard error.
+    Fits of maps that only serve the cross-fit come last. ``folds`` has the fold of each row, shape
+    (n,), and ``seed`` draws the rows whose pairs enter the standard error.
     """
-    own = main(found)
-    loss, rows = objective.loss.name, own[0].rows
+    own = selected_fits(fits)
+    loss, rows = objective.loss, own[0].rows
     y = rows.y
-    every = torch.stack([one.said for one in found])
-    said = every[: len(own)]
+    every = torch.stack([one.predictions for one in fits])
+    predictions = every[: len(own)]
     shares = torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
     extra = float(shares.sum()) / row_count(rows)
-    weights = stack_weights(loss, said, y, shares, extra)
-    known = torch.stack([one.known for one in found], 1)
-    moved = [one.without for one in found if one.without is not None]
-    without = torch.stack(moved) if moved else None
-    by_row = cross_fitted_weights(loss, every, y, shares, folds, extra, known, without)
-    chances = torch.einsum("nf,fnk->nk", by_row, every)
-    judged = row_losses(loss, chances, y)
+    weights = stack_weights(loss, predictions, y, shares, extra)
+    selected = torch.stack([one.selected for one in fits], 1)
+    nested = [one.fold_predictions for one in fits if one.fold_predictions is not None]
+    without = torch.stack(nested) if nested else None
+    by_row = cross_fitted_weights(loss, every, y, shares, folds, extra, selected, without)
+    cross_fitted = torch.einsum("nf,fnk->nk", by_row, every)
+    losses = loss.of_predictions(cross_fitted, y)
     if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
-        chosen = min(range(len(own)), key=lambda k: own[k].error)
-        curse = (judged - mixed_losses(loss, weights, said, y)) @ shares / shares.sum()
+        best = min(range(len(own)), key=lambda k: own[k].error)
+        optimism = (losses - mixed_losses(loss, weights, predictions, y)) @ shares / shares.sum()
         weights = torch.zeros_like(weights)
-        weights[chosen] = 1.0
-        judged = mixed_losses(loss, weights, said, y) + curse.clamp_min(0)
+        weights[best] = 1.0
+        losses = mixed_losses(loss, weights, predictions, y) + optimism.clamp_min(0)
         by_row = torch.zeros_like(by_row)
-        by_row[:, chosen], chances = 1.0, said[chosen]
-    values = rows.averaged(judged)
-    mixed = torch.einsum("f,fnk->nk", weights, said)
+        by_row[:, best], cross_fitted = 1.0, predictions[best]
+    values = rows.averaged(losses)
+    mixed = torch.einsum("f,fnk->nk", weights, predictions)
     variance = max(float(values.var()), _variance_of_new(loss, values, mixed, shares))
-    stderr = math.sqrt(variance / len(values) + _pairs(lowest(own), seed))
-    raw = float(rows.averaged(mixed_losses(loss, weights, said, y)).mean())
+    stderr = math.sqrt(variance / len(values) + _pair_covariance(lowest_error(own), seed))
+    raw = float(rows.averaged(mixed_losses(loss, weights, predictions, y)).mean())
     error = float(values.mean())
     estimate = CorrectedError(error, stderr, error - raw)
-    right = right_decisions(found, by_row) if objective.loss.classes(y) is not None else None
+    right = right_decisions(fits, by_row) if loss.classes(y) is not None else None
     own = [one._replace(variation=None) for one in own]  # of no further use
-    return Search(
-        objective, tuple(own), weights, estimate, judged, chances, right, ranking, interrupted
+    return SearchResult(
+        objective, tuple(own), weights, estimate, losses, cross_fitted, right, ranking, interrupted
     )
 
 
-def _variance_of_new(loss: str, values: Tensor, mixed: Tensor, shares: Tensor) -> float:
-    """Variance of the loss of a new row, with rare large losses that may not have been seen.
+def _variance_of_new(loss: Loss, values: Tensor, mixed: Tensor, shares: Tensor) -> float:
+    """Variance of the loss of a new row, with rare large losses that may not have occurred.
 
     A weight counts by its square, as it does in the variance of ``values``.
 
-    For classes, it is the variance if the stated probabilities were true. For numbers, a new loss
-    is above all n that were seen with probability 1/(n + 1): the largest one counts once more.
+    For classes, it is the variance if the predicted probabilities were true. For numbers, a new
+    loss exceeds all n observed ones with probability 1/(n + 1): the largest one counts once more.
     """
-    if loss == "squared":
+    if not loss.has_classes:
         return float(torch.cat([values, values.max().unsqueeze(0)]).var())
-    chances = mixed.clamp_min(1e-12)
+    chances = mixed.clamp_min(LEAST)
     losses = -chances.log()
     mean = (chances * losses).sum(1)
     own = (chances * losses.square()).sum(1) - mean.square()
@@ -110,9 +111,9 @@ def _variance_of_new(loss: str, values: Tensor, mixed: Tensor, shares: Tensor) -
     return float((shares / shares.mean()).square() @ (own + between)) / len(mean)
 
 
-def _pairs(candidate: Candidate, seed: int) -> float:
-    """Mean covariance of the left-out losses of two rows, or groups, for the best candidate."""
-    rows = candidate.rows
-    problem = Problem(rows, candidate.run.bound, candidate.ridge)
+def _pair_covariance(fit: CandidateFit, seed: int) -> float:
+    """Mean covariance of the left-out losses of two rows, or groups, for the best fit."""
+    rows = fit.rows
+    problem = Problem(rows, fit.run.bound, fit.ridge)
     some = some_rows(rows.n, PAIRED, rows.groups, seed)
-    return paired_losses(linear_minimum(problem, fitted_outputs(candidate)), some)
+    return loss_covariance(linear_minimum(problem, fitted_outputs(fit)), some)

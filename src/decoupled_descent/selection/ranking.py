@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from decoupled_descent.features.candidates import as_features, fit_all
 from decoupled_descent.features.interface import Features
 from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.selection.found import effective_count
+from decoupled_descent.selection.fits import effective_count
+from decoupled_descent.selection.ridge_walk import STEP
 
 #: The largest number of rows for the ranking of feature maps, up to 1000 rows in all. With more it
 #: grows as the square root of n, to at most ``MOST_RANKED``: of three draws of 400 among 100,000
@@ -27,22 +27,21 @@ KEPT = 2
 #: With more rows than this, the ranking leaves out no folds: its rows are then a small part of all
 #: rows, and that they have chosen the maps hardly changes the estimate.
 NESTED = 2000
-#: Ridges are powers of ten in steps of half a decade, within these exponents, times the mean weight
-#: of a row.
-STEP, LOWEST, HIGHEST = 0.5, -5.0, 3.0
+#: Ridges are powers of ten within these exponents, times the mean weight of a row.
+LOWEST, HIGHEST = -5.0, 3.0
 #: With the real loss the first ridge is this share of the best ridge of the ranking, because the
 #: curvature is smaller.
 SHARE = 0.2
 
 
-class Ranked(NamedTuple):
-    """A feature map and its place."""
+class RankedMap(NamedTuple):
+    """A feature map and its rank."""
 
     features: Features  # fitted if all rows were used for the ranking; else not
     error: float  # its lowest leave-one-out error
     start: float  # the first ridge to try with the real loss
     phi: Tensor | None  # the features of all rows, if all were used for the ranking; else None
-    known: Tensor  # whether it is kept without each fold of rows, and, last, if all are there
+    selected: Tensor  # whether it is selected without each fold of rows, and, last, on all rows
 
 
 class Sample(NamedTuple):
@@ -71,7 +70,7 @@ class Sample(NamedTuple):
         return total / effective_count(n, self.weights, self.groups)
 
     def some(self, most: int, seed: int) -> tuple[Tensor, Sample]:
-        """At most so many rows: which they are, and the same of them, their features in memory."""
+        """The indices of at most ``most`` rows, and these rows, in memory."""
         rows = some_rows(len(self.y), most, self.groups, seed)
         X = self.X.gather(rows) if isinstance(self.X, Rows) else self.X[rows.numpy()]
         kept = [None if each is None else each[rows] for each in self.common.values()]
@@ -79,13 +78,11 @@ class Sample(NamedTuple):
 
     def targets(self) -> Tensor:
         """What ridge regression fits: numbers, or classes one-hot, shape (n, K)."""
-        if self.objective.loss.name == "cross_entropy":
-            return one_hot(self.y.long(), self.objective.width or -1).double()
-        return self.y.double().reshape(len(self.y), -1)
+        return self.objective.loss.regression_targets(self.y, self.objective.width or -1)
 
 
 def some_rows(n: int, most: int, groups: Tensor | None, seed: int) -> Tensor:
-    """At most so many rows, drawn without using labels; groups stay together."""
+    """Indices of at most ``most`` rows, drawn without using labels; groups stay together."""
     if n <= most:
         return torch.arange(n)
     generator = torch.Generator().manual_seed(seed)
@@ -101,43 +98,43 @@ def ranked_count(n: int) -> int:
     return min(n, round(RANKED * math.sqrt(max(1.0, n / 1000))), MOST_RANKED)
 
 
-def rank(sample: Sample, tried: Sequence[Features], seed: int, folds: Tensor) -> list[Ranked]:
+def rank(sample: Sample, maps: Sequence[Features], seed: int, folds: Tensor) -> list[RankedMap]:
     """Exact leave-one-out of kernel ridge regression for every feature map, best first.
 
-    Every fold of rows is also left out as a whole, for ridges near the best one: which maps would
-    be kept without these rows?
+    Every fold of rows is also left out, for ridges near the best one: this shows which maps would
+    be selected without these rows.
     """
-    n, loss = len(sample.y), sample.objective.loss.name
+    n = len(sample.y)
     rows, few = sample.some(ranked_count(n), seed)
     everything = len(rows) == n
     targets, weights = few.targets(), few.weights
     share = torch.ones(len(rows), dtype=torch.float64) if weights is None else weights
     powers = torch.arange(HIGHEST, LOWEST - STEP / 2, -STEP, dtype=torch.float64)
     ridges = few.unit * 10.0**powers
+    first = 1.0 if sample.objective.loss.quadratic else SHARE
     held = torch.arange(int(folds.max()) + 1).unsqueeze(1) == folds[rows]
-    maps = tried if everything else as_features(list(tried))  # others, which are gone afterwards
-    fitted = fit_all(maps, few.X, weights)
-    found, errors = [], []
-    for features, (_, phi) in zip(tried, fitted, strict=True):
+    copies = maps if everything else as_features(list(maps))  # others, which are gone afterwards
+    results, errors = [], []
+    for features, (_, phi) in zip(maps, fit_all(copies, few.X, weights), strict=True):
         path = RidgePath(phi, targets, ridges, *few.common.values())
         own = path.losses @ share / share.sum()
         best = int(own.argmin())
-        start = float(ridges[best]) * (1.0 if loss == "squared" else SHARE)
-        found.append((features, float(own[best]), start, phi if everything else None))
+        start = first * float(ridges[best])
+        results.append((features, float(own[best]), start, phi if everything else None))
         errors.append(own[best].repeat(len(held) + 1))
         if n <= NESTED:
             near = ridges[max(best - 1, 0) : best + 2]
             losses = RidgePath(phi, targets, near, *few.common.values()).losses_without(held)
             others = share * ~held
             errors[-1][:-1] = ((losses * others).sum(2) / others.sum(1)).amin(0)
-    places = torch.stack(errors).argsort(dim=0, stable=True).argsort(dim=0)
-    linear = torch.tensor([features.name == "linear" for features in tried]).unsqueeze(1)
-    known = (places < KEPT) | linear
-    ranked = [Ranked(*one, known=own) for one, own in zip(found, known, strict=True)]
+    ranks = torch.stack(errors).argsort(dim=0, stable=True).argsort(dim=0)
+    linear = torch.tensor([features.is_linear for features in maps]).unsqueeze(1)
+    selected = (ranks < KEPT) | linear
+    ranked = [RankedMap(*one, selected=own) for one, own in zip(results, selected, strict=True)]
     return sorted(ranked, key=lambda one: one.error)
 
 
-def keep(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """The best few and the linear model, then maps that are kept only if some fold is left out."""
-    kept = [one for one in ranked if bool(one.known.any())]
-    return sorted(kept, key=lambda one: not one.known[-1])
+def select(ranked: Sequence[RankedMap]) -> list[RankedMap]:
+    """The best few and the linear model, then maps that are selected only without some fold."""
+    chosen = [one for one in ranked if bool(one.selected.any())]
+    return sorted(chosen, key=lambda one: not one.selected[-1])

@@ -1,10 +1,10 @@
-"""The search behind the estimators: features and ridges compete by leave-one-out at the minimum.
+"""The search behind the estimators: features and ridges are chosen by leave-one-out errors.
 
 1. Feature maps are ranked by the exact leave-one-out error of kernel ridge regression on (one-hot)
    targets, for all ridges at once, on some of many rows (:mod:`ranking`).
 2. The best few, and the linear model in any case, are fitted with the real loss by
    :class:`~decoupled_descent.DecoupledNewton`, along a grid of ridges that is walked downhill
-   (:mod:`walk`).
+   (:mod:`ridge_fits`).
 3. All fits are mixed, with the weights that maximise the left-out likelihood, and the error of the
    mixture is estimated by rows that had no part in the choice (:mod:`mixing`). Maps that are among
    the best few only without some fold of rows are fitted for this purpose, and are not in the
@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -27,11 +26,16 @@ from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.selection.cost import FITS, expected_seconds, in_words
-from decoupled_descent.selection.found import Candidate, Search, lowest, main
-from decoupled_descent.selection.mixing import combined
-from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, keep, rank
+from decoupled_descent.selection.fits import (
+    CandidateFit,
+    SearchResult,
+    lowest_error,
+    selected_fits,
+)
+from decoupled_descent.selection.mixing import mix
+from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, select
+from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
-from decoupled_descent.selection.walk import fits, scouted
 
 #: Searches whose features have fewer entries than this take seconds; no time is announced.
 QUICK = 10**6
@@ -39,7 +43,7 @@ QUICK = 10**6
 MOST_PARAMETERS = 4000
 
 
-def search(
+def search_models(
     X: Any,
     y: Tensor,
     loss: str,
@@ -52,7 +56,7 @@ def search(
     stack: bool = True,
     seed: int = 0,
     progress: bool | None = None,
-) -> Search:
+) -> SearchResult:
     """Find the model with the lowest leave-one-out error.
 
     Args:
@@ -71,55 +75,52 @@ def search(
         progress: Whether to draw a progress bar; by default, only on a terminal.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
-    tried = _tried(features, X, y, outputs, loss)
+    maps = _maps(features, X, y, objective)
     X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
     sample = Sample(X, y, objective, weights, groups)
     folds = folds_of(len(y), groups, seed, objective.loss.classes(y))
-    found: list[Candidate] = []
+    fits: list[CandidateFit] = []
     ranking: list[tuple[str, float]] = []
     interrupted = False
-    maps = min(len(tried), KEPT + 1)
-    widths = _widths(X, tried[-maps:])
+    count = min(len(maps), KEPT + 1)
+    n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
+    widths = [one.width(n, d) for one in maps[-count:]]
     _announce(len(y), widths, outputs, progress)
     with threads_for(len(y) * max(widths), outputs):
-        with progress_bar(1 + FITS * maps, "search", progress) as advance:
+        with progress_bar(1 + FITS * count, "search", progress) as advance:
             try:
-                ranked = rank(sample, tried, seed, folds)
+                ranked = rank(sample, maps, seed, folds)
                 ranking += [(one.features.name, one.error) for one in ranked]
-                kept = keep(ranked)
+                selected = select(ranked)
                 if ridge == "auto":
-                    kept = scouted(kept, sample, seed)
+                    selected = choose_on_sample(selected, sample, seed)
                 nested = folds if len(y) <= NESTED else None
-                for share, fitted in fits(kept, sample, ridge, nested):
-                    found.append(fitted)
-                    note = f"{fitted.features.name}, lowest error {lowest(main(found)).error:.4g}"
-                    advance(1 + round(FITS * maps * share), note)
+                for share, fit in fit_maps(selected, sample, ridge, nested):
+                    fits.append(fit)
+                    lowest = lowest_error(selected_fits(fits)).error
+                    note = f"{fit.features.name}, lowest error {lowest:.4g}"
+                    advance(1 + round(FITS * count * share), note)
             except KeyboardInterrupt:
-                if not found:
+                if not fits:
                     raise
                 interrupted = True
-        return combined(
-            objective, found, folds,
+        return mix(
+            objective, fits, folds,
             stack=stack, seed=seed, ranking=tuple(ranking), interrupted=interrupted,
         )  # fmt: skip
 
 
-def _tried(features: Any, X: Any, y: Tensor, outputs: int, loss: str) -> list[Features]:
-    """The feature maps that compete."""
+def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Features]:
+    """The feature maps that are compared; fewer landmarks for many classes.
+
+    With K classes the Hessian has K times as many columns.
+    """
     unset = isinstance(features, str) and features == "auto"
-    tried = as_features("linear" if unset and is_sparse(X) else features)
-    for each in tried:
-        _limit_landmarks(each, y, outputs, loss)
-    return tried
-
-
-def _widths(X: Any, tried: Sequence[Features]) -> list[int]:
-    """How many features each map makes of a row, at most."""
-    n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
-    return [
-        d if each.name.startswith("linear") else min(n, each.get_params().get("landmarks", d))
-        for each in tried
-    ]
+    maps = as_features("linear" if unset and is_sparse(X) else features)
+    if objective.loss.categorical:
+        for one in maps:
+            one.limit_width(len(y), MOST_PARAMETERS // (objective.width or 1))
+    return maps
 
 
 def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
@@ -128,10 +129,3 @@ def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) ->
         seconds = expected_seconds(n, widths, outputs)
         if seconds > 60:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)
-
-
-def _limit_landmarks(features: Features, y: Tensor, outputs: int, loss: str) -> None:
-    """Fewer landmarks for many classes, whose Hessian has K times as many columns."""
-    given = features.get_params()
-    if "landmarks" in given and loss == "cross_entropy" and len(y) > given["landmarks"]:
-        features.set_params(landmarks=min(given["landmarks"], MOST_PARAMETERS // outputs))

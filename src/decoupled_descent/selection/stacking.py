@@ -8,15 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decoupled_descent.objective.losses import LEAST, Loss
+
 #: The number of folds: weights are chosen on all but one and evaluated on that one.
 FOLDS = 20
 #: The most steps of expectation-maximisation, and the change at which it ends.
 STEPS, SETTLED = 300, 1e-5
-#: Probabilities below this count as this.
-LEAST = 1e-12
 
 
-def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor, extra: float = 1.0) -> Tensor:
+def stack_weights(
+    loss: Loss, predictions: Tensor, y: Tensor, shares: Tensor, extra: float = 1.0
+) -> Tensor:
     r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
 
     For numbers, those that minimise Σ_i s_i (y_i − Σ_f w_f o_fi)², non-negative with sum 1. For
@@ -24,14 +26,14 @@ def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor, extra: flo
 
     .. math:: \sum_i s_i \log \sum_f w_f\, p_f(y_i) + \frac{e}{F} \sum_f \log w_f
 
-    by expectation-maximisation: one more row, of weight e, is dealt to all candidates alike. A
-    sample without mistakes would otherwise give everything to the candidate that is most sure of
-    itself; with that row, no candidate has less than about 1/(nF), and the mixture is never much
-    surer than its members agree.
+    by expectation-maximisation. The second term is a Dirichlet prior: it adds one row of weight e
+    that all candidates predict equally well. Without it, a sample without errors would give all
+    weight to the candidate with the most extreme probabilities. With it, every candidate has a
+    weight of at least about 1/(nF).
 
     Args:
-        loss: ``"squared"`` for numbers, another name for classes.
-        said: The left-out predictions of F candidates, shape (F, n, K).
+        loss: The loss; only whether its labels are classes matters here.
+        predictions: The leave-one-out predictions of F candidates, shape (F, n, K).
         y: Labels, shape (n,), or targets, shape (n, K).
         shares: s, how much each row counts, shape (n,).
         extra: e, how much one row counts on average.
@@ -40,29 +42,31 @@ def stack_weights(loss: str, said: Tensor, y: Tensor, shares: Tensor, extra: flo
         w, shape (F,).
 
     Example:
-        >>> said = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5], [0.5, 0.5]]])
-        >>> stack_weights("logistic", said, torch.tensor([0, 0]), torch.ones(2)).round(decimals=2)
+        >>> from decoupled_descent.objective.losses import get_loss
+        >>> p = torch.tensor([[[0.9, 0.1], [0.8, 0.2]], [[0.5, 0.5], [0.5, 0.5]]])
+        >>> y, shares = torch.tensor([0, 0]), torch.ones(2)
+        >>> stack_weights(get_loss("logistic"), p, y, shares).round(decimals=2)
         tensor([0.7000, 0.3000])
     """
-    if loss == "squared":
-        return _least_squares(said, y, shares)
-    own = _of_labels(said, y).clamp_min(LEAST).unsqueeze(0)
-    every = torch.ones(1, len(said), dtype=torch.bool)
-    return _likeliest(own, shares.unsqueeze(0), extra, every)[0]
+    if not loss.has_classes:
+        return _least_squares(predictions, y, shares)
+    own = _label_probabilities(predictions, y).clamp_min(LEAST).unsqueeze(0)
+    every = torch.ones(1, len(predictions), dtype=torch.bool)
+    return _maximum_likelihood(own, shares.unsqueeze(0), extra, every)[0]
 
 
-def _likeliest(own: Tensor, shares: Tensor, extra: float, usable: Tensor) -> Tensor:
+def _maximum_likelihood(own: Tensor, shares: Tensor, extra: float, usable: Tensor) -> Tensor:
     """Weights of several mixtures at once, shape (B, F), by expectation-maximisation.
 
     ``own`` has the probability of each row's own class, shape (B or 1, F, n), ``shares`` how much
     each row counts, (B, n), and ``usable`` the candidates that each mixture may have, (B, F).
     """
-    dealt = usable.to(own) / usable.sum(1, keepdim=True)
-    weights, total = dealt, shares.sum(1, keepdim=True)
+    equal = usable.to(own) / usable.sum(1, keepdim=True)
+    weights, total = equal, shares.sum(1, keepdim=True)
     for _ in range(STEPS):
         chances = (weights.unsqueeze(1) @ own).squeeze(1)
         counted = weights * (own @ (shares / chances).unsqueeze(2)).squeeze(2)
-        following = (counted + extra * dealt) / (total + extra)
+        following = (counted + extra * equal) / (total + extra)
         moved = float((following - weights).abs().max())
         weights = following
         if moved < SETTLED:
@@ -70,13 +74,12 @@ def _likeliest(own: Tensor, shares: Tensor, extra: float, usable: Tensor) -> Ten
     return weights
 
 
-def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+def _least_squares(predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
     """Non-negative least squares with a heavy row that makes the sum 1."""
     from scipy.optimize import nnls
 
-    residuals = (
-        y.reshape(said.shape[1:]).to(said) - said
-    )  # the residual of the mixture is the mixture of these residuals
+    # the residual of the mixture is the mixture of these residuals
+    residuals = y.reshape(predictions.shape[1:]).to(predictions) - predictions
     moments = torch.einsum("fnk,gnk,n->fg", residuals, residuals, shares) / shares.sum()
     moments.diagonal().add_(1e-10 * float(moments.diagonal().mean()) + 1e-300)
     root = torch.linalg.cholesky(moments).T.numpy()
@@ -87,22 +90,15 @@ def _least_squares(said: Tensor, y: Tensor, shares: Tensor) -> Tensor:
     return weights / weights.sum()
 
 
-def mixed_losses(loss: str, weights: Tensor, said: Tensor, y: Tensor) -> Tensor:
+def mixed_losses(loss: Loss, weights: Tensor, predictions: Tensor, y: Tensor) -> Tensor:
     """Losses of the mixture row by row, shape (n,)."""
-    return row_losses(loss, torch.einsum("f,fnk->nk", weights, said), y)
+    return loss.of_predictions(torch.einsum("f,fnk->nk", weights, predictions), y)
 
 
-def row_losses(loss: str, said: Tensor, y: Tensor) -> Tensor:
-    """Losses of predictions (n, K) row by row, shape (n,): −log p, or half the squared error."""
-    if loss == "squared":
-        return 0.5 * (said - y.reshape(said.shape).to(said)).square().sum(1)
-    return -_of_labels(said.unsqueeze(0), y)[0].clamp_min(LEAST).log()
-
-
-def _of_labels(said: Tensor, y: Tensor) -> Tensor:
+def _label_probabilities(predictions: Tensor, y: Tensor) -> Tensor:
     """The probability of each row's own class, shape (F, n)."""
-    index = y.long().reshape(1, -1, 1).expand(len(said), -1, 1)
-    return said.gather(2, index).squeeze(2)
+    index = y.long().reshape(1, -1, 1).expand(len(predictions), -1, 1)
+    return predictions.gather(2, index).squeeze(2)
 
 
 def folds_of(n: int, groups: Tensor | None, seed: int, classes: Tensor | None = None) -> Tensor:
@@ -122,35 +118,35 @@ def folds_of(n: int, groups: Tensor | None, seed: int, classes: Tensor | None = 
 
 
 def cross_fitted_weights(
-    loss: str,
-    said: Tensor,
+    loss: Loss,
+    predictions: Tensor,
     y: Tensor,
     shares: Tensor,
     folds: Tensor,
     extra: float = 1.0,
-    known: Tensor | None = None,
-    without: Tensor | None = None,
+    selected: Tensor | None = None,
+    fold_predictions: Tensor | None = None,
 ) -> Tensor:
     """Weights of the mixture that predicts each row, chosen without the row's fold, shape (n, F).
 
     ``folds`` has the fold of each row; the first four arguments and ``extra`` are those of
-    :func:`stack_weights`. ``known`` says which candidates the mixture of each fold may use, shape
-    (folds, F): those that would have been found without the fold. All of them by default, and if
-    there is none. ``without`` is like ``said``, with a whole fold left out as well, shape
-    (F, folds, n, K): these predictions choose the mixture that judges the fold.
+    :func:`stack_weights`. ``selected`` marks the candidates that the mixture of each fold may use,
+    shape (folds, F): those that would have been selected without the fold. All of them by default,
+    and if there is none. ``fold_predictions`` are like ``predictions``, with a fold left out as
+    well, shape (F, folds, n, K): they choose the mixture that predicts the fold.
     """
-    count = int(folds.max()) + 1
+    count, members = int(folds.max()) + 1, len(predictions)
     held = torch.arange(count).unsqueeze(1) == folds  # (folds, n)
-    usable = torch.ones(count, len(said), dtype=torch.bool) if known is None else known[:count]
+    usable = torch.ones(count, members, dtype=torch.bool) if selected is None else selected[:count]
     usable = usable | ~usable.any(1, keepdim=True)
-    if loss == "squared":
-        weights = said.new_zeros(count, len(said))
+    if not loss.has_classes:
+        weights = predictions.new_zeros(count, members)
         for fold, (may, own) in enumerate(zip(usable, held, strict=True)):
-            others = said if without is None else without[:, fold]
+            others = predictions if fold_predictions is None else fold_predictions[:, fold]
             weights[fold, may] = _least_squares(others[may][:, ~own], y[~own], shares[~own])
     else:
-        others = said.unsqueeze(1) if without is None else without
-        own = _of_labels(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
+        others = predictions.unsqueeze(1) if fold_predictions is None else fold_predictions
+        own = _label_probabilities(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
         own = own.clamp_min(LEAST).transpose(0, 1)  # (folds, F, n)
-        weights = _likeliest(own, shares * ~held, extra, usable)
+        weights = _maximum_likelihood(own, shares * ~held, extra, usable)
     return weights[folds]

@@ -82,8 +82,8 @@ def comparable(algorithms: Sequence[Algorithm]) -> list[int]:
 
     The train error of gradient descent is too low, and would win against any unbiased one.
     """
-    honest = [k for k, algorithm in enumerate(algorithms) if algorithm.estimates_test_error]
-    return honest or list(range(len(algorithms)))
+    unbiased = [k for k, algorithm in enumerate(algorithms) if algorithm.estimates_test_error]
+    return unbiased or list(range(len(algorithms)))
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ def sweep(
             is trained, and never chosen.
         steps: T, iterates per run.
         theta: θ_1 for all, or one per objective; drawn from N(0, 1) with ``seed`` by default.
-        seed: One or several seeds, each a configuration of its own.
+        seed: One or several seeds, each a separate configuration.
         test: Held-out rows whose error is recorded and used for nothing else.
         callbacks: Copied for every run.
         halving: Stops configurations that are clearly worse early.
@@ -240,18 +240,18 @@ def sweep(
     whole_number("steps", steps)
     rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
     rows.require_one_process("sweep compares losses row by row")
-    configurations, place = combine(objective, algorithms, theta, seed), as_checkpoint(checkpoint)
+    configurations, folder = combine(objective, algorithms, theta, seed), as_checkpoint(checkpoint)
     if n_jobs is None or n_jobs == 1 or len(configurations) == 1:
-        runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress, place)
+        runs = train_stack(configurations, rows, steps, test, callbacks, halving, progress, folder)
     else:
         if halving is not None:
             raise ValueError("halving compares all runs at every rung, so it needs n_jobs=None")
         count = len(configurations) if n_jobs < 0 else min(n_jobs, len(configurations))
         shares = [configurations[k::count] for k in range(count)]
-        places = [place and place.within(f"{k + 1} of {count}") for k in range(count)]
+        folders = [folder and folder.within(f"{k + 1} of {count}") for k in range(count)]
         parts = Parallel(n_jobs=n_jobs)(
             delayed(train_stack)(share, rows, steps, test, callbacks, None, False, where)
-            for share, where in zip(shares, places, strict=True)
+            for share, where in zip(shares, folders, strict=True)
         )
         runs = [parts[k % count][k // count] for k in range(len(configurations))]
     for configuration, run in zip(configurations, runs, strict=True):
@@ -309,13 +309,13 @@ def train_stack(
     checkpoint: Checkpoint | None = None,
 ) -> list[Run]:
     """Train one stack. Runs with the same objective, g and f are bound to the labels once."""
-    bounds, known = [], {}
+    bounds, by_key = [], {}
     for _, objective, algorithm, theta, _ in configurations:
         width = None if theta is None else len(theta)
         key = (id(objective), width, id(algorithm.g), id(algorithm.f), algorithm.uses_jacobian)
-        if key not in known:
-            known[key] = algorithm.bind(rows, objective, theta)
-        bounds.append(known[key])
+        if key not in by_key:
+            by_key[key] = algorithm.bind(rows, objective, theta)
+        bounds.append(by_key[key])
     with threads_for(rows.here * rows.d, sum(bound.width for bound in bounds)):
         trainees = []
         for (_, _, algorithm, theta, seed), bound in zip(configurations, bounds, strict=True):

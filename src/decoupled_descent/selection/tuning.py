@@ -1,7 +1,7 @@
 r"""Training with rate, damping and ridge chosen by the train error.
 
 The choice makes the train error optimistic: the lowest of many errors is too low, and the train
-error is least reliable for a weak ridge with a large rate. So few settings compete.
+error is least reliable for a weak ridge with a large rate. So few settings are compared.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import as_rows
 from decoupled_descent.selection.configurations import combine
-from decoupled_descent.selection.contest import DEFAULTS, Contest, lowest, was_interrupted
 from decoupled_descent.selection.methods import check_method
+from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
+from decoupled_descent.selection.tuner import DEFAULTS, Tuner, lowest, was_interrupted
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.run import Run, fit
@@ -34,7 +35,7 @@ from decoupled_descent.training.stopping import EarlyStopping
 #: A number, or ``"auto"`` to have it chosen.
 Setting = float | Literal["auto"]
 
-#: Ridges are powers of √10. These exponents are tried first.
+#: These powers of √10 are tried first as ridges.
 FIRST = (0, -3, 3)
 #: The largest exponent, and the smallest one with a minus sign.
 LIMIT = 12
@@ -100,31 +101,31 @@ def tune(
     rows.require_one_process("tune compares losses row by row")
     given = {"lr": lr, "damping": damping, "ridge": ridge}
     check_settings(method, given)
-    place = as_checkpoint(checkpoint)
-    if method == "newton":
+    folder = as_checkpoint(checkpoint)
+    if check_method(method).minimises:
         check_used(method, given)
 
         def minimum(algorithm: DecoupledNewton) -> Run:
-            where = place and place.within(f"ridge {algorithm.ridge:.9g}")
+            where = folder and folder.within(f"ridge {algorithm.ridge:.9g}")
             options: dict[str, Any] = {"seed": seed, "progress": progress, "checkpoint": where}
             with ignoring(DivergenceWarning):  # a ridge that does not reach its minimum is ignored
                 return fit(rows, None, objective, algorithm, steps, theta, **options)
 
         return _walk_ridges(minimum, ridge, steps)
-    contest = Contest(method, given, rows)
-    bound = contest.bind(objective, theta)
+    tuner = Tuner(method, given, rows)
+    bound = tuner.bind(objective, theta)
     if callbacks is None:
-        callbacks = [stopping()] if contest.honest else []
-    told, stacks = as_callbacks(callbacks), count(1)
+        callbacks = [stopping()] if tuner.estimates_test_error else []
+    every, stacks = as_callbacks(callbacks), count(1)
 
     def train(algorithms: Sequence[Algorithm]) -> list[Run]:
         combined = combine(objective, algorithms, theta, seed)
         configurations = [each._replace(objective=bound) for each in combined]
         halving = Halving(rungs=(DEFAULTS.pruned_at,))
-        where = place and place.within(f"stack {next(stacks)}")
-        return train_stack(configurations, rows, steps, None, told, halving, progress, where)
+        where = folder and folder.within(f"stack {next(stacks)}")
+        return train_stack(configurations, rows, steps, None, every, halving, progress, where)
 
-    runs = contest.hold(train)
+    runs = tuner.train_all(train)
     if (alarm := lowest(runs).alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
     algorithms = [run.algorithm for run in runs]
@@ -146,22 +147,19 @@ def _walk_ridges(minimum: Callable[[DecoupledNewton], Run], ridge: Setting, step
     """
     runs: dict[float, Run] = {}
 
-    def error(place: float) -> float:
-        """The error at ridge 10^(place/2); infinite where the minimum was not reached."""
-        if place not in runs:
+    def error(power: float) -> float:
+        """The error at ridge 10^(STEP · power); infinite where the minimum was not reached."""
+        if power not in runs:
             if was_interrupted(list(runs.values())):
                 return math.inf
-            runs[place] = minimum(DecoupledNewton(10 ** (place / 2)))
-        return runs[place].best.train_error if _at_minimum(runs[place]) else math.inf
+            runs[power] = minimum(DecoupledNewton(10 ** (STEP * power)))
+        return runs[power].best.train_error if _at_minimum(runs[power]) else math.inf
 
     if ridge == "auto":
-        best = min(FIRST, key=error)
-        while (lower := min((best, best - 1, best + 1), key=error)) != best:
-            best = lower
-            if abs(best) >= LIMIT:
-                break
+        for _ in downhill(error, min(FIRST, key=error), -LIMIT, LIMIT):
+            pass
     else:
-        error(2 * math.log10(DecoupledNewton(ridge).ridge))
+        error(math.log10(DecoupledNewton(ridge).ridge) / STEP)
     tried = [run for _, run in sorted(runs.items())]
     reached = [run for run in tried if _at_minimum(run)]
     if not reached:
@@ -180,7 +178,7 @@ def _at_minimum(run: Run) -> bool:
 
 
 def check_settings(method: str, settings: dict[str, Any]) -> None:
-    """Raise ``ValueError`` unless the method is known and settings are numbers or ``"auto"``."""
+    """Raise ``ValueError`` unless the method exists and settings are numbers or ``"auto"``."""
     check_method(method)
     for name, value in settings.items():
         number = isinstance(value, Real) and not isinstance(value, bool)

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from decoupled_descent.app import cli
-from decoupled_descent.selection import walk
+from decoupled_descent.selection import ridge_fits
 
 
 def main(mark):
     """Run the command with the arguments after MARK."""
-    whole, made = walk.fit, []
+    whole, made = ridge_fits.fit, []
 
     def fit(*arguments, **options):
         made.append(None)
@@ -24,7 +24,7 @@ def main(mark):
             os.kill(os.getpid(), signal.SIGKILL)
         return whole(*arguments, **options)
 
-    walk.fit = fit
+    ridge_fits.fit = fit
     cli.main()
 
 

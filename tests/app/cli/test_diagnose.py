@@ -8,7 +8,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.estimators.network import CLIP
+from decoupled_descent.features.scaling import CLIP
 from tests.app.cli.conftest import spoilt, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}

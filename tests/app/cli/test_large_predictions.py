@@ -14,7 +14,7 @@ import decoupled_descent as dd
 from decoupled_descent.app.cli.tables import Wishes, prepare
 from decoupled_descent.app.tables import pieces
 from decoupled_descent.app.tables.large import pieces_of
-from decoupled_descent.estimators import base
+from decoupled_descent.estimators import inputs as estimator_inputs
 from decoupled_descent.rows import inputs, sources, store
 from tests.app.cli.conftest import spoilt, table
 
@@ -32,7 +32,7 @@ def in_pieces(monkeypatch):
         monkeypatch.setattr(pieces, "PIECE", 1500)
         monkeypatch.setattr(inputs, "HELD", 0)
         monkeypatch.setattr(sources, "READ_BYTES", 2000)
-        for module in (store, base):
+        for module in (store, estimator_inputs):
             monkeypatch.setattr(module, "SMALL", 0)
 
     return begin

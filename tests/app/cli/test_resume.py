@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from decoupled_descent.selection import walk
+from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, table
 
 LINEAR = ("--features", "linear")
@@ -34,7 +34,7 @@ def saves(folder):
 
 def cut_short(monkeypatch, count):
     """End the process in a fit, as SIGTERM does."""
-    whole, made = walk.fit, []
+    whole, made = ridge_fits.fit, []
 
     def fit(*arguments, **options):
         made.append(None)
@@ -42,7 +42,7 @@ def cut_short(monkeypatch, count):
             raise SystemExit(143)
         return whole(*arguments, **options)
 
-    monkeypatch.setattr(walk, "fit", fit)
+    monkeypatch.setattr(ridge_fits, "fit", fit)
 
 
 def test_a_training_that_was_cut_short(run, shop, tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ from decoupled_descent.app.models import load_model
 from decoupled_descent.app.report.text import together
 from decoupled_descent.app.tables import large
 from decoupled_descent.checks import Z95
-from decoupled_descent.selection import walk
+from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
@@ -225,7 +225,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
     arguments = ("train", shop, "--target", "answer", "--out", out)
     assert run(*arguments)[0] == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    whole, calls = walk.fit, []
+    whole, calls = ridge_fits.fit, []
 
     def interrupted(*some, **options):
         calls.append(1)
@@ -233,7 +233,7 @@ def test_interruption_keeps_an_earlier_model(run, tmp_path, shop, monkeypatch):
             raise KeyboardInterrupt
         return whole(*some, **options)
 
-    monkeypatch.setattr(walk, "fit", interrupted)
+    monkeypatch.setattr(ridge_fits, "fit", interrupted)
     status, text, err = run(*arguments, "--json")
     assert status == 130
     found = json.loads(text)

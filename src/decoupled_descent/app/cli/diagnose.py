@@ -51,12 +51,11 @@ def before_training(prepared: Prepared) -> dd.Diagnosis:
     import torch
 
     from decoupled_descent.app.cli import findings
+    from decoupled_descent.estimators.input_scaling import InputScaling
 
     classes = prepared.task == "classification"
-    estimator = dd.DecoupledClassifier() if classes else dd.DecoupledRegressor()
     X, y = prepared.in_memory
-    estimator.learn_scale(X)
-    rows = torch.from_numpy(estimator.scaled(X)).float()
+    rows = torch.from_numpy(InputScaling.learn(X).apply(X)).float()
     if classes:
         labels = torch.from_numpy(np.unique(y, return_inverse=True)[1].reshape(-1))
     else:

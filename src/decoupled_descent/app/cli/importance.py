@@ -22,11 +22,12 @@ from torch import Tensor
 from decoupled_descent.app.cli.baselines import losses_of
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.estimators.mixture import Member
-from decoupled_descent.leave_one_out.leave_out import leave_out, linear_minimum
+from decoupled_descent.leave_one_out.leave_out import leave_out
+from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.selection.found import predictions
+from decoupled_descent.selection.fits import smoothed_predictions
 
 Floats = NDArray[np.float64]
 
@@ -99,8 +100,8 @@ class LeftOutModels:
             if key not in maps:
                 maps[key] = member.features.transform(X)
             outputs = torch.einsum("sr,ksr->sk", maps[key], theta) + bias.T
-            said = predictions(self.loss, outputs, self.estimator.mixture_.rows)
-            mixed = mixed + member.share / self.total * said
+            mixture = smoothed_predictions(self.loss, outputs, self.estimator.mixture_.rows)
+            mixed = mixed + member.share / self.total * mixture
         numbers: Floats = mixed.numpy()
         if hasattr(self.estimator, "classes_"):
             return numbers
@@ -114,12 +115,12 @@ def left_out_parameters(problem: Problem, member: Member, rows: Tensor) -> tuple
     outputs = X @ member.theta.T + member.bias
     alone = torch.arange(len(X)) if groups is None else groups
     at = linear_minimum(problem, outputs)
-    moves, around = leave_out(at).moves, at.everywhere
-    curvature = problem.weights.reshape(-1, 1, 1) * at.bends.matrices()
+    moves, around = leave_out(at).moves, at.influence
+    curvature = problem.weights.reshape(-1, 1, 1) * at.curvature.matrices()
     theta, bias = [], []
     for row in rows:  # the rows of a group are left out together
         leaving = (alone == alone[row]).nonzero().squeeze(1)
-        moved = around.columns(moves[leaving], leaving).sum(2)  # (K, n)
+        moved = around.columns(leaving, moves[leaving]).sum(2)  # (K, n)
         rest = -torch.einsum("nab,bn->an", curvature, moved)
         rest[:, leaving] += moves[leaving].T
         change = rest @ X / problem.ridge

@@ -9,14 +9,14 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.selection.contest import DEFAULTS, LENGTHS, Contest, stretch
+from decoupled_descent.selection.tuner import DEFAULTS, LENGTHS, Tuner, stretch
 
 
 def regression():
     """Diabetes with products of columns: 221 rows to train on and as many new ones."""
-    found = load_diabetes()
-    X = torch.tensor(PolynomialFeatures(2, include_bias=False).fit_transform(found.data))
-    y = torch.tensor(found.target)
+    result = load_diabetes()
+    X = torch.tensor(PolynomialFeatures(2, include_bias=False).fit_transform(result.data))
+    y = torch.tensor(result.target)
     X, y = (X - X.mean(0)) / X.std(0) / math.sqrt(X.shape[1]), (y - y.mean()) / y.std()
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
     return X[order[::2]], y[order[::2]], X[order[1::2]], y[order[1::2]]
@@ -42,12 +42,12 @@ class Factor(nn.Module):
 def left_out(ridge, rows):
     """Ridge regression on all rows but one, for each of some rows, by literal refits."""
     mu = ridge * X.square().sum() / X.shape[1]
-    found = []
+    result = []
     for i in rows:
         others = torch.arange(len(X)) != i
         A = X[others].T @ X[others] + mu * torch.eye(X.shape[1]).double()
-        found.append(X[i] @ torch.linalg.solve(A, X[others].T @ Y[others]))
-    return torch.stack(found)
+        result.append(X[i] @ torch.linalg.solve(A, X[others].T @ Y[others]))
+    return torch.stack(result)
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def test_without_a_factor_the_length_is_that_of_the_rate():
     P = X @ torch.linalg.solve(X.T @ X + mu * torch.eye(X.shape[1]).double(), X.T)
     c = X.square().sum(1).mean() / P.diagonal().mean()
     factor = lr * c / len(X) / (1 - damping)
-    found, some = run.last.info.preactivations.squeeze(1), range(0, len(X), 20)
-    torch.testing.assert_close(found[some], factor * left_out(ridge, some), rtol=1e-9, atol=1e-9)
+    result, some = run.last.info.preactivations.squeeze(1), range(0, len(X), 20)
+    torch.testing.assert_close(result[some], factor * left_out(ridge, some), rtol=1e-9, atol=1e-9)
 
 
 def test_a_linear_head_is_as_good_as_ridge_regression(tuned, usual):
@@ -101,9 +101,9 @@ def test_stretch_is_the_best_length(usual):
     assert run.stop_reason is dd.StopReason.CONVERGED
     h, shift = run.best_preactivations.squeeze(1), next(iter(run.best_state.head.values()))
     exact = float((Y - shift) @ h / (h @ h))
-    found = stretch(run, Y)
-    assert found in LENGTHS
-    assert exact / LENGTHS[1] < found < exact * LENGTHS[1]
+    result = stretch(run, Y)
+    assert result in LENGTHS
+    assert exact / LENGTHS[1] < result < exact * LENGTHS[1]
 
 
 def test_a_run_that_has_not_come_to_rest_is_not_stretched():
@@ -119,14 +119,14 @@ def test_a_given_rate_stays(usual):
 def test_the_lower_of_two_rounds_stays():
     """A larger rate that does not help is forgotten."""
     given = {"lr": "auto", "damping": 0.9, "ridge": 1.0}
-    contest = Contest("orthogonal", given, dd.Rows(X, Y))
-    contest.bind(LINEAR, None)
+    tuner = Tuner("orthogonal", given, dd.Rows(X, Y))
+    tuner.bind(LINEAR, None)
     good = dd.tune(X, Y, LINEAR, lr=DEFAULTS.rates[0], damping=0.95, ridge=1.0).best
     bad = dd.fit(X, Y, LINEAR, dd.OrthogonalDecoupledDescent(1e-9, 1.0), 100)
     assert stretch(good, Y) >= DEFAULTS.stretch
     assert bad.best_step > DEFAULTS.fast < good.best_step  # a round is then one stack
     rounds = [[good], [bad]]
-    assert contest.hold(lambda _: rounds.pop(0)) == [good]
+    assert tuner.train_all(lambda _: rounds.pop(0)) == [good]
     assert not rounds
 
 

@@ -1,4 +1,4 @@
-r"""The candidates that :func:`~decoupled_descent.tune` trains, and the rates it tries next."""
+"""The candidates that :func:`~decoupled_descent.tune` trains, and the rates it tries next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from decoupled_descent.training.run import Run
 
 @dataclass(frozen=True)
 class Defaults:
-    """The settings that compete, and when runs end."""
+    """The settings that are compared, and when runs end."""
 
     #: In units of 1/κ, κ being the curvature of the loss; the usual rate first.
     rates: tuple[float, ...] = (0.25, 0.125)
@@ -37,7 +37,7 @@ class Defaults:
     ridges: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0)
     extra_ridge: float = 250.0
     #: Steps without improvement after which a run ends, and the smallest number of steps: from a
-    #: random start the error may stay the same, or rise, until the signal is found.
+    #: random start the error may stay the same, or rise, until the signal dominates.
     patience: int = 30
     start: int = 100
     #: An improvement must be at least this many standard errors.
@@ -71,8 +71,8 @@ DEFAULTS = Defaults()
 LENGTHS = tuple(2 ** (k / 4) for k in range(25))
 
 
-class Contest:
-    """The candidates of one call: which algorithms are tried.
+class Tuner:
+    """The candidates of one call of ``tune``: which algorithms are tried.
 
     ``given`` has lr, damping and ridge, each a number or ``"auto"``.
     """
@@ -87,7 +87,7 @@ class Contest:
         self.ridges = ridges if has_ridge else (math.inf,)
         self.longer = dict.fromkeys(self.ridges, 1.0)  # multiplies the rate of θ, not the head's
         self.example = self.method.build(**dict.fromkeys(self.method.settings, 1.0))
-        self.honest = self.example.estimates_test_error
+        self.estimates_test_error = self.example.estimates_test_error
 
     def bind(self, objective: Objective, theta: Tensor | None) -> BoundObjective:
         """Bind once for all runs; the curvature of the loss then gives the rates."""
@@ -97,7 +97,7 @@ class Contest:
             self.rates = [rate / kappa for rate in DEFAULTS.rates]
         return bound
 
-    def hold(self, train: Callable[[Sequence[Algorithm]], list[Run]]) -> list[Run]:
+    def train_all(self, train: Callable[[Sequence[Algorithm]], list[Run]]) -> list[Run]:
         """Train all candidates, and again at other rates while those of the best run are wrong.
 
         A rate is too large if the best run diverged or never improved on its start. It is too small
@@ -112,7 +112,7 @@ class Contest:
                 self.rates = [rate / DEFAULTS.back_off for rate in self.rates]
                 runs = self._round(train)
                 continue
-            factor = stretch(best, self.rows.y) if self.honest else 1.0
+            factor = stretch(best, self.rows.y) if self.estimates_test_error else 1.0
             if factor < DEFAULTS.stretch:
                 break
             for run in runs[: len(self.ridges)]:
@@ -146,7 +146,7 @@ class Contest:
 
     def _challengers(self, best: Run) -> list[Algorithm]:
         """With the best ridge: the smaller rate after a fast descent, and the stronger damping."""
-        if not self.honest:
+        if not self.estimates_test_error:
             return []
         ridge = _ridge(best)
         rates = self.rates[1:] if best.best_step < DEFAULTS.fast else []

@@ -1,4 +1,4 @@
-"""What a search finds: fits of one feature map and one ridge each, and their mixture."""
+"""Fits of one feature map and one ridge each, and the mixture of them that a search returns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from decoupled_descent.features.interface import Features
 from decoupled_descent.leave_one_out.resampling import Variation
 from decoupled_descent.objective import Objective
+from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import all_gather
 from decoupled_descent.selection.comparison import CorrectedError
@@ -21,18 +22,18 @@ from decoupled_descent.training.run import Run
 ROUNDED = 1e-6
 
 
-class Candidate(NamedTuple):
-    """One fit of the search."""
+class CandidateFit(NamedTuple):
+    """One fit of the search: a feature map with a ridge."""
 
     features: Features  # the fitted feature map
     ridge: float  # λ
     run: Run  # Newton's method, which ended at the minimum
     outputs: Tensor  # outputs of the rows with each left out, shape (n, K)
     rows: Rows  # the features of the training rows, with labels, weights and groups
-    said: Tensor  # left-out predictions, shape (n, K) or, with two classes, (n, 2)
+    predictions: Tensor  # leave-one-out predictions, shape (n, K) or, with two classes, (n, 2)
     error: float  # the leave-one-out error of these predictions
-    known: Tensor  # whether the map is kept in each ranking, see Ranked
-    without: Tensor | None = None  # said, if each fold is left out as well, (folds, n, K)
+    selected: Tensor  # whether the map is selected in each ranking, see RankedMap
+    fold_predictions: Tensor | None = None  # if each fold is left out as well, (folds, n, K)
     variation: Variation | None = None  # of the outputs with the sample, for classes
 
     @property
@@ -42,41 +43,41 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
-    """What the search found."""
+class SearchResult:
+    """The result of a search: all fits, and their mixture."""
 
-    objective: Objective  # Ψ of all candidates
-    candidates: tuple[Candidate, ...]  # all fits of the maps that were kept, as they were made
+    objective: Objective  # Ψ of all fits
+    fits: tuple[CandidateFit, ...]  # all fits of the selected maps, in the order of training
     weights: Tensor  # the share of each in the model, shape (F,); a single 1 without stacking
     estimate: CorrectedError  # the expected error on new rows, with its standard error
     losses: Tensor  # cross-fitted losses row by row, shape (n,)
-    chances: Tensor  # cross-fitted predictions, shape (n, K)
+    predictions: Tensor  # cross-fitted predictions, shape (n, K)
     right: Tensor | None  # for classes: how often each row is predicted right, shape (n,)
     ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
     interrupted: bool  # whether Ctrl-C ended the search early
 
     @property
-    def best(self) -> Candidate:
-        """The candidate with the lowest leave-one-out error."""
-        return lowest(self.candidates)
+    def best(self) -> CandidateFit:
+        """The fit with the lowest leave-one-out error."""
+        return lowest_error(self.fits)
 
     @property
-    def members(self) -> list[tuple[float, Candidate]]:
-        """The candidates in the model with their shares, largest first."""
-        pairs = zip(self.weights.tolist(), self.candidates, strict=True)
+    def members(self) -> list[tuple[float, CandidateFit]]:
+        """The fits in the model with their shares, largest first."""
+        pairs = zip(self.weights.tolist(), self.fits, strict=True)
         return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
 
     @property
     def left_out(self) -> Tensor:
         """Mixed predictions of the training rows as if they were new, (n, K)."""
-        return torch.stack([share * member.said for share, member in self.members]).sum(0)
+        return torch.stack([share * member.predictions for share, member in self.members]).sum(0)
 
 
-def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
+def gathered_run(run: Run, rows: Rows, everything: Rows) -> Run:
     """A run on rows that are divided among processes, as if it had been made on all in one.
 
-    A process does not refine or refit rows that move far when they are left out, and does not know
-    groups. If there are any, the last step is made once more, on the rows of all.
+    A process does not refine or refit rows that move far when they are left out, and does not have
+    the rows of a group together. If there are any, the last step is repeated on the rows of all.
     """
     info, bound = run.best.info, run.objective.bind(everything.y, run.bound.width, everything.like)
     doubtful = torch.tensor(float(info.notes.get("doubtful", 0)), dtype=torch.float64)
@@ -93,26 +94,25 @@ def of_all(run: Run, rows: Rows, everything: Rows) -> Run:
     return replace(run, bound=bound, best=best)
 
 
-def fitted_outputs(candidate: Candidate) -> Tensor:
-    """Outputs of a candidate for the rows that it was fitted to, shape (n, K)."""
-    run = candidate.run
+def fitted_outputs(fit: CandidateFit) -> Tensor:
+    """Outputs of a fit for the rows that it was trained on, shape (n, K)."""
+    run = fit.run
     with torch.no_grad():
-        h = candidate.rows.forward(run.state.theta).T
-        found = run.objective.pure_head(h, run.state.head)
-    return found.unsqueeze(1) if found.ndim == 1 else found
+        h = fit.rows.forward(run.state.theta).T
+        outputs = run.objective.pure_head(h, run.state.head)
+    return outputs.unsqueeze(1) if outputs.ndim == 1 else outputs
 
 
-def predictions(loss: str, outputs: Tensor, count: float) -> Tensor:
+def smoothed_predictions(loss: Loss, outputs: Tensor, count: float) -> Tensor:
     r"""Probabilities of all classes for outputs that are logits, or the outputs themselves.
 
     A sample of n rows cannot show that the probability of a class is below about 1/n. So one row is
     added that belongs to each of the K classes with probability 1/K: (n p + 1/K) / (n + 1).
     """
-    if loss == "logistic":
-        outputs = torch.cat([torch.zeros_like(outputs), outputs], 1)
-    elif loss != "cross_entropy":
-        return outputs
-    return (count * torch.softmax(outputs, 1) + 1 / outputs.shape[1]) / (count + 1)
+    predictions = loss.probabilities(outputs)
+    if not loss.has_classes:
+        return predictions
+    return (count * predictions + 1 / predictions.shape[1]) / (count + 1)
 
 
 def row_count(rows: Rows) -> float:
@@ -134,11 +134,11 @@ def effective_count(n: int, weights: Tensor | None, groups: Tensor | None) -> fl
     return float(own.sum().square() / own.square().sum())
 
 
-def main(found: Sequence[Candidate]) -> list[Candidate]:
-    """Fits of the maps that are kept in the ranking of all rows; they are made first."""
-    return [one for one in found if one.known[-1]]
+def selected_fits(fits: Sequence[CandidateFit]) -> list[CandidateFit]:
+    """Fits of the maps that the ranking on all rows selects; they are trained first."""
+    return [one for one in fits if one.selected[-1]]
 
 
-def lowest(found: Sequence[Candidate]) -> Candidate:
-    """The candidate with the lowest leave-one-out error."""
-    return min(found, key=lambda one: one.error)
+def lowest_error(fits: Sequence[CandidateFit]) -> CandidateFit:
+    """The fit with the lowest leave-one-out error."""
+    return min(fits, key=lambda one: one.error)

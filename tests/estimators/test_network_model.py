@@ -5,7 +5,7 @@ import pytest
 
 import decoupled_descent as dd
 from tests.estimators.problems import binary, own_head
-from tests.estimators.test_company import FRESH, X3, Y3, X, Y, cheap
+from tests.estimators.test_scikit_learn import FRESH, X3, Y3, X, Y, cheap
 
 
 def test_the_same_seed_gives_the_same_bits():
@@ -32,13 +32,13 @@ def test_a_warm_start_on_the_same_rows_goes_on(options):
     options |= {"early_stopping": False, "max_iter": 12}
     model = cheap(**options, warm_start=True).fit(X, Y)
     model.fit(X, Y)
-    whole = cheap(**options | {"max_iter": 23}).fit(X, Y)
-    np.testing.assert_array_equal(model.train_error_curve_, whole.train_error_curve_)
-    assert model.best_iter_ == whole.best_iter_
-    assert whole.best_iter_ >= 11  # so that the best iterate is in the second part
-    np.testing.assert_array_equal(model.theta_, whole.theta_)
-    np.testing.assert_array_equal(model.predict_proba(FRESH), whole.predict_proba(FRESH))
-    assert model.estimated_test_error_ == pytest.approx(whole.estimated_test_error_, rel=1e-6)
+    complete = cheap(**options | {"max_iter": 23}).fit(X, Y)
+    np.testing.assert_array_equal(model.train_error_curve_, complete.train_error_curve_)
+    assert model.best_iter_ == complete.best_iter_
+    assert complete.best_iter_ >= 11  # so that the best iterate is in the second part
+    np.testing.assert_array_equal(model.theta_, complete.theta_)
+    np.testing.assert_array_equal(model.predict_proba(FRESH), complete.predict_proba(FRESH))
+    assert model.estimated_test_error_ == pytest.approx(complete.estimated_test_error_, rel=1e-6)
 
 
 def test_a_warm_start_goes_on_with_the_winner():
@@ -109,7 +109,7 @@ def test_columns_are_scaled_to_variance_1_over_d_without_constants_and_outliers(
     expected = (
         np.clip((varying - varying.mean(0)) / varying.std(0), -5, 5) / varying.shape[1] ** 0.5
     )
-    np.testing.assert_allclose(model.scaled(rows)[:, :-1], expected, atol=1e-14)
-    assert not model.scaled(rows)[:, -1].any()
+    np.testing.assert_allclose(model.model_.scaling.apply(rows)[:, :-1], expected, atol=1e-14)
+    assert not model.model_.scaling.apply(rows)[:, -1].any()
     with pytest.raises(ValueError, match="every column of X is constant"):
         cheap().fit(np.ones((20, 3)), Y[:20])

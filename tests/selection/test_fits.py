@@ -4,30 +4,30 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.selection.found import row_count
-from decoupled_descent.selection.search import search
+from decoupled_descent.selection.fits import row_count
+from decoupled_descent.selection.search import search_models
 from tests.selection.test_search import FEW, predicted, several
 
 
 def test_members_are_mixed_by_their_weights():
     X, y = several()
-    found = search(X, y, "cross_entropy", outputs=3, features=FEW, progress=False)
-    assert float(found.weights.sum()) == pytest.approx(1)
-    assert float(found.weights.min()) >= 1 / (len(found.candidates) * (len(y) + 1))
-    shares = [share for share, _ in found.members]
+    result = search_models(X, y, "cross_entropy", outputs=3, features=FEW, progress=False)
+    assert float(result.weights.sum()) == pytest.approx(1)
+    assert float(result.weights.min()) >= 1 / (len(result.fits) * (len(y) + 1))
+    shares = [share for share, _ in result.members]
     assert shares == sorted(shares, reverse=True)
     expected = sum(
         share
         * torch.softmax(
             one.features.transform(X) @ one.run.state.theta.T + one.run.head[0].bias.detach(), 1
         )
-        for share, one in found.members
+        for share, one in result.members
     )
     expected = (len(y) * expected + 1 / 3) / (len(y) + 1)  # one more row, of no class
-    torch.testing.assert_close(predicted(found, X), expected)
-    torch.testing.assert_close(found.left_out.sum(1), torch.ones(len(y)).double())
-    names = [name for name, _ in found.ranking]
-    errors = [error for _, error in found.ranking]
+    torch.testing.assert_close(predicted(result, X), expected)
+    torch.testing.assert_close(result.left_out.sum(1), torch.ones(len(y)).double())
+    names = [name for name, _ in result.ranking]
+    errors = [error for _, error in result.ranking]
     assert sorted(names) == sorted(FEW)
     assert errors == sorted(errors)
 
@@ -37,10 +37,10 @@ def test_no_probability_is_surer_than_the_rows_allow():
     X = torch.randn(60, 3, generator=generator, dtype=torch.float64)
     y = (X[:, 0] > 0).double()
     X[:, 0] += 4 * (2 * y - 1)  # no row is ever wrong
-    found = search(X, y, "logistic", features="linear", progress=False)
-    assert float(found.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
-    assert float(predicted(found, 100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
-    assert found.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
+    result = search_models(X, y, "logistic", features="linear", progress=False)
+    assert float(result.left_out.max()) <= 1 - 0.5 / 61 + 1e-12
+    assert float(predicted(result, 100 * X).max()) <= 1 - 0.5 / 61 + 1e-12
+    assert result.estimate.stderr > 0.5 / 60  # a mistake that was not seen counts
 
 
 def test_rows_count_by_their_weights():

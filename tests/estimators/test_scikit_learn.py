@@ -129,15 +129,15 @@ def test_weights_and_groups_are_routed(piped):
         model = newton().set_fit_request(sample_weight=True, groups=True)
         model.set_score_request(sample_weight=piped)  # a pipeline wants one who takes it
         chain = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
-        found = cross_validate(
+        result = cross_validate(
             chain if piped else model, X, Y, cv=GroupKFold(3), return_indices=True,
             params={"sample_weight": WEIGHTS, "groups": GROUPS}, error_score="raise",
         )  # fmt: skip
-    assert found["test_score"].min() > 0.6
-    for (weights, groups), rows in zip(Recorded.seen, found["indices"]["train"], strict=True):
+    assert result["test_score"].min() > 0.6
+    for (weights, groups), rows in zip(Recorded.seen, result["indices"]["train"], strict=True):
         np.testing.assert_array_equal(weights, WEIGHTS[rows])
         np.testing.assert_array_equal(groups, GROUPS[rows])
-    for train, test in zip(*found["indices"].values(), strict=True):
+    for train, test in zip(*result["indices"].values(), strict=True):
         assert not set(GROUPS[train]) & set(GROUPS[test])
 
 

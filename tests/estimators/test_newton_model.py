@@ -90,8 +90,8 @@ def test_sparse_rows_with_linear_features():
     auto = Classifier().fit(csr_matrix(X), y)
     np.testing.assert_array_equal(auto.predict_proba(X), sparse.predict_proba(X))
     kernels = [Classifier(features="rbf", ridge=0.1).fit(rows, y) for rows in (X, csr_matrix(X))]
-    found = [kernel.predict_proba(csr_matrix(X)) for kernel in kernels]
-    np.testing.assert_allclose(*found, rtol=1e-8)
+    result = [kernel.predict_proba(csr_matrix(X)) for kernel in kernels]
+    np.testing.assert_allclose(*result, rtol=1e-8)
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
@@ -139,7 +139,7 @@ def test_flipped_labels_are_suspicious(tmp_path):
     with pytest.raises(ValueError, match="trained on 150 rows"):
         model.suspicious_rows(y[:10])
     path = dd.save_model(tmp_path / "model.safetensors", model)
-    with pytest.raises(ValueError, match="does not know its training rows"):
+    with pytest.raises(ValueError, match="does not have its training rows"):
         dd.load_model(path).estimator.suspicious_rows(y)
 
 
@@ -159,7 +159,7 @@ def test_suspicious_rows_after_weights_of_zero():
 def test_left_out_probabilities_find_wrong_labels_with_cleanlab():
     """A tenth of the labels is flipped: of those that cleanlab reports, most were."""
     filters = pytest.importorskip("cleanlab.filter")
-    found, right, wrong = 0, 0, 0
+    result, right, wrong = 0, 0, 0
     for seed in range(3):
         X, y = problems.binary(200, strength=8.0, seed=seed)
         rng = np.random.default_rng(seed)
@@ -167,11 +167,11 @@ def test_left_out_probabilities_find_wrong_labels_with_cleanlab():
         y[flipped] = 1 - y[flipped]
         model = Classifier(features="linear").fit(X, y)
         issues = filters.find_label_issues(y, model.corrected_proba_, n_jobs=1)
-        found += int(issues.sum())
+        result += int(issues.sum())
         right += int(issues[flipped].sum())
         wrong += 20
-    assert found > 0.5 * wrong
-    assert right / found > 0.6
+    assert result > 0.5 * wrong
+    assert right / result > 0.6
     assert right / wrong > 0.6
 
 
@@ -182,8 +182,8 @@ def test_models_survive_files(tmp_path, task):
     loaded = dd.load_model(dd.save_model(tmp_path / "model.safetensors", model))
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     if task == "real":
-        found = loaded.estimator.predict_interval(X)
-        np.testing.assert_array_equal(found, model.predict_interval(X))
+        result = loaded.estimator.predict_interval(X)
+        np.testing.assert_array_equal(result, model.predict_interval(X))
     else:
         np.testing.assert_array_equal(loaded.estimator.predict_proba(X), model.predict_proba(X))
         np.testing.assert_array_equal(loaded.estimator.predict_set(X), model.predict_set(X))

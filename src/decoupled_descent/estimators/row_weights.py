@@ -1,9 +1,7 @@
-"""Weights, groups and records of the search, for estimators with the Newton method."""
+"""Weights and groups of rows, checked and combined."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.features.scaling import is_sparse, moments
-from decoupled_descent.rows.blocks import Rows
-from decoupled_descent.rows.store import Mapped
-from decoupled_descent.selection.found import Candidate, Search
-from decoupled_descent.training.run import Run
-
 Floats = NDArray[np.floating[Any]]
 
 
-class Weighing(NamedTuple):
+class RowWeights(NamedTuple):
     """The rows of positive weight, their weights (None where all are one) and their groups."""
 
     kept: NDArray[np.bool_] | None = None  # marks them, shape (n,); None if all are positive
@@ -30,18 +22,20 @@ class Weighing(NamedTuple):
     groups: Tensor | None = None  # whole numbers; rows of a group are left out together
     unit: float = 1.0  # of weights, shares and ridges: a power of two
 
-    def counted(self) -> tuple[Floats | None, NDArray[Any] | None]:
+    def in_estimates(self) -> tuple[Floats | None, NDArray[Any] | None]:
         """Weights of the kept rows in the estimates, and their groups."""
         shares = None if self.shares is None else self.shares.numpy()
         return shares, None if self.groups is None else self.groups.numpy()
 
     def some(self, part: Any = slice(None)) -> dict[str, Any]:
-        """What the search needs of some of the kept rows."""
+        """Weights and groups of some of the kept rows, as the search takes them."""
         parts = {"weights": self.weights, "groups": self.groups}
         return {name: None if each is None else each[part] for name, each in parts.items()}
 
 
-def weigh(sample_weight: Any, class_weight: Floats | None, groups: Any, n: int) -> Weighing:
+def combine_weights(
+    sample_weight: Any, class_weight: Floats | None, groups: Any, n: int
+) -> RowWeights:
     """Combine sample weights and class weights, which count in training but not in the estimates.
 
     Weight 2 trains the same model as the row twice. A row is left out with all of its weight, as
@@ -49,7 +43,7 @@ def weigh(sample_weight: Any, class_weight: Floats | None, groups: Any, n: int) 
     """
     codes = check_groups(groups, n)
     if sample_weight is None and class_weight is None:
-        return Weighing(groups=codes)
+        return RowWeights(groups=codes)
     copies = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if copies.ndim == 0:
         copies = np.full(n, float(copies))
@@ -73,7 +67,7 @@ def weigh(sample_weight: Any, class_weight: Floats | None, groups: Any, n: int) 
     weights = torch.from_numpy((copies * own)[kept])
     shares = torch.from_numpy(copies[kept])
     codes = None if codes is None else codes[torch.from_numpy(kept)]
-    return Weighing(None if kept.all() else kept, weights, shares, codes, 2.0**exponent)
+    return RowWeights(None if kept.all() else kept, weights, shares, codes, 2.0**exponent)
 
 
 def check_groups(groups: Any, n: int) -> Tensor | None:
@@ -100,57 +94,3 @@ def check_groups(groups: Any, n: int) -> Tensor | None:
             "in common, such as the patient"
         )
     return torch.from_numpy(codes.reshape(-1))
-
-
-#: Error and standard error of a candidate, in the units of the estimator.
-Measure = Callable[[Candidate], tuple[float, float]]
-
-
-def candidate_records(found: Search, measured: Measure, unit: float) -> list[dict[str, Any]]:
-    """The candidates: features, ridge for weights in a unit, leave-one-out error, and share."""
-    best, records = found.best, []
-    for share, one in zip(found.weights.tolist(), found.candidates, strict=True):
-        error, stderr = measured(one)
-        records.append(
-            {
-                "features": one.features.name,
-                "ridge": unit * one.ridge,
-                "error": error,
-                "stderr": stderr,
-                "share": float(share),
-                "step": one.run.best_step,
-                "stop_reason": str(one.run.stop_reason),
-                "chosen": one is best,
-            }
-        )
-    return records
-
-
-def ridge_curve(
-    found: Search, measured: Measure, unit: float
-) -> tuple[Floats, Floats, Floats, int]:
-    """Ridges of the best features, largest first, their errors and stderrs, and the best index."""
-    best = found.best
-    path = [one for one in found.candidates if one.features is best.features]
-    path.sort(key=lambda one: -one.ridge)
-    ridges = unit * np.array([one.ridge for one in path])
-    errors, stderrs = np.array([measured(one) for one in path]).T
-    return ridges, errors, stderrs, path.index(best)
-
-
-def standardised(X: Any) -> Rows | None:
-    """Columns of mean 0 and variance 1, for the check of duplicate rows; None for sparse rows."""
-    if is_sparse(X):
-        return None
-    mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
-    scale = torch.where(deviation > 0, deviation, 1.0)
-    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d))
-
-
-def judged_run(candidate: Candidate) -> tuple[Rows, None, Run]:
-    """The best candidate as arguments of :func:`diagnose`, with one loss per row."""
-    rows, run = candidate.rows, candidate.run
-    shaped = candidate.outputs.squeeze(1) if candidate.outputs.shape[1] == 1 else candidate.outputs
-    losses = run.objective.loss.of(shaped, rows.y)
-    best = replace(run.best, info=run.best.info._replace(losses=losses))
-    return rows, None, replace(run, best=best)

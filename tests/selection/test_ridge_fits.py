@@ -6,9 +6,9 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.features.kernel_map import Kernel
-from decoupled_descent.selection import walk as module
-from decoupled_descent.selection.found import fitted_outputs
-from decoupled_descent.selection.search import search
+from decoupled_descent.selection import ridge_fits as module
+from decoupled_descent.selection.fits import fitted_outputs
+from decoupled_descent.selection.search import search_models
 from tests.selection.test_search import FEW, log_loss, predicted, products, several, straight
 
 
@@ -31,25 +31,25 @@ def test_where_fits_start_saves_steps_and_changes_nothing(monkeypatch, data):
     asked = {"features": FEW, "outputs": 3 if data is several else 1, "progress": False}
     loss = "cross_entropy" if data is several else "logistic"
     steps = counted(monkeypatch)
-    found = search(X, y, loss, **asked)
+    result = search_models(X, y, loss, **asked)
     monkeypatch.setattr(module, "_start", lambda place, ridge: None)
-    monkeypatch.setattr(module, "_extrapolated", lambda found, power: None)
+    monkeypatch.setattr(module, "_extrapolated", lambda result, power: None)
     fast, _ = sum(steps), steps.clear()
-    slow = search(X, y, loss, **asked)
+    slow = search_models(X, y, loss, **asked)
     assert fast < 0.9 * sum(steps)
-    assert [one.name for one in found.candidates] == [one.name for one in slow.candidates]
-    for one, other in zip(found.candidates, slow.candidates, strict=True):
+    assert [one.name for one in result.fits] == [one.name for one in slow.fits]
+    for one, other in zip(result.fits, slow.fits, strict=True):
         torch.testing.assert_close(one.outputs, other.outputs, rtol=1e-5, atol=1e-5)
-    assert found.estimate.error == pytest.approx(slow.estimate.error, rel=1e-5)
+    assert result.estimate.error == pytest.approx(slow.estimate.error, rel=1e-5)
 
 
 def test_the_first_fit_of_a_map_starts_near_the_outputs_of_another():
     X, y = straight()
-    found = search(X, y, "logistic", features="linear", ridge=1.0, progress=False)
-    outputs = fitted_outputs(found.best)
+    result = search_models(X, y, "logistic", features="linear", ridge=1.0, progress=False)
+    outputs = fitted_outputs(result.best)
     phi = Kernel("rbf").fit_transform(torch.from_numpy(X))
     rows = dd.Rows(phi, y)
-    place = module.Place(rows, rows, found.objective, None, outputs=outputs)
+    place = module.FitInputs(rows, rows, result.objective, None, outputs=outputs)
     state = module._start(place, 1e-6)
     (shift,) = state.head.values()
     torch.testing.assert_close(phi @ state.theta.T + shift, outputs, rtol=1e-2, atol=1e-2)
@@ -58,18 +58,18 @@ def test_the_first_fit_of_a_map_starts_near_the_outputs_of_another():
     torch.testing.assert_close(next(iter(strong.head.values())), outputs.mean(0))
 
 
-def test_products_and_spreads_are_not_kept_when_a_map_is_done():
+def test_products_and_influences_are_not_kept_when_a_map_is_done():
     X, y = straight()
-    found = search(X, y, "logistic", features=FEW, progress=False)
-    others = [one for one in found.candidates if one.features is not found.best.features]
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    others = [one for one in result.fits if one.features is not result.best.features]
     assert others
     assert not any(one.rows.kept for one in others)
 
 
 def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
     X, y = straight()
-    found = search(X, y, "logistic", features="linear", progress=False)
-    walked = sorted(found.candidates, key=lambda one: -one.ridge)
+    result = search_models(X, y, "logistic", features="linear", progress=False)
+    walked = sorted(result.fits, key=lambda one: -one.ridge)
     ridges = np.array([one.ridge for one in walked])
     errors = np.array([one.error for one in walked])
     place = int(errors.argmin())
@@ -77,9 +77,9 @@ def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
     np.testing.assert_allclose(ridges[:-1] / ridges[1:], 10**0.5)
 
 
-def test_many_rows_are_scouted_first(monkeypatch):
+def test_ridges_of_many_rows_are_chosen_on_some(monkeypatch):
     X, y = products(400)
-    monkeypatch.setattr(module, "SCOUTED", 100)
+    monkeypatch.setattr(module, "SAMPLED", 100)
     sizes, real = [], module.fit
 
     def fit(rows, *args, **options):
@@ -87,12 +87,12 @@ def test_many_rows_are_scouted_first(monkeypatch):
         return real(rows, *args, **options)
 
     monkeypatch.setattr(module, "fit", fit)
-    found = search(X, y, "logistic", features=FEW, progress=False)
-    names = {one.features.name for one in found.candidates}
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    names = {one.features.name for one in result.fits}
     assert "linear" in names  # always fitted, although it cannot see products
     assert set(sizes) == {100, 400}
-    assert sizes.count(400) == len(found.candidates)
-    assert all(one.rows.n == 400 for one in found.candidates)
+    assert sizes.count(400) == len(result.fits)
+    assert all(one.rows.n == 400 for one in result.fits)
     fresh, labels = products(3000, seed=7)
-    losses = log_loss(predicted(found, fresh), labels)
-    assert abs(found.estimate.error - losses.mean()) < 3 * found.estimate.stderr
+    losses = log_loss(predicted(result, fresh), labels)
+    assert abs(result.estimate.error - losses.mean()) < 3 * result.estimate.stderr

@@ -1,0 +1,182 @@
+"""A mixture of linear and kernel models, chosen and estimated by leaving rows out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoupled_descent.diagnostics.diagnosis import diagnose
+from decoupled_descent.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
+from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
+from decoupled_descent.estimators.options import NETWORK, Options
+from decoupled_descent.estimators.row_weights import RowWeights
+from decoupled_descent.features.scaling import as_rows, is_sparse, moments
+from decoupled_descent.objective.losses import Loss
+from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.gathered import gather_rows, is_divided
+from decoupled_descent.rows.store import Mapped
+from decoupled_descent.selection.fits import CandidateFit, SearchResult
+from decoupled_descent.selection.search import search_models
+from decoupled_descent.training.run import Run
+
+if TYPE_CHECKING:
+    from decoupled_descent.estimators.base import DecoupledEstimator
+
+
+class NewtonModel(Model):
+    """A mixture of linear models of features, with leave-one-out errors.
+
+    Args:
+        mixture: The trained mixture.
+        sparse: Whether it was trained on a sparse matrix as it is.
+    """
+
+    leaves_rows_out = True
+    curve_label = "ridge, from strong to weak"
+    contents = "features"
+    mixture: Mixture
+
+    def __init__(self, mixture: Mixture, sparse: bool = False) -> None:
+        self.mixture, self.sparse = mixture, sparse
+
+    @staticmethod
+    def check_options(options: Options, method: str) -> None:
+        """Raise ``ValueError`` for options of networks, which this method does not train."""
+        for name in options._changed(*NETWORK):
+            raise ValueError(
+                f"{name}={getattr(options, name)!r} has no effect with method={method!r}; leave it "
+                "out, or use method='orthogonal' to train a network"
+            )
+
+    @classmethod
+    def fit(
+        cls, estimator: DecoupledEstimator, X: Any, encoded: Encoded, weights: RowWeights
+    ) -> tuple[Self, Training]:
+        """Search among features and ridges, and mix the fits."""
+        inputs, seed = X if is_sparse(X) else as_rows(X), estimator._seed()
+        progress = bool(estimator.verbose) or None
+        result = search_rows(
+            estimator, inputs, encoded, weights, estimator.features, seed, progress
+        )
+        best = result.best
+        error, stderr = estimator._search_error(result, weights, seed)
+        ridges, curve, stderr_curve, index = ridge_curve(result, estimator, weights.unit)
+        everything = gather_rows(inputs, encoded.targets) if is_divided(inputs) else inputs
+        training = Training(
+            predictions=estimator._out_of_sample(result),
+            error=error,
+            stderr=stderr,
+            widening=1.0,
+            curve=curve,
+            stderr_curve=stderr_curve,
+            best=index,
+            stop_reason="interrupted" if result.interrupted else str(best.run.stop_reason),
+            candidates=fit_records(result, estimator, weights.unit),
+            diagnostics=diagnose(
+                *diagnosed_run(best),
+                task=estimator._task,
+                optimism=result.estimate.optimism,
+                columns=standardised(everything),
+                stderr=result.estimate.stderr,
+            ),
+            run=best.run,
+            ridges=ridges,
+            right=None if result.right is None else result.right.numpy(),
+        )
+        return cls(Mixture.of(result), is_sparse(X)), training
+
+    def predict(self, X: Any) -> Floats:
+        """Probabilities of all classes, or numbers on the scale of the fit, shape (m, K)."""
+        return self.mixture.predict(X)
+
+    def logits(self, X: Any) -> Floats:
+        """Logarithms of probabilities; with two classes their difference, shape (m,)."""
+        logs: Floats = np.log(np.maximum(self.predict(X), 1e-300))
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Feature maps, coefficients and shares."""
+        tensors, about = describe_mixture(self.mixture)
+        return tensors, {"mixture": about, "head": None}
+
+    @classmethod
+    def restore(
+        cls, content: dict[str, Any], tensors: dict[str, Tensor], loss: Loss, outputs: int
+    ) -> Self:
+        """Make the model again from its state, or raise ``ValueError`` if parts do not match."""
+        mixture = rebuild_mixture(content["mixture"], tensors, loss, outputs)
+        return cls(mixture, all(member.features.learnt_sparse for member in mixture.members))
+
+
+def search_rows(
+    options: Options,
+    X: Any,
+    encoded: Encoded,
+    weights: RowWeights,
+    features: Any,
+    seed: int,
+    progress: bool | None,
+    part: Any = slice(None),
+) -> SearchResult:
+    """Search among features and ridges, for all rows that are used or for some of them."""
+    ridge = options.ridge if isinstance(options.ridge, str) else options.ridge / weights.unit
+    return search_models(
+        X, encoded.targets, encoded.loss, outputs=encoded.outputs, features=features, ridge=ridge,
+        stack=bool(options.stack), seed=seed, progress=progress, **weights.some(part),
+    )  # fmt: skip
+
+
+def fit_records(
+    result: SearchResult, estimator: DecoupledEstimator, unit: float
+) -> list[dict[str, Any]]:
+    """The fits: features, ridge for weights in a unit, leave-one-out error, and share."""
+    best, records = result.best, []
+    for share, one in zip(result.weights.tolist(), result.fits, strict=True):
+        error, stderr = estimator._fit_error(one)
+        records.append(
+            {
+                "features": one.features.name,
+                "ridge": unit * one.ridge,
+                "error": error,
+                "stderr": stderr,
+                "share": float(share),
+                "step": one.run.best_step,
+                "stop_reason": str(one.run.stop_reason),
+                "chosen": one is best,
+            }
+        )
+    return records
+
+
+def ridge_curve(
+    result: SearchResult, estimator: DecoupledEstimator, unit: float
+) -> tuple[Floats, Floats, Floats, int]:
+    """Ridges of the best features, largest first, their errors and stderrs, and the best index."""
+    best = result.best
+    path = [one for one in result.fits if one.features is best.features]
+    path.sort(key=lambda one: -one.ridge)
+    ridges = unit * np.array([one.ridge for one in path])
+    errors, stderrs = np.array([estimator._fit_error(one) for one in path]).T
+    return ridges, errors, stderrs, path.index(best)
+
+
+def standardised(X: Any) -> Rows | None:
+    """Columns of mean 0 and variance 1, for the check of duplicate rows; None for sparse rows."""
+    if is_sparse(X):
+        return None
+    mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
+    scale = torch.where(deviation > 0, deviation, 1.0)
+    return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d))
+
+
+def diagnosed_run(fit: CandidateFit) -> tuple[Rows, None, Run]:
+    """The best fit as arguments of :func:`diagnose`, with one loss per row."""
+    rows, run = fit.rows, fit.run
+    shaped = fit.outputs.squeeze(1) if fit.outputs.shape[1] == 1 else fit.outputs
+    losses = run.objective.loss.of(shaped, rows.y)
+    best = replace(run.best, info=run.best.info._replace(losses=losses))
+    return rows, None, replace(run, best=best)
