@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from decoupled_descent.selection.decisions import FEWEST, HALVES, half_sample_count
-from decoupled_descent.selection.search import search
+from decoupled_descent.selection.search import search_models
 
 OPTIONS = {"features": "linear", "ridge": 1e4, "progress": False}
 
@@ -26,7 +26,7 @@ def test_no_signal_is_chance(classes, shares):
         X = torch.from_numpy(rng.normal(size=(60, 2)))
         loss, outputs = ("logistic", 1) if classes == 2 else ("cross_entropy", 3)
         labels = torch.from_numpy(y).double() if classes == 2 else torch.from_numpy(y)
-        result = search(X, labels, loss, outputs=outputs, **OPTIONS)
+        result = search_models(X, labels, loss, outputs=outputs, **OPTIONS)
         found.append(float(result.right.mean()))
         counted.append(float((result.left_out.argmax(1).numpy() == y).mean()))
     stderr = np.std(found, ddof=1) / np.sqrt(40)
@@ -40,5 +40,5 @@ def test_clear_decisions_are_counted():
     y = torch.arange(80) % 2
     X = torch.from_numpy(rng.normal(size=(80, 3)))
     X[:, 0] += 8 * y
-    found = search(X, y.double(), "logistic", features="linear", progress=False)
+    found = search_models(X, y.double(), "logistic", features="linear", progress=False)
     torch.testing.assert_close(found.right, torch.ones(80, dtype=torch.float64))

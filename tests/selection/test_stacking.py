@@ -11,7 +11,6 @@ from decoupled_descent.selection.stacking import (
     cross_fitted_weights,
     folds_of,
     mixed_losses,
-    row_losses,
     stack_weights,
 )
 from tests.problems import normal
@@ -123,10 +122,10 @@ def test_certain_candidates_that_are_wrong_cost_a_finite_loss():
     ).all()
 
 
-def cross_fitted(loss, said, y, *args, **options):
+def cross_fitted(loss, predictions, y, *args, **options):
     """Losses of each row under a mixture that was chosen without the row's fold, shape (n,)."""
-    weights = cross_fitted_weights(loss, said, y, *args, **options)
-    return row_losses(loss, torch.einsum("nf,fnk->nk", weights, said), y)
+    weights = cross_fitted_weights(loss, predictions, y, *args, **options)
+    return loss.of_predictions(torch.einsum("nf,fnk->nk", weights, predictions), y)
 
 
 @pytest.mark.parametrize("grouped", [False, True])
