@@ -12,7 +12,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import Tensor
 
 from decoupled_descent.checks import whole_number
-from decoupled_descent.estimators.inputs import of_all_processes, selected, streamed
+from decoupled_descent.estimators.inputs import (
+    check_label_values,
+    check_names,
+    of_all_processes,
+    selected,
+    streamed,
+)
 from decoupled_descent.estimators.learning_curve import (
     LearningCurve,
     learning_curve,
@@ -31,6 +37,8 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import all_labels, is_divided
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import plain
+from decoupled_descent.rows.threads import ENOUGH as MANY
+from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.selection.fits import CandidateFit, SearchResult
 from decoupled_descent.selection.methods import check_method
@@ -98,11 +106,13 @@ class DecoupledEstimator(Options):
         encoded = self._encoded(labels)
         self._check_settings(self.method_)
         kind.check_options(self, self.method_)
-        self.model_, training = kind.fit(self, features, encoded, weights)
-        self._record(training)
-        self._kept = kept
-        every = self._completed(training.predictions, rows, kept)
-        self._conclude(training, every, encoded.targets, weights)
+        entries = len(encoded.targets) * self.n_features_in_
+        with threads_for(entries, encoded.outputs):
+            self.model_, training = kind.fit(self, features, encoded, weights)
+            self._record(training)
+            self._kept = kept
+            every = self._completed(training.predictions, rows, kept)
+            self._conclude(training, every, encoded.targets, weights)
         return self
 
     def _record(self, training: Training) -> None:
@@ -297,10 +307,14 @@ class DecoupledEstimator(Options):
     def _piecewise(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
         """Apply a function to checked rows, in parts if there are many, (m, …)."""
         check_is_fitted(self)
+        with threads_for(MANY, 1):
+            return self._in_pieces(X, function)
+
+    def _in_pieces(self, X: Any, function: Callable[[Any], Floats]) -> Floats:
         source = as_source(X.tocsr()) if is_sparse(X) and not self.model_.sparse else streamed(X)
         if source is not None:
             blocks = (part.X.numpy() for part in source.parts(read_size(X, 8 * source.d)))
-            return np.concatenate([self._piecewise(block, function) for block in blocks])
+            return np.concatenate([self._in_pieces(block, function) for block in blocks])
         if not isinstance(X, np.ndarray) or X.ndim != 2 or X.size <= PREDICTED:
             return function(self._checked(X))
         size = max(1, PREDICTED // X.shape[1])
@@ -321,7 +335,10 @@ class DecoupledEstimator(Options):
     def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
         several = self._takes_several
+        check_names(X)
         X, y = plain("X", X), plain("y", y)
+        if y is not None:
+            check_label_values(y)
         source = X if isinstance(X, Rows) else streamed(X)
         if is_sparse(X) and not self._takes_sparse():
             source = as_source(X.tocsr())

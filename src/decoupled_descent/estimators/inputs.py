@@ -49,6 +49,31 @@ def selected(X: Any, kept: NDArray[np.bool_]) -> Any:
     return X[kept]
 
 
+def check_names(X: Any) -> None:
+    """Raise ``ValueError`` for a table with names of columns that are not all texts."""
+    kinds = {type(name).__name__ for name in getattr(X, "columns", ())}
+    if len(kinds) > 1 and "str" in kinds:
+        raise ValueError(
+            f"X has column names of the types {', '.join(sorted(kinds))}; make all of them text: "
+            "X.columns = X.columns.astype(str)"
+        )
+
+
+def check_label_values(y: Any) -> None:
+    """Raise ``ValueError`` for labels that are missing or bytes."""
+    labels = np.asarray(y, dtype=object) if hasattr(y, "dtype") or isinstance(y, list) else None
+    if labels is None or labels.ndim != 1:
+        return
+    missing = np.asarray(pd.isna(labels))
+    if missing.any():
+        raise ValueError(
+            f"y has {missing.sum()} missing value(s), the first in row {missing.argmax()}; leave "
+            "those rows out"
+        )
+    if any(isinstance(label, bytes) for label in labels[:1000]):
+        raise ValueError("y has labels that are bytes; decode them first: y.astype(str)")
+
+
 def check_level(level: Any) -> float:
     """Return a level of confidence, or raise ``ValueError``."""
     if not isinstance(level, Real) or not 0 < float(level) < 1:

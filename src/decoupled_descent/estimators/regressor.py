@@ -19,6 +19,7 @@ from decoupled_descent.estimators.inputs import check_level
 from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.model import Encoded, Floats, Training
 from decoupled_descent.estimators.row_weights import RowWeights
+from decoupled_descent.features.scaling import ROUNDING
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.selection.fits import CandidateFit, SearchResult
@@ -140,7 +141,7 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         labels, shares = self._fitted_scale(labels), weights.in_estimates()[0]
         mean = np.average(labels, axis=0, weights=shares)
         deviation = np.sqrt(np.average((labels - mean) ** 2, axis=0, weights=shares))
-        self._varies = np.atleast_1d(labels.std(0) > 1e-12 * np.abs(labels.mean(0)))
+        self._varies = np.atleast_1d(labels.std(0) > ROUNDING * np.abs(labels.mean(0)))
         scale = np.where(self._varies & (np.atleast_1d(deviation) > 0), deviation, 1.0)
         several = labels.ndim == 2
         self.target_mean_ = mean if several else float(mean)

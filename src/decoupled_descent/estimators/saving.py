@@ -108,6 +108,8 @@ def save_model(
     path: str | os.PathLike[str],
     columns: Rules | None = None,
     target: str | None = None,
+    *,
+    left_out: str | None = None,
 ) -> Path:
     """Save a trained estimator to a file, completely or not at all.
 
@@ -116,6 +118,7 @@ def save_model(
         path: The file; ``.safetensors`` is the usual suffix.
         columns: The rules that turn a table into its matrix; None if it was trained on a matrix.
         target: Name of the column that is predicted.
+        left_out: SHA-256 of the table of leave-one-out predictions that belongs to the model.
 
     Returns:
         The path.
@@ -144,6 +147,7 @@ def save_model(
     description |= {
         "columns": None if columns is None else columns.to_dict(),
         "target": None if target is None else str(target),
+        "left_out": left_out,
     }
     text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     content = save(tensors, {KEY: text, "sha256": content_checksum(tensors, text)})

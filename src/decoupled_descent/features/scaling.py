@@ -23,6 +23,8 @@ from decoupled_descent.rows.tensors import as_floats, as_tensor
 CLIP = 5.0
 #: A column is constant if its deviation is at most this share of its mean: that is rounding.
 CONSTANT = 1e-12
+#: The same for columns whose mean is removed first, so that only its own rounding is left.
+ROUNDING = 1e-14
 #: Squares of numbers beyond 2^±this come close to the ends of float64, as do sums of them.
 SQUARED = 450
 #: Ranks and mean distances need sorted values, and are learnt from at most this many rows: shares
@@ -118,7 +120,7 @@ class ColumnScales:
         rows = as_rows(X)
         weights = row_weights(sample_weight, rows.n).to(rows.like.device)
         mean, deviation = moments(rows, weights[rows.span])
-        keep = _varying(deviation, CONSTANT * mean.abs())
+        keep = _varying(deviation, ROUNDING * mean.abs())
         if not ranks:
             return cls(rows.d, keep, mean[keep], deviation[keep])
         some = sorted_rows(weights)

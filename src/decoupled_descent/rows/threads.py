@@ -8,7 +8,9 @@ by its standard, and MKL's own. They are set here, and set back afterwards.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -30,6 +32,12 @@ FETCHING = 8
 LIBRARIES = {"linux": "libtorch_cpu.so", "darwin": "libtorch_cpu.dylib"}
 
 
+#: Whether this process was forked from one that may have used several threads.
+_FORKED = threading.Event()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_FORKED.set)
+
+
 class _Setters(NamedTuple):
     """The functions that set numbers of threads for the thread that calls them."""
 
@@ -41,6 +49,9 @@ class _Setters(NamedTuple):
 def threads_for(entries: int, width: int) -> Iterator[None]:
     """Within this block, use one thread if X is small; else leave the number as it is.
 
+    A forked process always uses one: the threads of its parent are gone, and OpenMP would wait for
+    them for ever.
+
     Args:
         entries: The number of entries of X.
         width: L, the number of columns that X is multiplied by at once.
@@ -50,7 +61,7 @@ def threads_for(entries: int, width: int) -> Iterator[None]:
         ...     torch.get_num_threads()
         1
     """
-    if entries * (FETCHING + width) >= ENOUGH:
+    if entries * (FETCHING + width) >= ENOUGH and not _FORKED.is_set():
         yield
         return
     with one_thread():

@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from decoupled_descent.app.cli.destination import FILES, LEFT_OUT
+from decoupled_descent.app.cli.left_out import checksum
 from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
 from decoupled_descent.app.report import ReportData, write_report
@@ -46,7 +47,8 @@ def write(
             plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
             write_report(partial / "report.html", report)
             write_text(partial / LEFT_OUT, report.left_out)
-            save_model(estimator, partial / MODEL_FILE, columns, target)
+            left_out = checksum(partial / LEFT_OUT)
+            save_model(estimator, partial / MODEL_FILE, columns, target, left_out=left_out)
             os.chmod(partial, permissions(0o777))
             _move(partial, out)
             sync(out)

@@ -7,6 +7,7 @@ The model itself was fitted to the rows, so its own predictions of them would lo
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,17 @@ from numpy.typing import NDArray
 from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.predictions import without_formulas
 from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.model_file import description, model_file
 from decoupled_descent.rows.gathered import all_gather
 from decoupled_descent.rows.sources import released
 
 UNSEEN = (
     "rows that were trained on are not recognised in a table that is read in pieces: the model has "
     "seen them, and predicts them better than new ones"
+)
+FOREIGN = (
+    f"{LEFT_OUT} beside the model was edited or is of another training, and was not used: rows "
+    "that were trained on are predicted better than new ones"
 )
 #: If at least this share of a table's rows are equal to training rows, it is the training table.
 #: Fewer equal rows can be a coincidence, unless this share of the training rows have no equals.
@@ -92,13 +98,32 @@ def left_out_file(model: Path) -> Path:
     return (model if model.is_dir() else model.parent) / LEFT_OUT
 
 
+def checksum(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_foreign(model: Path) -> bool:
+    """Whether there are predictions beside a model that were edited, or are of another training."""
+    try:
+        recorded = json.loads(description(model_file(model))[0]).get("left_out")
+        return bool(checksum(left_out_file(model)) != recorded)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return True
+
+
 def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Return the leave-one-out predictions of the rows that were trained on.
 
     The result is one column of numbers, or the probabilities of the classes. Rows that were not
-    trained on get nan. It is None if there is no such file, if no row was trained on, or if equal
-    rows may be a coincidence.
+    trained on get nan. It is None if there is no such file or it is of another training, if no row
+    was trained on, or if equal rows may be a coincidence.
     """
+    if is_foreign(model):
+        return None
     try:
         table = pd.read_csv(left_out_file(model), dtype=str, keep_default_na=False)
         said = table.iloc[:, table.columns.get_loc("prediction") :]

@@ -61,7 +61,13 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     if pieces.whole and columns is not None:
         _check_columns(columns, pieces.scan().sample, data)
     from decoupled_descent.app.cli import predictions
-    from decoupled_descent.app.cli.left_out import UNSEEN, left_out_file, seen_before
+    from decoupled_descent.app.cli.left_out import (
+        FOREIGN,
+        UNSEEN,
+        is_foreign,
+        left_out_file,
+        seen_before,
+    )
     from decoupled_descent.app.cli.output import echo_json
     from decoupled_descent.app.models import load_model
 
@@ -73,6 +79,8 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
         raise ValueError(f"{data}: {error}") from error
     if not pieces.whole and left_out_file(model).exists():
         found.notes.append(UNSEEN)
+    elif is_foreign(model):
+        found.notes.append(FOREIGN)
     if as_json:
         echo_json(predictions.to_dict(saved, found) | {"file": out})
     else:
