@@ -117,18 +117,18 @@ def test_the_target_may_be_moved_and_turned(seed):
 @FEW
 @given(seed=SEEDS)
 def test_weight_two_is_the_row_twice_and_weight_zero_none(seed):
-    """Predictions of new rows: copies are left out one by one, so that the estimates differ."""
+    """Copies of a row are one group: they leave together, as the weight of a row does."""
     rng, X, signal = table(seed)
     weights = rng.integers(0, 3, len(X))
     weights[:4] = 1
     copies = np.repeat(np.arange(len(X)), weights)
     new = table(seed + 1)[1]
     once = regressed(X, signal, sample_weight=weights)
-    twice = regressed(X[copies], signal[copies])
+    twice = regressed(X[copies], signal[copies], groups=copies)
     np.testing.assert_allclose(once.predict(new), twice.predict(new), rtol=1e-5, atol=1e-6)
     y = np.arange(len(X)) % 2  # both classes among the rows that count
     once = classified(X, y, sample_weight=weights)
-    twice = classified(X[copies], y[copies])
+    twice = classified(X[copies], y[copies], groups=copies)
     np.testing.assert_allclose(once.predict_proba(new), twice.predict_proba(new), atol=1e-5)
 
 

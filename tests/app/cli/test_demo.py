@@ -110,8 +110,8 @@ def test_interruption_ends_the_command(run, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return step(self, state, rows, objective)
 
-    step = dd.GradientDescent.step
-    monkeypatch.setattr(dd.GradientDescent, "step", interrupted)
+    step = dd.GradientDescent.stacked_step
+    monkeypatch.setattr(dd.GradientDescent, "stacked_step", interrupted)
     status, out, _ = run(*TINY, "--out", tmp_path)
     assert (status, out) == (130, "")
     assert calls == [0, 1, 2]

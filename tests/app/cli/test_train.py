@@ -171,8 +171,8 @@ def test_interruption_saves_what_was_reached(run, tmp_path, shop, monkeypatch):
             raise KeyboardInterrupt
         return step(self, state, rows, objective)
 
-    step = dd.OrthogonalDecoupledDescent.step
-    monkeypatch.setattr(dd.OrthogonalDecoupledDescent, "step", interrupted)
+    step = dd.OrthogonalDecoupledDescent.stacked_step
+    monkeypatch.setattr(dd.OrthogonalDecoupledDescent, "stacked_step", interrupted)
     status, text, _ = run(
         "train", shop, "--target", "answer", "--out", tmp_path / "out", *FAST, "--max-iter", "50"
     )

@@ -20,7 +20,7 @@ LOOKED = 2**20
 class Share:
     """One of several processes that read the same table, and how they tell each other things.
 
-    This class is a process that has no others.
+    This class itself is for a single process.
 
     Attributes:
         rank: Which process this is, from 0.
@@ -34,7 +34,7 @@ class Share:
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
 
-    def each(self, content: bytes) -> list[bytes]:
+    def all_gather(self, content: bytes) -> list[bytes]:
         """Return what every process passes, by rank."""
         return [content]
 
@@ -75,7 +75,7 @@ class Share:
             told = b"." + work()
         except (ValueError, OSError) as error:
             told = (b"v" if isinstance(error, ValueError) else b"o") + str(error).encode()
-        found = self.each(told)
+        found = self.all_gather(told)
         for one in found:
             if one[:1] != b".":
                 raise (ValueError if one[:1] == b"v" else OSError)(one[1:].decode())
