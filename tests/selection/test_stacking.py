@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.selection import stacking
 from decoupled_descent.selection.stacking import (
+    cross_fitted_choice,
     cross_fitted_weights,
     folds_of,
     mixed_losses,
@@ -213,3 +214,15 @@ def test_predictions_without_the_fold_choose_the_mixture_that_judges_it():
         get_loss("cross_entropy"), weights.flip(0), predictions[:, held], y[held]
     )
     torch.testing.assert_close(losses[held], expected, atol=1e-3, rtol=0)
+
+
+def test_a_choice_is_made_without_the_fold_that_it_predicts():
+    predictions, y = classes()
+    folds = folds_of(N, None, 0)
+    loss = get_loss("cross_entropy")
+    weights = cross_fitted_choice(loss, predictions, y, shares(False), folds)
+    assert torch.equal(weights.sum(1), torch.ones(N).double())
+    for fold in range(stacking.FOLDS):
+        held = folds == fold
+        errors = [float(loss.of_predictions(one, y)[~held].sum()) for one in predictions]
+        assert (weights[held].argmax(1) == int(np.argmin(errors))).all()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from decoupled_descent.leave_one_out.leave_out import loss_covariance
 from decoupled_descent.leave_one_out.minimum import linear_minimum
@@ -33,6 +34,7 @@ from decoupled_descent.selection.fits import (
 )
 from decoupled_descent.selection.ranking import some_rows
 from decoupled_descent.selection.stacking import (
+    cross_fitted_choice,
     cross_fitted_weights,
     mixed_losses,
     stack_weights,
@@ -64,21 +66,18 @@ def mix(
     predictions = every[: len(own)]
     shares = torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
     extra = float(shares.sum()) / row_count(rows)
-    weights = stack_weights(loss, predictions, y, shares, extra)
     selected = torch.stack([one.selected for one in fits], 1)
     nested = [one.fold_predictions for one in fits if one.fold_predictions is not None]
     without = torch.stack(nested) if nested else None
-    by_row = cross_fitted_weights(loss, every, y, shares, folds, extra, selected, without)
+    if stack:
+        weights = stack_weights(loss, predictions, y, shares, extra)
+        by_row = cross_fitted_weights(loss, every, y, shares, folds, extra, selected, without)
+    else:
+        best = min(range(len(own)), key=lambda k: own[k].error)
+        weights = one_hot(torch.tensor(best), len(own)).to(predictions)
+        by_row = cross_fitted_choice(loss, every, y, shares, folds, selected, without)
     cross_fitted = torch.einsum("nf,fnk->nk", by_row, every)
     losses = loss.of_predictions(cross_fitted, y)
-    if not stack:  # the optimism of choosing one is approximated by that of choosing the weights
-        best = min(range(len(own)), key=lambda k: own[k].error)
-        optimism = (losses - mixed_losses(loss, weights, predictions, y)) @ shares / shares.sum()
-        weights = torch.zeros_like(weights)
-        weights[best] = 1.0
-        losses = mixed_losses(loss, weights, predictions, y) + optimism.clamp_min(0)
-        by_row = torch.zeros_like(by_row)
-        by_row[:, best], cross_fitted = 1.0, predictions[best]
     values = rows.averaged(losses)
     mixed = torch.einsum("f,fnk->nk", weights, predictions)
     variance = max(float(values.var()), _variance_of_new(loss, values, mixed, shares))

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from decoupled_descent.objective.losses import LEAST, Loss
 
@@ -135,10 +136,8 @@ def cross_fitted_weights(
     and if there is none. ``fold_predictions`` are like ``predictions``, with a fold left out as
     well, shape (F, folds, n, K): they choose the mixture that predicts the fold.
     """
-    count, members = int(folds.max()) + 1, len(predictions)
-    held = torch.arange(count).unsqueeze(1) == folds  # (folds, n)
-    usable = torch.ones(count, members, dtype=torch.bool) if selected is None else selected[:count]
-    usable = usable | ~usable.any(1, keepdim=True)
+    held, usable = _fold_masks(folds, len(predictions), selected)
+    count, members = usable.shape
     if not loss.has_classes:
         weights = predictions.new_zeros(count, members)
         for fold, (may, own) in enumerate(zip(usable, held, strict=True)):
@@ -150,3 +149,34 @@ def cross_fitted_weights(
         own = own.clamp_min(LEAST).transpose(0, 1)  # (folds, F, n)
         weights = _maximum_likelihood(own, shares * ~held, extra, usable)
     return weights[folds]
+
+
+def cross_fitted_choice(
+    loss: Loss,
+    predictions: Tensor,
+    y: Tensor,
+    shares: Tensor,
+    folds: Tensor,
+    selected: Tensor | None = None,
+    fold_predictions: Tensor | None = None,
+) -> Tensor:
+    """Weight 1 for the best candidate without the row's fold, 0 for all others, shape (n, F).
+
+    The arguments are those of :func:`cross_fitted_weights`.
+    """
+    held, usable = _fold_masks(folds, len(predictions), selected)
+    errors = predictions.new_empty(usable.shape)
+    for fold, own in enumerate(held):
+        others = predictions if fold_predictions is None else fold_predictions[:, fold]
+        losses = torch.stack([loss.of_predictions(one, y) for one in others])
+        errors[fold] = losses @ (shares * ~own)
+    best = errors.masked_fill(~usable, torch.inf).argmin(1)
+    return one_hot(best, len(predictions)).to(predictions)[folds]
+
+
+def _fold_masks(folds: Tensor, members: int, selected: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The rows of each fold, (folds, n), and the candidates that it may use, (folds, F)."""
+    count = int(folds.max()) + 1
+    held = torch.arange(count).unsqueeze(1) == folds
+    usable = torch.ones(count, members, dtype=torch.bool) if selected is None else selected[:count]
+    return held, usable | ~usable.any(1, keepdim=True)
