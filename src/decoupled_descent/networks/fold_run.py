@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.networks.estimate import BLOCKS, Estimate, Metric, estimate
 from decoupled_descent.networks.fold_record import FoldRecord
-from decoupled_descent.networks.output_scale import OutputScale
 from decoupled_descent.networks.sample_size_bias import expected_bias, size_ratio
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
+from decoupled_descent.networks.verdict import folds_verdict
+from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric, estimate
+from decoupled_descent.training.output_scale import OutputScale
 
 
 class MeanOfModules(nn.Module):
@@ -151,10 +152,10 @@ class CrossFitRun:
             blocks: How often a metric that is any function may be computed.
 
         Returns:
-            The value and its standard error.
+            The value, its standard error, and whether to trust them.
         """
         rows, record = self.record.assignment.evaluated, self.record
-        return estimate(
+        found = estimate(
             metric,
             self.labels[rows],
             torch.as_tensor(record.outputs)[rows],
@@ -163,6 +164,7 @@ class CrossFitRun:
             groups=None if record.groups is None else record.groups[rows],
             blocks=blocks,
         )
+        return found.judged(*folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr))
 
     def to_module(self, mean: bool = False) -> nn.Module:
         """Return the model, in evaluation mode.

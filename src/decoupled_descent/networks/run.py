@@ -16,13 +16,16 @@ from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.examples import Examples
 from decoupled_descent.networks.modules import MeanOutput, as_network
+from decoupled_descent.networks.verdict import path_verdict
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import Trainee
 from decoupled_descent.training.metadata import continued, made_with
+from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.run import Run
 
 #: Rows that are evaluated at a time.
@@ -96,6 +99,20 @@ class NetworkRun(Run):
         rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
         outputs = _outputs(network, state, rows)
         return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
+
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Compute a metric of the left-out outputs at the best step, with a verdict.
+
+        Args:
+            metric: See :meth:`Run.estimate`.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value, its standard error, and whether to trust them.
+        """
+        found, info = super().estimate(metric, blocks), self.best.info
+        stderr = info.train_error_stderr
+        return found.judged(*path_verdict(info.losses, info.notes["drift"], stderr))
 
 
 class NetworkTrainee(Trainee):
@@ -185,7 +202,7 @@ def fit_network(
         _train(trainee, network, rows, steps, held_out, advance, saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
-    return NetworkRun.of(trainee)  # type: ignore[return-value]
+    return NetworkRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[return-value]
 
 
 def _train(
@@ -237,6 +254,14 @@ def _described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
     if loss is not None:
         raise ValueError(f"loss={loss!r} is given twice; the objective has {model.loss.name!r}")
     return model.model, model.loss
+
+
+def _labels(rows: Examples, trainee: NetworkTrainee, loss: Any) -> Labels:
+    """The labels of the rows that are followed."""
+    some = rows.followed(trainee.last.state.followed, trainee.last.info.preactivations.shape[1])
+    scale = OutputScale.of(loss, rows.y)
+    weights = rows.weights[some.rows] if rows.weighted else None
+    return Labels(rows.y[some.rows], scale, weights, some.group if rows.grouped else None)
 
 
 def _network(bound: Any) -> Network:

@@ -23,6 +23,7 @@ from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
     Trainee,
@@ -30,6 +31,7 @@ from decoupled_descent.training.loop import (
     check_test,
     train_together,
 )
+from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.state_file import leaves
 
 
@@ -46,6 +48,7 @@ class Run:
         stop_reason: Why training ended.
         message: The same in a sentence.
         alarm: A warning that the error is not finite or has exploded; None if neither is so.
+        labels: The labels of the rows, for :meth:`estimate`; None if they are in several processes.
         metadata: What it was made with: versions, threads, block size, device, dtype. The same call
             with all of these the same gives the same bits.
     """
@@ -59,6 +62,7 @@ class Run:
     message: str
     alarm: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    labels: Labels | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """Summarise in one line."""
@@ -200,11 +204,35 @@ class Run:
                 outputs.append(self.objective.outputs(features @ state.theta.T, state.head))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Compute a metric on rows as if they were new, at the best step.
+
+        Args:
+            metric: "accuracy", "auc", "brier", "log_loss", "mse", "rmse", "r2", …, or a function of
+                labels and predictions, such as those of ``sklearn.metrics``.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value with a jackknife standard error; see
+            :func:`~decoupled_descent.training.estimate.estimate`.
+        """
+        if not self.algorithm.estimates_test_error:
+            raise ValueError(
+                f"the outputs of {type(self.algorithm).__name__} for its training rows are no "
+                "estimate for new rows; use a decoupled algorithm, or CrossFit"
+            )
+        if self.labels is None:
+            raise ValueError(
+                "this run has no labels, or only those of one of several processes; compute the "
+                "metric from best_outputs"
+            )
+        return self.labels.estimate(metric, self.best_outputs, blocks)
+
     @classmethod
-    def of(cls, trainee: Trainee) -> Run:
+    def of(cls, trainee: Trainee, labels: Labels | None = None) -> Run:
         """The result of a run that has ended."""
         assert trainee.reason is not None
-        ended = (trainee.reason, trainee.message, trainee.alarm, trainee.metadata)
+        ended = (trainee.reason, trainee.message, trainee.alarm, trainee.metadata, labels)
         parts = (trainee.algorithm, trainee.bound, trainee.history, trainee.last, trainee.best)
         return cls(*parts, *ended)
 
@@ -305,7 +333,14 @@ def fit(
             train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
-    return Run.of(trainee)
+    return Run.of(trainee, labels_of(rows, bound))
+
+
+def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
+    """The labels for metrics, where all rows are in this process."""
+    if rows.processes is not None:
+        return None
+    return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
 
 
 def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
