@@ -255,46 +255,10 @@ def fit(
     weights: Any = None,
     groups: Any = None,
 ) -> Run:
-    r"""Train, and record the error of every iterate θ_1, …, θ_T.
+    """Train by an algorithm, and record the error of every iterate θ_1, …, θ_T.
 
-    Args:
-        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Arrays
-            on disk and other sources are read block by block, see :class:`Rows`. Or :class:`Rows`,
-            which keep results such as the Gram matrix for the next run.
-        y: Labels, n rows; None with :class:`Rows`.
-        objective: Ψ, a head and a loss. The head is not changed: a copy is trained. Or a whole
-            module, with ``loss``; :class:`DecoupledGaussNewton` takes any, with rows of any shape.
-        algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
-        steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
-        theta: θ_1, shape (L, d); by default the whole model's own weights, see
-            :meth:`Objective.of_model`, or drawn from N(0, 1).
-        test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
-        callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
-            stops.
-        seed: Draws θ_1.
-        progress: Whether to draw a progress bar; by default, only on a terminal.
-        state: Continue from a state (such as ``run.state``) instead of starting; ``theta`` and
-            ``seed`` are then unused, and the first iterate recorded is that state's.
-        checkpoint: A folder, or a :class:`Checkpoint`, to save the run in while it goes on. The
-            same call takes up what it finds there: a run that was cut short continues, bit for bit
-            on the same machine, and a finished one is returned at once.
-        loss: The loss of a whole module: a name, a function that returns one value per row, or a
-            criterion of PyTorch.
-        weights: The weight of each row, where X is no :class:`Rows`.
-        groups: Rows with the same number are left out together, where X is no :class:`Rows`.
-
-    Returns:
-        The run. Ctrl-C ends training early and returns what was reached; so does an error that is
-        no longer finite, with a :class:`DivergenceWarning`.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> mixture = dd.mixtures.xor(dimension=200, snr=8.0)
-        >>> X, y = mixture.sample(200, seed=0)
-        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(lr=0.05), steps=50)
-        >>> run.train_error.shape, run.theta.shape
-        (torch.Size([50]), torch.Size([2, 200]))
+    :func:`decoupled_descent.fit` is the same, and describes the arguments; without an algorithm it
+    chooses one.
     """
     whole_number("steps", steps)
     check_algorithm(algorithm)
