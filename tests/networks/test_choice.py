@@ -49,6 +49,11 @@ def test_large_networks_get_folds():
     assert "minutes of a core for 2000 rows" in found.reason
 
 
+def test_labels_may_be_all_the_same():
+    model = tanh_network(4, 3).float()
+    assert choose(torch.randn(50, 4), torch.ones(50), model, "squared", None, None).path
+
+
 def test_wrong_labels_are_errors_and_no_reason_to_choose():
     with pytest.raises(ValueError, match="logistic"):
         choose(torch.randn(9, 4), torch.arange(9.0), tanh_network(4, 3), "logistic", None, None)

@@ -96,8 +96,10 @@ def fit(
         >>> X, y = dd.mixtures.xor(dimension=10, snr=6.0).sample(80, seed=0)
         >>> model = nn.Sequential(nn.Linear(10, 4), nn.Tanh(), nn.Linear(4, 1))
         >>> run = dd.fit(X, y, model, loss="logistic", steps=10)
-        >>> run.train_error.shape, run.note
-        (torch.Size([10]), 'Chosen: leave-one-out along the path, for 80 rows and 49 parameters …')
+        >>> run.train_error.shape
+        torch.Size([10])
+        >>> run.note
+        'Chosen: leave-one-out along the path, for 80 rows and 49 parameters are few.'
         >>> accuracy = run.estimate("accuracy")  # .value, .stderr, .interval, .verdict
 
         >>> mixture = dd.mixtures.xor(dimension=200, snr=8.0)

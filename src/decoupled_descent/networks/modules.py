@@ -70,7 +70,8 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
             "nothing to train"
         )
     network = Network(model, as_loss(loss), rows.like)
-    probe = torch.unique(varied_rows(rows.y, 8))
+    first = torch.arange(2, device=rows.y.device)  # labels may be all the same
+    probe = torch.unique(torch.cat([varied_rows(rows.y, 8), first]))
     outputs = _check_outputs(network, rows.X[probe])
     if network.loss.builtin:
         check_labels(network.loss, rows.y, outputs.shape[1])
