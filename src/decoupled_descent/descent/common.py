@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
@@ -27,6 +27,7 @@ from decoupled_descent.objective import (
     Objective,
     Parameters,
 )
+from decoupled_descent.objective.objective import require_objective
 from decoupled_descent.rows.blocks import Rows
 
 REDUCTIONS = ("sum", "mean")
@@ -148,6 +149,7 @@ class Algorithm(ABC):
             )
         if isinstance(objective, BoundObjective):
             return objective
+        require_objective(objective)
         width = head_width(objective, rows.d) if theta is None else len(as_theta(theta, rows))
         return objective.bind(
             rows.y, width, rows.like, g=self.g, f=self.f, jacobian=self.uses_jacobian
@@ -168,6 +170,10 @@ class Algorithm(ABC):
     def fit(self, X: Any, y: Any, model: Any, **options: Any) -> Any:
         """Train a whole module; only algorithms with ``trains_modules`` do so."""
         raise ValueError(f"{type(self).__name__} does not train whole modules")
+
+    def for_module(self) -> Algorithm:
+        """The algorithm for a whole module, where options that were not given are PyTorch's."""
+        return self
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""
@@ -221,7 +227,7 @@ class Descent(Algorithm):
     damping: float = 1.0
     head_lr: float | None = None
     head_damping: float = 1.0
-    reduction: str = "sum"
+    reduction: str | None = None
     rule: LinearRule | None = None
     head_optimizer: HeadOptimizer | None = None
     head_folds = 0  # subclasses whose train error is an estimate make it an option
@@ -241,7 +247,7 @@ class Descent(Algorithm):
                 raise ValueError(
                     f"{name}={rate!r} must be a number of at least 0 and at most {LARGEST_RATE:.3g}"
                 )
-        if self.reduction not in REDUCTIONS:
+        if self.reduction is not None and self.reduction not in REDUCTIONS:
             raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")
         if self.rule is not None and self.damping != type(self).damping:
             raise ValueError(
@@ -265,6 +271,10 @@ class Descent(Algorithm):
         if self.head_optimizer is not None:
             return True
         return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
+
+    def for_module(self) -> Algorithm:
+        """With the mean over rows where no reduction was given: PyTorch's habit."""
+        return replace(self, reduction="mean") if self.reduction is None else self
 
     def scale(self, n: int) -> float:
         """What the reduction multiplies ĥ by."""

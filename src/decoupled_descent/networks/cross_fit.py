@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -213,7 +213,7 @@ class CrossFit:
             training = same.start(
                 y, groups=groups, time=time, sample_weight=sample_weight, seed=seed, best=best
             )
-            calls = _callbacks(callbacks)
+            calls: list[Any] = list(as_callbacks(cast(Any, callbacks)))
             schedulers = [] if scheduler is None else list(map(scheduler, training.optimizers))
             message = train(training, X, y, epochs, plan, schedulers, patience, calls, progress)
         return replace(training.run(message), frozen=frozen)
@@ -222,14 +222,6 @@ class CrossFit:
         """The layers at the beginning that never change, in the mode in which they are trained."""
         model = self.model if self.model.training else copy.deepcopy(self.model).train()
         return split_frozen(model)
-
-
-def _callbacks(given: Any) -> list[Any]:
-    """Return functions of an epoch as a list."""
-    for each in [given] if callable(given) else list(given):
-        if isinstance(each, type):
-            raise ValueError(f"callbacks has the class {each.__name__}; give {each.__name__}()")
-    return list(as_callbacks(given))
 
 
 def _tensor(name: str, values: Any) -> Tensor:

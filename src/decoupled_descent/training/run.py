@@ -34,6 +34,9 @@ from decoupled_descent.training.loop import (
 from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.state_file import leaves
 
+#: A fall in the last tenth of the steps, in standard errors, that says: not trained yet.
+FALLING = 0.5
+
 
 @dataclass(frozen=True)
 class Run:
@@ -118,6 +121,19 @@ class Run:
     def gap(self) -> Tensor | None:
         """(T,) train error minus test error, or None without a test set."""
         return None if self.test_error is None else self.train_error - self.test_error
+
+    @property
+    def still_falling(self) -> float:
+        """The fall of the train error in the last tenth of the steps, in standard errors.
+
+        0 for a run that ended for another reason than that all steps were made, and for one of
+        fewer than 100 iterates, which is a trial.
+        """
+        errors, tenth = self.history.train_error, len(self.history.train_error) // 10
+        if self.stop_reason is not StopReason.STEPS or tenth < 10:
+            return 0.0
+        stderr = max(self.history.train_error_stderr[-1], 1e-300)
+        return max(0.0, (errors[-1 - tenth] - errors[-1]) / stderr)
 
     @property
     def state(self) -> Any:
@@ -272,7 +288,8 @@ def fit(
     if isinstance(objective, nn.Module):
         if loss is None:
             raise ValueError("loss is None; a module needs one, such as loss='logistic'")
-        objective = Objective.of_model(objective, loss)
+        objective, algorithm = Objective.of_model(objective, loss), algorithm.for_module()
+        objective.require_head()
     elif loss is not None:
         raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
     if weights is not None or groups is not None:
