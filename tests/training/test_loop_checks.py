@@ -27,7 +27,10 @@ class Random(Functions):
     """Dropout as a function."""
 
     def __init__(self):
-        super().__init__(lambda h: functional.dropout(torch.tanh(h), training=self.training))
+        super().__init__(torch.tanh)
+
+    def forward(self, x):
+        return functional.dropout(super().forward(x), training=self.training)
 
 
 def network(*middle, d=20, **options):
