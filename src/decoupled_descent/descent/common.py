@@ -184,6 +184,10 @@ class Algorithm(ABC):
         """What the estimate assumes of the rows, for :func:`diagnose` to check."""
         return frozenset()
 
+    def forecast(self, rows: Rows, bound: BoundObjective) -> str:
+        """What to know before a long training, such as its time; empty if there is nothing."""
+        return ""
+
     def leverages(self, rows: Rows) -> Tensor | None:
         """The share of each row in its own fitted value, shape (n,); None where there is none."""
         return None

@@ -186,6 +186,16 @@ class DecoupledNewton(Algorithm):
             return super().outputs(state, preactivations, bound)
         return _shaped(preactivations)
 
+    def forecast(self, rows: Rows, bound: BoundObjective) -> str:
+        """How many parameters a network has, and how long its last step takes."""
+        if adds_only(bound.objective.head):
+            return ""
+        head = sum(value.numel() for value in bound.parameters().values())
+        size = bound.width * rows.d + head
+        seconds = gauss_newton.seconds_to_leave_out(rows.n, size)
+        last = f", the last step takes about {seconds:.0f} s" if seconds > 5 else ""
+        return f"{size} parameters{last}"
+
     def assumptions(self) -> frozenset[str]:
         """That the minimum was reached."""
         return frozenset({"minimum"})

@@ -171,7 +171,9 @@ class CrossFitRun:
             groups=None if record.groups is None else record.groups[rows],
             blocks=blocks,
         )
-        return found.judged(*folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr))
+        return found.with_verdict(
+            *folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr)
+        )
 
     def to_module(self, mean: bool = False) -> nn.Module:
         """Return the model, in evaluation mode.

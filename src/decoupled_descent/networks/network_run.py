@@ -112,7 +112,7 @@ class NetworkRun(Run):
         """
         found, info = super().estimate(metric, blocks), self.best.info
         stderr = info.train_error_stderr
-        return found.judged(*path_verdict(info.losses, info.notes["drift"], stderr))
+        return found.with_verdict(*path_verdict(info.losses, info.notes["drift"], stderr))
 
 
 def _network(bound: Any) -> Network:

@@ -68,7 +68,7 @@ class Estimate:
         verdict = "" if self.verdict is None else f" ({self.verdict})"
         return f"{self.metric} {self.value:.4g} ± {self.stderr:.2g}{verdict}"
 
-    def judged(self, verdict: str, reasons: tuple[str, ...]) -> Estimate:
+    def with_verdict(self, verdict: str, reasons: tuple[str, ...]) -> Estimate:
         """The same estimate with a verdict."""
         return replace(self, verdict=verdict, reasons=reasons)
 

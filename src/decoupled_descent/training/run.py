@@ -310,7 +310,7 @@ def fit(
         if (place := as_checkpoint(checkpoint)) is not None:
             asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
             saver = Saver(place, [trainee], asked | {"rows": rows, "test": held_out})
-        with progress_bar(steps, describe(algorithm, bound), progress) as advance:
+        with progress_bar(steps, describe(algorithm, bound, rows), progress) as advance:
             train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
@@ -334,8 +334,10 @@ def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
         yield part.X.to(like)
 
 
-def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
-    """Name an algorithm in a progress bar, and say when steps are slow without a closed form."""
+def describe(algorithm: Algorithm, bound: BoundObjective, rows: Rows) -> str:
+    """Name an algorithm in a progress bar, and say when steps are slow."""
+    if forecast := algorithm.forecast(rows, bound):
+        return f"{type(algorithm).__name__} ({forecast})"
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 
