@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.estimators.saving import save_model as save_model
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
+    from decoupled_descent.networks.fit import fit as fit
     from decoupled_descent.networks.gauss_newton import DecoupledGaussNewton as DecoupledGaussNewton
     from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
@@ -66,7 +67,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import Run as Run
-    from decoupled_descent.training.run import fit as fit
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
 
 __version__ = "0.1.0"
@@ -97,7 +97,7 @@ _NAMES = {
     "Rows": "rows.blocks",
     "Run": "training.run",
     "StopReason": "training.callbacks",
-    "fit": "training.run",
+    "fit": "networks.fit",
     "label_shift": "objective.shift",
     "plot_run": "plotting.runs",
     # for choosing among many models

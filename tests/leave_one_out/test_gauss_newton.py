@@ -192,3 +192,21 @@ def test_a_head_whose_parameter_is_a_scalar():
     torch.testing.assert_close(result, torch.cat([0.7 * v * X, 0.7 * u * X, u * v], 1))
     run = dd.fit(X, y, objective, dd.DecoupledNewton(0.5), theta=theta, progress=False)
     assert run.stop_reason is dd.StopReason.MINIMUM
+
+
+def test_networks_state_their_size_and_the_time_of_the_last_step():
+    y, algorithm = torch.zeros(3000), dd.DecoupledNewton(1.0)
+    rows = dd.Rows(torch.zeros(3000, 50), y)
+    head = dd.heads.TwoLayer(40, seed=0)
+    bound = algorithm.bind(rows, dd.Objective(head, "squared"))
+    assert algorithm.forecast(rows, bound) == "2040 parameters, the last step takes about 25 s"
+    linear = algorithm.bind(rows, dd.Objective(dd.heads.Linear(), "squared"))
+    assert algorithm.forecast(rows, linear) == ""
+    rows = dd.Rows(torch.zeros(30, 5), y[:30])
+    assert algorithm.forecast(rows, algorithm.bind(rows, bound.objective)) == "240 parameters"
+
+
+def test_the_forecast_of_a_newton_run_is_on_its_bar(capsys):
+    X, y = binary(24, 4)
+    dd.fit(X, y, two_layer(3), dd.DecoupledNewton(1.0), 200, progress=True)
+    assert "DecoupledNewton (15 parameters)" in " ".join(capsys.readouterr().err.split())

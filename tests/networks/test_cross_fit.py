@@ -365,7 +365,7 @@ def test_schedulers_of_every_kind():
         ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number"),
         ({"clip": -1.0}, "clip=-1.0 must be above 0"),
         ({"sample_weight": [1.0]}, "give 60 numbers of at least 0"),
-        ({"callbacks": dd.EarlyStopping}, r"callbacks has the class EarlyStopping; give"),
+        ({"callbacks": dd.EarlyStopping}, r"callbacks has the class EarlyStopping; pass"),
         ({"callbacks": [3]}, "callbacks has 3; each must be a function"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.selection.tuning import DEFAULTS, stopping
+from tests.problems import binary, two_layer
 
 #: The rates for the logistic loss, whose curvature is 1/4.
 USUAL, CAREFUL = (4 * rate for rate in DEFAULTS.rates)
@@ -319,7 +320,7 @@ def test_robust_losses_learn_labels_far_from_zero(delta):
         return torch.nn.functional.huber_loss(u[:, 0], y, reduction="none", delta=delta)
 
     objective = dd.Objective(dd.heads.TwoLayer(3, bias=True, seed=0), huber, curvature="autodiff")
-    sweep = dd.tune(X, 3 + Y, objective, ridge=1.0, steps=100)
+    sweep = dd.tune(X, 3 + Y, objective, ridge=1.0, steps=300)
     assert sweep.best.best_step > 10
     residual = 3 + Y - (3 + Y).median()
     constant = huber((3 + Y - residual)[:, None], 3 + Y).mean()
@@ -333,7 +334,8 @@ def test_a_rate_at_which_nothing_beats_the_start_is_taken_back():
     torch.nn.init.constant_(head[1].weight.requires_grad_(False), 30.0)
     objective, labels = dd.Objective(head, "squared"), 2 * Y - 1
     options = {"method": "gradient", "theta": torch.zeros(1, 20), "steps": 20}
-    bold = dd.tune(X, labels, objective, lr=DEFAULTS.rates[0], **options)
+    with pytest.warns(dd.DivergenceWarning, match="learning rate is too large"):
+        bold = dd.tune(X, labels, objective, lr=DEFAULTS.rates[0], **options)
     assert bold.best.best_step == 0
     assert bold.best.stop_reason is dd.StopReason.STEPS
     sweep = dd.tune(X, labels, objective, **options)
@@ -373,3 +375,33 @@ def test_a_call_cut_short_continues_bit_for_bit(tmp_path):
     result = dd.tune(X, Y, OBJECTIVE, steps=8, callbacks=rule, checkpoint=often)
     assert result.names == complete.names
     assert [run.history for run in result.runs] == [run.history for run in complete.runs]
+
+
+@pytest.mark.parametrize("scale", [1 / 16, 16.0])
+def test_the_scale_of_x_does_not_matter(scale):
+    X, y = binary(80, 10)
+    options = {"ridge": 1.0, "steps": 60}
+    usual = dd.tune(X, y, two_layer(), **options)
+    other = dd.tune(scale * X, y, two_layer(), **options)
+    torch.testing.assert_close(other.best.train_error, usual.best.train_error)
+    torch.testing.assert_close(scale * other.best.theta, usual.best.theta)
+
+
+def test_columns_that_are_not_centred_are_noticed():
+    X, y = binary(80, 10)
+    with pytest.warns(dd.ScalingWarning, match="columns of X are not centred"):
+        dd.tune(X + 3, y, two_layer(), ridge=1.0, damping=0.9, steps=5)
+
+
+def test_a_model_that_is_not_trained_yet_is_not_trusted():
+    X, y = binary(200, 10)
+    objective = dd.Objective(dd.heads.Linear(), "logistic")
+    with pytest.warns(dd.DivergenceWarning, match="still falling when steps=100 were made"):
+        short = dd.tune(X, y, objective, lr=0.3, damping=0.99, ridge=1.0, steps=100).best
+    found = dd.diagnose(X, y, short)
+    assert found.verdict != "trust"
+    assert any(each.name == "not converged" and each.status == "caution" for each in found.findings)
+    long = dd.tune(X, y, objective, lr=0.3, damping=0.99, ridge=1.0).best  # goes on until it ends
+    assert str(long.stop_reason) != "steps exhausted"
+    assert long.still_falling == 0
+    assert long.best.train_error < short.best.train_error

@@ -2,6 +2,7 @@
 
 import pytest
 
+import decoupled_descent as dd
 from decoupled_descent.training.callbacks import StopReason, as_callbacks
 
 
@@ -18,3 +19,10 @@ def test_one_callback_or_several():
 def test_what_is_no_callback(given):
     with pytest.raises(ValueError, match=r"callbacks has .*; each must be a function of a Step"):
         as_callbacks(given)
+
+
+def test_a_class_in_place_of_an_object_is_an_error():
+    with pytest.raises(ValueError, match=r"class EarlyStopping; pass an object, EarlyStopping\(\)"):
+        as_callbacks(dd.EarlyStopping)
+    with pytest.raises(ValueError, match="class EarlyStopping"):
+        as_callbacks([lambda step: None, dd.EarlyStopping])

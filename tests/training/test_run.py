@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from sklearn import metrics
 from torch import nn
 
 import decoupled_descent as dd
@@ -301,7 +302,7 @@ class Idle:
     step = init
 
 
-@pytest.mark.parametrize("steps", [0, -3, 2.0, "10", None, True])
+@pytest.mark.parametrize("steps", [0, -3, 2.0, "10", True])
 def test_bad_steps(problem, steps):
     with pytest.raises(ValueError, match=f"steps={steps!r} must be a whole number of at least 1"):
         dd.fit(*problem, Idle(), steps)
@@ -410,3 +411,22 @@ def test_shown_in_notebooks(problem):
         (plain, ", not an estimate of the test error"),
     ):
         assert f"{ending}</td>" in shown._repr_html_()
+
+
+@pytest.mark.parametrize("algorithm", [DD, dd.DecoupledNewton(ridge=1.0)], ids=["dd", "newton"])
+def test_metrics_are_those_of_the_outputs_as_if_new(problem, algorithm):
+    X, y, objective = problem
+    run = dd.fit(X, y, objective, algorithm, 40)
+    logits, right = run.best_outputs.reshape(-1), y > 0.5
+    found = run.estimate("accuracy")
+    assert found.value == pytest.approx(float(((logits > 0) == right).double().mean()))
+    assert run.estimate("log_loss").value == pytest.approx(run.best.train_error)
+    assert run.estimate(metrics.roc_auc_score).value == metrics.roc_auc_score(y, logits)
+    assert found.verdict is None  # diagnose has one
+    assert dd.sweep(X, y, objective, [DD], 5).best.estimate("brier").value > 0
+
+
+def test_the_outputs_of_gradient_descent_are_no_estimate(problem):
+    run = dd.fit(*problem, dd.GradientDescent(0.1), 3)
+    with pytest.raises(ValueError, match="GradientDescent for its training rows are no estimate"):
+        run.estimate("accuracy")

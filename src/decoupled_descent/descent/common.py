@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar
@@ -28,6 +28,7 @@ from decoupled_descent.objective import (
     Parameters,
     RowDerivatives,
 )
+from decoupled_descent.objective.objective import require_objective
 from decoupled_descent.rows.blocks import Rows
 
 REDUCTIONS = ("sum", "mean")
@@ -136,6 +137,7 @@ class Algorithm(ABC):
             )
         if isinstance(objective, BoundObjective):
             return objective
+        require_objective(objective)
         width = head_width(objective, rows.d) if theta is None else len(as_theta(theta, rows))
         return objective.bind(
             rows.y, width, rows.like, g=self.g, f=self.f, jacobian=self.uses_jacobian
@@ -156,6 +158,10 @@ class Algorithm(ABC):
     def fit(self, X: Any, y: Any, model: Any, **options: Any) -> Any:
         """Train a whole module; only algorithms with ``trains_modules`` do so."""
         raise ValueError(f"{type(self).__name__} does not train whole modules")
+
+    def for_module(self) -> Algorithm:
+        """The algorithm for a whole module, where options that were not given are PyTorch's."""
+        return self
 
     def outputs(self, state: Any, preactivations: Tensor, bound: BoundObjective) -> Tensor:
         """Outputs of the training rows as if they were new, (n,) or (n, K)."""
@@ -179,6 +185,10 @@ class Algorithm(ABC):
     def assumptions(self) -> frozenset[str]:
         """What the estimate assumes of the rows, for :func:`diagnose` to check."""
         return frozenset()
+
+    def forecast(self, rows: Rows, bound: BoundObjective) -> str:
+        """What to know before a long training, such as its time; empty if there is nothing."""
+        return ""
 
     def leverages(self, rows: Rows) -> Tensor | None:
         """The share of each row in its own fitted value, shape (n,); None where there is none."""
@@ -254,7 +264,7 @@ class Descent(StackedAlgorithm):
     damping: float = 1.0
     head_lr: float | None = None
     head_damping: float = 1.0
-    reduction: str = "sum"
+    reduction: str | None = None
     rule: LinearRule | None = None
     head_optimizer: HeadOptimizer | None = None
     head_folds = 0  # subclasses whose train error is an estimate make it an option
@@ -274,7 +284,7 @@ class Descent(StackedAlgorithm):
                 raise ValueError(
                     f"{name}={rate!r} must be a number of at least 0 and at most {LARGEST_RATE:.3g}"
                 )
-        if self.reduction not in REDUCTIONS:
+        if self.reduction is not None and self.reduction not in REDUCTIONS:
             raise ValueError(f"reduction={self.reduction!r} must be 'sum' or 'mean'")
         if self.rule is not None and self.damping != type(self).damping:
             raise ValueError(
@@ -298,6 +308,10 @@ class Descent(StackedAlgorithm):
         if self.head_optimizer is not None:
             return True
         return self.head_lr != 0 and (self.head_lr is not None or self.lr != 0)
+
+    def for_module(self) -> Algorithm:
+        """With the mean over rows where no reduction was given: PyTorch's habit."""
+        return replace(self, reduction="mean") if self.reduction is None else self
 
     def scale(self, n: int, drawn: int | None = None) -> float:
         """What the reduction multiplies ĥ by; a row of a mini-batch stands for n/drawn rows."""

@@ -60,7 +60,8 @@ class DecoupledDescent(Batched):
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.
         reduction: ``"sum"`` as in the paper's equations, or ``"mean"`` to divide ĥ by n in θ's step
-            and in the memory, as the paper's listing does (η₁ = lr/n, γ₁ = lr).
+            and in the memory, as the paper's listing does (η₁ = lr/n, γ₁ = lr). By default the sum,
+            and the mean where :func:`fit` is given a whole module, as in PyTorch.
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and the memory alike:
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules. ``lr``
             is then only the default of the head's rate.

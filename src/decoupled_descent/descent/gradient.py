@@ -41,7 +41,8 @@ class GradientDescent(Batched):
         damping: η₀.
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.
-        reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n.
+        reduction: ``"sum"`` as in the paper, or ``"mean"`` to divide θ's step by n. By default the
+            sum, and the mean where :func:`fit` is given a whole module, as in PyTorch.
         rule: Replaces η₀ v − η₁ w by another linear rule:
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.

@@ -203,7 +203,17 @@ class White(Noise):
             raise ValueError(f"variance={self.variance!r} must be positive")
 
     def check(self, rows: Rows) -> None:
-        """Accept all rows."""
+        """Warn where rows are far shorter or longer than noise of this variance."""
+        norm = float(rows.mean(rows.squares)) ** 0.5
+        expected = (self.variance * rows.d) ** 0.5
+        if not 0.5 <= norm / expected <= 2:
+            warnings.warn(
+                f"the rows of X have root-mean-square norm {norm:.3g}, but noise of variance "
+                f"{self.variance:g} in {rows.d} columns has norm {expected:.3g}: pass "
+                f"White({norm**2 / rows.d:.3g}), or the train error will not track the test error",
+                ScalingWarning,
+                stacklevel=outside(),
+            )
 
     def coloured(self, theta: Tensor) -> Tensor:
         """Return d v θ."""

@@ -76,7 +76,8 @@ class OrthogonalDecoupledDescent(Descent):
         ridge: λ, positive; small values whiten, ``math.inf`` leaves the rows as they are.
         head_lr: γ₁, ``lr`` by default; 0 freezes the head.
         head_damping: γ₀.
-        reduction: ``"sum"``, or ``"mean"`` to divide θ's step by n.
+        reduction: ``"sum"``, or ``"mean"`` to divide θ's step by n. By default the sum, as in the
+            paper, and the mean where :func:`fit` is given a whole module, as in PyTorch.
         rule: Replaces η₀ v − η₁ w by another linear rule, for θ and h alike:
             :class:`~decoupled_descent.rules.SGD` has momentum, weight decay and schedules.
         head_optimizer: Makes the optimiser of the head, instead of γ₀ and γ₁.
@@ -103,7 +104,7 @@ class OrthogonalDecoupledDescent(Descent):
     _: KW_ONLY
     head_lr: float | None = None
     head_damping: float = 1.0
-    reduction: str = "sum"
+    reduction: str | None = None
     rule: LinearRule | None = None
     head_optimizer: HeadOptimizer | None = None
     g: Direction | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from decoupled_descent.diagnostics import measures, readings
 from decoupled_descent.diagnostics.checks import Check
 from decoupled_descent.training.callbacks import StopReason
+from decoupled_descent.training.run import FALLING
 
 ORTHOGONAL = "use the orthogonal method (OrthogonalDecoupledDescent)"
 #: Traits of algorithms: the estimate holds along the path, at the minimum only, or never.
@@ -254,6 +255,15 @@ CHECKS = (
         definition="share of rows whose further Newton steps do not converge; up to ``repairs`` of "
         "them are refitted exactly",
         advice="use a larger ridge, or get more rows",
+    ),
+    Check(
+        name="not converged", needs_run=True, caution=FALLING, concerns=PATH,
+        measure=lambda e: 0.0 if e.run is None else e.run.still_falling,
+        question="Had the error stopped falling when training ended?",
+        meaning="The error was still falling when all steps were made. The estimate holds for "
+        "this model, but the model is not trained yet.",
+        definition="the fall of the train error in the last tenth of the steps, in standard errors",
+        advice="allow more steps",
     ),
     Check(
         name="divergence", needs_run=True, caution=0.5,

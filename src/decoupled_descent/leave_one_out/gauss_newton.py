@@ -224,6 +224,14 @@ class _Second:
         return (matrix + matrix.T) / 2
 
 
+def seconds_to_leave_out(n: int, size: int) -> float:
+    """About how long the second term of the Hessian takes on one core, as P products with n rows.
+
+    It took 18 s for 2,200 rows and 2,049 parameters.
+    """
+    return 2e-9 * n * size**2 if size <= n else 0.0
+
+
 def _enough(first: float) -> float:
     """Conjugate gradients are the more exact, the closer the minimum is."""
     return min(1e-2, first) * 1e-2 * first

@@ -20,7 +20,7 @@ from decoupled_descent.checks import whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.leave_one_out.class_shares import ClassShares
-from decoupled_descent.leave_one_out.gauss_newton import gauss_newton_step
+from decoupled_descent.leave_one_out.gauss_newton import gauss_newton_step, seconds_to_leave_out
 from decoupled_descent.leave_one_out.leave_out import LeaveOneOut, leave_out, refine
 from decoupled_descent.leave_one_out.minimise import newton_step
 from decoupled_descent.leave_one_out.minimum import Minimum
@@ -205,6 +205,16 @@ class DecoupledNewton(Algorithm):
         loss = Objective(Linear(width), bound.objective.loss)
         alone = loss.bind(y, width, preactivations, jacobian=self.uses_jacobian)
         return super().derivatives(alone, preactivations, y, {}, weights)
+
+    def forecast(self, rows: Rows, bound: BoundObjective) -> str:
+        """How many parameters a network has, and how long its last step takes."""
+        if adds_only(bound.objective.head):
+            return ""
+        head = sum(value.numel() for value in bound.parameters().values())
+        size = bound.width * rows.d + head
+        seconds = seconds_to_leave_out(rows.n, size)
+        last = f", the last step takes about {seconds:.0f} s" if seconds > 5 else ""
+        return f"{size} parameters{last}"
 
     def assumptions(self) -> frozenset[str]:
         """That the minimum was reached."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from decoupled_descent.networks.fold_loop import Plan, train
 from decoupled_descent.networks.fold_record import Epoch
 from decoupled_descent.networks.fold_run import CrossFitRun
 from decoupled_descent.networks.fold_training import FoldTraining, Transform
+from decoupled_descent.networks.frozen import Frozen, split_frozen
 from decoupled_descent.networks.row_losses import Criterion, RowLosses
 from decoupled_descent.training.callbacks import as_callbacks
 
@@ -44,7 +46,8 @@ class CrossFit:
 
     Args:
         model: Any module whose outputs for a batch have one entry per row. It is not changed.
-        criterion: A loss that is a mean over rows, such as ``nn.CrossEntropyLoss()``.
+        criterion: A loss that is a mean over rows, such as ``nn.CrossEntropyLoss()``; or a name
+            such as ``"logistic"``.
         optimizer: A function of parameters that makes an optimiser. Stacked parameters have one
             more axis at the front. Optimisers that treat entries alone (SGD, Adam, AdamW) are
             made once. Others (Muon, Adafactor) are made for each copy. LBFGS is refused.
@@ -201,24 +204,24 @@ class CrossFit:
             scheduler_per_batch,
             torch.Generator().manual_seed(seed),
         )
+        same, frozen = self, None if transform is not None else self._frozen()
+        if frozen is not None:
+            same, X = replace(self, model=frozen.rest), frozen.features(X)
         device = next(self.model.parameters()).device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
-            training = self.start(
+            training = same.start(
                 y, groups=groups, time=time, sample_weight=sample_weight, seed=seed, best=best
             )
-            calls = _callbacks(callbacks)
+            calls: list[Any] = list(as_callbacks(cast(Any, callbacks)))
             schedulers = [] if scheduler is None else list(map(scheduler, training.optimizers))
             message = train(training, X, y, epochs, plan, schedulers, patience, calls, progress)
-        return training.run(message)
+        return replace(training.run(message), frozen=frozen)
 
-
-def _callbacks(given: Any) -> list[Any]:
-    """Return functions of an epoch as a list."""
-    for each in [given] if callable(given) else list(given):
-        if isinstance(each, type):
-            raise ValueError(f"callbacks has the class {each.__name__}; give {each.__name__}()")
-    return list(as_callbacks(given))
+    def _frozen(self) -> Frozen | None:
+        """The layers at the beginning that never change, in the mode in which they are trained."""
+        model = self.model if self.model.training else copy.deepcopy(self.model).train()
+        return split_frozen(model)
 
 
 def _tensor(name: str, values: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,12 @@ class Examples:
             self.groups = self._groups(groups)
         deviation = float(self.y.double().std()) if real else 1.0
         self.spread = deviation if deviation > 0 else 1.0
+
+    def with_inputs(self, X: Tensor) -> Examples:
+        """The same rows with other inputs."""
+        found = copy.copy(self)
+        found.X = X
+        return found
 
     def _weights(self, weights: Any) -> Tensor:
         if weights is None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from decoupled_descent.networks.estimate import mean_with_stderr
 from decoupled_descent.networks.fold_assignment import FoldAssignment
+from decoupled_descent.training.estimate import mean_with_stderr
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.networks.estimate import BLOCKS, Estimate, Metric, estimate
 from decoupled_descent.networks.fold_record import FoldRecord
-from decoupled_descent.networks.output_scale import OutputScale
+from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.sample_size_bias import expected_bias, size_ratio
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
+from decoupled_descent.networks.verdict import folds_verdict
+from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric, estimate
+from decoupled_descent.training.output_scale import OutputScale
 
 
 class MeanOfModules(nn.Module):
@@ -41,6 +43,8 @@ class CrossFitRun:
         stack: The copies.
         weights: Their weights at the best epoch.
         message: Why training ended.
+        frozen: Layers before the copies that were computed once, or None.
+        choice: Why this method was chosen, if :func:`~decoupled_descent.fit` chose it.
     """
 
     record: FoldRecord = field(repr=False)
@@ -49,6 +53,8 @@ class CrossFitRun:
     stack: StackedModule = field(repr=False)
     weights: Tensors = field(repr=False)
     message: str = ""
+    frozen: Frozen | None = field(default=None, repr=False)
+    choice: str = ""
 
     def __repr__(self) -> str:
         """Summarise in one line."""
@@ -117,8 +123,10 @@ class CrossFitRun:
     def note(self) -> str:
         """What to know about the estimate, in sentences."""
         ratio = size_ratio(self.record.assignment)
+        chosen = f"{self.choice} " if self.choice else ""
         return (
-            f"The copies see {100 / ratio:.0f} % of the rows. Their error is expected to be "
+            f"{chosen}The copies see {100 / ratio:.0f} % of the rows. "
+            "Their error is expected to be "
             f"{self.sample_size_bias:.2g} higher than that of the model of all rows, which is "
             f"{self.sample_size_bias / max(self.stderr, 1e-300):.1g} standard errors."
         )
@@ -151,10 +159,10 @@ class CrossFitRun:
             blocks: How often a metric that is any function may be computed.
 
         Returns:
-            The value and its standard error.
+            The value, its standard error, and whether to trust them.
         """
         rows, record = self.record.assignment.evaluated, self.record
-        return estimate(
+        found = estimate(
             metric,
             self.labels[rows],
             torch.as_tensor(record.outputs)[rows],
@@ -162,6 +170,9 @@ class CrossFitRun:
             sample_weight=None if record.weights is None else record.weights[rows],
             groups=None if record.groups is None else record.groups[rows],
             blocks=blocks,
+        )
+        return found.with_verdict(
+            *folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr)
         )
 
     def to_module(self, mean: bool = False) -> nn.Module:
@@ -176,8 +187,12 @@ class CrossFitRun:
         """
         last = self.record.assignment.count
         if not mean:
-            return self.stack.module(last, self.weights)
-        return MeanOfModules([self.stack.module(k, self.weights) for k in range(last + 1)]).eval()
+            return self._module(last)
+        return MeanOfModules([self._module(k) for k in range(last + 1)]).eval()
+
+    def _module(self, k: int) -> nn.Module:
+        found = self.stack.module(k, self.weights)
+        return found if self.frozen is None else self.frozen.joined(found)
 
     def predict(self, X: Tensor, batch_size: int = 4096) -> Tensor:
         """Outputs of the model of all rows for new rows."""

@@ -15,9 +15,9 @@ from decoupled_descent.networks.copy_optimizers import CopyOptimizers, MakeOptim
 from decoupled_descent.networks.fold_assignment import FoldAssignment
 from decoupled_descent.networks.fold_record import Epoch, FoldRecord
 from decoupled_descent.networks.fold_run import CrossFitRun
-from decoupled_descent.networks.output_scale import OutputScale
 from decoupled_descent.networks.row_losses import RowLosses
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
+from decoupled_descent.training.output_scale import OutputScale
 
 Transform = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 Batch = tuple[Tensor, Tensor, Tensor]

@@ -182,12 +182,16 @@ class DecoupledGaussNewton(Algorithm):
         """None but that rows are independent."""
         return frozenset()
 
-    def _check_memory(self, rows: int, groups: int, network: Network) -> None:
-        """Raise ``ValueError`` if the Jacobian and the differences do not fit."""
+    def memory_for(self, rows: int, groups: int, network: Network) -> float:
+        """Gigabytes for so many outputs of rows, and groups that are followed."""
         size, width = network.size, network.start.element_size()
         system = min(rows, size)
         numbers = (rows if size >= rows else groups) * size + 6 * self.starts * groups * size
-        needed = (width * (numbers + CHUNK) + 24 * system**2) / 1e9
+        return (width * (numbers + CHUNK) + 24 * system**2) / 1e9
+
+    def _check_memory(self, rows: int, groups: int, network: Network) -> None:
+        """Raise ``ValueError`` if the Jacobian and the differences do not fit."""
+        size, needed = network.size, self.memory_for(rows, groups, network)
         if needed > self.memory:
             raise ValueError(
                 f"{rows} outputs, {groups} rows (or groups) to follow and {size} trainable "

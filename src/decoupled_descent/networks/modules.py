@@ -70,7 +70,8 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
             "nothing to train"
         )
     network = Network(model, as_loss(loss), rows.like)
-    probe = torch.unique(varied_rows(rows.y, 8))
+    first = torch.arange(2, device=rows.y.device)  # labels may be all the same
+    probe = torch.unique(torch.cat([varied_rows(rows.y, 8), first]))
     outputs = _check_outputs(network, rows.X[probe])
     if network.loss.builtin:
         check_labels(network.loss, rows.y, outputs.shape[1])
@@ -80,6 +81,20 @@ def as_network(model: Any, loss: Any, rows: Examples) -> Network:
     with network.differentiable():
         network.measure(rows.X[probe])
     return network
+
+
+class PathError(ValueError):
+    """The path leave-one-out does not take this module; stacked folds may."""
+
+
+def call_layers(function: Callable[[Tensor], Tensor], X: Tensor) -> Tensor:
+    """Call layers with rows; raise ``ValueError`` with the shape of the rows where they fail."""
+    try:
+        return function(X)
+    except Exception as error:
+        raise ValueError(
+            f"model cannot be called with rows of shape {tuple(X.shape[1:])}: {error}"
+        ) from error
 
 
 @torch.no_grad()
@@ -96,7 +111,7 @@ def _check_outputs(network: Network, X: Tensor) -> Tensor:
         ) from error
     if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != len(X):
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise ValueError(
+        raise PathError(
             f"model {name} returned {shape} for {len(X)} rows; it must return a tensor of shape "
             "(n,) or (n, K)"
         )
@@ -104,16 +119,16 @@ def _check_outputs(network: Network, X: Tensor) -> Tensor:
         raise ValueError(f"model {name} returned NaN or infinite outputs; check its parameters")
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
-        raise ValueError(f"model {name} draws random numbers (dropout?): {OTHERWISE}")
+        raise PathError(f"model {name} draws random numbers (dropout?): {OTHERWISE}")
     if any(not torch.equal(a, b) for a, b in zip(buffers, module.buffers(), strict=True)):
-        raise ValueError(f"model {name} changes its buffers (batch normalisation?): {OTHERWISE}")
+        raise PathError(f"model {name} changes its buffers (batch normalisation?): {OTHERWISE}")
     try:
         alone = torch.cat([module(row.unsqueeze(0)) for row in X])
         mixes = not torch.allclose(alone, found, rtol=1e-3, atol=1e-4)
     except (RuntimeError, ValueError):  # batch normalisation refuses single rows
         mixes = True
     if mixes:
-        raise ValueError(
+        raise PathError(
             f"model {name} has other outputs for a row beside other rows (batch normalisation?): "
             f"{OTHERWISE}"
         )

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-Criterion = Callable[[Tensor, Tensor], Tensor]
+from decoupled_descent.objective.losses import Loss, get_loss
+
+Criterion = str | Loss | Callable[[Tensor, Tensor], Tensor]
 #: How far the mean over rows may be from the criterion's own value: rounding of float32.
 ROUNDING = 1e-4
 
@@ -28,6 +30,8 @@ class RowLosses:
     """
 
     def __init__(self, criterion: Criterion) -> None:
+        if isinstance(criterion, str | Loss):
+            criterion = (get_loss(criterion) if isinstance(criterion, str) else criterion).of
         if isinstance(criterion, type) or not callable(criterion):
             raise ValueError(
                 f"criterion={criterion!r} must be a function of outputs and labels, such as "

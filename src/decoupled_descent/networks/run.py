@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,87 +14,18 @@ from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.examples import Examples
-from decoupled_descent.networks.modules import MeanOutput, as_network
+from decoupled_descent.networks.frozen import split_frozen
+from decoupled_descent.networks.modules import as_network, call_layers
+from decoupled_descent.networks.network_run import NetworkRun, outputs_of
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.tensors import as_tensor, check_finite
+from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.estimate import Labels
 from decoupled_descent.training.loop import Trainee
 from decoupled_descent.training.metadata import continued, made_with
-from decoupled_descent.training.run import Run
-
-#: Rows that are evaluated at a time.
-BATCH = 1024
-
-
-@dataclass(frozen=True, repr=False)
-class NetworkRun(Run):
-    """The result of :func:`fit` for a whole network.
-
-    It has what every :class:`Run` has, with ``bound`` the network and ``parameters`` in place of θ
-    and the head.
-    """
-
-    @property
-    def objective(self) -> Any:
-        """What was minimised: the module and the loss."""
-        return self.bound
-
-    @property
-    def theta(self) -> Tensor:
-        """All trainable parameters at the last iterate, one row for each start, shape (S, P)."""
-        return self.state.theta  # type: ignore[no-any-return]
-
-    @property
-    def best_theta(self) -> Tensor:
-        """All trainable parameters at the best step, shape (S, P)."""
-        return self.best_state.theta  # type: ignore[no-any-return]
-
-    @property
-    def head(self) -> nn.Module:
-        """The trained network at the last iterate."""
-        return self.to_module()
-
-    @property
-    def best_head(self) -> nn.Module:
-        """The trained network at the best step."""
-        return self.to_module(best=True)
-
-    @property
-    def followed(self) -> Tensor:
-        """The rows, or groups, behind ``best_losses`` and ``best_outputs``, shape (m,)."""
-        return self.state.followed  # type: ignore[no-any-return]
-
-    def to_module(self, *, best: bool = False) -> nn.Module:
-        """Return the trained network, a copy; for several starts, their mean.
-
-        Args:
-            best: Use the iterate with the lowest train error instead of the last one.
-
-        Returns:
-            The module that was given, with its trained parameters.
-        """
-        state, network = self.best_state if best else self.state, _network(self.bound)
-        modules = [network.with_parameters(each.beta) for each in state.paths]
-        return modules[0] if len(modules) == 1 else MeanOutput(modules)
-
-    def predict(self, X: Any, *, best: bool = False) -> Tensor:
-        """Evaluate the trained network on new rows.
-
-        Args:
-            X: Rows, of the same shape as the training rows.
-            best: Use the iterate with the lowest train error instead of the last one.
-
-        Returns:
-            The outputs, shape (m,) or (m, K).
-        """
-        state, network = self.best_state if best else self.state, _network(self.bound)
-        rows = as_tensor("X", X)
-        check_finite("X", rows)
-        rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
-        outputs = _outputs(network, state, rows)
-        return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
+from decoupled_descent.training.output_scale import OutputScale
 
 
 class NetworkTrainee(Trainee):
@@ -166,10 +96,8 @@ def fit_network(
     """
     whole_number("steps", steps)
     callbacks = as_callbacks(callbacks)
-    model, loss = _described(model, loss)
-    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    rows = Examples(X, y, weights, groups, dtype)
-    network = as_network(model, loss, rows)
+    model, loss = described(model, loss)
+    rows, network = prepared(X, y, model, loss, weights, groups)
     start: dict[str, Any] = {"seed": seed} if state is None else {"state": state}
     if state is None:
         state = algorithm.init(rows, network, seed=seed)
@@ -185,7 +113,28 @@ def fit_network(
         _train(trainee, network, rows, steps, held_out, advance, saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
-    return NetworkRun.of(trainee)  # type: ignore[return-value]
+    return NetworkRun.of(trainee, _labels(rows, trainee, loss))  # type: ignore[return-value]
+
+
+def prepared(
+    X: Any, y: Any, model: nn.Module, loss: Any, weights: Any = None, groups: Any = None
+) -> tuple[Examples, Network]:
+    """Rows and network, checked; frozen layers at the beginning are computed here, once."""
+    rows = as_examples(X, y, model, weights, groups)
+    frozen = split_frozen(model)
+    if frozen is None:
+        return rows, as_network(model, loss, rows)
+    frozen.layers.to(rows.like)
+    rows = rows.with_inputs(call_layers(frozen.features, rows.X))
+    network = as_network(frozen.rest, loss, rows)
+    network.frozen = frozen
+    return rows, network
+
+
+def as_examples(X: Any, y: Any, model: nn.Module, weights: Any, groups: Any) -> Examples:
+    """The rows, checked, in the dtype of X; in that of the model where X has whole numbers."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    return Examples(X, y, weights, groups, dtype)
 
 
 def _train(
@@ -223,7 +172,7 @@ def _train(
             saver.close()
 
 
-def _described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
+def described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
     """The module and the loss, from whatever describes them."""
     if not isinstance(model, Objective):
         if not isinstance(model, nn.Module):
@@ -239,23 +188,16 @@ def _described(model: Any, loss: Any) -> tuple[nn.Module, Any]:
     return model.source, model.loss
 
 
-def _network(bound: Any) -> Network:
-    assert isinstance(bound, Network)
-    return bound
+def _labels(rows: Examples, trainee: NetworkTrainee, loss: Any) -> Labels:
+    """The labels of the rows that are followed."""
+    some = rows.followed(trainee.last.state.followed, trainee.last.info.preactivations.shape[1])
+    scale = OutputScale.of(loss, rows.y)
+    weights = rows.weights[some.rows] if rows.weighted else None
+    return Labels(rows.y[some.rows], scale, weights, some.group if rows.grouped else None)
 
 
 def _description(algorithm: Any, network: Network, rows: Examples) -> str:
     return f"{type(algorithm).__name__} ({rows.n} rows, {network.size} parameters)"
-
-
-def _outputs(network: Network, state: Any, X: Tensor) -> Tensor:
-    """The mean of the outputs of all starts, shape (n, K)."""
-    with torch.no_grad():
-        parts = [
-            torch.stack([network.outputs(each.beta, block) for each in state.paths]).mean(0)
-            for block in torch.split(X, BATCH)
-        ]
-    return torch.cat(parts)
 
 
 def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor] | None:
@@ -277,7 +219,7 @@ def _held_out(test: Any, network: Network) -> tuple[Tensor, Tensor] | None:
 def _test_error(network: Network, state: Any, test: tuple[Tensor, Tensor] | None) -> float | None:
     if test is None:
         return None
-    outputs = _outputs(network, state, test[0])
+    outputs = outputs_of(network, state, test[0])
     with torch.no_grad():
         return float(network.losses(outputs, test[1]).mean())
 

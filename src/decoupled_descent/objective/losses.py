@@ -169,7 +169,8 @@ def get_loss(loss: str | RowLoss | Loss) -> Loss:
     ``"cross_entropy"``       log Σₖ e^{uₖ} − u_y                    class index 0 … K − 1
     ========================  =====================================  ========================
 
-    The first three sum over outputs when the head has several.
+    The first three sum over outputs when the head has several. The squared loss is half of what
+    ``F.mse_loss`` reports for one output.
 
     Args:
         loss: One of the names above, or ``loss(outputs, y)`` returning one value per row; a

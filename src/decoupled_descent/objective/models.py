@@ -17,6 +17,12 @@ from torch import Tensor, nn
 from decoupled_descent.objective.derivatives import Parameters
 from decoupled_descent.objective.heads import Shift
 
+#: What works where a module cannot be split.
+ANY_MODULE = (
+    "Any module can be trained by fit(X, y, model, loss=…) without an algorithm, by "
+    "DecoupledGaussNewton and by CrossFit"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -64,13 +70,13 @@ def split(model: nn.Module) -> Split:
         raise ValueError(
             f"model {type(model).__name__} must start with nn.Linear"
             + ("" if layer is None else f", not {type(layer).__name__}")
-            + "; its weights are theta, and the rest is the head"
+            + f"; its weights are theta, and the rest is the head. {ANY_MODULE}"
         )
     names = [n for n, p in model.named_parameters(remove_duplicate=False) if p is layer.weight]
     if names != [_weight(name)] or not layer.weight.requires_grad:
         raise ValueError(
             f"{_weight(name)} is {f'shared with {names[1]}' if names[1:] else 'frozen'}; the first "
-            "layer must have its own trainable weights"
+            f"layer must have its own trainable weights. {ANY_MODULE}"
         )
     head = _without(model, name, layer)
     _check(model, head, name, layer)
@@ -95,8 +101,8 @@ def _without(model: nn.Module, name: str, layer: nn.Linear) -> nn.Module:
 @torch.no_grad()
 def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> None:
     """Raise ``ValueError`` unless model(x) equals head(W x) for the first layer's weights W."""
-    before, rest = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
-    like = layer.weight
+    before, rest = (copy.deepcopy(each).eval().double() for each in (model, head))
+    like = layer.weight.double()  # in bfloat16, rounding would look like a difference
     probe = torch.linspace(-1, 1, 5 * layer.in_features, dtype=like.dtype, device=like.device)
     x = probe.view(5, layer.in_features).sin()
     try:
@@ -105,12 +111,13 @@ def _check(model: nn.Module, head: nn.Module, name: str, layer: nn.Linear) -> No
     except Exception as error:
         raise ValueError(
             f"model {type(model).__name__} cannot be called with rows of its {layer.in_features} "
-            f"inputs, or cannot be split after layer {name!r}: {error}"
+            f"inputs, or cannot be split after layer {name!r}: {error}. {ANY_MODULE}"
         ) from error
     if not same:
         raise ValueError(
             f"model {type(model).__name__} does more to its inputs than layer {name!r} does: "
-            "nothing but nn.Flatten may come before the first nn.Linear, and nothing may bypass it"
+            "nothing but nn.Flatten may come before the first nn.Linear, and nothing may bypass "
+            f"it. {ANY_MODULE}"
         )
 
 

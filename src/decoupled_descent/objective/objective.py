@@ -37,6 +37,15 @@ from decoupled_descent.objective.pure_head import PureHead
 CURVATURES = ("auto", "structured", "autodiff", "smoothed")
 
 
+def require_objective(given: Any) -> None:
+    """Raise ``ValueError`` for a module in place of an objective."""
+    if isinstance(given, nn.Module):
+        raise ValueError(
+            f"objective is the module {type(given).__name__}; pass "
+            "Objective.of_model(model, loss), or train it by fit(X, y, model, loss=…)"
+        )
+
+
 class Objective:
     r"""What is minimised: Ψ(h, y, a) = loss(head_a(h), y), row by row (Definition "lossGrad").
 
@@ -144,7 +153,7 @@ class Objective:
     def require_head(self) -> None:
         """Raise ``ValueError`` for a whole model that cannot be split into θ and a head."""
         if self._unsplit:
-            raise ValueError(f"{self._unsplit}; DecoupledGaussNewton trains any module")
+            raise ValueError(self._unsplit)
 
     @property
     def theta(self) -> Tensor | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.objective import BoundObjective, Objective
+from decoupled_descent.objective.objective import require_objective
 
 
 class Configuration(NamedTuple):
@@ -29,6 +30,8 @@ def combine(
     """Return every combination, named by its differences from the others."""
     for algorithm in _each(algorithms):
         check_algorithm(algorithm)
+    for each in _each(objective):
+        require_objective(each)
     objectives, methods = _named(objective, _head_names), _named(algorithms, _algorithm_names)
     seeds = list(seed) if isinstance(seed, Iterable) else [seed]
     if not all(isinstance(each, Integral) for each in seeds):

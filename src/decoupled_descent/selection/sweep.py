@@ -37,7 +37,7 @@ from decoupled_descent.selection.configurations import Configuration, combine
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
 from decoupled_descent.training.loop import Trainee, check_test, train_together
-from decoupled_descent.training.run import Run
+from decoupled_descent.training.run import Run, labels_of
 
 
 @dataclass(frozen=True)
@@ -329,4 +329,4 @@ def train_stack(
             saver = Saver(checkpoint, trainees, asked | {"rows": rows, "test": held_out})
         with progress_bar(steps, f"sweep of {len(trainees)}", progress) as advance:
             train_together(trainees, rows, steps, held_out, advance, cut, saver)
-    return [Run.of(trainee) for trainee in trainees]
+    return [Run.of(trainee, labels_of(rows, trainee.bound)) for trainee in trainees]

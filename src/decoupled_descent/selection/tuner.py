@@ -86,6 +86,7 @@ class Tuner:
         ridges = _choices(given["ridge"], DEFAULTS.ridges_for(rows.n))
         self.ridges = ridges if has_ridge else (math.inf,)
         self.longer = dict.fromkeys(self.ridges, 1.0)  # multiplies the rate of θ, not the head's
+        self.unit = 1.0 if self.fixed_rate else usual_unit(rows)  # multiplies the rate of θ, too
         self.example = self.method.build(**dict.fromkeys(self.method.settings, 1.0))
         self.estimates_test_error = self.example.estimates_test_error
 
@@ -138,10 +139,11 @@ class Tuner:
             freedom = self.rows.gram.freedom(ridge) if ridge < float("inf") else 0.0
             settings["lr"] *= max(1.0, DEFAULTS.newton_share * decay * freedom)
         chosen = {name: settings[name] for name in self.method.settings}
-        if (longer := self.longer[settings["ridge"]]) != 1:
-            if settings["damping"] != self.dampings[0]:  # the length of θ is ∝ lr/(1 − η₀)
-                longer *= (1 - settings["damping"]) / (1 - self.dampings[0])
-            chosen |= {"lr": longer * settings["lr"], "head_lr": settings["lr"]}
+        longer = self.longer[settings["ridge"]]
+        if longer != 1 and settings["damping"] != self.dampings[0]:
+            longer *= (1 - settings["damping"]) / (1 - self.dampings[0])  # θ is ∝ lr/(1 − η₀)
+        if longer * self.unit != 1:
+            chosen |= {"lr": longer * self.unit * settings["lr"], "head_lr": settings["lr"]}
         return self.method.build(**chosen)
 
     def _challengers(self, best: Run) -> list[Algorithm]:
@@ -153,6 +155,16 @@ class Tuner:
         tried = [{"lr": rate, "damping": self.dampings[0]} for rate in rates]
         tried += [{"lr": self.rates[0], "damping": damping} for damping in self.dampings[1:]]
         return [self._algorithm(ridge=ridge, **settings) for settings in tried]
+
+
+def usual_unit(rows: Rows) -> float:
+    """What makes up for the scale of X: 1 over the mean ‖x‖², rounded to a power of four.
+
+    θ is as much longer as X is smaller, so its rate is multiplied by this number.
+    """
+    mean = float(rows.mean(rows.squares))
+    usable = math.isfinite(mean) and mean > 0
+    return float(4.0 ** -round(math.log(mean, 4))) if usable else 1.0
 
 
 def _choices(given: Any, usual: tuple[float, ...]) -> tuple[float, ...]:

@@ -19,9 +19,11 @@ from torch import Tensor
 from decoupled_descent.checks import ignoring, outside, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.descent.noise import ScalingWarning
+from decoupled_descent.descent.starts import starting_theta
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
 from decoupled_descent.objective import Objective
-from decoupled_descent.rows.blocks import as_rows
+from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.selection.configurations import combine
 from decoupled_descent.selection.methods import check_method
 from decoupled_descent.selection.ridge_walk import STEP, downhill
@@ -29,7 +31,7 @@ from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
 from decoupled_descent.selection.tuner import DEFAULTS, Tuner, lowest, was_interrupted
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
-from decoupled_descent.training.run import Run, fit
+from decoupled_descent.training.run import FALLING, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 
 #: A number, or ``"auto"`` to have it chosen.
@@ -50,7 +52,7 @@ def tune(
     lr: Setting = "auto",
     damping: Setting = "auto",
     ridge: Setting = "auto",
-    steps: int = 300,
+    steps: int = 3000,
     theta: Tensor | None = None,
     seed: int = 0,
     callbacks: Callback | Sequence[Callback] | None = None,
@@ -68,7 +70,7 @@ def tune(
     at outputs that are too small, everything is repeated at a larger rate.
 
     Args:
-        X: Features, shape (n, d), centred, of variance about 1/d; or :class:`Rows`.
+        X: Features, shape (n, d), centred, of any scale; or :class:`Rows`.
         y: Labels, n rows; None with :class:`Rows`.
         objective: Ψ.
         method: ``"orthogonal"``, ``"decoupled"``, ``"gradient"``, or ``"newton"``: the minimum for
@@ -78,8 +80,8 @@ def tune(
         lr: η₁ with reduction ``"mean"``, or ``"auto"``.
         damping: η₀, or ``"auto"``; gradient descent has none.
         ridge: λ, or ``"auto"``; the orthogonal method and Newton's have one.
-        steps: T, the most iterates per run.
-        theta: θ_1; drawn from N(0, 1) with ``seed`` by default.
+        steps: T, the most iterates per run; early stopping ends them long before that.
+        theta: θ_1; by default drawn with ``seed``, so that pre-activations are of order one.
         seed: Draws θ_1.
         callbacks: One or several, for every run; by default, early stopping after 30 steps without
             an improvement by a hundredth of the standard error, but not among the first 100.
@@ -87,7 +89,8 @@ def tune(
         checkpoint: A folder to save the runs in while they go on; the same call continues there.
 
     Returns:
-        All runs; ``.best`` is the winner and ``.corrected_error`` its estimated test error.
+        All runs; ``.best`` is the winner and ``.corrected_error`` its estimated test error: error,
+        standard error, and the optimism of the choice that was taken out.
 
     Example:
         >>> import decoupled_descent as dd
@@ -114,6 +117,9 @@ def tune(
         return _walk_ridges(minimum, ridge, steps)
     tuner = Tuner(method, given, rows)
     bound = tuner.bind(objective, theta)
+    _check_centred(rows)
+    if theta is None and bound.theta is None and tuner.unit != 1:
+        theta = starting_theta(rows, bound, None, seed) * math.sqrt(tuner.unit)
     if callbacks is None:
         callbacks = [stopping()] if tuner.estimates_test_error else []
     every, stacks = as_callbacks(callbacks), count(1)
@@ -126,11 +132,32 @@ def tune(
         return train_stack(configurations, rows, steps, None, every, halving, progress, where)
 
     runs = tuner.train_all(train)
-    if (alarm := lowest(runs).alarm) is not None:
-        warnings.warn(alarm, DivergenceWarning, outside())
+    best = lowest(runs)
+    if best.alarm is not None:
+        warnings.warn(best.alarm, DivergenceWarning, outside())
+    elif tuner.estimates_test_error and best.still_falling > FALLING:
+        warnings.warn(
+            f"the train error was still falling when steps={steps} were made: the model is not "
+            "trained yet; allow more steps",
+            DivergenceWarning,
+            stacklevel=outside(),
+        )
     algorithms = [run.algorithm for run in runs]
     names = [configuration.name for configuration in combine(objective, algorithms, theta, seed)]
     return Sweep(tuple(names), tuple(runs))
+
+
+def _check_centred(rows: Rows) -> None:
+    """Warn where the mean of the rows is larger than what varies among them."""
+    mean = rows.backward(rows.like.new_full((1, rows.n), 1 / rows.n))
+    total = float(rows.mean(rows.squares))
+    if float(mean.double().square().sum()) > 0.5 * total:
+        warnings.warn(
+            "the columns of X are not centred: their means are larger than what varies; subtract "
+            "the mean of each column, or the train error will not track the test error",
+            ScalingWarning,
+            stacklevel=outside(),
+        )
 
 
 def stopping() -> EarlyStopping:

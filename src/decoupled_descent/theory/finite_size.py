@@ -112,7 +112,7 @@ def finite_size(
     """
     n, replications = whole_number("n", n), whole_number("replications", replications, 2)
     size = min(n, SIZE) if size is None else whole_number("size", size, 2)
-    summed = theory.algorithm.reduction == "sum" and theory.step.batch_size is None
+    summed = theory.algorithm.reduction != "mean" and theory.step.batch_size is None
     if theory.covariance is not None or not summed:
         raise ValueError(
             "finite_size needs covariance=None, reduction='sum' and no batch_size: otherwise small "

@@ -261,7 +261,7 @@ class StateEvolution:
 
     def sample_size(self) -> int:
         """Return n for the algorithm's reduction: ratio · d, or 1 if steps do not depend on n."""
-        return 1 if self.algorithm.reduction == "sum" else self.rows()
+        return self.rows() if self.algorithm.reduction == "mean" else 1
 
     def rows(self) -> int:
         """Return n = ratio · d, where the step depends on it."""

@@ -55,6 +55,11 @@ def as_callbacks(callbacks: Callback | Iterable[Callback]) -> list[Callback]:
     else:
         several = [callbacks]
     for callback in several:
+        if isinstance(callback, type):
+            raise ValueError(
+                f"callbacks has the class {callback.__name__}; pass an object, "
+                f"{callback.__name__}()"
+            )
         if not callable(callback):
             raise ValueError(
                 f"callbacks has {callback!r}; each must be a function of a Step, such as "

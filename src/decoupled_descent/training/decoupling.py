@@ -10,15 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from decoupled_descent.checks import outside, real_number, whole_number
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.descent.lazy import LazyRows, transition
 from decoupled_descent.descent.rules import SGD
 from decoupled_descent.objective import autodiff
-from decoupled_descent.objective.kinks import KinkWarning, has_kinked_module
 from decoupled_descent.objective.models import split
+from decoupled_descent.training.loop_checks import LoopChecks
 
+#: A loss that is higher than that of the first batch by this factor says that lr is too large.
+LEAP = 5.0
 #: Hyper-parameters of ``torch.optim.SGD`` that its rule has.
 RATES = ("lr", "momentum", "dampening", "nesterov", "weight_decay")
 
@@ -48,6 +50,8 @@ class Decoupling:
             with any optimiser.
         n: Rows in the data set.
         variance: v, of the noise in each entry of x. 1 for standardised columns of noise.
+        check: Whether to measure the covariance of x, and to refuse columns that are correlated,
+            as those of real features are. For these, use :class:`CrossFit` in the loop.
 
     Example:
         >>> import decoupled_descent as dd
@@ -72,22 +76,25 @@ class Decoupling:
         optimizer: torch.optim.Optimizer,
         n: int,
         variance: float = 1.0,
+        check: bool = True,
     ) -> None:
         self.model, self.criterion, self.n = model, criterion, whole_number("n", n, 2)
         self.variance = real_number("variance", variance)
-        layer = model.get_submodule(split(model).first)
+        parts = split(model)
+        layer = model.get_submodule(parts.first)
         assert isinstance(layer, nn.Linear)
         self.layer = layer
         self.weight, self.group = layer.weight, _group(optimizer, layer.weight)
-        self._check_rows_apart()
+        self._checks = LoopChecks(model, layer, parts.head, self.n, self.variance, check)
         self.steps = 0
         self._memory: LazyRows | None = None
         self._h: Tensor | None = None  # of the batch that has just gone forward
         self._pending: list[_Batch] = []  # batches since the last step
         self._wanted: Tensor | None = None  # the gradient as the last backward pass left it
         self._errors: list[tuple[float, int]] = []
+        self._start: float | None = None  # the loss of the first batch
         layer.weight.register_post_accumulate_grad_hook(self._correct)  # type: ignore[no-untyped-call]
-        optimizer.register_step_pre_hook(self._move)
+        optimizer.register_step_pre_hook(self._before_step)
 
     def __call__(self, x: Tensor, y: Any, rows: Tensor) -> Tensor:
         """Return the mean loss of a batch at corrected pre-activations.
@@ -102,6 +109,7 @@ class Decoupling:
             The loss, to call ``backward()`` on; under ``torch.no_grad()``, to look at.
         """
         rows = self._checked(rows)
+        random = self._checks.before()
         hook = self.layer.register_forward_hook(partial(self._forward, rows))
         try:
             outputs = self.model(x)
@@ -113,10 +121,12 @@ class Decoupling:
                 f"criterion returned shape {tuple(loss.shape)}; it must return the mean loss of "
                 "the batch, a single number"
             )
+        self._checks.after(random, outputs, y, loss, self.criterion)
         if loss.requires_grad:
             batch, self._h = _Batch(self, loss, rows), None
             self._pending.append(batch)
             self._errors.append((loss.item(), len(rows)))
+            self._start = self._errors[0][0] if self._start is None else self._start
             return batch.loss
         return loss
 
@@ -129,10 +139,18 @@ class Decoupling:
         """
         if not self._errors:
             raise ValueError("no batch was trained on since the last estimate")
+        self._checks.check_n()
         losses, sizes = torch.tensor(self._errors, dtype=torch.float64, device="cpu").T
         self._errors = []
         shares = sizes / sizes.sum()
         mean = float(shares @ losses)
+        if self._start is not None and mean > LEAP * abs(self._start):
+            warnings.warn(
+                f"the loss is {mean:.4g}, but that of the first batch was {self._start:.4g}: "
+                f"lr={_plain(self.group['lr']):g} is too large",
+                DivergenceWarning,
+                stacklevel=outside(),
+            )
         spread = float((shares.square() @ (losses - mean).square()).sqrt())
         count = len(losses)
         return mean, spread * math.sqrt(count / (count - 1)) if count > 1 else math.nan
@@ -161,6 +179,8 @@ class Decoupling:
             raise ValueError(
                 f"the first layer returned shape {tuple(output.shape)} for {len(rows)} rows"
             )
+        if torch.is_grad_enabled():
+            self._checks.batch(inputs[0], rows)
         if self._memory is not None:
             output = output + self._memory.read(rows)[0].T
         self._h = output
@@ -176,8 +196,22 @@ class Decoupling:
                     batch.done = True
             self._wanted = weight.grad.clone()
 
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        """Move the memory before a step; after the closure, if the step has one."""
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        if closure is None:
+            self._move()
+            return None
+
+        def and_move() -> Any:
+            loss = closure()
+            self._move()
+            return loss
+
+        return (args[0], and_move), {}
+
     @torch.no_grad()
-    def _move(self, *_: Any) -> None:
+    def _move(self) -> None:
         """Move the memory as the optimiser is about to move the first layer."""
         batches = [each for each in self._pending if each.done]
         if self.weight.grad is None or not batches:
@@ -189,7 +223,12 @@ class Decoupling:
         if self._memory is None:
             memory = self.weight.new_zeros(len(self.weight), self.n)
             self._memory = LazyRows(memory, rule.slots(memory))
-        rows = self._checked(torch.cat([each.rows for each in batches]))
+        rows = torch.cat([each.rows for each in batches])
+        if len(torch.unique(rows)) != len(rows):
+            raise ValueError(
+                "a row occurs in two batches since the last optimizer.step(); let the batches of "
+                "one step have different rows"
+            )
         slope = torch.cat([each.slope * each.factor for each in batches]).T
         value, *slots = self._memory.read(rows)
         if bool(rule.slots(value)) != bool(slots):
@@ -237,20 +276,6 @@ class Decoupling:
                 f"least 0 and below n = {self.n}"
             )
         return rows
-
-    def _check_rows_apart(self) -> None:
-        if any(isinstance(module, _BatchNorm) for module in self.model.modules()):
-            raise ValueError(
-                "the model has batch normalisation, which mixes rows; use nn.LayerNorm, or none"
-            )
-        if has_kinked_module(self.model):
-            warnings.warn(
-                "the model has kinks (ReLU?), and second derivatives miss their curvature: the "
-                "loss will be a little too low. Use a smooth activation, or dd.fit, which detects "
-                "kinks",
-                KinkWarning,
-                stacklevel=outside(),
-            )
 
 
 class _Batch:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: A finite train error that has grown by this factor over the start leads to a warning.
 EXPLOSION = 1e3
+#: So has one that grows by this factor in so many steps.
+LEAP, EARLY = 10.0, 10
 #: What to do about it.
 REMEDY = (
     "Decoupled descent grows without bound where there is no signal to learn: use damping below "
@@ -128,6 +130,12 @@ class Trainee:
             )
         first, last = self.history.train_error[0], self.history.train_error[-1]
         usual = max(abs(first), abs(self.history.lowest)) or 1.0
+        leap = max(self.history.train_error[: EARLY + 1])
+        if not last > EXPLOSION * usual and leap > LEAP * usual:
+            return (
+                f"the train error rose from {first:.4g} to {leap:.4g} within {EARLY} steps: the "
+                "learning rate is too large; use a smaller lr"
+            )
         if not last > EXPLOSION * usual:
             return None
         return (

@@ -23,13 +23,18 @@ from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
     Trainee,
     check_test,
     train_together,
 )
+from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.state_file import leaves
+
+#: A fall in the last tenth of the steps, in standard errors, that says: not trained yet.
+FALLING = 0.5
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Run:
         stop_reason: Why training ended.
         message: The same in a sentence.
         alarm: A warning that the error is not finite or has exploded; None if neither is so.
+        labels: The labels of the rows, for :meth:`estimate`; None if they are in several processes.
         metadata: What it was made with: versions, threads, block size, device, dtype. The same call
             with all of these the same gives the same bits.
     """
@@ -58,6 +64,7 @@ class Run:
     message: str
     alarm: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    labels: Labels | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """Summarise in one line."""
@@ -113,6 +120,19 @@ class Run:
     def gap(self) -> Tensor | None:
         """(T,) train error minus test error, or None without a test set."""
         return None if self.test_error is None else self.train_error - self.test_error
+
+    @property
+    def still_falling(self) -> float:
+        """The fall of the train error in the last tenth of the steps, in standard errors.
+
+        0 for a run that ended for another reason than that all steps were made, and for one of
+        fewer than 100 iterates, which is a trial.
+        """
+        errors, tenth = self.history.train_error, len(self.history.train_error) // 10
+        if self.stop_reason is not StopReason.STEPS or tenth < 10:
+            return 0.0
+        stderr = max(self.history.train_error_stderr[-1], 1e-300)
+        return max(0.0, (errors[-1 - tenth] - errors[-1]) / stderr)
 
     @property
     def state(self) -> Any:
@@ -199,11 +219,35 @@ class Run:
                 outputs.append(self.objective.outputs(features @ state.theta.T, state.head))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Compute a metric on rows as if they were new, at the best step.
+
+        Args:
+            metric: "accuracy", "auc", "brier", "log_loss", "mse", "rmse", "r2", …, or a function of
+                labels and predictions, such as those of ``sklearn.metrics``.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value with a jackknife standard error; see
+            :func:`~decoupled_descent.training.estimate.estimate`.
+        """
+        if not self.algorithm.estimates_test_error:
+            raise ValueError(
+                f"the outputs of {type(self.algorithm).__name__} for its training rows are no "
+                "estimate for new rows; use a decoupled algorithm, or CrossFit"
+            )
+        if self.labels is None:
+            raise ValueError(
+                "this run has no labels, or only those of one of several processes; compute the "
+                "metric from best_outputs"
+            )
+        return self.labels.estimate(metric, self.best_outputs, blocks)
+
     @classmethod
-    def of(cls, trainee: Trainee) -> Run:
+    def of(cls, trainee: Trainee, labels: Labels | None = None) -> Run:
         """The result of a run that has ended."""
         assert trainee.reason is not None
-        ended = (trainee.reason, trainee.message, trainee.alarm, trainee.metadata)
+        ended = (trainee.reason, trainee.message, trainee.alarm, trainee.metadata, labels)
         parts = (trainee.algorithm, trainee.bound, trainee.history, trainee.last, trainee.best)
         return cls(*parts, *ended)
 
@@ -226,46 +270,10 @@ def fit(
     weights: Any = None,
     groups: Any = None,
 ) -> Run:
-    r"""Train, and record the error of every iterate θ_1, …, θ_T.
+    """Train by an algorithm, and record the error of every iterate θ_1, …, θ_T.
 
-    Args:
-        X: Features, shape (n, d), noise variance 1/d. Training follows its dtype and device. Arrays
-            on disk and other sources are read block by block, see :class:`Rows`. Or :class:`Rows`,
-            which keep results such as the Gram matrix for the next run.
-        y: Labels, n rows; None with :class:`Rows`.
-        objective: Ψ, a head and a loss. The head is not changed: a copy is trained. Or a whole
-            module, with ``loss``; :class:`DecoupledGaussNewton` takes any, with rows of any shape.
-        algorithm: :class:`GradientDescent`, :class:`DecoupledDescent`, ….
-        steps: T, the number of iterates; the first is the start, so T − 1 updates are made.
-        theta: θ_1, shape (L, d); by default the weights of the model, see
-            :meth:`Objective.of_model`, or drawn from N(0, 1).
-        test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
-        callbacks: One or several, called with a :class:`Step` at every iterate; a truthy answer
-            stops.
-        seed: Draws θ_1.
-        progress: Whether to draw a progress bar; by default, only on a terminal.
-        state: Continue from a state (such as ``run.state``) instead of starting; ``theta`` and
-            ``seed`` are then unused, and the first iterate recorded is that state's.
-        checkpoint: A folder, or a :class:`Checkpoint`, to save the run in while it goes on. The
-            same call takes up what it finds there: a run that was cut short continues, bit for bit
-            on the same machine, and a finished one is returned at once.
-        loss: The loss of a whole module: a name, a function that returns one value per row, or a
-            criterion of PyTorch.
-        weights: The weight of each row, where X is no :class:`Rows`.
-        groups: Rows with the same number are left out together, where X is no :class:`Rows`.
-
-    Returns:
-        The run. Ctrl-C ends training early and returns what was reached; so does an error that is
-        no longer finite, with a :class:`DivergenceWarning`.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> mixture = dd.mixtures.xor(dimension=200, snr=8.0)
-        >>> X, y = mixture.sample(200, seed=0)
-        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(lr=0.05), steps=50)
-        >>> run.train_error.shape, run.theta.shape
-        (torch.Size([50]), torch.Size([2, 200]))
+    :func:`decoupled_descent.fit` is the same, and describes the arguments; without an algorithm it
+    chooses one.
     """
     whole_number("steps", steps)
     check_algorithm(algorithm)
@@ -279,7 +287,8 @@ def fit(
     if isinstance(objective, nn.Module):
         if loss is None:
             raise ValueError("loss is None; a module needs one, such as loss='logistic'")
-        objective = Objective.of_model(objective, loss)
+        objective, algorithm = Objective.of_model(objective, loss), algorithm.for_module()
+        objective.require_head()
     elif loss is not None:
         raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
     if weights is not None or groups is not None:
@@ -300,11 +309,18 @@ def fit(
         if (folder := as_checkpoint(checkpoint)) is not None:
             asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
             saver = Saver(folder, [trainee], asked | {"rows": rows, "test": held_out})
-        with progress_bar(steps, describe(algorithm, bound), progress) as advance:
+        with progress_bar(steps, describe(algorithm, bound, rows), progress) as advance:
             train_together([trainee], rows, steps, held_out, advance, saver=saver)
     if (alarm := trainee.alarm) is not None:
         warnings.warn(alarm, DivergenceWarning, outside())
-    return Run.of(trainee)
+    return Run.of(trainee, labels_of(rows, bound))
+
+
+def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
+    """The labels for metrics, where all rows are in this process."""
+    if rows.processes is not None:
+        return None
+    return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
 
 
 def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
@@ -317,8 +333,10 @@ def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
         yield part.X.to(like)
 
 
-def describe(algorithm: Algorithm, bound: BoundObjective) -> str:
-    """Name an algorithm in a progress bar, and say when steps are slow without a closed form."""
+def describe(algorithm: Algorithm, bound: BoundObjective, rows: Rows) -> str:
+    """Name an algorithm in a progress bar, and say when steps are slow."""
+    if forecast := algorithm.forecast(rows, bound):
+        return f"{type(algorithm).__name__} ({forecast})"
     name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
     return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from decoupled_descent.networks.metrics import METRICS
+from decoupled_descent.training.metrics import METRICS
 
 
 @pytest.mark.parametrize("name", METRICS)

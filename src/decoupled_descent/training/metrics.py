@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.networks.output_scale import classes
+from decoupled_descent.training.output_scale import classes
 
 Floats = NDArray[np.float64]
 #: Smaller probabilities count as this in a logarithm: what float64 can tell from 0, as sklearn.

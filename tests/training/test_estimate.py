@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn import metrics
 
-from decoupled_descent.networks.estimate import Estimate, estimate, mean_with_stderr
+from decoupled_descent.training.estimate import Estimate, estimate, mean_with_stderr
 
 N = 40
 

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from decoupled_descent.networks.output_scale import OutputScale, classes
+from decoupled_descent.objective.losses import get_loss
+from decoupled_descent.training.output_scale import OutputScale, classes
 
 CLASSES, NUMBERS = torch.tensor([0, 1]), torch.tensor([0.0, 1.0])
 
@@ -46,3 +47,15 @@ def test_several_answers_per_row_are_probabilities_of_their_own():
     found = OutputScale.LOGITS.predictions(logits, torch.tensor([1]))
     assert found.sum() == pytest.approx(1.0)
     assert classes(found).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale"),
+    [("logistic", "logits"), ("cross_entropy", "logits"), ("squared", "values"),
+     ("absolute", "values")],
+)  # fmt: skip
+def test_losses_by_name_say_what_their_outputs_are(loss, scale):
+    y = torch.tensor([0.0, 1.0])
+    assert OutputScale.of(loss, y) is OutputScale.of(get_loss(loss), y) is OutputScale(scale)
+    own = get_loss(nn.functional.cross_entropy)
+    assert OutputScale.of(own, y) is OutputScale.LOGITS

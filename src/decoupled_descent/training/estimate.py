@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import interval
-from decoupled_descent.networks.metrics import METRICS, MeanMetric
-from decoupled_descent.networks.output_scale import OutputScale, classes
+from decoupled_descent.training.metrics import METRICS, MeanMetric
+from decoupled_descent.training.output_scale import OutputScale, classes
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -47,12 +47,17 @@ class Estimate:
         stderr: Its standard error.
         metric: Its name.
         units: How many rows, groups or blocks were left out in turn.
+        verdict: For networks "trust", "caution" or "do not trust"; else None, and
+            :func:`~decoupled_descent.diagnose` has a verdict.
+        reasons: Why it is no other, in sentences.
     """
 
     value: float
     stderr: float
     metric: str
     units: int
+    verdict: str | None = None
+    reasons: tuple[str, ...] = ()
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -60,7 +65,26 @@ class Estimate:
         return interval(self.value, self.stderr)
 
     def __str__(self) -> str:
-        return f"{self.metric} {self.value:.4g} ± {self.stderr:.2g}"
+        verdict = "" if self.verdict is None else f" ({self.verdict})"
+        return f"{self.metric} {self.value:.4g} ± {self.stderr:.2g}{verdict}"
+
+    def with_verdict(self, verdict: str, reasons: tuple[str, ...]) -> Estimate:
+        """The same estimate with a verdict."""
+        return replace(self, verdict=verdict, reasons=reasons)
+
+
+class Labels(NamedTuple):
+    """The labels of the rows whose outputs a run has, for metrics."""
+
+    y: Tensor
+    scale: OutputScale
+    weights: Tensor | None = None
+    groups: Tensor | None = None
+
+    def estimate(self, metric: Metric, outputs: Tensor, blocks: int) -> Estimate:
+        """A metric of outputs for these rows; see :func:`estimate`."""
+        options: dict[str, Any] = {"sample_weight": self.weights, "groups": self.groups}
+        return estimate(metric, self.y, outputs, self.scale, **options, blocks=blocks)
 
 
 def estimate(

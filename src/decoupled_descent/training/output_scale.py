@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from decoupled_descent.objective.losses import LOSSES, Loss
+
 Floats = NDArray[np.float64]
 
 #: Criteria whose outputs are no plain values.
@@ -29,7 +31,18 @@ class OutputScale(Enum):
 
     @classmethod
     def of(cls, criterion: Any, y: Tensor) -> OutputScale:
-        """Return the scale that a criterion takes; labels that are integers mean logits."""
+        """Return the scale that a criterion takes; labels that are integers mean logits.
+
+        Args:
+            criterion: A name, a :class:`Loss`, or a criterion of PyTorch.
+            y: The labels.
+        """
+        if isinstance(criterion, str) and criterion in LOSSES:
+            criterion = LOSSES[criterion]
+        if isinstance(criterion, Loss):
+            if criterion.builtin:
+                return cls.LOGITS if criterion.binary or criterion.categorical else cls.VALUES
+            criterion = criterion.value
         if isinstance(criterion, LOGITS) or criterion in LOGIT_FUNCTIONS:
             return cls.LOGITS
         if isinstance(criterion, nn.NLLLoss) or criterion is F.nll_loss:

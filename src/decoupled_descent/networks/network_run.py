@@ -1,0 +1,131 @@
+"""The result of training a whole network along the path leave-one-out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.networks.derivatives import Network
+from decoupled_descent.networks.modules import MeanOutput
+from decoupled_descent.networks.verdict import path_verdict
+from decoupled_descent.rows.tensors import as_tensor, check_finite
+from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric
+from decoupled_descent.training.run import Run
+
+#: Rows that are evaluated at a time.
+BATCH = 1024
+
+
+@dataclass(frozen=True, repr=False)
+class NetworkRun(Run):
+    """The result of :func:`fit` for a whole network.
+
+    It has what every :class:`Run` has, with ``bound`` the network and ``parameters`` in place of θ
+    and the head.
+
+    Attributes:
+        choice: Why this method was chosen, if :func:`fit` chose it.
+    """
+
+    choice: str = ""
+
+    @property
+    def note(self) -> str:
+        """What to know about the estimate, in sentences."""
+        info = self.best.info
+        stderr = info.train_error_stderr
+        reasons = path_verdict(info.losses, info.notes["drift"], stderr)[1]
+        return " ".join(filter(None, [self.choice, *reasons]))
+
+    @property
+    def objective(self) -> Any:
+        """What was minimised: the module and the loss."""
+        return self.bound
+
+    @property
+    def theta(self) -> Tensor:
+        """All trainable parameters at the last iterate, one row for each start, shape (S, P)."""
+        return self.state.theta  # type: ignore[no-any-return]
+
+    @property
+    def best_theta(self) -> Tensor:
+        """All trainable parameters at the best step, shape (S, P)."""
+        return self.best_state.theta  # type: ignore[no-any-return]
+
+    @property
+    def head(self) -> nn.Module:
+        """The trained network at the last iterate."""
+        return self.to_module()
+
+    @property
+    def best_head(self) -> nn.Module:
+        """The trained network at the best step."""
+        return self.to_module(best=True)
+
+    @property
+    def followed(self) -> Tensor:
+        """The rows, or groups, behind ``best_losses`` and ``best_outputs``, shape (m,)."""
+        return self.state.followed  # type: ignore[no-any-return]
+
+    def to_module(self, *, best: bool = False) -> nn.Module:
+        """Return the trained network, a copy; for several starts, their mean.
+
+        Args:
+            best: Use the iterate with the lowest train error instead of the last one.
+
+        Returns:
+            The module that was given, with its trained parameters.
+        """
+        state, network = self.best_state if best else self.state, _network(self.bound)
+        modules = [network.with_parameters(each.beta) for each in state.paths]
+        return modules[0] if len(modules) == 1 else MeanOutput(modules)
+
+    def predict(self, X: Any, *, best: bool = False) -> Tensor:
+        """Evaluate the trained network on new rows.
+
+        Args:
+            X: Rows, of the same shape as the training rows.
+            best: Use the iterate with the lowest train error instead of the last one.
+
+        Returns:
+            The outputs, shape (m,) or (m, K).
+        """
+        state, network = self.best_state if best else self.state, _network(self.bound)
+        rows = as_tensor("X", X)
+        check_finite("X", rows)
+        rows = rows.to(state.paths[0].beta) if rows.is_floating_point() else rows
+        outputs = outputs_of(network, state, rows)
+        return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
+
+    def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
+        """Compute a metric of the left-out outputs at the best step, with a verdict.
+
+        Args:
+            metric: See :meth:`Run.estimate`.
+            blocks: How often a metric that is any function may be computed.
+
+        Returns:
+            The value, its standard error, and whether to trust them.
+        """
+        found, info = super().estimate(metric, blocks), self.best.info
+        stderr = info.train_error_stderr
+        return found.with_verdict(*path_verdict(info.losses, info.notes["drift"], stderr))
+
+
+def _network(bound: Any) -> Network:
+    assert isinstance(bound, Network)
+    return bound
+
+
+def outputs_of(network: Network, state: Any, X: Tensor) -> Tensor:
+    """The mean of the outputs of all starts, shape (n, K)."""
+    with torch.no_grad():
+        parts = []
+        for block in torch.split(X, BATCH):
+            rows = network.features(block)
+            found = [network.outputs(each.beta, rows) for each in state.paths]
+            parts.append(torch.stack(found).mean(0))
+    return torch.cat(parts)

@@ -1,0 +1,78 @@
+"""Which method when: decided by the work and the memory, the same everywhere."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import decoupled_descent as dd
+from decoupled_descent.networks import choice
+from decoupled_descent.networks.choice import choose, measured_speed, work_of_step
+from decoupled_descent.networks.run import prepared
+from tests.networks.path_problems import rows, tanh_network
+
+
+def asked(model, n=60, d=4, loss="logistic", **options):
+    X, y = rows(n, d)
+    return choose(X.float(), y.float(), model.float(), loss, None, None, **options)
+
+
+def test_small_networks_are_followed_along_the_path():
+    found = asked(tanh_network(4, 3))
+    assert isinstance(found.path, dd.DecoupledGaussNewton)
+    assert found.reason == (
+        "Chosen: leave-one-out along the path, for 60 rows and 19 parameters are few."
+    )
+    assert 0 < found.seconds < 60
+    assert "Expected time: about" in found.announced()
+
+
+def test_what_mixes_rows_or_is_random_gets_folds():
+    noisy = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.1), nn.Linear(3, 1))
+    found = asked(noisy)
+    assert found.path is None
+    assert "draws random numbers (dropout?)" in found.reason
+    mixing = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    assert "because model Sequential" in asked(mixing).reason
+    assert asked(noisy).announced() == found.reason
+
+
+def test_large_networks_get_folds():
+    found = asked(nn.Sequential(nn.Linear(4, 200_000), nn.Tanh(), nn.Linear(200_000, 1)), n=300)
+    assert found.path is None
+    assert "GB for 300 rows and 1200001 parameters" in found.reason
+    found = asked(tanh_network(4, 100), n=2000, steps=1000)
+    assert found.path is None
+    assert "minutes of a core for 2000 rows" in found.reason
+
+
+def test_labels_may_be_all_the_same():
+    model = tanh_network(4, 3).float()
+    assert choose(torch.randn(50, 4), torch.ones(50), model, "squared", None, None).path
+
+
+def test_wrong_labels_are_errors_and_no_reason_to_choose():
+    with pytest.raises(ValueError, match="logistic"):
+        choose(torch.randn(9, 4), torch.arange(9.0), tanh_network(4, 3), "logistic", None, None)
+
+
+@pytest.mark.parametrize(("n", "width", "classes"), [(300, 30, 2), (150, 20, 5)])
+def test_the_forecast_is_of_the_right_size(n, width, classes):
+    X, y = rows(n, 6, classes)
+    model = tanh_network(6, width, 1 if classes == 2 else classes)
+    loss = "logistic" if classes == 2 else "cross_entropy"
+    examples, network = prepared(X.float(), y, model.float(), loss)
+    work = work_of_step(network, examples, n, model[2].out_features)
+    forecast = 4 * work / measured_speed(network, examples)
+    start = time.process_time()
+    dd.fit(X.float(), y, model, dd.DecoupledGaussNewton(1.0), 4, loss=loss)
+    assert 1 / 8 < forecast / (time.process_time() - start) < 8
+
+
+def test_minutes_and_seconds():
+    assert choice._duration(0.2) == "1 s"
+    assert choice._duration(89.0) == "89 s"
+    assert choice._duration(600.0) == "10 min"

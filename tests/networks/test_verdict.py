@@ -1,0 +1,45 @@
+"""Verdicts on networks: what lowers them."""
+
+import math
+
+import pytest
+import torch
+
+from decoupled_descent.networks.verdict import folds_verdict, path_verdict
+
+EVEN = torch.linspace(0, 1, 100)
+
+
+@pytest.mark.parametrize(
+    ("drift", "verdict"),
+    [(0.0, "trust"), (0.014, "trust"), (-0.02, "caution"), (0.07, "do not trust"),
+     (math.nan, "do not trust"), (math.inf, "do not trust")],
+)  # fmt: skip
+def test_a_path_is_trusted_if_its_own_error_is_small(drift, verdict):
+    found, reasons = path_verdict(EVEN, drift, 0.03)
+    assert found == verdict
+    assert len(reasons) == (verdict != "trust")
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict"), [(13, "do not trust"), (14, "caution"), (38, "caution"), (39, "trust")]
+)
+def test_few_rows_are_no_reason_to_trust(count, verdict):
+    losses = torch.linspace(0, 1, count)
+    assert path_verdict(losses, 0.0, 0.1)[0] == verdict
+    assert folds_verdict(losses, 0.0, 0.1)[0] == verdict
+
+
+def test_an_error_that_comes_from_two_rows_has_an_uncertain_standard_error():
+    losses = torch.zeros(100)
+    losses[:2] = 1.0
+    verdict, (reason,) = folds_verdict(losses, 0.0, 0.01)
+    assert verdict == "caution"
+    assert reason.startswith("About 2 rows make up the error")
+
+
+def test_folds_that_are_too_high_are_a_caution_at_most():
+    assert folds_verdict(EVEN, 0.02, 0.03)[0] == "trust"
+    assert folds_verdict(EVEN, 0.04, 0.03)[0] == "caution"
+    assert folds_verdict(EVEN, 9.0, 0.03)[0] == "caution"
+    assert folds_verdict(EVEN, 0.0, math.nan)[0] == "do not trust"
