@@ -68,7 +68,7 @@ def test_the_best_epoch_is_the_one_that_is_there(run):
 def test_the_last_epoch_is_there_if_it_was_asked_for():
     X, y = rows()
     make = lambda p: torch.optim.AdamW(p, lr=0.5)  # noqa: E731
-    cross = dd.CrossFit(perceptron(), nn.CrossEntropyLoss(), make, 3)
+    cross = CrossFit(perceptron(), nn.CrossEntropyLoss(), make, 3)
     last = cross.fit(X, y, epochs=3, best=False)
     assert last.to_module(best=False)(X).shape == (60, 3)
     chosen = cross.fit(X, y, epochs=12)
