@@ -19,7 +19,8 @@ def test_the_path_is_that_of_the_algorithm():
     assert torch.equal(run.train_error, same.train_error)
     assert run.note.startswith("Chosen: leave-one-out along the path")
     assert same.note == ""
-    assert len(dd.fit(X, y, dd.Objective.of_model(model, "logistic")).train_error) <= 60
+    whole = dd.fit(X, y, dd.Objective.of_model(model, "logistic"))
+    assert len(whole.train_error) == min(60, whole.best_step + 11)  # ended by early stopping
 
 
 @pytest.mark.parametrize("loss", ["logistic", nn.BCEWithLogitsLoss()])
@@ -33,7 +34,7 @@ def test_folds_where_rows_are_mixed(loss):
     assert run.train_error.shape == (7,)
     assert run.train_error[-1] < run.train_error[0]
     assert run.estimate("accuracy").verdict in ("trust", "caution")
-    assert run.to_module()(X).shape == (60, 1)
+    assert run.to_module(best=True)(X).shape == run.predict(X, best=True).shape == (60, 1)
     groups = dd.fit(X, y, model, loss=loss, steps=1, groups=torch.arange(60) // 3)
     assert groups.estimate("accuracy").units == 20
 

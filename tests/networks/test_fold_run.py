@@ -57,3 +57,21 @@ def test_modules(run):
     with torch.no_grad():
         model[0].weight.zero_()
     assert run.to_module()[0].weight.abs().sum() > 0
+
+
+def test_the_best_epoch_is_the_one_that_is_there(run):
+    X, _ = rows()
+    torch.testing.assert_close(run.to_module(best=True)(X), run.to_module()(X))
+    torch.testing.assert_close(run.predict(X, best=True), run.predict(X))
+
+
+def test_the_last_epoch_is_there_if_it_was_asked_for():
+    X, y = rows()
+    make = lambda p: torch.optim.AdamW(p, lr=0.5)  # noqa: E731
+    cross = CrossFit(perceptron(), nn.CrossEntropyLoss(), make, 3)
+    last = cross.fit(X, y, epochs=3, best=False)
+    assert last.to_module(best=False)(X).shape == (60, 3)
+    chosen = cross.fit(X, y, epochs=12)
+    assert chosen.best_step < 12
+    with pytest.raises(ValueError, match="best=False asks for the last epoch"):
+        chosen.predict(X, best=False)

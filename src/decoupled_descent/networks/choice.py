@@ -29,8 +29,8 @@ from decoupled_descent.networks.run import prepared
 
 #: Iterates of a path, which chooses its own step sizes: errors are lowest after 10 to 40.
 STEPS = 60
-#: The path is taken up to so many operations, about ten minutes on one core, and gigabytes.
-MOST_WORK, MOST_MEMORY = 1.2e13, 4.0
+#: The path is taken up to so many operations, so many minutes on one core, and gigabytes.
+MOST_WORK, MINUTES, MOST_MEMORY = 4e12, 3.3, 4.0
 #: Operations of a forward and a reverse pass with a direction, in units of a forward pass; and of
 #: each activation, which costs memory traffic.
 PASSES, TRAFFIC = 5, 100
@@ -99,7 +99,7 @@ def choose(
         )
     work = steps * work_of_step(network, rows, followed, count)
     if work > MOST_WORK:
-        minutes = work / MOST_WORK * 10
+        minutes = work / MOST_WORK * MINUTES
         return Choice(
             None,
             "Chosen: stacked folds, because leave-one-out along the path takes about "

@@ -22,11 +22,14 @@ from decoupled_descent.networks.run import as_examples, described
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import show_progress
 from decoupled_descent.training import run as training
-from decoupled_descent.training.callbacks import Callback
+from decoupled_descent.training.callbacks import Callback, as_callbacks
 from decoupled_descent.training.checkpoint import Checkpoint
+from decoupled_descent.training.stopping import EarlyStopping
 
 #: Iterates where an algorithm is given.
 ITERATES = 200
+#: A path that was chosen ends after so many steps without a lower error.
+PATIENCE = 10
 #: Stacked folds by default: epochs, AdamW with a cosine schedule, and steps per epoch at least.
 EPOCHS, RATE, DECAY, BATCHES = 100, 2e-3, 0.01, 32
 #: Batches are between these sizes.
@@ -67,7 +70,8 @@ def fit(
             changed: a copy is trained.
         algorithm: :class:`DecoupledGaussNewton`, :class:`DecoupledDescent`, …; chosen by default.
         steps: T, the number of iterates; the first is the start, so T − 1 updates are made. By
-            default 200; without an algorithm 60, or 100 epochs of stacked folds.
+            default 200; without an algorithm at most 60, ended by early stopping, or 100 epochs of
+            stacked folds.
         theta: θ_1, shape (L, d); by default the whole model's own weights, see
             :meth:`Objective.of_model`, or drawn from N(0, 1).
         test: ``(X_test, y_test)``: its error is recorded, and used for nothing else.
@@ -131,6 +135,7 @@ def fit(
     if choice.path is None:
         return _by_folds(X, y, model, loss, EPOCHS if steps is None else steps, choice, options)
     count = STEPS if steps is None else steps
+    options["callbacks"] = [EarlyStopping(patience=PATIENCE), *as_callbacks(callbacks)]
     found: NetworkRun = choice.path.fit(X, y, model, loss=loss, steps=count, **options)
     return replace(found, choice=choice.reason)
 

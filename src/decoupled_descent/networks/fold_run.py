@@ -175,16 +175,22 @@ class CrossFitRun:
             *folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr)
         )
 
-    def to_module(self, mean: bool = False) -> nn.Module:
+    def to_module(self, mean: bool = False, *, best: bool = True) -> nn.Module:
         """Return the model, in evaluation mode.
 
         Args:
             mean: Whether to return the mean of all copies' outputs in place of the copy that saw
                 all rows. It is often a little better, and K + 1 times as slow.
+            best: At the best epoch. The last one is there only if it was asked for in training.
 
         Returns:
             A module that shares nothing with the run.
         """
+        if not best and self.best_step < len(self.record.epochs) - 1:
+            raise ValueError(
+                "best=False asks for the last epoch, whose weights were not kept; train with "
+                "best=False"
+            )
         last = self.record.assignment.count
         if not mean:
             return self._module(last)
@@ -194,9 +200,9 @@ class CrossFitRun:
         found = self.stack.module(k, self.weights)
         return found if self.frozen is None else self.frozen.joined(found)
 
-    def predict(self, X: Tensor, batch_size: int = 4096) -> Tensor:
-        """Outputs of the model of all rows for new rows."""
-        model = self.to_module()
+    def predict(self, X: Tensor, batch_size: int = 4096, *, best: bool = True) -> Tensor:
+        """Outputs of the model of all rows for new rows; see :meth:`to_module`."""
+        model = self.to_module(best=best)
         with torch.no_grad():
             parts = [model(part.to(self.stack.device)) for part in torch.split(X, batch_size)]
         return torch.cat(parts)

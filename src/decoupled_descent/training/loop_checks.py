@@ -6,7 +6,7 @@ with d columns then have
 
 .. math:: d\,\frac{\sum e^2}{(\sum e)^2} - \frac dn = 1
 
-on average. Real features have 1.3 to 7, mixtures with a strong signal 0.97 to 1.
+on average. Five real data sets have 1.3 to 4.6, four mixtures with a strong signal 0.99 to 1.
 """
 
 from __future__ import annotations
