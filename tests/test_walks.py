@@ -76,7 +76,7 @@ def evolve():
 
 @pytest.mark.parametrize(
     ("title", "longest"),
-    [("`fit` with `DecoupledDescent`", 9), ("`StateEvolution.run`", 15)],
+    [("`fit` with `DecoupledDescent`", 10), ("`StateEvolution.run`", 15)],
 )
 def test_walks_are_short(title, longest):
     assert 5 < len(walk(title)) <= longest

@@ -226,7 +226,7 @@ def test_a_rate_that_is_too_large_is_reported():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.where(Y > 8, np.nan, Y), "y contains NaN"),
+        (np.where(Y > 8, np.nan, Y), r"y has 38 missing value\(s\), the first in row 1; leave"),
         (np.where(Y > 8, np.inf, Y), "y contains infinity"),
         (np.c_[Y, Y], "y should be a 1d array"),
         (np.array(["a"] * 120), "could not convert string to float"),

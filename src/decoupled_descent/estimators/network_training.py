@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside, whole_number
+from decoupled_descent.checks import ignoring, outside, whole_number
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.estimators.input_scaling import InputScaling
 from decoupled_descent.estimators.options import Options
 from decoupled_descent.objective import Objective, heads
@@ -17,7 +18,7 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.store import Mapped
 from decoupled_descent.selection.methods import SETTINGS, check_method
 from decoupled_descent.selection.sweep import Sweep
-from decoupled_descent.selection.tuning import stopping, tune
+from decoupled_descent.selection.tuning import STILL_FALLING, stopping, tune
 from decoupled_descent.training.callbacks import Callback
 from decoupled_descent.training.loop import History
 from decoupled_descent.training.run import Run, fit
@@ -121,13 +122,17 @@ def _callbacks(options: Options, method: str) -> list[Callback]:
 def tune_network(
     options: Options, method: str, rows: Rows, objective: Objective, seed: int
 ) -> Sweep:
-    """Train with settings that are chosen by the train error."""
-    return tune(
-        rows, None, objective,
-        method=method, lr=options.lr, damping=options.damping, ridge=options.ridge,
-        steps=int(options.max_iter), seed=seed, progress=bool(options.verbose),
-        callbacks=_callbacks(options, method),
-    )  # fmt: skip
+    """Train with settings that are chosen by the train error.
+
+    If the error is still falling at the end, the check *not converged* says so.
+    """
+    with ignoring(DivergenceWarning, STILL_FALLING):
+        return tune(
+            rows, None, objective,
+            method=method, lr=options.lr, damping=options.damping, ridge=options.ridge,
+            steps=int(options.max_iter), seed=seed, progress=bool(options.verbose),
+            callbacks=_callbacks(options, method),
+        )  # fmt: skip
 
 
 def check_unchanged(

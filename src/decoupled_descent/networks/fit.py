@@ -119,7 +119,7 @@ def fit(
     if algorithm is not None:
         count = ITERATES if steps is None else steps
         return training.fit(X, y, objective, algorithm, count, theta, loss=loss, **options)
-    if isinstance(objective, Objective) and objective.model is None:
+    if isinstance(objective, Objective) and objective.source is None:
         raise ValueError(
             "algorithm is missing; pass one such as DecoupledDescent(lr=0.05), or a whole module, "
             "fit(X, y, model, loss=…), for which one is chosen"

@@ -34,6 +34,8 @@ from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
 from decoupled_descent.training.run import FALLING, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 
+#: How the warning begins that more steps are needed.
+STILL_FALLING = "the train error was still falling"
 #: A number, or ``"auto"`` to have it chosen.
 Setting = float | Literal["auto"]
 
@@ -137,8 +139,8 @@ def tune(
         warnings.warn(best.alarm, DivergenceWarning, outside())
     elif tuner.estimates_test_error and best.still_falling > FALLING:
         warnings.warn(
-            f"the train error was still falling when steps={steps} were made: the model is not "
-            "trained yet; allow more steps",
+            f"{STILL_FALLING} when steps={steps} were made: the model is not trained yet; allow "
+            "more steps",
             DivergenceWarning,
             stacklevel=outside(),
         )

@@ -72,7 +72,7 @@ def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop,
     run(*arguments)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(folder, "save_model", full)
@@ -119,7 +119,7 @@ def test_two_trainings_into_one_folder_do_not_mix(tmp_path):
 def test_another_folder_is_asked_for_when_the_disk_is_full(run, tmp_path, shop, monkeypatch):
     saved, answers = folder.save_model, iter([str(tmp_path / "full"), str(tmp_path / "free")])
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     def write(out, *rest):
@@ -143,10 +143,10 @@ def test_a_full_disk_does_not_cost_a_training_in_a_pipe(run, tmp_path, shop, mon
     elsewhere, saved = tmp_path / "elsewhere", folder.save_model
     elsewhere.mkdir()
 
-    def save(model, path, *rest):
+    def save(model, path, *rest, **options):
         if not (rescued and path.is_relative_to(elsewhere)):
             raise OSError(28, "No space left on device")
-        return saved(model, path, *rest)
+        return saved(model, path, *rest, **options)
 
     monkeypatch.setattr(folder, "save_model", save)
     monkeypatch.setattr(folder.tempfile, "tempdir", str(elsewhere))
