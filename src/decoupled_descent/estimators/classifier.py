@@ -20,10 +20,13 @@ from decoupled_descent.estimators.base import DecoupledEstimator
 from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.inputs import check_level
 from decoupled_descent.estimators.jackknife import Jackknife
+from decoupled_descent.estimators.metrics import estimate_metric
 from decoupled_descent.estimators.model import Encoded, Floats, Training
 from decoupled_descent.estimators.row_weights import RowWeights
 from decoupled_descent.objective.losses import class_loss
 from decoupled_descent.selection.fits import SearchResult
+from decoupled_descent.training.estimate import Estimate, Metric
+from decoupled_descent.training.output_scale import OutputScale
 
 #: Up to FEW different whole numbers are classes; more are classes only if each has ROWS rows on
 #: average. Tables are read by the same rule.
@@ -221,6 +224,38 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
         order = np.argsort(chances)
         return order, chances[order]
+
+    def estimate(
+        self, metric: Metric, y: ArrayLike, sample_weight: Any = None, groups: Any = None
+    ) -> Estimate:
+        """Estimate any metric on new rows from the leave-one-out probabilities.
+
+        Args:
+            metric: ``"auc"``, ``"brier"``, ``"balanced_accuracy"``, ``"f1"``, …, or a function of
+                labels (class indices) and probabilities such as those of ``sklearn.metrics``.
+            y: The labels of ``fit``.
+            sample_weight: The weights of ``fit``.
+            groups: The groups of ``fit``; the standard error is then one over groups.
+
+        Returns:
+            ``.value``, ``.stderr`` (a jackknife over rows, or groups) and ``.interval``.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> X, y = dd.mixtures.flipped_classes(5, 3.0, labels=(0.0, 1.0)).sample(60, seed=0)
+            >>> model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
+            >>> 0.5 < model.estimate("auc", y).value <= 1
+            True
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "corrected_proba_"):
+            raise ValueError("a model from a file does not know its training rows; fit it again")
+        labels = np.asarray(y)
+        codes = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
+        if not (self.classes_[codes] == labels).all():
+            raise ValueError("y has labels that are not among classes_; pass the labels of fit")
+        kind = OutputScale.PROBABILITIES
+        return estimate_metric(metric, codes, self.corrected_proba_, kind, sample_weight, groups)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row, shape (m,)."""
