@@ -70,12 +70,16 @@ def test_chunks_and_loops_make_no_difference(monkeypatch, chunk, looped):
     jacobian = torch.cat([part for _, part in network.jacobians(betas[0], X, 3)])
     close(jacobian, oracle.jacobian(model, betas[0], X))
     close(network.direction(betas[0], X, along), jacobian @ along)
-    found = network.residuals(betas, X, y, weights, along)
-    plain = network.residuals(betas, X, y, weights)
+    found, outputs = network.residuals(betas, X, y, weights, along)
+    plain, again = network.residuals(betas, X, y, weights)
+    each, _ = network.residuals(betas, X, y, weights, along * torch.arange(5).unsqueeze(1))
     for k, beta in enumerate(betas):
         gradient, matrix = oracle.system(model, "cross_entropy", beta, X, y, weights[k], 0.0)
         close(plain[k], gradient)
         close(found[k], gradient - matrix @ along)
+        close(each[k], gradient - k * matrix @ along)
+        for seen in (outputs, again, network.copy_outputs(betas, X)):
+            close(seen[k], oracle.outputs(model, beta, X))
     own = network.own_outputs(betas, X[:5])
     close(
         own,

@@ -19,7 +19,9 @@ def test_standard_error_of_groups_is_that_of_the_sums_of_their_deviations():
     run, seen = recorded(X, y, tanh_network(3, 3), algorithm, 2, loss="logistic", groups=groups)
     losses = nn.functional.binary_cross_entropy_with_logits(seen[1][:, 0], y, reduction="none")
     sums = torch.stack([(losses - losses.mean())[groups == k].sum() for k in range(8)])
-    close(run.train_error_stderr[1], sums.std() * 8**0.5 / 24)
+    alone = sums.std() * 8**0.5 / 24
+    close(run.train_error_stderr[1], (alone**2 + run.last.info.pairs).sqrt())
+    assert 0 < run.last.info.pairs < alone**2
 
 
 def test_members_of_groups_of_unequal_size():

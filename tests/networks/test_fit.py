@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import decoupled_descent as dd
+from decoupled_descent.descent import ScalingWarning
 from decoupled_descent.networks.fold_run import CrossFitRun
 from tests.networks.path_problems import rows, tanh_network
 
@@ -20,7 +21,7 @@ def test_the_path_is_that_of_the_algorithm():
     assert run.note.startswith("Chosen: leave-one-out along the path")
     assert same.note == ""
     whole = dd.fit(X, y, dd.Objective.of_model(model, "logistic"))
-    assert len(whole.train_error) == min(60, whole.best_step + 11)  # ended by early stopping
+    assert len(whole.train_error) == min(60, whole.best_step + 7)  # ended by early stopping
 
 
 @pytest.mark.parametrize("loss", ["logistic", nn.BCEWithLogitsLoss()])
@@ -55,17 +56,19 @@ def test_squared_is_half_of_what_pytorch_reports():
     assert run.best.train_error == pytest.approx(float(reported) / 2)
 
 
-def test_what_cannot_be_chosen_or_used_is_an_error(tmp_path):
+def test_what_cannot_be_chosen_or_used_is_an_error():
     X, y = rows(50, 3)
     with pytest.raises(ValueError, match="algorithm is missing; pass one such as"):
         dd.fit(X, y, dd.Objective(dd.heads.TwoLayer(3), "logistic"))
     with pytest.raises(ValueError, match="loss is None"):
         dd.fit(X, y, tanh_network(3, 3))
+    with pytest.raises(ValueError, match="loss is None; a module needs one"):
+        dd.fit(X, y, tanh_network(3, 3), dd.DecoupledDescent(0.1))
     with pytest.raises(ValueError, match="theta has no effect"):
         dd.fit(X, y, tanh_network(3, 3), loss="logistic", theta=torch.zeros(3, 3))
     noisy = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.2), nn.Linear(3, 1))
-    with pytest.raises(ValueError, match="checkpoint works with leave-one-out along the path only"):
-        dd.fit(X, y, noisy, loss="logistic", checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="test works with leave-one-out along the path only"):
+        dd.fit(X, y, noisy, loss="logistic", test=(X, y))
 
 
 # Modules with the algorithms of the paper: what works, and what is refused in words
@@ -106,9 +109,10 @@ def test_modules_have_the_mean_over_rows(kind):
     torch.testing.assert_close(run.theta, (copy[0].weight - 0.5 * copy[0].weight.grad).detach())
 
 
-def test_a_rate_that_is_far_too_large_is_noticed():
+@pytest.mark.parametrize("lr", [50.0, 500.0])
+def test_a_rate_that_is_far_too_large_is_noticed(lr):
     X, y = rows(200, 3)
-    algorithm = dd.DecoupledDescent(500.0, noise=dd.noise.White(1.0))
+    algorithm = dd.DecoupledDescent(lr, noise=dd.noise.White(1.0))
     with pytest.warns(dd.DivergenceWarning, match="learning rate is too large"):
         dd.fit(X, y, tanh_network(3, 8), algorithm, 30, loss="logistic")
 
@@ -116,6 +120,6 @@ def test_a_rate_that_is_far_too_large_is_noticed():
 def test_noise_of_another_variance_than_that_of_the_rows_is_noticed():
     X, y = rows(50, 9)
     algorithm = dd.DecoupledDescent(0.1, noise=dd.noise.White(1.0))
-    with pytest.warns(dd.ScalingWarning, match=r"in 9 columns has norm 3: pass White\(0.1"):
+    with pytest.warns(ScalingWarning, match=r"in 9 columns has norm 3: pass White\(0.1"):
         dd.fit(X / 3, y, tanh_network(9, 3), algorithm, 3, loss="logistic")
     dd.fit(X, y, tanh_network(9, 3), algorithm, 3, loss="logistic")  # no warning

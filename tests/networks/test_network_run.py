@@ -34,6 +34,9 @@ def test_metrics_of_groups_weights_and_numbers():
     assert mse.units == 30
     assert mse.verdict == "caution"  # 30 groups are few
     half = dd.fit(X, y, tanh_network(3, 3), dd.DecoupledGaussNewton(1.0), 6, loss="squared")
+    wider = 2 * half.best.train_error_stderr  # it contains pairs of rows
+    assert half.estimate("mse").stderr == pytest.approx(wider)
+    assert half.best.info.pairs > 0
     assert half.estimate("mse").value == pytest.approx(2 * half.best.train_error)
 
 
@@ -42,6 +45,6 @@ def test_an_estimate_whose_runs_cannot_be_followed_is_not_trusted():
     algorithm = dd.DecoupledGaussNewton(1e-6, rate=1.0, damping=1e-6)
     run = dd.fit(X, y, tanh_network(3, 8), algorithm, 12, loss="logistic")
     step = run.last.info  # the best step is an earlier one, which can be trusted
-    verdict, reasons = path_verdict(step.losses, step.notes["drift"], step.train_error_stderr)
+    verdict, reasons = path_verdict(len(step.losses), 9.0, step.train_error_stderr, step.notes)
     assert verdict == "do not trust"
-    assert "CrossFit" in reasons[0]
+    assert "CrossFit" in reasons[-1]

@@ -8,6 +8,7 @@ from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.networks.network_run import NetworkRun
+from decoupled_descent.training import StopReason
 from tests.networks.path_problems import close, recorded, rows, tanh_network
 from tests.oracles import path as oracle
 
@@ -203,7 +204,7 @@ def test_early_stopping_best_step_and_continuing():
     stopped = dd.fit(
         *(X, y, model, algorithm, 60), loss="logistic", callbacks=dd.EarlyStopping(patience=4)
     )
-    assert stopped.stop_reason is dd.StopReason.RISING
+    assert stopped.stop_reason is StopReason.RISING
     assert stopped.best_step == len(stopped.train_error) - 5
     assert float(stopped.train_error[stopped.best_step]) == float(stopped.train_error.min())
     first = dd.fit(X, y, model, algorithm, 4, loss="logistic")
@@ -226,7 +227,7 @@ def test_ctrl_c_keeps_what_was_reached_and_a_checkpoint_continues(tmp_path):
     folder = dd.Checkpoint(tmp_path / "run", every=2)
     given = {"loss": "logistic", "checkpoint": folder}
     cut = dd.fit(X, y, model, algorithm, 8, **given, callbacks=interrupt)
-    assert cut.stop_reason is dd.StopReason.INTERRUPTED
+    assert cut.stop_reason is StopReason.INTERRUPTED
     assert torch.equal(cut.train_error, whole.train_error[:5])
     resumed = dd.fit(X, y, model, algorithm, 8, **given)
     assert torch.equal(resumed.train_error, whole.train_error)

@@ -74,15 +74,14 @@ def path(
     rate: float,
     damping: float,
     steps: int,
-    refined: bool = True,
     classes: Tensor | None = None,
 ) -> list[Tensor]:
     """Outputs of every row at the parameters of the run without its group, (n, K) at each step.
 
     With classes, the other rows of a class weigh more, so that its total weight stays.
     """
-    identity = torch.eye(len(flat(module))).to(X)
     beta = flat(module).to(X)
+    identity = torch.eye(len(beta)).to(X)
     copies = [beta.clone() for _ in range(int(groups.max()) + 1)]
     found = []
     for _ in range(steps):
@@ -91,6 +90,7 @@ def path(
         gradient, matrix = system(module, loss, beta, X, y, weights, ridge)
         nu = ridge + damping * scale(matrix, len(X))
         p = torch.linalg.solve(matrix + nu * identity, gradient)
+        runs = []
         for i, at in enumerate(copies):
             keep = weights * (groups != i)
             _, shared = system(module, loss, beta, X, y, keep, ridge)
@@ -99,14 +99,99 @@ def path(
                     of_class = classes == c
                     keep[of_class] *= weights[of_class].sum() / keep[of_class].sum()
             left, own_matrix = system(module, loss, at, X, y, keep, ridge)
+
+            def value(b: Tensor, keep: Tensor = keep) -> float:
+                return objective(module, loss, b, X, y, keep, ridge)
+
             shared, own_matrix = shared + nu * identity, own_matrix + nu * identity
-            if refined:
-                move = p + torch.linalg.solve(shared, left - own_matrix @ p)
-            else:
-                move = torch.linalg.solve(shared, left)
-            copies[i] = at - rate * move
+            runs.append(Run(at, shared, own_matrix, left, p, rate, value))
+        correct(runs, [float((at - beta).norm()) for at in copies], beta)
+        copies = [run.at - rate * (p + run.change) for run in runs]
         beta = beta - rate * p
     return found
+
+
+def objective(
+    module: nn.Module, loss: str, beta: Tensor, X: Tensor, y: Tensor, weights: Tensor, ridge: float
+) -> float:
+    """F at β."""
+    o = outputs(module, beta, X).detach()
+    if loss == "squared":
+        each = 0.5 * (o - y.reshape(o.shape)).square().sum(1)
+    elif loss == "logistic":
+        each = torch.log(1 + torch.exp(-(2 * y - 1) * o[:, 0]))
+    else:
+        each = torch.log(o.exp().sum(1)) - o[torch.arange(len(o)), y]
+    return float(weights @ each + 0.5 * ridge * beta @ beta)
+
+
+class Run:
+    """The run without one group, with dense matrices: its step is p + change."""
+
+    def __init__(self, at, shared, own, gradient, p, rate, value) -> None:
+        self.at, self.shared, self.own, self.gradient = at, shared, own, gradient
+        self.p, self.rate, self.value = p, rate, value
+        self.change = torch.linalg.solve(shared, gradient - own @ p)
+
+    def further(self) -> Tensor:
+        missing = self.gradient - self.own @ (self.p + self.change)
+        return torch.linalg.solve(self.shared, missing)
+
+    def apart(self) -> bool:
+        return bool(self.further().norm() > 0.3 * self.change.norm())
+
+    def refine(self) -> bool:
+        apart = self.apart()
+        if apart:
+            self.solve()
+        else:
+            self.change = self.change + self.further()
+        return apart
+
+    def solve(self) -> None:
+        """Conjugate gradients, preconditioned by the shared matrix."""
+        r, d = self.gradient - self.own @ (self.p + self.change), self.further()
+        z = d
+        for _ in range(8):
+            length = (r @ z) / (d @ self.own @ d)
+            self.change, before = self.change + length * d, r @ z
+            r = r - length * self.own @ d
+            z = torch.linalg.solve(self.shared, r)
+            if z.norm() <= 0.1 * self.change.norm():
+                break
+            d = z + (r @ z) / before * d
+        self.shorten()
+
+    def shorten(self) -> None:
+        for _ in range(6):
+            step = self.p + self.change
+            if self.value(self.at - self.rate * step) <= self.value(self.at):
+                return
+            self.change = 0.5 * step - self.p
+
+
+def correct(runs: list[Run], distances: list[float], beta: Tensor) -> None:
+    """More work for runs that are far away, and for all if one refinement is not enough."""
+    count = len(runs)
+    sample = torch.linspace(0, count - 1, min(8, count)).round().long().tolist()
+    further = sum(float(runs[i].further().square().sum()) for i in sample)
+    change = sum(float(runs[i].change.square().sum()) for i in sample)
+    order = sorted(range(count), key=lambda i: -distances[i])
+    lost = [i for i in range(count) if runs[i].value(runs[i].at) > 1.1 * runs[i].value(beta)]
+    far = [runs[i].apart() for i in order[:8]]
+    for i in {i for i in (*sample, *order[:8]) if runs[i].apart()}:
+        runs[i].solve()
+    for i in lost:
+        runs[i].shorten()
+    if further > 0.1**2 * change:
+        for run in runs:
+            run.refine()
+        return
+    first, size, going = 8, 16, any(far)
+    while going and first < count:
+        refined = [runs[i].refine() for i in order[first : first + size]]  # all of them
+        going = any(refined)
+        first, size = first + size, 2 * size
 
 
 def refits(

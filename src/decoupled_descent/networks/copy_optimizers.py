@@ -79,13 +79,13 @@ class CopyOptimizers:
 
     def clip_grad_norm_(self, most: float) -> Tensor:
         """Scale the gradient of each copy to a norm of at most ``most``; return the norms."""
-        found = [p.grad for p in self._stacked if p.grad is not None]
-        if not found:
+        result = [p.grad for p in self._stacked if p.grad is not None]
+        if not result:
             return torch.zeros(self.copies)
-        norms = sum(grad.flatten(1).square().sum(1) for grad in found)
+        norms = sum(grad.flatten(1).square().sum(1) for grad in result)
         norms = torch.as_tensor(norms).sqrt()
         factors = (most / (norms + 1e-6)).clamp_max(1.0)  # as torch.nn.utils.clip_grad_norm_
-        for grad in found:
+        for grad in result:
             grad.mul_(factors.reshape(-1, *[1] * (grad.ndim - 1)))
         return norms
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from decoupled_descent.checks import real_number, whole_number
+from decoupled_descent.networks.agreement import MOST_WORK, copies, nearest_rows
 from decoupled_descent.networks.copy_optimizers import MakeOptimizer, check_make
 from decoupled_descent.networks.fold_assignment import assign_folds, classes_of
+from decoupled_descent.networks.fold_checkpoint import FoldSaver
 from decoupled_descent.networks.fold_loop import Plan, train
 from decoupled_descent.networks.fold_record import Epoch
 from decoupled_descent.networks.fold_run import CrossFitRun
@@ -21,6 +24,7 @@ from decoupled_descent.networks.fold_training import FoldTraining, Transform
 from decoupled_descent.networks.frozen import Frozen, split_frozen
 from decoupled_descent.networks.row_losses import Criterion, RowLosses
 from decoupled_descent.training.callbacks import as_callbacks
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
 
 MakeScheduler = Callable[[Any], Any]
 EpochCallback = Callable[[Epoch], Any]
@@ -33,9 +37,9 @@ class CrossFit:
     The rows are divided into K folds. Copy k = 1, …, K is trained without fold k, copy K + 1 with
     all rows:
 
-    .. math:: w_k \leftarrow \text{optimiser}\Big(w_k,\; \nabla \sum_{i \in \text{batch}
-              \setminus \text{fold } k} \ell_i(w_k) \Big/ |\text{batch} \setminus \text{fold } k|
-              \Big), \qquad
+    .. math:: w_k \leftarrow \text{optimiser}\left(w_k,\; \nabla \sum_{i \in \text{batch}
+              \setminus \text{fold } k} \ell_i(w_k) / |\text{batch} \setminus \text{fold } k|
+              \right), \qquad
               \text{error} = \frac1n \sum_i \ell_i(w_{k(i)}) .
 
     All copies start equal, get the same batches and make the same number of steps. Their weights
@@ -109,7 +113,7 @@ class CrossFit:
         Args:
             y: The labels of all rows, in the order of the row numbers.
             groups: A label for each row; rows of one group are in one fold.
-            time: A number for each row; copies see earlier folds only. See :func:`assign_folds`.
+            time: A number for each row; copies see earlier folds only. See ``assign_folds``.
             sample_weight: A weight for each row, in training and in the error.
             seed: Chooses the folds.
             best: Whether the run is that of the best epoch, else of the last.
@@ -160,6 +164,7 @@ class CrossFit:
         best: bool = True,
         seed: int = 0,
         progress: bool | None = None,
+        checkpoint: str | Path | Checkpoint | None = None,
     ) -> CrossFitRun:
         """Train, and evaluate all rows after every epoch.
 
@@ -183,6 +188,8 @@ class CrossFit:
             best: Whether the run is that of the best epoch, else of the last.
             seed: Makes folds, batches, dropout and random transforms reproducible.
             progress: Whether to draw a bar; by default on a terminal.
+            checkpoint: A folder, or a :class:`Checkpoint`, to save the training in while it goes
+                on. The same call continues it, bit for bit on the same machine.
 
         Returns:
             The run. Ctrl-C ends the training with what was reached.
@@ -204,6 +211,8 @@ class CrossFit:
             scheduler_per_batch,
             torch.Generator().manual_seed(seed),
         )
+        asked = {"cross_fit": self, "X": X, "y": y, "epochs": epochs, "plan": plan, "best": best}
+        asked |= {"scheduler": scheduler, "patience": patience, "seed": seed}
         same, frozen = self, None if transform is not None else self._frozen()
         if frozen is not None:
             same, X = replace(self, model=frozen.rest), frozen.features(X)
@@ -215,8 +224,17 @@ class CrossFit:
             )
             calls: list[Any] = list(as_callbacks(cast(Any, callbacks)))
             schedulers = [] if scheduler is None else list(map(scheduler, training.optimizers))
-            message = train(training, X, y, epochs, plan, schedulers, patience, calls, progress)
-        return replace(training.run(message), frozen=frozen)
+            saver = None
+            if (folder := as_checkpoint(checkpoint)) is not None:
+                saver = FoldSaver(folder, asked, training, plan.generator, calls)
+            options = (schedulers, patience, calls, progress, saver)
+            try:
+                message = train(training, X, y, epochs, plan, *options)
+            finally:
+                if saver is not None:
+                    saver.close()
+        run = replace(training.run(message), frozen=frozen)
+        return replace(run, notes=_copies(X, run, self.criterion))
 
     def _frozen(self) -> Frozen | None:
         """The layers at the beginning that never change, in the mode in which they are trained."""
@@ -224,17 +242,30 @@ class CrossFit:
         return split_frozen(model)
 
 
+def _copies(X: Tensor, run: CrossFitRun, criterion: Criterion) -> dict[str, float]:
+    """Copies of rows in other folds, and whether they err alike; nothing where it takes long."""
+    rows, outputs = run.record.assignment.evaluated, torch.as_tensor(run.record.outputs)
+    if outputs.ndim > 2 or X.numel() * len(X) > MOST_WORK or not bool(outputs.isfinite().all()):
+        return {}
+    fold, leaf = run.record.assignment.fold[rows], outputs[rows].clone().requires_grad_()
+    with torch.enable_grad():
+        total = RowLosses(criterion)(leaf, run.labels[rows]).sum()
+    (slopes,) = torch.autograd.grad(total, leaf)
+    near = nearest_rows(X[rows.to(X.device)].cpu(), fold)
+    return copies(slopes.reshape(len(fold), -1), near)
+
+
 def _tensor(name: str, values: Any) -> Tensor:
     """A tensor of rows, from a tensor or an array."""
     try:
-        found = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
+        result = values.detach() if isinstance(values, Tensor) else torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{name} has type {type(values).__name__}; give a tensor or an array"
         ) from error
-    if found.ndim == 0:
+    if result.ndim == 0:
         raise ValueError(f"{name} is one number; give one entry per row")
-    return found
+    return result
 
 
 def _check_finite(**tensors: Tensor) -> None:
@@ -247,11 +278,11 @@ def _weights(values: Any, n: int) -> Tensor | None:
     """Weights of rows in float64."""
     if values is None:
         return None
-    found = _tensor("sample_weight", values).cpu().double()
-    if found.shape != (n,) or not bool((found >= 0).all()) or not bool(found.isfinite().all()):
+    result = _tensor("sample_weight", values).cpu().double()
+    if result.shape != (n,) or not bool((result >= 0).all()) or not bool(result.isfinite().all()):
         raise ValueError(
-            f"sample_weight has shape {tuple(found.shape)}; give {n} numbers of at least 0"
+            f"sample_weight has shape {tuple(result.shape)}; give {n} numbers of at least 0"
         )
-    if not bool((found > 0).any()):
+    if not bool((result > 0).any()):
         raise ValueError("sample_weight has no number above 0; give some rows a weight")
-    return found
+    return result

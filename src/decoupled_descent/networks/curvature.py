@@ -62,7 +62,8 @@ class Dual(Curvature):
         factor = torch.linalg.solve(_filled(blocks, there), own.unsqueeze(2)).squeeze(2)
         struck = torch.zeros_like(weights.T).scatter_add_(1, index, factor * there)
         weights = weights - self.inverse @ struck.T
-        return (vectors - weights.T.to(vectors) @ self.rows) / self.nu
+        scale = 1 / self.nu
+        return vectors.addmm(weights.T.to(vectors), self.rows, beta=scale, alpha=-scale)
 
 
 class Primal(Curvature):
@@ -78,8 +79,8 @@ class Primal(Curvature):
         return self._solve(vector.unsqueeze(0))[0].to(vector)
 
     def _solve(self, vectors: Tensor) -> Tensor:
-        found: Tensor = torch.cholesky_solve(vectors.double().T, self.factor).T
-        return found
+        result: Tensor = torch.cholesky_solve(vectors.double().T, self.factor).T
+        return result
 
     def solve_without(self, vectors: Tensor, members: Members) -> Tensor:
         """A₋ᵢ⁻¹ v_i by Sherman–Morrison–Woodbury, a few groups at a time."""
@@ -99,10 +100,10 @@ class Primal(Curvature):
         solved = self._solve(vectors)
         spread = self._solve(own.flatten(0, 1)).reshape(own.shape)  # A⁻¹ B_iᵀ
         blocks = torch.eye(index.shape[1]).to(own) - own @ spread.mT
-        felt = (own @ solved.unsqueeze(2)) * there.unsqueeze(2)
-        factor = torch.linalg.solve(blocks, felt)
-        found: Tensor = solved + (spread.mT @ factor).squeeze(2)
-        return found.to(vectors)
+        influenced = (own @ solved.unsqueeze(2)) * there.unsqueeze(2)
+        factor = torch.linalg.solve(blocks, influenced)
+        result: Tensor = solved + (spread.mT @ factor).squeeze(2)
+        return result.to(vectors)
 
 
 def _filled(blocks: Tensor, there: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch.func import functional_call, grad, jacrev, jvp, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from decoupled_descent.networks.frozen import Frozen
+from decoupled_descent.networks.shared_linear import SharedLinear
 from decoupled_descent.objective.losses import Loss
 
 #: The most numbers that a chunk of a product may hold at a time: 32 MB in float32. Smaller chunks
@@ -84,13 +85,11 @@ class Network:
         return X if self.frozen is None else self.frozen.features(X)
 
     def _named(self, beta: Tensor) -> dict[str, Tensor]:
-        parts = torch.split(beta, self.sizes)
-        return {k: v.reshape(s) for k, v, s in zip(self.names, parts, self.shapes, strict=True)}
+        return dict(zip(self.names, self._parts(beta), strict=True))
 
     def outputs(self, beta: Tensor, X: Tensor) -> Tensor:
         """o(β), shape (n, K)."""
-        found: Tensor = functional_call(self.module, self._named(beta), (X,))
-        return found.unsqueeze(1) if found.ndim == 1 else found
+        return self._of_parts(self._parts(beta), X)
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
         """ℓ(o_j, y_j), shape (n,), for outputs (n, K)."""
@@ -99,13 +98,13 @@ class Network:
 
     def slopes(self, outputs: Tensor, y: Tensor) -> Tensor:
         """∇ℓ_j, shape (n, K)."""
-        found: Tensor = grad(lambda o: self.losses(o, y).sum())(outputs)
-        return found
+        result: Tensor = grad(lambda o: self.losses(o, y).sum())(outputs)
+        return result
 
     def bends(self, outputs: Tensor, y: Tensor, along: Tensor) -> Tensor:
         """∇²ℓ_j v_j, shape (n, K), by two reverse passes: some losses have no forward one."""
-        found: Tensor = grad(lambda o: (self.slopes(o, y) * along).sum())(outputs)
-        return found
+        result: Tensor = grad(lambda o: (self.slopes(o, y) * along).sum())(outputs)
+        return result
 
     def expand(self, outputs: Tensor, y: Tensor, spread: float) -> Expansion:
         """Expand the losses; ``spread`` is the width of differences where there is a kink."""
@@ -136,7 +135,7 @@ class Network:
 
     def gradient(self, beta: Tensor, X: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Σ_j w_j J_jᵀ g_j, shape (P,)."""
-        return self.residuals(beta.unsqueeze(0), X, y, weights.unsqueeze(0))[0]
+        return self.residuals(beta.unsqueeze(0), X, y, weights.unsqueeze(0))[0][0]
 
     def direction(self, beta: Tensor, X: Tensor, along: Tensor) -> Tensor:
         """J_j p for all rows, shape (n, K)."""
@@ -152,8 +151,8 @@ class Network:
         """J_j(β_j) v_j, shape (n, K)."""
 
         def one(b: Tensor, x: Tensor, v: Tensor) -> Tensor:
-            found: Tensor = jvp(lambda c: self.outputs(c, x.unsqueeze(0))[0], (b,), (v,))[1]
-            return found
+            result: Tensor = jvp(lambda c: self.outputs(c, x.unsqueeze(0))[0], (b,), (v,))[1]
+            return result
 
         return self._mapped(one)(betas, X, along)  # type: ignore[no-any-return]
 
@@ -173,7 +172,7 @@ class Network:
         y: Tensor,
         weights: Tensor,
         along: Tensor | None = None,
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         r"""For each copy β_i: what is missing in the equations of a Gauss–Newton step p.
 
         .. math:: \sum_j c_{ij} J_j^\top (g_j - W_j J_j p) \quad \text{at } \beta_i
@@ -186,35 +185,68 @@ class Network:
             along: p, shape (P,), or one for each copy, (m, P); None for p = 0.
 
         Returns:
-            Shape (m, P).
+            These, shape (m, P), and the outputs o_j(β_i), shape (m, n, K).
         """
 
-        def one(b: Tensor, c: Tensor, p: Tensor | None, x: Tensor, t: Tensor) -> Tensor:
-            if p is None:
-                outputs, pull = vjp(lambda at: self.outputs(at, x), b)[:2]
-                slopes = self.slopes(outputs, t)
-            else:  # one forward pass for the outputs and their change along p
+        def one(
+            b: tuple[Tensor, ...], p: tuple[Tensor, ...], c: Tensor, x: Tensor, t: Tensor
+        ) -> tuple[tuple[Tensor, ...], Tensor]:
+            def moved(at: tuple[Tensor, ...]) -> Any:
+                if not p:
+                    return self._of_parts(at, x)
+                return jvp(lambda to: self._of_parts(to, x), (at,), (p,))
 
-                def moved(at: Tensor) -> Any:
-                    return jvp(lambda to: self.outputs(to, x), (at,), (p,))
-
-                outputs, pull, moves = cast(Any, vjp)(moved, b, has_aux=True)
-                slopes = self.slopes(outputs, t) - self.bends(outputs, t, moves)
-            found: Tensor = pull(slopes * c.unsqueeze(1))[0]
-            return found
+            # one forward pass for the outputs and their change along p
+            outputs, pull, *moves = cast(Any, vjp)(moved, b, has_aux=bool(p))
+            slopes = self.slopes(outputs, t)
+            if p:
+                slopes = slopes - self.bends(outputs, t, moves[0])
+            return pull(slopes * c.unsqueeze(1))[0], outputs
 
         each = 0 if along is not None and along.ndim == 2 else None
-        every = self._mapped(one, in_dims=(0, 0, each, None, None))
+        every = self._mapped(one, in_dims=(0, each, 0, None, None))
         copies = max(1, CHUNK // (self._cost(along) * len(X) + 4 * self.size))
         rows = self._rows(self._cost(along) // max(1, self.activations), len(X))
-        found = torch.zeros_like(betas)
+        result, outputs = torch.empty_like(betas), []
         for first in range(0, len(betas), copies):
             some = slice(first, first + copies)
-            step = along[some] if along is not None and along.ndim == 2 else along
+            parts = self._stacked(betas[some])
+            if along is None:
+                step: tuple[Tensor, ...] = ()
+            else:
+                step = self._stacked(along[some]) if each == 0 else self._parts(along)
+            of_rows: list[Tensor] = []
             for start in range(0, len(X), rows):
                 span = slice(start, start + rows)
-                found[some] += every(betas[some], weights[some, span], step, X[span], y[span])
-        return found
+                pulled, seen = every(parts, step, weights[some, span], X[span], y[span])
+                whole = torch.split(result[some], self.sizes, 1)
+                for old, new in zip(whole, pulled, strict=True):
+                    old.add_(new.flatten(1)) if of_rows else old.copy_(new.flatten(1))
+                of_rows.append(seen)
+            outputs.append(torch.cat(of_rows, 1) if len(of_rows) > 1 else of_rows[0])
+        return result, torch.cat(outputs)
+
+    def copy_outputs(self, betas: Tensor, X: Tensor) -> Tensor:
+        """o_j(β_i), shape (m, n, K)."""
+        every = self._mapped(self._of_parts, in_dims=(0, None))
+        copies = max(1, CHUNK // (2 * max(1, self.activations) * len(X) + self.size))
+        return torch.cat([every(self._stacked(some), X) for some in torch.split(betas, copies)])
+
+    def _of_parts(self, parts: tuple[Tensor, ...], X: Tensor) -> Tensor:
+        """o(β), shape (n, K), for β in the shapes of the parameters."""
+        result: Tensor = functional_call(
+            self.module, dict(zip(self.names, parts, strict=True)), (X,)
+        )
+        return result.unsqueeze(1) if result.ndim == 1 else result
+
+    def _parts(self, beta: Tensor) -> tuple[Tensor, ...]:
+        split = zip(torch.split(beta, self.sizes), self.shapes, strict=True)
+        return tuple(part.reshape(shape) for part, shape in split)
+
+    def _stacked(self, betas: Tensor) -> tuple[Tensor, ...]:
+        """Each parameter of all copies, without gaps: one product then serves all copies."""
+        split = zip(torch.split(betas, self.sizes, 1), self.shapes, strict=True)
+        return tuple(part.reshape(len(betas), *shape).contiguous() for part, shape in split)
 
     def _cost(self, along: Tensor | None) -> int:
         """Numbers per row and copy that a product holds."""
@@ -260,7 +292,7 @@ class Network:
         if self._recurrent:  # its LSTM has no forward-mode derivative
             mkldnn.enabled = False
         try:
-            with sdpa_kernel(SDPBackend.MATH):
+            with sdpa_kernel(SDPBackend.MATH), SharedLinear():
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
@@ -272,17 +304,28 @@ class Network:
 _SUM = Loss("sum", lambda outputs, _: outputs.reshape(len(outputs), -1).square().sum(1))
 
 
-def _looped(function: Callable[..., Tensor], in_dims: Any = 0) -> Callable[..., Tensor]:
+def _looped(function: Callable[..., Any], in_dims: Any = 0) -> Callable[..., Any]:
     """Like ``vmap``, one call after the other: for layers that cannot be stacked."""
 
-    def every(*arguments: Any) -> Tensor:
+    def every(*arguments: Any) -> Any:
         dims = (0,) * len(arguments) if in_dims == 0 else in_dims
-        count = next(len(a) for a, dim in zip(arguments, dims, strict=True) if dim == 0)
-        return torch.stack(
-            [
-                function(*(a if d is None else a[k] for a, d in zip(arguments, dims, strict=True)))
-                for k in range(count)
-            ]
-        )
+        pairs = list(zip(arguments, dims, strict=True))
+        count = next(len(a[0] if isinstance(a, tuple) else a) for a, dim in pairs if dim == 0)
+        result = [
+            function(*(a if d is None else _entry(a, k) for a, d in pairs)) for k in range(count)
+        ]
+        return _joined(result)
 
     return every
+
+
+def _entry(stacked: Any, k: int) -> Any:
+    if isinstance(stacked, tuple):
+        return tuple(each[k] for each in stacked)
+    return stacked[k]
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], tuple):
+        return tuple(_joined(list(each)) for each in zip(*parts, strict=True))
+    return torch.stack(parts)

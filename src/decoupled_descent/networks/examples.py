@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.networks.agreement import Nearest, nearest_rows
 from decoupled_descent.networks.curvature import Members
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 
@@ -76,23 +78,28 @@ class Examples:
 
     def with_inputs(self, X: Tensor) -> Examples:
         """The same rows with other inputs."""
-        found = copy.copy(self)
-        found.X = X
-        return found
+        result = copy.copy(self)
+        result.X = X
+        return result
+
+    @cached_property
+    def nearest(self) -> Nearest:
+        """The nearest row of another group, for each row."""
+        return nearest_rows(self.X, self.groups)
 
     def _weights(self, weights: Any) -> Tensor:
         if weights is None:
             return self.like.new_ones(self.n)
-        found = as_tensor("weights", weights).to(self.like)
-        if found.shape != (self.n,):
-            raise ValueError(f"weights has shape {tuple(found.shape)}; it must be ({self.n},)")
-        check_finite("weights", found)
-        if not bool((found > 0).all()):
+        result = as_tensor("weights", weights).to(self.like)
+        if result.shape != (self.n,):
+            raise ValueError(f"weights has shape {tuple(result.shape)}; it must be ({self.n},)")
+        check_finite("weights", result)
+        if not bool((result > 0).all()):
             raise ValueError(
-                f"weights has the entry {float(found.min()):g}; all must be positive: leave out "
+                f"weights has the entry {float(result.min()):g}; all must be positive: leave out "
                 "rows of weight 0"
             )
-        return found
+        return result
 
     def _groups(self, groups: Any) -> Tensor:
         labels = as_tensor("groups", groups).to(self.like.device)
@@ -220,3 +227,14 @@ class Followed:
             return mean + deviations
         sums = losses.new_zeros(self.count).index_add_(0, self.group, deviations)
         return mean + sums * (self.count / len(losses))
+
+    def summed(self, rows: Examples, effects: Tensor) -> Tensor:
+        """Turn changes of row losses, shape (r, m), into those of ``averaged`` values, (m, m)."""
+        if not rows.weighted and not rows.grouped:
+            return effects
+        weights = rows.weights[self.rows]
+        effects = (weights / weights.mean()).unsqueeze(1) * effects
+        if not rows.grouped:
+            return effects
+        sums = effects.new_zeros(self.count, effects.shape[1]).index_add_(0, self.group, effects)
+        return sums * (self.count / len(effects))

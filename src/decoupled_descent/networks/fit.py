@@ -23,13 +23,13 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.progress import show_progress
 from decoupled_descent.training import run as training
 from decoupled_descent.training.callbacks import Callback, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint
+from decoupled_descent.training.checkpoint_file import Checkpoint
 from decoupled_descent.training.stopping import EarlyStopping
 
 #: Iterates where an algorithm is given.
 ITERATES = 200
 #: A path that was chosen ends after so many steps without a lower error.
-PATIENCE = 10
+PATIENCE = 6
 #: Stacked folds by default: epochs, AdamW with a cosine schedule, and steps per epoch at least.
 EPOCHS, RATE, DECAY, BATCHES = 100, 2e-3, 0.01, 32
 #: Batches are between these sizes.
@@ -102,8 +102,8 @@ def fit(
         >>> run = dd.fit(X, y, model, loss="logistic", steps=10)
         >>> run.train_error.shape
         torch.Size([10])
-        >>> run.note
-        'Chosen: leave-one-out along the path, for 80 rows and 49 parameters are few.'
+        >>> run.note.split(". ")[0].rstrip(".")
+        'Chosen: leave-one-out along the path, for 80 rows and 49 parameters are few'
         >>> accuracy = run.estimate("accuracy")  # .value, .stderr, .interval, .verdict
 
         >>> mixture = dd.mixtures.xor(dimension=200, snr=8.0)
@@ -136,15 +136,15 @@ def fit(
         return _by_folds(X, y, model, loss, EPOCHS if steps is None else steps, choice, options)
     count = STEPS if steps is None else steps
     options["callbacks"] = [EarlyStopping(patience=PATIENCE), *as_callbacks(callbacks)]
-    found: NetworkRun = choice.path.fit(X, y, model, loss=loss, steps=count, **options)
-    return replace(found, choice=choice.reason)
+    result: NetworkRun = choice.path.fit(X, y, model, loss=loss, steps=count, **options)
+    return replace(result, choice=choice.reason)
 
 
 def _by_folds(
     X: Any, y: Any, model: nn.Module, loss: Any, epochs: int, choice: Choice, given: dict[str, Any]
 ) -> CrossFitRun:
     """Stacked folds with the usual settings."""
-    for name in ("test", "state", "checkpoint"):
+    for name in ("test", "state"):
         if given[name] is not None:
             raise ValueError(
                 f"{name} works with leave-one-out along the path only, but stacked folds were "
@@ -169,5 +169,6 @@ def _by_folds(
         callbacks=given["callbacks"],
         seed=0 if given["seed"] is None else given["seed"],
         progress=given["progress"],
+        checkpoint=given["checkpoint"],
     )
     return replace(run, choice=choice.reason)

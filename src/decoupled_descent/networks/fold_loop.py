@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, cast
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import ignoring, outside
 from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.networks.fold_checkpoint import FoldSaver
 from decoupled_descent.networks.fold_record import Epoch
 from decoupled_descent.networks.fold_training import FoldTraining, Transform
 from decoupled_descent.progress import progress_bar
@@ -41,34 +43,66 @@ def train(
     patience: int | None,
     callbacks: list[Any],
     progress: bool | None,
+    saver: FoldSaver | None = None,
 ) -> str:
     """Train and evaluate epoch after epoch; return why it ended."""
+    if saver is not None:
+        saver.take_up(X, lambda made: _replay(schedulers, made, plan, len(X)))
+        if saver.message is not None:
+            return saver.message
+    record, message = training.record, str(StopReason.STEPS)
     with progress_bar(epochs, "training", progress) as advance:
         try:
-            ask(callbacks, cast(Any, training.evaluate(X, y)))
-            for done in range(1, epochs + 1):
+            if not record.epochs:
+                ask(callbacks, cast(Any, training.evaluate(X, y)))
+            for done in range(len(record.epochs), epochs + 1):
                 _one_epoch(training, X, y, plan, schedulers)
                 epoch = training.evaluate(X, y)
                 advance(done, str(epoch))
                 if not plan.scheduler_per_batch:
                     _move(schedulers, epoch)
-                if reason := ask(callbacks, cast(Any, epoch)):
-                    return str(reason)
-                if not np.isfinite(epoch.error):
-                    warnings.warn(
-                        f"the out-of-fold error is {epoch.error} after epoch {done}; a smaller "
-                        "learning rate or clip=1.0 may help",
-                        DivergenceWarning,
-                        stacklevel=outside(),
-                    )
-                    return str(StopReason.DIVERGED)
-                if patience is not None and epoch.index - training.record.best >= patience:
-                    return str(StopReason.RISING)
-        except KeyboardInterrupt:
-            if not training.record.epochs:
+                if reason := _ended(training, epoch, patience, callbacks):
+                    message = str(reason)
+                    break
+                if saver is not None:
+                    saver(done)
+            if saver is not None:
+                saver.write(message)
+        except KeyboardInterrupt:  # the saved state stays: the next call continues it
+            if not record.epochs:
                 raise
             return str(StopReason.INTERRUPTED)
-    return str(StopReason.STEPS)
+    return message
+
+
+def _ended(
+    training: FoldTraining, epoch: Epoch, patience: int | None, callbacks: list[Any]
+) -> StopReason | None:
+    """Why training ends after this epoch, or None."""
+    if reason := ask(callbacks, cast(Any, epoch)):
+        return reason
+    if not np.isfinite(epoch.error):
+        warnings.warn(
+            f"the out-of-fold error is {epoch.error} after epoch {epoch.index}; a smaller learning "
+            "rate or clip=1.0 may help",
+            DivergenceWarning,
+            stacklevel=outside(),
+        )
+        return StopReason.DIVERGED
+    if patience is not None and epoch.index - training.record.best >= patience:
+        return StopReason.RISING
+    return None
+
+
+def _replay(schedulers: list[Any], epochs: list[Epoch], plan: Plan, n: int) -> None:
+    """Move schedules as they were moved in these epochs."""
+    with ignoring(UserWarning):  # about optimisers that have not made a step
+        for epoch in epochs:
+            if plan.scheduler_per_batch:
+                for _ in range(ceil(ceil(n / plan.batch_size) / plan.accumulate)):
+                    _move(schedulers, None)
+            else:
+                _move(schedulers, epoch)
 
 
 def _one_epoch(

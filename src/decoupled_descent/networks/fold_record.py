@@ -13,7 +13,9 @@ fold k are replaced.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -106,9 +108,38 @@ class FoldRecord:
             return True
         return first
 
+    def state_dict(self) -> dict[str, Any]:
+        """The record so far, as tensors and numbers."""
+        numbers = [[epoch.error, epoch.stderr, epoch.fitted_error] for epoch in self.epochs]
+        kept = {"outputs": self.outputs, "losses": self.losses, "lowest": self._lowest}
+        return {
+            "epochs": torch.tensor(numbers, dtype=torch.float64).reshape(-1, 3),
+            "best": self.best,
+            **{name: None if value is None else value.clone() for name, value in kept.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        rows, n = epochs_of(state), len(self.assignment.fold)
+        kept = [state[name] for name in ("outputs", "losses", "lowest")]
+        lengths = [None if value is None else len(value) for value in kept]
+        if lengths != ([n, n, self.assignment.count] if rows else [None] * 3):
+            raise ValueError(f"the record is of {lengths[0]} rows, and there are {n}")
+        if not 0 <= state["best"] < max(1, len(rows)):
+            raise ValueError(f"the best epoch is {state['best']} of {len(rows)}")
+        self.outputs, self.losses, self._lowest = (
+            None if value is None else value.clone() for value in kept
+        )
+        self.epochs, self.best = rows, state["best"]
+
     def error_of(self, losses: Tensor) -> tuple[float, float]:
         """The mean loss of the rows that are evaluated, and its standard error."""
         rows = self.assignment.evaluated
         weights = None if self.weights is None else self.weights[rows]
         groups = None if self.groups is None else self.groups[rows]
         return mean_with_stderr(losses[rows], weights, groups)
+
+
+def epochs_of(state: Mapping[str, Any]) -> list[Epoch]:
+    """The epochs of a record that was saved."""
+    return [Epoch(index, *row) for index, row in enumerate(state["epochs"].tolist())]

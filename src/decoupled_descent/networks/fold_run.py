@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +14,12 @@ from decoupled_descent.networks.frozen import Frozen
 from decoupled_descent.networks.sample_size_bias import expected_bias, size_ratio
 from decoupled_descent.networks.stacked_module import StackedModule, Tensors
 from decoupled_descent.networks.verdict import folds_verdict
+from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric, estimate
 from decoupled_descent.training.output_scale import OutputScale
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class MeanOfModules(nn.Module):
@@ -45,6 +51,8 @@ class CrossFitRun:
         message: Why training ended.
         frozen: Layers before the copies that were computed once, or None.
         choice: Why this method was chosen, if :func:`~decoupled_descent.fit` chose it.
+        notes: Copies of rows in other folds, for the verdict; empty if they were not counted, as
+            in a loop of your own.
     """
 
     record: FoldRecord = field(repr=False)
@@ -55,6 +63,7 @@ class CrossFitRun:
     message: str = ""
     frozen: Frozen | None = field(default=None, repr=False)
     choice: str = ""
+    notes: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         """Summarise in one line."""
@@ -134,17 +143,17 @@ class CrossFitRun:
     @property
     def outputs(self) -> Tensor:
         """Out-of-fold outputs of all rows, shape (n, …); NaN for rows that no copy leaves out."""
-        found = torch.as_tensor(self.record.outputs).clone()
-        if found.is_floating_point():
-            found[~self.record.assignment.evaluated] = torch.nan
-        return found
+        result = torch.as_tensor(self.record.outputs).clone()
+        if result.is_floating_point():
+            result[~self.record.assignment.evaluated] = torch.nan
+        return result
 
     @property
     def losses(self) -> Tensor:
         """Out-of-fold losses of all rows, shape (n,); NaN for rows that no copy leaves out."""
-        found = self._losses.clone()
-        found[~self.record.assignment.evaluated] = torch.nan
-        return found
+        result = self._losses.clone()
+        result[~self.record.assignment.evaluated] = torch.nan
+        return result
 
     @property
     def _losses(self) -> Tensor:
@@ -162,7 +171,7 @@ class CrossFitRun:
             The value, its standard error, and whether to trust them.
         """
         rows, record = self.record.assignment.evaluated, self.record
-        found = estimate(
+        result = estimate(
             metric,
             self.labels[rows],
             torch.as_tensor(record.outputs)[rows],
@@ -170,10 +179,24 @@ class CrossFitRun:
             sample_weight=None if record.weights is None else record.weights[rows],
             groups=None if record.groups is None else record.groups[rows],
             blocks=blocks,
+            folds=record.assignment.fold[rows],  # copies of different folds are different models
         )
-        return found.with_verdict(
-            *folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr)
+        return result.with_verdict(
+            *folds_verdict(self._losses[rows], self.sample_size_bias, self.stderr, self.notes)
         )
+
+    def plot(self, title: str = "") -> Figure:
+        """Draw the out-of-fold error with its 95 % interval, and the best epoch.
+
+        Example:
+            >>> import torch, decoupled_descent as dd
+            >>> X, y = torch.randn(40, 3), torch.arange(40) % 2
+            >>> cross = dd.CrossFit(nn.Linear(3, 2), nn.CrossEntropyLoss(), torch.optim.Adam, 4)
+            >>> cross.fit(X, y, epochs=3).plot().axes[0].get_xlabel()
+            'epoch'
+        """
+        title = title or f"{self.record.assignment.count} folds"
+        return plot_curve(self.train_error, self.train_error_stderr, title=title, xlabel="epoch")
 
     def to_module(self, mean: bool = False, *, best: bool = True) -> nn.Module:
         """Return the model, in evaluation mode.
@@ -197,8 +220,8 @@ class CrossFitRun:
         return MeanOfModules([self._module(k) for k in range(last + 1)]).eval()
 
     def _module(self, k: int) -> nn.Module:
-        found = self.stack.module(k, self.weights)
-        return found if self.frozen is None else self.frozen.joined(found)
+        result = self.stack.module(k, self.weights)
+        return result if self.frozen is None else self.frozen.joined(result)
 
     def predict(self, X: Tensor, batch_size: int = 4096, *, best: bool = True) -> Tensor:
         """Outputs of the model of all rows for new rows; see :meth:`to_module`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -71,6 +71,11 @@ class FoldTraining:
         return self._optimizers.list
 
     @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self._stack.device
+
+    @property
     def together(self) -> bool:
         """Whether all copies are evaluated at once; decided at the first batch."""
         return self._stack.together
@@ -136,7 +141,7 @@ class FoldTraining:
         of a row that it leaves out. The rows come back in another order.
         """
         self._check(x, y, rows)
-        self._transforms, found = True, []
+        self._transforms, result = True, []
         fold = self.assignment.fold[rows.cpu()].to(rows.device)
         for k in torch.unique(fold):
             at = fold == k
@@ -146,8 +151,8 @@ class FoldTraining:
                     f"transform returned {len(new_x)} inputs and {len(new_y)} labels for "
                     f"{int(at.sum())} rows; it must keep their number and order"
                 )
-            found.append((new_x, new_y, rows[at]))
-        xs, ys, numbers = zip(*found, strict=True)
+            result.append((new_x, new_y, rows[at]))
+        xs, ys, numbers = zip(*result, strict=True)
         return torch.cat(xs), torch.cat(ys), torch.cat(numbers)
 
     def evaluate(self, X: Tensor | Iterable[Batch], y: Tensor | None = None) -> Epoch:
@@ -168,14 +173,14 @@ class FoldTraining:
                 x, target, at = x.to(self._stack.device), target.to(self._stack.device), rows.cpu()
                 self._look(x)
                 with self._stack.mode(False):
-                    found, last = self._left_out(x, at), self._stack.one(self.assignment.count, x)
+                    result, last = self._left_out(x, at), self._stack.one(self.assignment.count, x)
                 if outputs is None or labels is None:
-                    outputs = torch.zeros(n, *found.shape[1:], dtype=found.dtype)
+                    outputs = torch.zeros(n, *result.shape[1:], dtype=result.dtype)
                     labels = torch.zeros(n, *target.shape[1:], dtype=target.dtype)
-                    losses, fitted = losses.to(found.dtype), fitted.to(found.dtype)
+                    losses, fitted = losses.to(result.dtype), fitted.to(result.dtype)
                     self._losses.check(last, target)
-                outputs[at], labels[at] = found.cpu(), target.cpu()
-                losses[at] = self._losses(found, target).cpu()
+                outputs[at], labels[at] = result.cpu(), target.cpu()
+                losses[at] = self._losses(result, target).cpu()
                 fitted[at] = self._losses(last, target).cpu()
                 seen += len(at)
         if outputs is None or seen != n:
@@ -200,14 +205,23 @@ class FoldTraining:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights and memory of the optimisers, to continue later with the same folds."""
-        states = [copy.deepcopy(optimizer.state_dict()) for optimizer in self.optimizers]
-        return {"weights": self._stack.snapshot(), "optimizers": states}
+        """Weights, memory of the optimisers and errors, to continue later with the same folds."""
+        return {
+            "weights": self._stack.snapshot(),
+            "kept": dict(self._kept),  # the weights at the best epoch
+            "labels": self._labels,
+            "record": self.record.state_dict(),
+            "optimizers": [copy.deepcopy(each.state_dict()) for each in self.optimizers],
+        }
 
-    def load_state_dict(self, state: dict[str, Any], x: Tensor) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], x: Tensor) -> None:
         """Continue from :meth:`state_dict`; ``x`` is any batch of two or more rows."""
-        self._look(x.to(self._stack.device))
+        self._look(x.to(self.device))
+        self._stack.load(state["kept"])  # raises for weights of another model
+        self._kept = self._stack.snapshot()
         self._stack.load(state["weights"])
+        self._labels = state["labels"]
+        self.record.load_state_dict(state["record"])
         for optimizer, content in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(copy.deepcopy(content))
 
@@ -230,18 +244,18 @@ class FoldTraining:
         return (losses * shares).sum(1) / shares.sum(1).clamp_min(torch.finfo(losses.dtype).tiny)
 
     def _one_by_one(self, x: Tensor, y: Tensor, trained: Tensor, weights: Tensor | None) -> Tensor:
-        found, parts = [], self._stack.apart()
+        result, parts = [], self._stack.apart()
         for k, mask in enumerate(trained):
             if not mask.any():
-                found.append(torch.zeros((), device=x.device))
+                result.append(torch.zeros((), device=x.device))
                 continue
             losses = self._losses(self._stack.one(k, x[mask], parts), y[mask])
             if weights is None:
-                found.append(losses.mean())
+                result.append(losses.mean())
             else:
                 w = weights[mask].to(losses.dtype)
-                found.append((losses * w).sum() / w.sum().clamp_min(torch.finfo(w.dtype).tiny))
-        return torch.stack(found)
+                result.append((losses * w).sum() / w.sum().clamp_min(torch.finfo(w.dtype).tiny))
+        return torch.stack(result)
 
     def _left_out(self, x: Tensor, rows: Tensor) -> Tensor:
         """Outputs of rows by the copies that leave them out; row never left out: by the last."""
@@ -258,10 +272,10 @@ class FoldTraining:
         places = torch.zeros(len(counts), int(counts.max()), dtype=torch.int64)
         places[fold[order], inside] = order  # what is left over repeats row 0, and is not used
         outputs = self._stack.all(x[places.to(x.device)], each=True)
-        found = torch.empty_like(outputs[0, :1].expand(len(rows), *outputs.shape[2:]))
-        found = found.contiguous()
-        found[order.to(x.device)] = outputs[fold[order].to(x.device), inside.to(x.device)]
-        return found
+        result = torch.empty_like(outputs[0, :1].expand(len(rows), *outputs.shape[2:]))
+        result = result.contiguous()
+        result[order.to(x.device)] = outputs[fold[order].to(x.device), inside.to(x.device)]
+        return result
 
     def _check(self, x: Tensor, y: Tensor, rows: Tensor) -> None:
         n = len(self.assignment.fold)

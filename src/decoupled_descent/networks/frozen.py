@@ -42,12 +42,12 @@ class Frozen(NamedTuple):
     @torch.no_grad()
     def joined(self, rest: nn.Module) -> nn.Module:
         """A copy of the network with the parameters and buffers of a trained rest."""
-        found = copy.deepcopy(self.model).to(next(rest.parameters()))
-        _copy_last([*found.parameters()], [*rest.parameters()])
-        _copy_last([*found.buffers()], [*rest.buffers()])
+        result = copy.deepcopy(self.model).to(next(rest.parameters()))
+        _copy_last([*result.parameters()], [*rest.parameters()])
+        _copy_last([*result.buffers()], [*rest.buffers()])
         if not rest.training:
-            found.eval()
-        return found
+            result.eval()
+        return result
 
 
 def split_frozen(model: nn.Module) -> Frozen | None:

@@ -2,7 +2,6 @@ r"""Decoupled Gauss–Newton: every layer of any network, with every row left ou
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,13 +12,17 @@ from decoupled_descent.checks import is_finite_number, whole_number
 from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import Info
 from decoupled_descent.networks import path
+from decoupled_descent.networks.agreement import Nearest, copies, rise
 from decoupled_descent.networks.derivatives import CHUNK, Network
-from decoupled_descent.networks.examples import Examples
+from decoupled_descent.networks.examples import Examples, Followed
 from decoupled_descent.networks.modules import fresh_starts
+from decoupled_descent.networks.pair_variance import left_out_factor, pair_variance
+from decoupled_descent.networks.path_problem import Problem
 from decoupled_descent.networks.run import fit_network
 
-#: The estimate is not trusted if its own error exceeds this share of its standard error.
-TRUSTED = 0.5
+#: The estimate is not trusted if its own error exceeds this share of its standard error. From the
+#: second share on, or if more than this share of runs is lost, it never is again.
+TRUSTED, FAILED, MANY = 0.5, 2.0, 0.2
 #: Training ends when a step changes no parameter vector by more than this share of its length.
 STANDSTILL = 1e-7
 
@@ -30,6 +33,7 @@ class State(NamedTuple):
     paths: tuple[path.Path, ...]  # one for each start
     followed: Tensor  # the groups that are left out, shape (m,)
     step: int
+    failed: bool = False  # whether the runs without rows could not be followed at an earlier step
 
     @property
     def theta(self) -> Tensor:
@@ -52,8 +56,8 @@ class DecoupledGaussNewton(Algorithm):
     and any features, and assumes only that rows (or groups) are drawn independently.
 
     The network may be any module whose outputs for a row depend on that row alone. Rows may have
-    any shape. Time grows like n m P per step, memory like (n K + 6 m) P numbers, for n rows of
-    which m are followed, K outputs and P trainable parameters.
+    any shape. Time grows like n m P per step, memory like (n K + 6 m) P + 4 n m K numbers, for n
+    rows of which m are followed, K outputs and P trainable parameters.
 
     Args:
         ridge: λ, the weight decay; the loss is a sum over rows.
@@ -67,8 +71,6 @@ class DecoupledGaussNewton(Algorithm):
         stratified: Whether classes keep their shares when a row is left out: the other rows of its
             class weigh more by as much. Otherwise the class is rarer without the row, so that the
             row is predicted wrong where there is no signal, which spoils accuracies and ranks.
-        refined: Whether the matrix of each run without a row is taken at its own parameters. False
-            saves a third of the time, and errs by about one per cent.
         memory: Raise an error if more than this many gigabytes are needed.
 
     Example:
@@ -93,7 +95,6 @@ class DecoupledGaussNewton(Algorithm):
     starts: int = 1
     followed: int | None = None
     stratified: bool = True
-    refined: bool = True
     memory: float = 8.0
 
     def __post_init__(self) -> None:
@@ -147,14 +148,27 @@ class DecoupledGaussNewton(Algorithm):
             steps = [path.step(problem, each) for each in state.paths]
         seen = [each for _, each in steps]
         outputs = torch.stack([each.outputs for each in seen]).mean(0)
-        losses = followed.averaged(rows, network.losses(outputs, rows.y[followed.rows]))
-        drift = sum(each.drift for each in state.paths) / len(seen)
-        following = State(tuple(each for each, _ in steps), state.followed, state.step + 1)
-        info = Info(
-            losses,
-            outputs,
-            None,
-            estimates=_trusted(losses, drift),
+        labels = rows.y[followed.rows]
+        row_losses = network.losses(outputs, labels)
+        losses = followed.averaged(rows, row_losses)
+        drift = sum(each.drift for each in seen) / len(seen)
+        fitted = torch.stack([each.fitted_outputs for each in seen]).mean(0)
+        moved = seen[0].moved
+        if len(seen) > 1:
+            moved = torch.stack([each.moved for each in seen]).mean(0)
+        slopes = network.slopes(outputs, labels)
+        factor = left_out_factor(slopes, network.slopes(fitted, labels))
+        effects = torch.einsum("krc,rc->rk", moved, slopes)
+        pairs = pair_variance(followed.summed(rows, effects), factor)
+        info = Info(losses, outputs, None, pairs=pairs)
+        lost = torch.stack([each.lost for each in seen]).any(0)
+        gap = (row_losses - network.losses(fitted, labels)).abs() * lost[followed.group]
+        error = (abs(drift) + float(gap.mean())) / max(info.train_error_stderr, 1e-300)
+        failed = state.failed or not error <= FAILED or float(lost.double().mean()) > MANY
+        paths = tuple(each for each, _ in steps)
+        following = State(paths, state.followed, state.step + 1, failed)
+        info = info._replace(
+            estimates=error <= TRUSTED and not failed,
             finished=all(each.change <= STANDSTILL for each in seen),
             notes={
                 "fitted": sum(each.fitted for each in seen) / len(seen),
@@ -162,16 +176,20 @@ class DecoupledGaussNewton(Algorithm):
                 "bend": max(each.bend for each in seen),
                 "contraction": max(each.contraction for each in seen),
                 "drift": drift,
+                "lost": float(lost.sum()),
+                "lost_error": float(gap.mean()),
+                "failed": float(failed),
+                **_resemblance(rows, followed, slopes, effects, factor),
             },
         )
         return following, info
 
-    def _problem(self, network: Network, rows: Examples, followed: Any) -> path.Problem:
-        options = (float(self.ridge), float(self.rate), self.damping, self.refined)
-        return path.Problem(network, rows, followed, *options)
+    def _problem(self, network: Network, rows: Examples, followed: Followed) -> Problem:
+        options = (float(self.ridge), float(self.rate), self.damping)
+        return Problem(network, rows, followed, *options)
 
     def fit(self, X: Any, y: Any, model: Any, **options: Any) -> Any:
-        """Train a module; see :func:`~decoupled_descent.networks.run.fit_network`."""
+        """Train a module; see ``decoupled_descent.networks.run.fit_network``."""
         return fit_network(X, y, model, self, **options)
 
     def outputs(self, state: Any, preactivations: Tensor, bound: Any) -> Tensor:
@@ -187,6 +205,7 @@ class DecoupledGaussNewton(Algorithm):
         size, width = network.size, network.start.element_size()
         system = min(rows, size)
         numbers = (rows if size >= rows else groups) * size + 6 * self.starts * groups * size
+        numbers += (3 + self.starts) * groups * rows  # outputs of all rows in all runs
         return (width * (numbers + CHUNK) + 24 * system**2) / 1e9
 
     def _check_memory(self, rows: int, groups: int, network: Network) -> None:
@@ -200,7 +219,16 @@ class DecoupledGaussNewton(Algorithm):
             )
 
 
-def _trusted(losses: Tensor, drift: float) -> bool:
-    """Whether the error of the estimate's own computation is small beside its standard error."""
-    stderr = float(losses.std()) / math.sqrt(len(losses))
-    return math.isfinite(drift) and abs(drift) <= TRUSTED * stderr
+def _resemblance(
+    rows: Examples, followed: Followed, slopes: Tensor, effects: Tensor, factor: float
+) -> dict[str, float]:
+    """Copies of rows, and the effect of nearest rows, where both rows are followed."""
+    place = torch.full((rows.n,), -1, device=followed.rows.device)
+    place[followed.rows] = torch.arange(len(followed.rows), device=place.device)
+    row, copy, further = (each[followed.rows] for each in rows.nearest)
+    near, further = place[row], place[further]
+    result = copies(slopes, Nearest(near.clamp_min(0), copy & (near >= 0), further))
+    near, further = (
+        torch.where(each >= 0, followed.group[each.clamp_min(0)], -1) for each in (near, further)
+    )
+    return {**result, "rise": rise(effects, near, further, factor)}

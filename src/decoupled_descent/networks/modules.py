@@ -49,8 +49,8 @@ def as_loss(loss: Any) -> Loss:
     reduce = torch.sum if loss.reduction == "sum" else torch.mean
 
     def value(outputs: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = rowwise(outputs, y)
-        return found if found.ndim < 2 else reduce(found.flatten(1), 1)
+        result: Tensor = rowwise(outputs, y)
+        return result if result.ndim < 2 else reduce(result.flatten(1), 1)
 
     return Loss(type(loss).__name__, value)
 
@@ -104,18 +104,18 @@ def _check_outputs(network: Network, X: Tensor) -> Tensor:
     buffers = [each.clone() for each in module.buffers()]
     before = torch.get_rng_state()
     try:
-        found = module(X)
+        result = module(X)
     except Exception as error:
         raise ValueError(
             f"model {name} cannot be called with rows of shape {tuple(X.shape[1:])}: {error}"
         ) from error
-    if not isinstance(found, Tensor) or found.ndim not in (1, 2) or len(found) != len(X):
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(result, Tensor) or result.ndim not in (1, 2) or len(result) != len(X):
+        shape = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
         raise PathError(
             f"model {name} returned {shape} for {len(X)} rows; it must return a tensor of shape "
             "(n,) or (n, K)"
         )
-    if not bool(found.isfinite().all()):
+    if not bool(result.isfinite().all()):
         raise ValueError(f"model {name} returned NaN or infinite outputs; check its parameters")
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
@@ -124,7 +124,7 @@ def _check_outputs(network: Network, X: Tensor) -> Tensor:
         raise PathError(f"model {name} changes its buffers (batch normalisation?): {OTHERWISE}")
     try:
         alone = torch.cat([module(row.unsqueeze(0)) for row in X])
-        mixes = not torch.allclose(alone, found, rtol=1e-3, atol=1e-4)
+        mixes = not torch.allclose(alone, result, rtol=1e-3, atol=1e-4)
     except (RuntimeError, ValueError):  # batch normalisation refuses single rows
         mixes = True
     if mixes:
@@ -132,7 +132,7 @@ def _check_outputs(network: Network, X: Tensor) -> Tensor:
             f"model {name} has other outputs for a row beside other rows (batch normalisation?): "
             f"{OTHERWISE}"
         )
-    return found.unsqueeze(1) if found.ndim == 1 else found
+    return result.unsqueeze(1) if result.ndim == 1 else result
 
 
 def fresh_starts(network: Network, count: int, seed: int | None) -> list[Tensor]:

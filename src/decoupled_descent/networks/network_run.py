@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.networks.derivatives import Network
 from decoupled_descent.networks.modules import MeanOutput
-from decoupled_descent.networks.verdict import path_verdict
+from decoupled_descent.networks.verdict import Verdict, path_verdict, rows_behind
 from decoupled_descent.rows.tensors import as_tensor, check_finite
 from decoupled_descent.training.estimate import BLOCKS, Estimate, Metric
 from decoupled_descent.training.run import Run
@@ -35,10 +35,13 @@ class NetworkRun(Run):
     @property
     def note(self) -> str:
         """What to know about the estimate, in sentences."""
+        return " ".join(filter(None, [self.choice, *self._verdict[1]]))
+
+    @property
+    def _verdict(self) -> Verdict:
         info = self.best.info
-        stderr = info.train_error_stderr
-        reasons = path_verdict(info.losses, info.notes["drift"], stderr)[1]
-        return " ".join(filter(None, [self.choice, *reasons]))
+        behind = rows_behind(info.losses)
+        return path_verdict(len(info.losses), behind, info.train_error_stderr, info.notes)
 
     @property
     def objective(self) -> Any:
@@ -103,6 +106,9 @@ class NetworkRun(Run):
     def estimate(self, metric: Metric, blocks: int = BLOCKS) -> Estimate:
         """Compute a metric of the left-out outputs at the best step, with a verdict.
 
+        Its standard error is that of a jackknife over rows, larger by the share that pairs of rows
+        have in the standard error of the train error.
+
         Args:
             metric: See :meth:`Run.estimate`.
             blocks: How often a metric that is any function may be computed.
@@ -110,9 +116,10 @@ class NetworkRun(Run):
         Returns:
             The value, its standard error, and whether to trust them.
         """
-        found, info = super().estimate(metric, blocks), self.best.info
-        stderr = info.train_error_stderr
-        return found.with_verdict(*path_verdict(info.losses, info.notes["drift"], stderr))
+        result, info = super().estimate(metric, blocks), self.best.info
+        alone = info._replace(pairs=0.0).train_error_stderr
+        wider = info.train_error_stderr / alone if alone > 0 else 1.0
+        return replace(result, stderr=wider * result.stderr).with_verdict(*self._verdict)
 
 
 def _network(bound: Any) -> Network:
@@ -126,6 +133,6 @@ def outputs_of(network: Network, state: Any, X: Tensor) -> Tensor:
         parts = []
         for block in torch.split(X, BATCH):
             rows = network.features(block)
-            found = [network.outputs(each.beta, rows) for each in state.paths]
-            parts.append(torch.stack(found).mean(0))
+            result = [network.outputs(each.beta, rows) for each in state.paths]
+            parts.append(torch.stack(result).mean(0))
     return torch.cat(parts)

@@ -19,7 +19,8 @@ One step of iterative refinement from p gives
 The bracket is Σ_{j≠i} w_j J_jᵀ (g_j − W_j J_j p) + λ β_i − ν p at β_i: a forward and a reverse
 pass. It contains the exact gradient of the run without row i, with all derivatives of the network.
 An error of second order in Δ_i remains in the step alone; the next refinement, computed for a few
-rows, measures it. The train error is the mean of ℓ(o(x_i; β_i), y_i): row i as if it were new, at
+rows, measures it. Rows that are too far away for it are solved by conjugate gradients
+(``far_rows.py``). The train error is the mean of ℓ(o(x_i; β_i), y_i): row i as if it were new, at
 every step.
 
 Linear outputs and squared loss with η = 1, μ = 0: one step is exact leave-one-out ridge regression.
@@ -29,15 +30,14 @@ At a minimum, p = 0 and G'₋ᵢ = 0: β_i is the minimum without row i.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from decoupled_descent.networks.curvature import Curvature, Parts, assemble
-from decoupled_descent.networks.derivatives import Expansion, Network
-from decoupled_descent.networks.examples import Examples, Followed
+from decoupled_descent.networks.derivatives import Expansion
+from decoupled_descent.networks.far_rows import Followers, checked, correct, mean_effect
+from decoupled_descent.networks.path_problem import Problem
 
 #: μ at the start, in units of the mean ‖C_jᵀ J_j‖², and the least that it may become. From small
 #: values on, directions of small curvature are fitted as soon as those of large curvature, and new
@@ -48,14 +48,14 @@ DAMPING, LEAST = 16.0, 0.5
 BEND, TIGHTER = 0.5, 4.0
 #: Between steps μ changes, by this factor at most, so that the next step bends by about ``AIM`` or
 #: lowers F by this share, whichever is less: the best step is not jumped over.
-EASING, AIM, PACE = 0.7, 0.2, 0.1
+EASING, AIM, PACE = 0.7, 0.2, 0.2
 #: If the next refinement is larger than this share of the last, μ is doubled: the runs without rows
-#: are too far from the run with all rows for its matrix.
-CONTRACTION = 0.3
+#: are too far from the run with all rows for its matrix. Two refinements leave the square of it.
+CONTRACTION = 0.5
+#: A run that fits the rows it has worse than the run with all rows does, by this share, is lost.
+LOST = 0.1
 #: How often a step is made shorter before it is taken as it is.
 TRIES = 12
-#: For this many groups per step the next refinement is computed too, to measure the error.
-CHECKED = 8
 
 
 class Path(NamedTuple):
@@ -64,7 +64,7 @@ class Path(NamedTuple):
     beta: Tensor  # β, shape (P,)
     differences: Tensor  # Δ, shape (m, P)
     damping: float  # μ, in units of the mean ‖C_jᵀ J_j‖²
-    drift: float  # how much too high the mean loss is by now, as the next refinement has it
+    errors: Tensor  # by how much Δ is wrong for the few groups that are checked, shape (c, P)
 
 
 class Seen(NamedTuple):
@@ -74,65 +74,55 @@ class Seen(NamedTuple):
     fitted: float  # Σ_j w_j ℓ_j / Σ_j w_j at β
     damping: float  # μ of the step
     bend: float  # how far the step is from that of a linear model
+    drift: float  # how much too high the mean loss is, as the next refinements have it
     contraction: float  # the size of the next refinement, as a share of this one
     change: float  # the largest change of any β, as a share of its length
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is minimised, and for which groups of rows the runs without them are followed."""
-
-    network: Network
-    rows: Examples
-    followed: Followed
-    ridge: float
-    rate: float  # η
-    damping: float | None  # μ if it is fixed
-    refined: bool  # whether the step of β_i is refined; else it is A₋ᵢ⁻¹ G'₋ᵢ
+    fitted_outputs: Tensor  # o(x_i; β) of the rows that are followed, shape (r, K)
+    moved: Tensor  # o(x_i; β_k) − o(x_i; β) for all groups k, shape (m, r, K)
+    lost: Tensor  # whether a run fits the rows that it has worse than β does, shape (m,)
 
 
 def start(problem: Problem, beta: Tensor) -> Path:
     """All runs are the same: no row has been seen."""
     differences = beta.new_zeros(problem.followed.count, len(beta))
-    return Path(beta, differences, DAMPING if problem.damping is None else problem.damping, 0.0)
+    damping = DAMPING if problem.damping is None else problem.damping
+    return Path(beta, differences, damping, differences[checked(problem)])
 
 
 def step(problem: Problem, path: Path) -> tuple[Path, Seen]:
     """Move the run with all rows, and those without each of the groups that are followed."""
     rate, followed = problem.rate, problem.followed
-    outputs = left_out_outputs(problem, path)
     at = _expand(problem, path.beta)
     move = _move(problem, path, at)
     betas = path.beta + path.differences
-    refined = problem.refined and at.expansion.exact
-    missing = _missing(problem, betas, move, move.p if refined else None)
+    refined = at.expansion.exact  # else A'₋ᵢ is not what the loss bends like
+    missing, outputs = problem.missing(betas, move.nu, move.p if refined else None)
     change = move.curvature.solve_without(missing, followed.members(at.parts.dual))
     if not refined:
-        change = change - move.p
-    contraction, drift = 0.0, 0.0
-    if at.expansion.exact:
-        contraction, drift = _check(problem, move, betas, change, at.parts.dual)
+        change.sub_(move.p)
+    values = problem.values(outputs, betas)
+    lost = ~(values <= (1 + LOST) * problem.values(at.outputs, path.beta))
+    contraction, drift, errors = 0.0, 0.0, path.errors
+    if refined:
+        drift = mean_effect(problem, betas[checked(problem)], errors)
+        shared = (move.curvature, at.parts.dual, move.nu, move.p)
+        runs = Followers(problem, *shared, betas, change, values)
+        contraction, errors = correct(runs, path.differences, errors, lost)
     damping = move.following
     if problem.damping is None and contraction > CONTRACTION:
         damping = max(damping, 2 * move.damping)
     following = Path(
-        path.beta - rate * move.p, path.differences - rate * change, damping, path.drift + drift
+        path.beta - rate * move.p,
+        path.differences.sub(change, alpha=rate),
+        damping,
+        errors,
     )
     largest = max(float(move.p.norm()), float(change.norm(dim=1).max()))
     length = max(float(path.beta.norm()), 1e-30)
-    seen = Seen(outputs, at.fitted, move.damping, move.bend, contraction, largest / length)
-    return following, seen
-
-
-def left_out_outputs(problem: Problem, path: Path) -> Tensor:
-    """o(x_i; β + Δ_i) for every row of the groups that are followed, shape (r, K)."""
-    rows, followed = problem.rows, problem.followed
-    chunk = max(1, 2**22 // max(1, problem.network.size))
-    parts = []
-    for some in torch.split(torch.arange(len(followed.rows)), chunk):
-        betas = path.beta + path.differences[followed.group[some]]
-        parts.append(problem.network.own_outputs(betas, rows.X[followed.rows[some]]))
-    return torch.cat(parts)
+    numbers = (at.fitted, move.damping, move.bend, drift, contraction, largest / length)
+    left_out = outputs[followed.group, followed.rows]
+    fitted = at.outputs[followed.rows]
+    return following, Seen(left_out, *numbers, fitted, outputs[:, followed.rows] - fitted, lost)
 
 
 class _At(NamedTuple):
@@ -208,30 +198,3 @@ def _ratio(at: _At, error: Tensor, change: Tensor) -> float:
         for each in (error, change)
     ]
     return math.sqrt(sizes[0] / sizes[1]) if sizes[1] > 0 else 0.0
-
-
-def _missing(
-    problem: Problem, betas: Tensor, move: _Move, along: Tensor | None, some: Tensor | None = None
-) -> Tensor:
-    """G'₋ᵢ − A'₋ᵢ p at β_i, or G'₋ᵢ without p, for all groups or some, shape (m, P)."""
-    rows, network = problem.rows, problem.network
-    weights = problem.followed.weights_without(rows, some)
-    found = network.residuals(betas, rows.X, rows.y, weights, along) + problem.ridge * betas
-    return found if along is None else found - move.nu * along
-
-
-def _check(
-    problem: Problem, move: _Move, betas: Tensor, change: Tensor, dual: bool
-) -> tuple[float, float]:
-    """The next refinement for a few groups: its size, and its effect on the mean loss."""
-    followed, rows, network = problem.followed, problem.rows, problem.network
-    count = min(CHECKED, followed.count)
-    some = torch.linspace(0, followed.count - 1, count).round().long().to(followed.rows)
-    missing = _missing(problem, betas[some], move, move.p + change[some], some)
-    further = move.curvature.solve_without(missing, followed.members(dual, some))
-    size = float(change[some].double().norm())
-    contraction = float(further.double().norm()) / size if size > 0 else 0.0
-    first = followed.first[some]  # a row of each of these groups
-    slopes = network.slopes(network.own_outputs(betas[some], rows.X[first]), rows.y[first])
-    felt = network.own_directions(betas[some], rows.X[first], further)
-    return contraction, problem.rate * float((slopes * felt).sum(1).mean())

@@ -56,16 +56,16 @@ class RowLosses:
     def __call__(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Losses of rows."""
         outputs = like_labels(outputs, y)
-        found = self._rows(outputs, y)
-        if found.ndim == 0:
+        result = self._rows(outputs, y)
+        if result.ndim == 0:
             single = lambda row, label: self.criterion(row.unsqueeze(0), label.unsqueeze(0))  # noqa: E731
-            found = torch.vmap(single, randomness="different")(outputs, y)
-        if len(found) != len(y):
+            result = torch.vmap(single, randomness="different")(outputs, y)
+        if len(result) != len(y):
             raise ValueError(
-                f"criterion returned shape {tuple(found.shape)} for {len(y)} rows; it must return "
+                f"criterion returned shape {tuple(result.shape)} for {len(y)} rows; it must return "
                 "their mean, or one number for each"
             )
-        return found.flatten(1).mean(1) if found.ndim > 1 else found
+        return result.flatten(1).mean(1) if result.ndim > 1 else result
 
     def check(self, outputs: Tensor, y: Tensor) -> None:
         """Raise ``ValueError`` where the criterion is no mean over rows."""

@@ -21,7 +21,8 @@ from decoupled_descent.objective import Objective
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.tensors import as_tensor
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.checkpoint import Saver
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
 from decoupled_descent.training.estimate import Labels
 from decoupled_descent.training.loop import Trainee
 from decoupled_descent.training.metadata import continued, made_with
@@ -31,15 +32,23 @@ from decoupled_descent.training.output_scale import OutputScale
 class NetworkTrainee(Trainee):
     """A network during training."""
 
+    remedy = (
+        "The steps are too long for this network: let the algorithm choose the damping, pass a "
+        "larger ridge or a smaller rate, standardise the columns and the labels, or use the best "
+        "step of this run"
+    )
+
     @property
     def alarm(self) -> str | None:
         """The warning at the end of a run that diverged, or whose estimate errs, else None."""
         if self.reason is StopReason.DIVERGED or self.best.info.estimates:
             return self.message if self.reason is StopReason.DIVERGED else None
+        notes = self.best.info.notes
+        error = abs(notes["drift"]) + notes["lost_error"]
         return (
             "the runs without single rows are too far from the run with all rows to be followed "
-            f"(at step {self.best.index} the train error errs by about "
-            f"{self.best.info.notes['drift']:.2g}): pass a smaller rate, a larger ridge, or use "
+            f"(at step {self.best.index} the train error errs by about {error:.2g}; "
+            f"{notes['lost']:.0f} rows are lost): pass a smaller rate, a larger ridge, or use "
             "CrossFit"
         )
 

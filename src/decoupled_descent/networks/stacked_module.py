@@ -156,15 +156,15 @@ class StackedModule:
         """Raise ``ValueError`` unless there is one entry per row."""
         try:
             with torch.no_grad(), self.mode(False):
-                found = self.one(0, x)
+                result = self.one(0, x)
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             line = str(error).partition("\n")[0]
             raise ValueError(
                 f"model does not take X with rows of shape {tuple(x.shape[1:])} and {x.dtype}: "
                 f"{line}"
             ) from error
-        if not isinstance(found, Tensor) or found.ndim == 0 or len(found) != len(x):
-            kind = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if not isinstance(result, Tensor) or result.ndim == 0 or len(result) != len(x):
+            kind = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
             raise ValueError(
                 f"model returned {kind} for {len(x)} rows; wrap it in a module that returns a "
                 "tensor with one entry per row"
@@ -203,12 +203,12 @@ class StackedModule:
 
     def module(self, k: int, snapshot: Mapping[str, Tensor]) -> nn.Module:
         """Return copy k as an ordinary module in evaluation mode."""
-        found = copy.deepcopy(self.template)
+        result = copy.deepcopy(self.template)
         with torch.no_grad():
-            targets = dict(found.named_parameters()) | dict(found.named_buffers())
+            targets = dict(result.named_parameters()) | dict(result.named_buffers())
             for name, value in snapshot.items():
                 targets[name].copy_(value[k])
-        return found.eval()
+        return result.eval()
 
 
 @contextmanager
@@ -234,8 +234,8 @@ def _mixes_rows(stack: StackedModule, x: Tensor) -> bool:
         return False
     other = x.clone()
     other[0] = x[unequal[0, 0]]
-    found = []
+    result = []
     for batch in (x, other):
         torch.manual_seed(0)
-        found.append(stack.one(0, batch)[1:])
-    return not bool((found[0] - found[1]).abs().max() <= MIXING * found[0].abs().max())
+        result.append(stack.one(0, batch)[1:])
+    return not bool((result[0] - result[1]).abs().max() <= MIXING * result[0].abs().max())
