@@ -10,7 +10,7 @@ if len(sys.argv) > 1:
     mlflow.set_tracking_uri(sys.argv[1])
 
 
-def log(step: dd.Step) -> None:
+def log(step: dd.training.Step) -> None:
     mlflow.log_metrics({"train_error": step.train_error}, step=step.index)
 
 

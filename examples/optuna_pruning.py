@@ -15,12 +15,12 @@ def objective(trial: optuna.Trial) -> float:
         damping=trial.suggest_float("damping", 0.8, 1.0),
     )
 
-    def report(step: dd.Step) -> bool:
+    def report(step: dd.training.Step) -> bool:
         trial.report(step.train_error, step.index)
         return trial.should_prune()
 
     run = dd.fit(X, y, dd.Objective(head, "logistic"), algorithm, steps=80, callbacks=[report])
-    if run.stop_reason is dd.StopReason.CALLBACK:
+    if run.stop_reason is dd.training.StopReason.CALLBACK:
         raise optuna.TrialPruned
     return float(run.train_error.min())
 

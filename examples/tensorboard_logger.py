@@ -9,7 +9,7 @@ import decoupled_descent as dd
 writer = SummaryWriter(sys.argv[1] if len(sys.argv) > 1 else None)
 
 
-def log(step: dd.Step) -> None:
+def log(step: dd.training.Step) -> None:
     writer.add_scalar("train error", step.train_error, step.index)
     writer.add_scalar("its standard error", step.train_error_stderr, step.index)
 
