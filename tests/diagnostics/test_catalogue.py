@@ -8,8 +8,9 @@ import torch
 from scipy import stats
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from decoupled_descent.descent.noise import Covariance, RowNorms
-from decoupled_descent.diagnostics import copies, measures
+from decoupled_descent.diagnostics import duplicates, measures
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.diagnostics.readings import WIDENING
@@ -58,7 +59,7 @@ def test_copies_make_a_run_optimistic_as_predicted():
 def test_few_columns_are_no_twins():
     """In two columns many of 500 rows lie close together; that is not copying."""
     X, y = clean(500, 2)
-    assert copies.copies(dd.Rows(X)).share < 0.1
+    assert duplicates.find(dd.Rows(X)).share < 0.1
     assert status(diagnose(X, y), "duplicate rows") != "alarm"
 
 
@@ -142,7 +143,7 @@ def test_kinks_and_greedy_descent_are_no_obstacle():
     X, y = clean(200, 20)
     kinked = dd.Objective(dd.heads.TwoLayer(3, "relu", seed=0), "logistic")
     assert diagnose(X, y, trained(X, y, GD, 5, kinked)).verdict == "do not trust"
-    greedy = diagnose(X, y, trained(X, y, dd.GreedyDescent.grid(1.0, reduction="mean"), 20))
+    greedy = diagnose(X, y, trained(X, y, GreedyDescent.grid(1.0, reduction="mean"), 20))
     assert {"spectrum", "correction"} <= names(greedy)
 
 
@@ -179,12 +180,12 @@ def test_one_row_behind_the_standard_error():
 
 
 @pytest.mark.parametrize(
-    ("loss", "said"), [("logistic", "accuracy"), ("squared", "median absolute error")]
+    ("loss", "measure"), [("logistic", "accuracy"), ("squared", "median absolute error")]
 )
-def test_few_rows_behind_the_error_call_for_another_measure(loss, said):
+def test_few_rows_behind_the_error_call_for_another_measure(loss, measure):
     X, y = clean(200, 20)
     diagnosis = diagnose(X, y, trained(X, y, steps=5, what=objective(loss=loss)))
-    assert find(diagnosis, "rows behind the error").advice.startswith(f"report the {said}")
+    assert find(diagnosis, "rows behind the error").advice.startswith(f"report the {measure}")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_small_corrections_make_leverage_harmless():
     X, y = clean(1000, 3)
     X[0] *= 100
     run = trained(X, y, dd.OrthogonalDecoupledDescent(2.0, 0.98, 0.01, reduction="mean"), 20)
-    assert abs(measures.look(run, dd.Rows(X, y)).correction) < 1
+    assert abs(measures.evaluate_best_step(run, dd.Rows(X, y)).correction) < 1
     before, after = diagnose(X, y, algorithm=run.algorithm), diagnose(X, y, run)
     assert status(before, "leverage") == "caution"
     assert status(after, "leverage") == "note"

@@ -51,7 +51,7 @@ def test_other_neighbours_are_as_many_and_no_companions():
     X, _, _ = patients(40, 3, 0)
     distances = squared_distances(X)
     together = companions.companions(distances)
-    other = companions.others(distances, together)
+    other = companions.neighbour_groups(distances, together)
     sizes = [np.sort(np.bincount(one)) for one in (together, other)]
     assert sizes[1].max() == sizes[0].max()
     assert (sizes[1] > 1).sum() > 0.8 * (sizes[0] > 1).sum()
@@ -65,9 +65,13 @@ def test_the_rise_is_that_of_refits():
     rows = dd.Rows(torch.from_numpy(X), torch.from_numpy(y))
     model = dd.Objective(dd.heads.Linear(intercept=True), "squared")
     run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
-    found = companions.company(run, rows, X)
+    found = companions.companion_effect(run, rows, X)
     together = companions.companions(squared_distances(X))
-    partitions = [np.arange(60), together, companions.others(squared_distances(X), together)]
+    partitions = [
+        np.arange(60),
+        together,
+        companions.neighbour_groups(squared_distances(X), together),
+    ]
     alone, near, far = (
         0.5 * (refits(X, y, squared, 1.0, groups=groups)[:, 0] - y) ** 2 for groups in partitions
     )
@@ -90,7 +94,7 @@ def test_scattered_patients_are_a_caution_if_they_have_an_effect(kind, effect):
     assert status(model.diagnostics_, "unusually similar rows") == ("caution" if effect else "ok")
     assert status(model.diagnostics_, "rows that belong together") == "ok"
     if effect:
-        assert "--group" in find(model.diagnostics_, "unusually similar rows").advice
+        assert "--group" in find(model.diagnostics_, "unusually similar rows").command_advice
         model.fit(X, y, groups=who)
         assert "unusually similar rows" not in names(model.diagnostics_)
 

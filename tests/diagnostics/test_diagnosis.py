@@ -104,7 +104,7 @@ EDGES = {
 
 @pytest.mark.parametrize("algorithm", [ODD, WHITE, GD], ids=["odd", "dd", "gd"])
 @pytest.mark.parametrize("name", EDGES)
-@pytest.mark.filterwarnings("ignore::decoupled_descent.ScalingWarning")
+@pytest.mark.filterwarnings("ignore::decoupled_descent.descent.ScalingWarning")
 def test_edges_have_finite_findings(name, algorithm):
     X, y, loss, outputs = EDGES[name]
     loss = "cross_entropy" if loss == "x" else loss

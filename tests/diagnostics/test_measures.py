@@ -39,8 +39,8 @@ def test_norm_spread_of_elliptical_rows_is_that_of_their_scales():
     assert found == pytest.approx(1 / 3, abs=0.01)
 
 
-def seen(h, direction, jacobian):
-    return measures.Seen(h, direction, jacobian, torch.zeros(len(h)), 1.0, 1.0)
+def best(h, direction, jacobian):
+    return measures.BestStep(h, direction, jacobian, torch.zeros(len(h)), 1.0, 1.0)
 
 
 def test_stein_residual_of_gaussian_mixtures_is_zero_and_of_elliptical_ones_known():
@@ -51,7 +51,7 @@ def test_stein_residual_of_gaussian_mixtures_is_zero_and_of_elliptical_ones_know
     weights = torch.where(torch.arange(n) % 4 < 2, 1.6, 0.4).double().unsqueeze(1)
     for h, moment in ((G, 1.0), (G * weights.sqrt(), (1.6**2 + 0.4**2) / 2)):
         J = (3 * h.square()).mean(0, keepdim=True)
-        found = measures.stein_residual(seen(h, h**3, J), groups)
+        found = measures.stein_residual(best(h, h**3, J), groups)
         assert found == pytest.approx((moment - 1) / (moment + 1), abs=0.01)
 
 
@@ -71,7 +71,7 @@ def test_stein_residual_by_loops():
     noise = float(products.var(0, correction=0).sum()) / 50
     size = float((spread @ J.T).norm() + (off + spread @ J.T).norm())
     expected = math.sqrt(max(0.0, float(off.square().sum()) - noise)) / size
-    assert measures.stein_residual(seen(h, direction, J), groups) == pytest.approx(expected)
+    assert measures.stein_residual(best(h, direction, J), groups) == pytest.approx(expected)
     assert expected > 0
 
 
@@ -82,7 +82,7 @@ def test_orthogonal_descents_identity_has_its_own_weights():
     rows = dd.Rows(X / weights.sqrt(), y)
     run = dd.fit(rows, None, objective(), ODD, 100, progress=False)
     groups, _ = measures.label_groups(rows, run.objective, None)
-    found = measures.look(run, rows)
+    found = measures.evaluate_best_step(run, rows)
     plain = run.objective.derivatives(run.best_preactivations, rows.y, run.best_state.head)
     equal = found._replace(jacobian=plain.jacobian.double())
     shares = rows.gram.leverages(10.0)
@@ -105,7 +105,7 @@ def test_known_row_norms_count_in_the_identity():
     run = trained(X, y, dd.DecoupledDescent(2.0, 0.98, reduction="mean", noise=noise), 60)
     rows = dd.Rows(X, y)
     groups, _ = measures.label_groups(rows, run.objective, None)
-    found = measures.look(run, rows)
+    found = measures.evaluate_best_step(run, rows)
     plain = run.objective.derivatives(run.best_preactivations, y.to(X), run.best_state.head)
     equal = found._replace(jacobian=plain.jacobian.double())
     assert measures.stein_residual(found, groups) < 0.05 < measures.stein_residual(equal, groups)
@@ -122,7 +122,7 @@ def test_a_loss_with_constants_of_its_own_is_judged_in_its_dtype():
     run = trained(X.float(), y.long(), steps=10, what=what)
     found = diagnose(X.float(), y.long(), run, task="classification")
     assert not any(math.isnan(f.value) for f in found.findings)
-    assert measures.look(run, dd.Rows(X.float(), y.long())).h.dtype == torch.float64
+    assert measures.evaluate_best_step(run, dd.Rows(X.float(), y.long())).h.dtype == torch.float64
 
 
 def test_kurtosis_and_effective_rows_against_scipy():
@@ -168,7 +168,7 @@ def test_correlations_of_neighbours_as_defined():
     X, q = X.cumsum(0), torch.tensor(r.normal(size=(30, 3))).cumsum(0)
     rows = dd.Rows(X - X.mean(0), groups.double())
     blank = torch.zeros(1)
-    seen = measures.Seen(blank, q, blank, blank, 1.0, 0.0)
+    best = measures.BestStep(blank, q, blank, blank, 1.0, 0.0)
     _, _, axes = np.linalg.svd(rows.X.numpy(), full_matrices=False)
     correlations = []
     for axis in axes:
@@ -179,7 +179,7 @@ def test_correlations_of_neighbours_as_defined():
     erring = sum(e[i] @ e[i + 1] for i in range(29)) / (e**2).sum()
     expected = min(np.median(correlations), erring)
     assert expected > 0.2
-    assert measures.neighbours_alike(seen, rows, groups) == pytest.approx(expected, abs=1e-10)
+    assert measures.neighbour_correlation(best, rows, groups) == pytest.approx(expected, abs=1e-10)
 
 
 def test_blocks_are_left_out_as_literal_refits_leave_them_out():
@@ -191,12 +191,12 @@ def test_blocks_are_left_out_as_literal_refits_leave_them_out():
     run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
     blocks = measures.blocks_left_out(run, rows, torch.zeros(60, dtype=torch.long))
     generator = torch.Generator().manual_seed(0)
-    parts = torch.arange(60).split(3 * measures.APART)
+    parts = torch.arange(60).split(3 * measures.NEARBY_BLOCKS)
     order = torch.cat([p[torch.randperm(len(p), generator=generator)] for p in parts]).numpy()
     losses = []
-    for place in (np.arange(60), order):
-        said = refits(X.numpy(), y.numpy(), squared, 1.0, groups=place // 3)
-        losses.append(0.5 * (said[:, 0] - y.numpy()) ** 2)
+    for order_of_rows in (np.arange(60), order):
+        left_out = refits(X.numpy(), y.numpy(), squared, 1.0, groups=order_of_rows // 3)
+        losses.append(0.5 * (left_out[:, 0] - y.numpy()) ** 2)
     rise = losses[0] - losses[1]
     assert blocks.rise().mean == pytest.approx(rise.mean(), rel=1e-8)
     spread = math.sqrt((rise.reshape(20, 3).sum(1) ** 2).sum()) / 60
@@ -272,7 +272,7 @@ def test_rows_left_out_of_a_network_are_seen_by_their_outputs(outputs):
     loss, labels = ("logistic", y.double()) if outputs == 1 else ("cross_entropy", y)
     run = dd.fit(X, labels, dd.Objective(head, loss), dd.DecoupledNewton(3.0), 100)
     assert run.best.info.estimates
-    seen = measures.look(run, dd.Rows(X, labels))
+    best = measures.evaluate_best_step(run, dd.Rows(X, labels))
     logits = run.best_outputs.reshape(150, outputs)
     if outputs == 1:
         chance = torch.sigmoid(logits)
@@ -281,7 +281,7 @@ def test_rows_left_out_of_a_network_are_seen_by_their_outputs(outputs):
         chance = torch.softmax(logits, 1)
         slopes = chance - functional.one_hot(y, outputs)
         bend = torch.diag(chance.mean(0)) - chance.T @ chance / 150
-    torch.testing.assert_close(seen.direction, slopes)
-    torch.testing.assert_close(seen.jacobian, bend)
-    torch.testing.assert_close(seen.losses, run.best_losses)
+    torch.testing.assert_close(best.direction, slopes)
+    torch.testing.assert_close(best.jacobian, bend)
+    torch.testing.assert_close(best.losses, run.best_losses)
     assert diagnose(X, labels, run).verdict

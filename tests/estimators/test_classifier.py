@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss
 from torch import nn
 
 import decoupled_descent as dd
+from decoupled_descent.objective import KinkWarning
 from tests.estimators.problems import (
     CHEAP,
     UNUSED,
@@ -222,7 +223,7 @@ def test_a_head_with_kinks_is_announced_once():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             dd.DecoupledClassifier(method="orthogonal", max_iter=5, **options).fit(X, Y)
-        assert [warning.category for warning in caught] == [dd.KinkWarning]
+        assert [warning.category for warning in caught] == [KinkWarning]
 
 
 def test_swapping_the_labels_swaps_the_probabilities():

@@ -47,7 +47,7 @@ NESTED = "[" * 100_000
         (put("format", value=None), "format None"),
         (lambda content, tensors: "[1]", "format None"),
         (lambda content, tensors: "{", "Expecting property name"),
-        (lambda content, tensors: f'{{"format": {NESTED}', "nested too deeply|Expecting"),
+        (lambda content, tensors: f'{{"format": {NESTED}', "recursion depth exceeded|Expecting"),
         (put("task", value="ranking"), "task 'ranking'"),
         (put("task", value="regression"), "incomplete or inconsistent|scale"),
         (put("target", value=5), "target 5"),
@@ -60,8 +60,8 @@ NESTED = "[" * 100_000
         (drop("findings"), "incomplete"),
         (drop("estimates", "estimated_accuracy_"), "incomplete"),
         (put("estimates", "estimated_accuracy_", value="high"), "estimated_accuracy_ is 'high'"),
-        (put("estimates", "estimated_accuracy_", value=math.nan), "holds NaN"),
-        (put("estimates", "estimated_accuracy_", value=math.inf), "holds Infinity"),
+        (put("estimates", "estimated_accuracy_", value=math.nan), "estimated_accuracy_ is nan"),
+        (put("estimates", "estimated_accuracy_", value=math.inf), "estimated_accuracy_ is inf"),
         (put("head", value="Tanh"), "incomplete"),
         (put("head", value={"kind": "Tanh"}), "do not match its layers"),
         (put("head", "layers", 0, "kind", value="eval"), "is not known"),
@@ -118,7 +118,7 @@ NESTED = "[" * 100_000
     ],
 )  # fmt: skip
 def test_inconsistent_content_with_a_fitting_checksum(tmp_path, change, message):
-    path = save_model(tmp_path / "model.safetensors", classifier())
+    path = save_model(classifier(), tmp_path / "model.safetensors")
     resigned(path, change)
     assert re.search(message, refused(path))
 
@@ -127,7 +127,7 @@ def test_inconsistent_content_with_a_fitting_checksum(tmp_path, change, message)
     "change", [put("scale", value=[0.0, 0.0]), put("scale", value=["a", 1]), put("scale", value=1)]
 )
 def test_inconsistent_regressors(tmp_path, change):
-    path = save_model(tmp_path / "model.safetensors", regressor())
+    path = save_model(regressor(), tmp_path / "model.safetensors")
     resigned(path, change)
     refused(path)
 
@@ -139,6 +139,6 @@ def test_feature_maps_that_do_not_match(tmp_path, name, kind):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     model = dd.DecoupledRegressor(features="rbf", ridge=1.0).fit(X, X[:, 0])
-    path = save_model(tmp_path / "model.safetensors", model)
+    path = save_model(model, tmp_path / "model.safetensors")
     resigned(path, tensor(f"map.0.{name}", kind))
     refused(path)

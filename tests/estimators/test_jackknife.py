@@ -117,7 +117,7 @@ def test_of_many_rows_some_are_left_out(tmp_path, monkeypatch):
     assert abs(held - 0.8) < 3 * math.sqrt(0.16 / 50)
     grouped = dd.DecoupledRegressor(features="linear").fit(X, y, groups=np.arange(400) // 8)
     assert len(grouped._jackknife.residuals) == 48  # whole groups
-    loaded = dd.load_model(dd.save_model(tmp_path / "m", grouped)).estimator
+    loaded = dd.load_model(dd.save_model(grouped, tmp_path / "m")).estimator
     np.testing.assert_array_equal(
         loaded.predict_interval(FRESH, 0.7), grouped.predict_interval(FRESH, 0.7)
     )

@@ -40,7 +40,7 @@ class Chain(nn.Sequential):
 def test_heads_that_cannot_be_described(tmp_path, head, name):
     model = regressor(head=head, lr=0.01, max_iter=2)
     with pytest.raises(ValueError, match=rf"type {name},.*head_.state_dict\(\)") as caught:
-        save_model(tmp_path / "model.safetensors", model)
+        save_model(model, tmp_path / "model.safetensors")
     assert "\n" not in str(caught.value)
     assert not os.listdir(tmp_path)
 

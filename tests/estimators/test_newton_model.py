@@ -138,7 +138,7 @@ def test_flipped_labels_are_suspicious(tmp_path):
     assert sorted(order) == list(range(150))
     with pytest.raises(ValueError, match="trained on 150 rows"):
         model.suspicious_rows(y[:10])
-    path = dd.save_model(tmp_path / "model.safetensors", model)
+    path = dd.save_model(model, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="does not have its training rows"):
         dd.load_model(path).estimator.suspicious_rows(y)
 
@@ -179,7 +179,7 @@ def test_left_out_probabilities_find_wrong_labels_with_cleanlab():
 def test_models_survive_files(tmp_path, task):
     X, y = getattr(problems, task)(60)
     model = (Regressor if task == "real" else Classifier)(features=FEW).fit(X, y)
-    loaded = dd.load_model(dd.save_model(tmp_path / "model.safetensors", model))
+    loaded = dd.load_model(dd.save_model(model, tmp_path / "model.safetensors"))
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     if task == "real":
         result = loaded.estimator.predict_interval(X)

@@ -267,7 +267,7 @@ def test_several_targets_at_once(tmp_path):
     again = mean_squared_error(Y[:120], model.corrected_prediction_)
     assert model.estimated_test_error_ == pytest.approx(again, rel=0.1)
     assert model.estimated_test_error_ > again * (1 - 1e-9)
-    loaded = dd.load_model(dd.save_model(tmp_path / "model.safetensors", model)).estimator
+    loaded = dd.load_model(dd.save_model(model, tmp_path / "model.safetensors")).estimator
     np.testing.assert_array_equal(loaded.predict(X[120:]), fresh)
     np.testing.assert_array_equal(loaded.output_r2_, model.output_r2_)
     np.testing.assert_array_equal(

@@ -12,6 +12,7 @@ from decoupled_descent.leave_one_out import gauss_newton
 from decoupled_descent.leave_one_out.gauss_newton import _Factor, _jacobian
 from decoupled_descent.leave_one_out.leave_out import leave_out
 from decoupled_descent.leave_one_out.problem import Problem
+from decoupled_descent.training import StopReason
 from tests.leave_one_out.test_newton import problem
 from tests.problems import binary, normal, two_layer
 
@@ -191,7 +192,7 @@ def test_a_head_whose_parameter_is_a_scalar():
     u, v = (X @ theta.T).T.unsqueeze(2)
     torch.testing.assert_close(result, torch.cat([0.7 * v * X, 0.7 * u * X, u * v], 1))
     run = dd.fit(X, y, objective, dd.DecoupledNewton(0.5), theta=theta, progress=False)
-    assert run.stop_reason is dd.StopReason.MINIMUM
+    assert run.stop_reason is StopReason.MINIMUM
 
 
 def test_networks_state_their_size_and_the_time_of_the_last_step():
@@ -210,3 +211,19 @@ def test_the_forecast_of_a_newton_run_is_on_its_bar(capsys):
     X, y = binary(24, 4)
     dd.fit(X, y, two_layer(3), dd.DecoupledNewton(1.0), 200, progress=True)
     assert "DecoupledNewton (15 parameters)" in " ".join(capsys.readouterr().err.split())
+
+
+def test_single_precision_has_the_steps_and_the_influence_of_double_precision():
+    """Long rows, a small ridge and more parameters than rows: products lose seven digits."""
+    J, ridge = 300 * normal(30, 1, 80, seed=1), torch.full((80,), 0.1).double()
+    W = torch.linspace(0.01, 0.25, 30).double().reshape(30, 1, 1)
+    vector = normal(80, seed=2)
+    single, double = (
+        _Factor(J.to(dtype), W.to(dtype), ridge.to(dtype))
+        for dtype in (torch.float32, torch.float64)
+    )
+    found, wanted = single.solve(vector.float()), double.solve(vector)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4)
+    found, wanted = (each.half().double()[:, :, 0] for each in (single, double))
+    torch.testing.assert_close(found.T @ found, wanted.T @ wanted, rtol=1e-3, atol=1e-3)

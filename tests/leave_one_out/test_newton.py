@@ -16,6 +16,7 @@ from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.heads import Shift
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.objective.second_order import second_order
+from decoupled_descent.training import StopReason
 from tests.oracles import newton as oracle
 from tests.problems import normal
 
@@ -226,7 +227,7 @@ def test_a_coupled_loss_of_the_users_own_is_the_builtin_one():
 def test_absolute_loss_is_that_of_the_smoothed_problem():
     X, y = problem("squared")
     run = train(X, y, "absolute", 1.0, tolerance=1e-9)
-    assert run.stop_reason is dd.StopReason.MINIMUM
+    assert run.stop_reason is StopReason.MINIMUM
     spread = 1.4826 * np.median(np.abs(y - np.sort(y)[(N - 1) // 2]))
     smooth = oracle.huber(0.5 * spread / N**0.2)
     expected = oracle.refits(X, y, smooth, 1.0)
@@ -255,7 +256,7 @@ def test_two_layer_network_against_literal_refits():
     X, y = problem("logistic", 30, 4)
     objective, algorithm = network(X, y, 0.5)
     run = dd.fit(X, y, objective, algorithm, progress=False)
-    assert run.stop_reason is dd.StopReason.MINIMUM
+    assert run.stop_reason is StopReason.MINIMUM
     parts = [run.theta, *run.state.head.values()]
     start = np.concatenate([part.detach().numpy().ravel() for part in parts])
     expected = oracle.network_refits(X, y, 2, 0.5, start)
@@ -351,7 +352,7 @@ def test_away_from_the_minimum_there_is_no_estimate():
     with pytest.warns(dd.DivergenceWarning, match="the minimum was not reached"):
         run = dd.fit(X, y, objective, dd.DecoupledNewton(1e-3), 2, progress=False)
     assert not run.best.info.estimates
-    assert run.stop_reason is dd.StopReason.STEPS
+    assert run.stop_reason is StopReason.STEPS
     run = dd.fit(X, y, objective, dd.DecoupledNewton(1e-3), progress=False)
     assert run.best.info.estimates
     assert str(run.stop_reason) == "at the minimum"

@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from decoupled_descent.selection.methods import METHODS, SETTINGS, check_method
+from decoupled_descent.method_names import SETTINGS
+from decoupled_descent.selection.methods import METHODS, check_method
 
 VALUES = {"lr": 0.3, "damping": 0.9, "ridge": 2.0}
 

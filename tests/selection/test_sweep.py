@@ -13,6 +13,9 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
+from decoupled_descent.selection import Halving, select_architecture
+from decoupled_descent.training import StopReason
 
 MIXTURE = dd.mixtures.flipped_classes(30, 3.0, labels=(0, 1))
 X, Y = MIXTURE.sample(40, seed=0, dtype=torch.float64)
@@ -64,7 +67,7 @@ def test_one_diverging_run_leaves_the_others_alone():
     with pytest.warns(dd.DivergenceWarning, match="wild: the train error became"):
         result = dd.sweep(X, Y, objective, algorithms, 200)
     wild, calm = result.runs
-    assert wild.stop_reason is dd.StopReason.DIVERGED
+    assert wild.stop_reason is StopReason.DIVERGED
     assert len(wild.train_error) < 200 == len(calm.train_error)
     assert_same_run(calm, dd.fit(X, Y, objective, algorithms["calm"], 200))
     assert result.best is calm
@@ -82,9 +85,9 @@ def test_every_run_has_its_own_callbacks():
 def test_halving_drops_the_clearly_worse_and_only_them():
     algorithms = [dd.DecoupledDescent(lr, damping=0.9) for lr in (0.5, 0.45, 0.0, 1e-4)]
     big = dd.mixtures.flipped_classes(100, 6.0, flip=0.05, labels=(0, 1)).sample(300, seed=0)
-    result = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=dd.Halving())
+    result = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=Halving())
     reasons = [run.stop_reason for run in result.runs]
-    assert reasons == [dd.StopReason.STEPS] * 2 + [dd.StopReason.PRUNED] * 2
+    assert reasons == [StopReason.STEPS] * 2 + [StopReason.PRUNED] * 2
     assert {len(run.train_error) for run in result.runs[2:]} <= {9, 17, 33}
     assert "behind the leader" in result.runs[2].message
     full = dd.sweep(*big, OBJECTIVE, algorithms, 64)
@@ -96,15 +99,18 @@ def test_halving_drops_the_clearly_worse_and_only_them():
 def test_halving_without_rungs_drops_nothing():
     algorithms = [dd.DecoupledDescent(lr, damping=0.9) for lr in (0.5, 0.0)]
     big = dd.mixtures.flipped_classes(100, 6.0, flip=0.05, labels=(0, 1)).sample(300, seed=0)
-    for rungs, reason in (((), dd.StopReason.STEPS), (None, dd.StopReason.PRUNED)):
-        result = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=dd.Halving(rungs))
+    for rungs, reason in (
+        ((), StopReason.STEPS),
+        (None, StopReason.PRUNED),
+    ):
+        result = dd.sweep(*big, OBJECTIVE, algorithms, 64, halving=Halving(rungs))
         assert result.runs[1].stop_reason is reason
 
 
 def test_halving_keeps_what_the_standard_error_cannot_tell_apart():
     algorithms = [dd.DecoupledDescent(0.1 + 1e-7 * k) for k in range(8)]
-    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 32, halving=dd.Halving(z=1e9))
-    assert all(run.stop_reason is dd.StopReason.STEPS for run in result.runs)
+    result = dd.sweep(X, Y, OBJECTIVE, algorithms, 32, halving=Halving(z=1e9))
+    assert all(run.stop_reason is StopReason.STEPS for run in result.runs)
 
 
 def test_table_and_winner():
@@ -124,7 +130,7 @@ def test_table_and_winner():
 def test_simplest_prefers_small_heads():
     heads = {f"{width}": dd.heads.TwoLayer(width, seed=0) for width in (6, 2, 4)}
     algorithm = dd.DecoupledDescent(1e-3)
-    result = dd.select_architecture(X, Y, heads, "logistic", algorithm, 3, halving=dd.Halving(z=99))
+    result = select_architecture(X, Y, heads, "logistic", algorithm, 3, halving=Halving(z=99))
     within = [k for k in range(3) if result.difference(k).mean <= result.difference(k).stderr]
     widths = [len(result.runs[k].theta) for k in within]
     assert len(result.runs[result.simplest()].theta) == min(widths)
@@ -145,7 +151,7 @@ def test_theta_for_all_or_one_each():
         ({"algorithms": []}, "at least one objective, one algorithm"),
         ({"steps": 0}, "steps=0"),
         ({"test": (X[:, 1:], Y)}, "test has 29 columns"),
-        ({"halving": dd.Halving(), "n_jobs": 2}, "n_jobs=None"),
+        ({"halving": Halving(), "n_jobs": 2}, "n_jobs=None"),
     ],
 )
 def test_bad_input(change, message):
@@ -162,7 +168,7 @@ def test_interrupted_sweep_keeps_what_was_reached():
 
     algorithms = [dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.2)]
     result = dd.sweep(X, Y, OBJECTIVE, algorithms, 20, callbacks=[interrupt])
-    assert {run.stop_reason for run in result.runs} == {dd.StopReason.INTERRUPTED}
+    assert {run.stop_reason for run in result.runs} == {StopReason.INTERRUPTED}
     assert all(4 <= len(run.train_error) <= 5 for run in result.runs)
 
 
@@ -260,7 +266,7 @@ def test_sweep_over_c_picks_the_lowest_test_error():
 def test_sharers_and_loners_go_together():
     algorithms = [
         dd.DecoupledDescent(0.1),
-        dd.GreedyDescent.grid(0.1),
+        GreedyDescent.grid(0.1),
         dd.GradientDescent(0.1),
         dd.OrthogonalDecoupledDescent(0.5, damping=0.9),
     ]
@@ -296,10 +302,10 @@ def test_gradient_descent_is_never_chosen_beside_corrected_runs():
 
 
 def test_gradient_descent_prunes_no_corrected_run():
-    assert dd.StopReason.PRUNED in {run.stop_reason for run in mixed(halving=dd.Halving(z=0)).runs}
+    assert StopReason.PRUNED in {run.stop_reason for run in mixed(halving=Halving(z=0)).runs}
     two = {"gd": dd.GradientDescent(0.5), "dd": dd.DecoupledDescent(0.1, 0.9)}
-    result = dd.sweep(X, Y, OBJECTIVE, two, 60, halving=dd.Halving(z=0))
-    assert {run.stop_reason for run in result.runs} == {dd.StopReason.STEPS}
+    result = dd.sweep(X, Y, OBJECTIVE, two, 60, halving=Halving(z=0))
+    assert {run.stop_reason for run in result.runs} == {StopReason.STEPS}
 
 
 def test_gradient_descent_competes_with_itself():
@@ -342,7 +348,7 @@ def cut(index):
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-@pytest.mark.parametrize("halving", [None, dd.Halving(rungs=(4,), z=0.0)])
+@pytest.mark.parametrize("halving", [None, Halving(rungs=(4,), z=0.0)])
 def test_a_sweep_cut_short_continues_bit_for_bit(tmp_path, n_jobs, halving):
     if n_jobs and halving:
         pytest.skip("halving needs one stack")
@@ -373,9 +379,9 @@ def test_a_sweep_cut_short_continues_bit_for_bit(tmp_path, n_jobs, halving):
 
 def test_another_default_device_changes_nothing():
     algorithms = [dd.DecoupledDescent(lr) for lr in (0.1, 0.05)]
-    wanted = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
+    wanted = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=Halving())
     with torch.device("meta"):
-        result = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=dd.Halving())
+        result = dd.sweep(X, Y, OBJECTIVE, algorithms, 8, halving=Halving())
         corrected = result.corrected_error
     assert corrected == wanted.corrected_error
     assert torch.equal(result.best.theta, wanted.best.theta)

@@ -10,6 +10,7 @@ from torch import nn
 
 import decoupled_descent as dd
 from decoupled_descent.selection.tuner import DEFAULTS, LENGTHS, Tuner, stretch
+from decoupled_descent.training import StopReason
 
 
 def regression():
@@ -79,6 +80,7 @@ def test_a_linear_head_is_as_good_as_ridge_regression(tuned, usual):
     """The length is right in the end, though the usual rate makes it several times too short."""
     minimum = dd.tune(X, Y, LINEAR, method="newton")
     error, stderr, _ = tuned.corrected_error
+    assert tuned.corrected_error._fields == ("error", "stderr", "optimism")  # as the pages say
     assert usual.corrected_error.error > minimum.corrected_error.error + 4 * stderr
     assert error < minimum.corrected_error.error + 0.5 * stderr
     losses = LINEAR.losses(X_NEW @ tuned.best.best_theta.T, Y_NEW, tuned.best.best_state.head)
@@ -91,14 +93,14 @@ def test_a_linear_head_is_as_good_as_ridge_regression(tuned, usual):
 def test_a_trained_factor_needs_no_larger_rate():
     tuned = dd.tune(X, Y, dd.Objective(Factor(), "squared"), ridge=2.0, damping=0.95)
     assert {run.algorithm.head_lr for run in tuned.runs} == {None}
-    assert tuned.best.stop_reason is dd.StopReason.CONVERGED
+    assert tuned.best.stop_reason is StopReason.CONVERGED
     assert stretch(tuned.best, Y) < DEFAULTS.stretch
 
 
 def test_stretch_is_the_best_length(usual):
     """For squared loss it is yᵀh/hᵀh, to the next of the lengths that are tried."""
     run = usual.best
-    assert run.stop_reason is dd.StopReason.CONVERGED
+    assert run.stop_reason is StopReason.CONVERGED
     h, shift = run.best_preactivations.squeeze(1), next(iter(run.best_state.head.values()))
     exact = float((Y - shift) @ h / (h @ h))
     result = stretch(run, Y)
@@ -108,7 +110,7 @@ def test_stretch_is_the_best_length(usual):
 
 def test_a_run_that_has_not_come_to_rest_is_not_stretched():
     run = dd.tune(X, Y, LINEAR, steps=20, ridge=1.0).best
-    assert run.stop_reason is dd.StopReason.STEPS
+    assert run.stop_reason is StopReason.STEPS
     assert stretch(run, Y) == 1.0
 
 

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.descent import ScalingWarning
 from decoupled_descent.selection.tuning import DEFAULTS, stopping
+from decoupled_descent.training import Step, StopReason
 from tests.problems import binary, two_layer
 
 #: The rates for the logistic loss, whose curvature is 1/4.
@@ -130,7 +132,7 @@ def interrupt(step):
 def test_interruption_ends_the_contest_with_what_was_reached():
     sweep = dd.tune(X, Y, OBJECTIVE, steps=10, callbacks=[interrupt])
     assert [run.algorithm.ridge for run in sweep.runs] == list(DEFAULTS.ridges_for(len(X)))
-    assert {run.stop_reason for run in sweep.runs} == {dd.StopReason.INTERRUPTED}
+    assert {run.stop_reason for run in sweep.runs} == {StopReason.INTERRUPTED}
     complete = dd.tune(X, Y, OBJECTIVE, steps=3, callbacks=[])
     assert sweep.runs[0].history == complete.runs[0].history
 
@@ -198,7 +200,7 @@ def test_a_rate_that_blows_up_is_taken_back_until_it_does_not(method):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sweep = dd.tune(X, labels, objective, method=method, steps=60)
-    assert sweep.best.stop_reason is not dd.StopReason.DIVERGED
+    assert sweep.best.stop_reason is not StopReason.DIVERGED
     back = usual / sweep.runs[0].algorithm.lr
     retreats = round(np.log(back) / np.log(DEFAULTS.back_off))
     assert back == pytest.approx(DEFAULTS.back_off**retreats, rel=1e-4)
@@ -206,7 +208,7 @@ def test_a_rate_that_blows_up_is_taken_back_until_it_does_not(method):
     rate = DEFAULTS.back_off * sweep.runs[0].algorithm.lr
     with pytest.warns(dd.DivergenceWarning):
         bold = dd.tune(X, labels, objective, method=method, steps=60, lr=rate)
-    assert bold.best.stop_reason is dd.StopReason.DIVERGED
+    assert bold.best.stop_reason is StopReason.DIVERGED
 
 
 def test_as_many_retreats_as_allowed_and_no_more():
@@ -287,7 +289,7 @@ def test_runs_may_linger_before_they_find_the_signal():
     errors = [0.7 + 0.001 * k for k in range(60)] + [0.76 - 0.01 * k for k in range(40)]
 
     def ends(rule):
-        steps = (dd.Step(k, error, 0.05, None, None, None) for k, error in enumerate(errors))
+        steps = (Step(k, error, 0.05, None, None, None) for k, error in enumerate(errors))
         return next((step.index for step in steps if rule(step)), None)
 
     hasty = dd.EarlyStopping(patience=DEFAULTS.patience, standard_errors=DEFAULTS.progress)
@@ -337,7 +339,7 @@ def test_a_rate_at_which_nothing_beats_the_start_is_taken_back():
     with pytest.warns(dd.DivergenceWarning, match="learning rate is too large"):
         bold = dd.tune(X, labels, objective, lr=DEFAULTS.rates[0], **options)
     assert bold.best.best_step == 0
-    assert bold.best.stop_reason is dd.StopReason.STEPS
+    assert bold.best.stop_reason is StopReason.STEPS
     sweep = dd.tune(X, labels, objective, **options)
     assert sweep.best.best_step > 0
     taken_back = [DEFAULTS.rates[0] / DEFAULTS.back_off**k for k in range(1, DEFAULTS.retreats + 1)]
@@ -389,7 +391,7 @@ def test_the_scale_of_x_does_not_matter(scale):
 
 def test_columns_that_are_not_centred_are_noticed():
     X, y = binary(80, 10)
-    with pytest.warns(dd.ScalingWarning, match="columns of X are not centred"):
+    with pytest.warns(ScalingWarning, match="columns of X are not centred"):
         dd.tune(X + 3, y, two_layer(), ridge=1.0, damping=0.9, steps=5)
 
 

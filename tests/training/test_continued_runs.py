@@ -4,6 +4,7 @@ import pytest
 from torch import nn
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from tests.descent.test_rules import Momentum
 from tests.problems import binary, two_layer, xor_objective
 from tests.training.test_run import DD, ROW_WISE
@@ -34,7 +35,11 @@ def test_a_state_continues_only_where_it_belongs(X, y, message):
 OTHERS = {
     "gd to dd": (dd.GradientDescent(0.1), DD, "no memory, but DecoupledDescent .* needs memory"),
     "dd to odd": (DD, dd.OrthogonalDecoupledDescent(0.1), "no preactivations, but Orthogonal"),
-    "dd to greedy": (DD, dd.GreedyDescent.grid(0.1), "no preactivations, but GreedyDescent"),
+    "dd to greedy": (
+        DD,
+        GreedyDescent.grid(0.1),
+        "no preactivations, but GreedyDescent",
+    ),
     "rule": (
         DD,
         dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
@@ -69,7 +74,7 @@ def test_only_a_state_is_a_state(problem, what):
 
 
 RESUMABLE = ROW_WISE | {
-    "greedy": dd.GreedyDescent.grid(0.1),
+    "greedy": GreedyDescent.grid(0.1),
     "momentum": dd.DecoupledDescent(0.1, rule=Momentum(0.1, 0.5)),
 }
 

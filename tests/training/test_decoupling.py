@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import decoupled_descent as dd
 from decoupled_descent.descent.batches import Batches
+from decoupled_descent.objective import KinkWarning
 from tests.problems import binary
 
 N, D, PASSES = 24, 16, 6
@@ -226,7 +227,7 @@ def test_what_would_go_wrong_is_refused():
     with pytest.raises(ValueError, match="batch normalisation"):
         dd.Decoupling(norm, BCE, torch.optim.SGD(norm.parameters(), 0.1), N)
     bent = nn.Sequential(nn.Linear(D, 3), nn.ReLU(), nn.Linear(3, 1))
-    with pytest.warns(dd.KinkWarning, match="kinks") as caught:
+    with pytest.warns(KinkWarning, match="kinks") as caught:
         dd.Decoupling(bent, BCE, torch.optim.SGD(bent.parameters(), 0.1), N)
     assert caught[0].filename == __file__
 

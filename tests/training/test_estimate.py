@@ -10,6 +10,7 @@ import torch
 from sklearn import metrics
 
 from decoupled_descent.training.estimate import Estimate, estimate, mean_with_stderr
+from decoupled_descent.training.heavy_tail import mean_interval
 
 N = 40
 
@@ -46,6 +47,12 @@ NAMED = [
     ("error_rate", "many", lambda y, o, w: metrics.zero_one_loss(y, predicted(o), sample_weight=w)),
     ("balanced_accuracy", "many",
      lambda y, o, w: metrics.balanced_accuracy_score(y, predicted(o), sample_weight=w)),
+    ("sensitivity", "two", lambda y, o, w: metrics.recall_score(y, predicted(o), sample_weight=w)),
+    ("specificity", "two",
+     lambda y, o, w: metrics.recall_score(y, predicted(o), pos_label=0, sample_weight=w)),
+    ("ppv", "two", lambda y, o, w: metrics.precision_score(y, predicted(o), sample_weight=w)),
+    ("npv", "two",
+     lambda y, o, w: metrics.precision_score(y, predicted(o), pos_label=0, sample_weight=w)),
     ("f1", "two", lambda y, o, w: metrics.f1_score(y, predicted(o), sample_weight=w)),
     ("f1", "many",
      lambda y, o, w: metrics.f1_score(y, predicted(o), average="macro", sample_weight=w)),
@@ -60,6 +67,32 @@ NAMED = [
     ("mae", "values", lambda y, o, w: metrics.mean_absolute_error(y, o, sample_weight=w)),
     ("r2", "values", lambda y, o, w: metrics.r2_score(y, o, sample_weight=w)),
 ]  # fmt: skip
+
+
+#: Which rows a share is of.
+SHARES = {
+    "accuracy": lambda y, o: 1.0,
+    "error_rate": lambda y, o: 1.0,
+    "sensitivity": lambda y, o: y == 1,
+    "specificity": lambda y, o: y == 0,
+    "ppv": lambda y, o: predicted(o) == 1,
+    "npv": lambda y, o: predicted(o) == 0,
+}
+
+
+def smallest_stderr(name, y, outputs, value, weights, units):
+    """What a share has by Agresti and Coull, and an area with half a row out of order."""
+    if name in SHARES:
+        w = (np.ones(len(y)) if weights is None else weights) * SHARES[name](y, outputs)
+        rows = w.sum() ** 2 / (w**2).sum()
+        towards = (rows * value + 2) / (rows + 4)
+        return (towards * (1 - towards) / (rows + 4)) ** 0.5
+    if name == "auc":
+        m, n = (len(np.unique(units[y == label])) for label in (1, 0))
+        a = 1 - 0.5 / (min(m, n) + 1)
+        spread = a * (1 - a) + (m - 1) * (a / (2 - a) - a**2)
+        return ((spread + (n - 1) * (2 * a**2 / (1 + a) - a**2)) / (m * n)) ** 0.5
+    return 0.0
 
 
 def brute(function, y, outputs, weights, units):
@@ -86,9 +119,11 @@ def test_names_against_scikit_learn_and_brute_force(name, kind, function, weight
         sample_weight=None if weights is None else torch.tensor(weights),
         groups=None if groups is None else torch.tensor(groups),
     )  # fmt: skip
-    value, stderr = brute(function, y, outputs, weights, np.arange(N) if groups is None else groups)
+    units = np.arange(N) if groups is None else groups
+    value, stderr = brute(function, y, outputs, weights, units)
+    least = smallest_stderr(name, y, outputs, value, weights, units)
     assert found.value == pytest.approx(value, rel=1e-10)
-    assert found.stderr == pytest.approx(stderr, rel=1e-10)
+    assert found.stderr == pytest.approx(max(stderr, least), rel=1e-10)
     assert found.units == (N if groups is None else len(np.unique(groups)))
 
 
@@ -166,7 +201,44 @@ def test_means():
 def test_the_estimate_is_words_and_an_interval():
     found = Estimate(0.5, 0.1, "accuracy", 10)
     assert str(found) == "accuracy 0.5 ± 0.1"
-    assert found.interval == pytest.approx((0.304, 0.696), abs=1e-3)
+    assert found.interval == pytest.approx((0.298, 0.702), abs=1e-3)  # Jeffreys'
+    assert Estimate(0.5, 0.1, "r2", 10).interval == pytest.approx((0.304, 0.696), abs=1e-3)
+    assert Estimate(0.2, 0.1, "mse", 10).interval == pytest.approx((0.052, 0.444), abs=1e-3)
+    low, high = Estimate(2.0, 0.1, "rmse", 10).interval
+    assert (low**2, high**2) == pytest.approx(Estimate(4.0, 0.4, "mse", 10).interval)
+
+
+def test_all_rows_right_have_an_interval():
+    """Of m rows that agree, the far end is where all would agree with probability 2.5 %."""
+    y = torch.arange(20) % 2
+    for name in ("accuracy", "sensitivity", "specificity", "ppv", "npv", "auc"):
+        perfect = estimate(name, y, 2.0 * y - 1)
+        low, high = perfect.interval
+        assert perfect.value == high == 1
+        assert 0.6 < low < 0.9
+    assert estimate("accuracy", y, 2.0 * y - 1).interval[0] == pytest.approx(
+        0.025 ** (1 / 20), 0.01
+    )
+
+
+def test_areas_within_folds_compare_rows_of_one_fold():
+    y, outputs = problem("two")
+    folds = np.arange(N) % 5
+    outputs = outputs + 2 * folds  # scores of different folds are not comparable
+    within = estimate("auc", torch.tensor(y), torch.tensor(outputs), folds=torch.tensor(folds))
+
+    def area(y, outputs, weights, folds):
+        above = (outputs[:, None] > outputs) + 0.5 * (outputs[:, None] == outputs)
+        pairs = (y[:, None] == 1) & (y == 0) & (folds[:, None] == folds)
+        return above[pairs].mean()
+
+    assert within.value == pytest.approx(area(y, outputs, None, folds), rel=1e-12)
+    without = np.array([area(*(np.delete(each, k) for each in (y, outputs, y, folds)))
+                        for k in range(N)])  # fmt: skip
+    spread = ((without - without.mean()) ** 2).sum() * (N - 1) / N
+    assert within.stderr == pytest.approx(spread**0.5, rel=1e-10)
+    alone = estimate("auc", torch.tensor(y), torch.tensor(outputs), folds=torch.arange(N))
+    assert alone == estimate("auc", torch.tensor(y), torch.tensor(outputs))  # no pairs in folds
 
 
 @pytest.mark.parametrize(
@@ -192,3 +264,27 @@ def test_refusals_of_rows():
         estimate("auc", torch.zeros(3, dtype=torch.int64), torch.zeros(3))
     with pytest.raises(ValueError, match="both classes without any one row"):
         estimate("auc", torch.tensor([0, 0, 1]), torch.zeros(3))
+
+
+def test_the_median_absolute_error_has_an_interval_of_order_statistics():
+    y, outputs = problem("values")
+    found = estimate("median_absolute_error", torch.tensor(y), torch.tensor(outputs), "values")
+    assert found.value == pytest.approx(metrics.median_absolute_error(y, outputs), rel=1e-14)
+    ordered = np.sort(np.abs(y - outputs))
+    assert found.interval == (ordered[13], ordered[26])  # 14 and 27 of 40: 96 %
+    with pytest.raises(ValueError, match="is for values"):
+        estimate("median_absolute_error", torch.tensor(y > 0), torch.tensor(outputs))
+
+
+def test_intervals_of_squared_errors_are_those_of_a_long_tail():
+    y, outputs = map(torch.tensor, problem("values"))
+    squares = ((y - outputs) ** 2).numpy()
+    ends = mean_interval(squares)
+    variance = float(y.var(correction=0))
+    assert estimate("mse", y, outputs, "values").interval == pytest.approx(ends)
+    assert estimate("rmse", y, outputs, "values").interval == pytest.approx(np.sqrt(ends))
+    expected = 1 - np.array(ends[::-1]) / variance
+    assert estimate("r2", y, outputs, "values").interval == pytest.approx(expected)
+    groups = torch.arange(N) // 4
+    grouped = estimate("mse", y, outputs, "values", groups=groups).interval
+    assert grouped == pytest.approx(mean_interval(squares.reshape(-1, 4).mean(1)))

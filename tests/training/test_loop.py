@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
+from decoupled_descent.training import StopReason
 from decoupled_descent.training.loop import EXPLOSION
 from tests.problems import binary, two_layer
 
@@ -23,7 +25,7 @@ def noise(steps):
 def test_a_finite_explosion_is_warned_of():
     with pytest.warns(dd.DivergenceWarning, match=r"grew from .* to .*damping below 1") as caught:
         run = dd.fit(*noise(30))
-    assert run.stop_reason is dd.StopReason.STEPS
+    assert run.stop_reason is StopReason.STEPS
     assert run.train_error.isfinite().all()
     assert run.train_error[-1] > EXPLOSION * run.train_error[0]
     assert str(caught[0].message) == run.alarm
@@ -62,7 +64,7 @@ def test_small_rises_are_no_explosion():
     assert dd.fit(X, shifted, objective, dd.GradientDescent(0.1), 10, theta=perfect).alarm is None
 
 
-ALGORITHMS = [dd.GradientDescent(0.1), dd.DecoupledDescent(0.1), dd.GreedyDescent.grid(0.1)]
+ALGORITHMS = [dd.GradientDescent(0.1), dd.DecoupledDescent(0.1), GreedyDescent.grid(0.1)]
 ALGORITHMS += [dd.OrthogonalDecoupledDescent(0.1)]
 
 

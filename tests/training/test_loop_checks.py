@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
+from decoupled_descent.objective import KinkWarning
 from decoupled_descent.training.loop_checks import check_white, variances
 
 BCE = functional.binary_cross_entropy_with_logits
@@ -107,7 +108,7 @@ def test_dropout_is_an_error_as_a_module_and_as_a_function():
 
 
 def test_kinks_of_functions_are_noticed():
-    with pytest.warns(dd.KinkWarning, match="kinks"):
+    with pytest.warns(KinkWarning, match="kinks"):
         loop(Functions(functional.relu))
     loop(Functions(torch.tanh))
 

@@ -10,7 +10,7 @@ import torch
 
 import decoupled_descent as dd
 from decoupled_descent.rows import threads
-from decoupled_descent.training import metadata
+from decoupled_descent.training import Step, metadata
 from tests.problems import binary, two_layer
 
 X, Y = binary(dtype=torch.float64)
@@ -21,7 +21,7 @@ class StoppedError(Exception):
     """Ends a run after a save."""
 
 
-def interrupted(step: dd.Step) -> None:
+def interrupted(step: Step) -> None:
     if step.index == 4:
         raise StoppedError
 

@@ -10,6 +10,7 @@ from sklearn import metrics
 from torch import nn
 
 import decoupled_descent as dd
+from decoupled_descent.training import StopReason
 from tests.problems import binary, normal, two_layer
 
 DD = dd.DecoupledDescent(0.1, 0.9)
@@ -93,7 +94,10 @@ def test_callbacks_hear_of_every_step(problem, algorithm):
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
-    [(True, dd.StopReason.CALLBACK), (dd.StopReason.INTERRUPTED, dd.StopReason.INTERRUPTED)],
+    [
+        (True, StopReason.CALLBACK),
+        (StopReason.INTERRUPTED, StopReason.INTERRUPTED),
+    ],
 )
 def test_a_callback_can_stop(problem, answer, reason):
     stopper, other = Record(at=3, answer=answer), Record()
@@ -109,7 +113,7 @@ def test_interruption_keeps_what_was_reached(problem, algorithm):
     record = Record(at=4, answer=KeyboardInterrupt())
     run = dd.fit(X, y, objective, algorithm, 50, callbacks=[record], test=(X, y))
     complete = dd.fit(X, y, objective, algorithm, 5, test=(X, y))
-    assert run.stop_reason is dd.StopReason.INTERRUPTED
+    assert run.stop_reason is StopReason.INTERRUPTED
     assert run.message == "interrupted after step 4"
     assert run.history == complete.history
     torch.testing.assert_close(run.state, complete.state, rtol=0, atol=0)
@@ -149,7 +153,7 @@ def test_divergence_keeps_everything_up_to_the_last_finite_step():
     with pytest.warns(dd.DivergenceWarning) as caught:
         run = dd.fit(X, y, objective, dd.DecoupledDescent(3.0), 400, test=(X, y))
     reached = len(run.train_error)
-    assert run.stop_reason is dd.StopReason.DIVERGED
+    assert run.stop_reason is StopReason.DIVERGED
     assert 5 < reached < 400
     assert f"at step {reached};" in run.message or f"at step {reached} (" in run.message
     assert f"ends at step {reached - 1}" in run.message
@@ -389,7 +393,7 @@ def test_interruption_while_an_iterate_is_recorded(problem):
         assert run.history == complete[steps].history
         assert run.best_step == complete[steps].best_step
         torch.testing.assert_close(run.state, complete[steps].state, rtol=0, atol=0)
-        if run.stop_reason is dd.StopReason.STEPS:
+        if run.stop_reason is StopReason.STEPS:
             break
     assert reached == {1, 2, 3, 4}
 

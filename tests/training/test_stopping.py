@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import decoupled_descent as dd
+from decoupled_descent.training import Step, StopReason
 
 
 def feed(stopping, errors):
     """Where and why a sequence of train errors is stopped."""
     for index, error in enumerate(errors):
-        reason = stopping(dd.Step(index, error, 0.0, None, None, None))
+        reason = stopping(Step(index, error, 0.0, None, None, None))
         if reason is not None:
             return index, reason
     return None
@@ -49,14 +50,14 @@ def test_relative_rule_is_the_logarithmic_one():
 def test_patience_forgives_a_few_updates_in_a_row():
     errors = [1.0, 0.8, 0.81, 0.82, 0.7, 0.71, 0.72, 0.73, 0.1]
     assert feed(dd.EarlyStopping(patience=1), errors)[0] == 2
-    assert feed(dd.EarlyStopping(patience=3), errors) == (7, dd.StopReason.RISING)
+    assert feed(dd.EarlyStopping(patience=3), errors) == (7, StopReason.RISING)
 
 
 def test_nothing_fails_before_the_start():
     errors = [1.0, 1.1, 1.2, 1.1, 0.9, 0.95, 0.96]
-    assert feed(dd.EarlyStopping(start=3), errors) == (5, dd.StopReason.RISING)
+    assert feed(dd.EarlyStopping(start=3), errors) == (5, StopReason.RISING)
     assert feed(dd.EarlyStopping(start=3), errors[:4]) is None
-    assert feed(dd.EarlyStopping(patience=2, start=4), errors) == (6, dd.StopReason.RISING)
+    assert feed(dd.EarlyStopping(patience=2, start=4), errors) == (6, StopReason.RISING)
     assert feed(dd.EarlyStopping(start=6), [*errors, 0.8]) is None
 
 
@@ -105,14 +106,14 @@ def test_the_saddle_of_xor_is_passed_by_default():
         algorithm = dd.DecoupledDescent(0.05)
         run = dd.fit(X, y, objective, algorithm, 400, seed=2, callbacks=stopping)
         lowest[patience] = float(run.train_error.min())
-        assert run.stop_reason in (dd.StopReason.CONVERGED, dd.StopReason.RISING)
+        assert run.stop_reason in (StopReason.CONVERGED, StopReason.RISING)
     assert lowest[1] > 0.7
     assert lowest[None] < 0.16
 
 
 def test_an_instance_starts_afresh_with_every_run():
     stopping = dd.EarlyStopping(patience=1)
-    assert feed(stopping, [1.0, 2.0]) == feed(stopping, [5.0, 6.0]) == (1, dd.StopReason.RISING)
+    assert feed(stopping, [1.0, 2.0]) == feed(stopping, [5.0, 6.0]) == (1, StopReason.RISING)
 
 
 @pytest.mark.parametrize("patience", [1, 5])
@@ -121,7 +122,7 @@ def test_in_fit(patience):
     objective = dd.Objective(dd.heads.Linear(), "squared")
     stopping = dd.EarlyStopping(patience=patience)
     run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 300, callbacks=[stopping], seed=1)
-    assert run.stop_reason is dd.StopReason.RISING
+    assert run.stop_reason is StopReason.RISING
     assert len(run.train_error) == run.best_step + 1 + patience
     assert (run.train_error[: run.best_step + 1].diff() < 0).all()
     again = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), run.best_step + 1, seed=1)
@@ -150,18 +151,18 @@ def test_relative_tolerance_of_negative_errors():
     rising, falling = [-1.0, -0.95, -0.9, -0.85], [-1.0, -1.2, -1.5, -1.55]
     assert feed(dd.EarlyStopping(0.1, relative=True, patience=1), rising) == (
         1,
-        dd.StopReason.RISING,
+        StopReason.RISING,
     )
     assert feed(dd.EarlyStopping(0.1, relative=True, patience=1), falling) == (
         3,
-        dd.StopReason.CONVERGED,
+        StopReason.CONVERGED,
     )
     assert feed(dd.EarlyStopping(0.1, relative=True, patience=1), [0.5, 0.2, -0.1, -0.2]) is None
 
 
 def test_progress_that_nobody_could_measure():
     falling = [1 - 0.0001 * k for k in range(40)]
-    steps = [dd.Step(k, error, 0.1, None, None, None) for k, error in enumerate(falling)]
+    steps = [Step(k, error, 0.1, None, None, None) for k, error in enumerate(falling)]
 
     def stopped(**options):
         rule = dd.EarlyStopping(patience=10, **options)

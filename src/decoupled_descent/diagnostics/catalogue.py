@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from decoupled_descent.diagnostics import measures, readings
 from decoupled_descent.diagnostics.checks import Check
+from decoupled_descent.diagnostics.table_checks import LEAK_CHECK, TABLE_CHECKS
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import FALLING
 
@@ -27,6 +28,7 @@ CHECKS = (
         meaning="With this method each row is predicted by a model that was fitted to it. The "
         "error on new rows is higher.",
         advice=f"{ORTHOGONAL}, or use a validation set",
+        command_advice="train with --method newton",
     ),
     Check(
         name="rows", measure=lambda e: e.rows.n, note=100, alarm=50, below=True,
@@ -34,6 +36,7 @@ CHECKS = (
         question="Are there enough rows for the corrections?",
         meaning="The corrections are exact for many rows. With few, an error of order 1/n remains.",
         advice="get more rows, or compare with leave-one-out cross-validation",
+        command_advice="get more rows, or train with --method newton",
     ),
     Check(
         name="few rows", measure=readings.few, needs_run=True, caution=0.3, alarm=0.5,
@@ -49,15 +52,17 @@ CHECKS = (
     Check(
         name="rows per column", caution=2, below=True,
         measure=lambda e: e.rows.n / e.rows.d if e.run is None else None,
-        question="Are there enough rows for so many columns?",
+        question="Are there enough rows for the number of columns?",
         meaning="With few rows per column most of the fit is noise, and its correction is large.",
         advice="use a strong ridge (10) and look again after training",
+        command_advice="drop columns that cannot matter with --drop, and look at the verdict after"
+        " training",
     ),
     Check(
         name="smallest class", note=20, caution=20, alarm=5, below=True,
         measure=readings.smallest,
         question="Does every class have enough rows?",
-        meaning="So few rows say little about their class and its error.",
+        meaning="Few rows say little about their class and its error.",
         definition="m, the rows of the smallest class, or the groups with such rows; its error has "
         "a relative standard error of about 1/√m",
         advice="get more rows of that class, or merge it with another",
@@ -69,6 +74,8 @@ CHECKS = (
         "by a model that was fitted to its duplicate, so the estimate is too low.",
         definition="{how}",
         advice="drop the duplicates, or keep one row of each group",
+        command_advice="delete the duplicates; or, if a column says which rows are of the same "
+        "person or thing, train with --group and its name",
     ),
     Check(
         name="row norms", note=0.5, concerns=frozenset({"equal norms", "leverage"}),
@@ -77,6 +84,7 @@ CHECKS = (
         meaning="Some rows have much larger values than others and more influence on the model.",
         definition="coefficient of variation of ‖x_i‖² beyond that of Gaussian rows",
         advice="clip or transform columns with long tails, or scale the rows to equal length",
+        command_advice="train with --method newton, which does not assume rows of equal size",
     ),
     Check(
         name="leverage", measure=readings.leverage, note=0.5, caution=0.9,
@@ -86,6 +94,8 @@ CHECKS = (
         definition="the largest leverage p_i. Above ½ a row outweighs all others in its own fit "
         "(Huber); at 0.9 the factor 1/(1 − p_i) is 10",
         advice="use a larger ridge, or drop columns that are zero in almost all rows",
+        command_advice="train with a larger --ridge, or drop columns that are zero in almost all "
+        "rows with --drop",
     ),
     Check(
         name="spectrum", caution=0.1, alarm=0.4, concerns=frozenset({"white noise"}),
@@ -94,6 +104,7 @@ CHECKS = (
         meaning="The columns are correlated or unequally spread, which this method does not allow.",
         definition="share of the variance above the Marchenko–Pastur edge; white noise has none",
         advice=f"{ORTHOGONAL}, or noise=Covariance(C) if the covariance C is known",
+        command_advice="train with --method newton",
     ),
     Check(
         name="scale", caution=0.1, alarm=0.3, concerns=frozenset({"white noise"}),
@@ -102,6 +113,7 @@ CHECKS = (
         meaning="The rows do not have the norm that this method assumes.",
         definition="difference of the mean ‖x_i‖² from 1: the relative error of the memory",
         advice="drop constant columns, standardise the others and divide by √d",
+        command_advice="train with --method newton",
     ),
     Check(
         name="correction", measure=readings.correction, needs_run=True, caution=0.3, concerns=PATH,
@@ -112,6 +124,7 @@ CHECKS = (
         advice="widen the interval by {factor:.1f} (estimators have done so); a larger ridge, more "
         "damping or fewer steps make the correction smaller",
         widening=readings.spread,
+        command_advice="the interval is already wider; --method newton needs no such correction",
     ),
     Check(
         name="fitted error", measure=readings.fitted_share, needs_run=True, caution=0.4, alarm=0.15,
@@ -123,6 +136,8 @@ CHECKS = (
         "of 100 rows the intervals covered the truth in 41 % of the cases below 0.4, in 90 % above",
         advice="leave out method= (the default is leave-one-out at the minimum), use a larger "
         "ridge, or stop earlier",
+        command_advice="train without --method, with a larger --ridge, or with a smaller --max-"
+        "iter",
     ),
     Check(
         name="Stein's identity", measure=readings.stein, needs_run=True, caution=0.5, alarm=2,
@@ -133,22 +148,25 @@ CHECKS = (
         definition="the violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes × the correction: the "
         "expected bias, in standard errors",
         advice="look for outliers and long tails; use a larger ridge",
+        command_advice="train with --method newton",
     ),
     Check(
         name="memorised rows", needs_run=True, caution=0.1, alarm=0.2, concerns=UNCORRECTED,
-        measure=lambda e: measures.stein_residual(e.seen, e.groups),
+        measure=lambda e: measures.stein_residual(e.best_step, e.groups),
         question="Have the outputs moved towards the labels of the rows that measure the error?",
         meaning="The outputs have moved towards the labels of the rows that measure the error.",
         definition="the relative violation of Cov(h, ∇Ψ) = Cov(h) J̄ᵀ within classes",
-        advice=f"{ORTHOGONAL}: this train error is no estimate of the test error",
+        advice=f"{ORTHOGONAL}: this train error does not estimate the test error",
+        command_advice="train with --method newton",
     ),
     Check(
         name="long tails", needs_run=True, note=1, concerns=frozenset({"gaussian rows"}),
-        measure=lambda e: measures.excess_kurtosis(e.seen.h, e.groups),
+        measure=lambda e: measures.excess_kurtosis(e.best_step.h, e.groups),
         question="Do some rows lie far from all others?",
         meaning="Some rows lie far from the others in the directions that the model uses.",
         definition="excess kurtosis of the pre-activations within classes; Gaussian ones have 0",
         advice="clip or transform columns with long tails",
+        command_advice="train with --method newton, which does not assume Gaussian rows",
     ),
     Check(
         name="rows behind the error", measure=readings.rows_behind, needs_run=True,
@@ -162,21 +180,23 @@ CHECKS = (
     Check(
         name="head", measure=readings.head, needs_run=True, caution=0.5, alarm=10,
         concerns=PATH | UNCORRECTED,
-        question="Do the last layers have few parameters for so many rows?",
+        question="Do the last layers have few parameters for the number of rows?",
         meaning="The last layers have many parameters and fit these rows better than new ones. "
         "The estimate does not correct for this.",
         definition="P/n for P trained parameters of the head, in standard errors",
         advice="use a smaller head (fewer hidden units)",
+        command_advice="train with a smaller --hidden",
     ),
     Check(
         name="neighbouring rows", needs_run=True, caution=0.2, alarm=0.3,
-        measure=lambda e: measures.neighbours_alike(e.seen, e.rows, e.groups),
+        measure=lambda e: measures.neighbour_correlation(e.best_step, e.rows, e.groups),
         concerns=PATH | UNCORRECTED,
         question="Do rows resemble the rows next to them?",
         meaning="Rows resemble the rows next to them, in their values and in their errors. They "
         "may belong together, and the estimate then holds for the same people or days only.",
         definition="the smaller of the correlations with the next row: of features, of gradients",
         advice="if rows belong together, keep one of each group, or hold whole groups out",
+        command_advice="if rows belong together, train with --group and the column that says so",
     ),
     Check(
         name="rows that belong together", needs_run=True, caution=0.5, alarm=1, concerns=MINIMUM,
@@ -187,8 +207,24 @@ CHECKS = (
         "for the same patients or days only.{order}",
         definition="rise of the error if ten consecutive rows are left out together instead of ten "
         "random rows of the same classes, in standard errors of the estimate; 0 if the rise is "
-        "below two standard errors of its own",
-        advice="give the groups: fit(X, y, groups=…), or decoupled train --group COLUMN",
+        "below two of its standard errors",
+        advice="give the groups: fit(X, y, groups=…)",
+        command_advice="train with --group and the column that says which rows belong together",
+    ),
+    Check(
+        name="drift", needs_run=True, caution=0.5, alarm=3, concerns=MINIMUM,
+        measure=readings.drift,
+        question="Does the estimate hold for later rows?",
+        meaning="A row is predicted worse if the rows of the same period ({name!r}) are also left "
+        "out than if as many random rows are. The target or its relation to the columns changes "
+        "with time. The estimate is for rows like these, not for later ones.",
+        definition="rise of the error if rows are left out in ten periods instead of ten random "
+        "parts, in standard errors of the estimate; 0 if the rise is below its standard error. "
+        "docs/studies/drift.py has drawn tables with and without drift",
+        advice="the estimate is for rows like these, not for later ones: compare with the error of "
+        "the last rows, predicted by a model of the rows before them",
+        command_advice="the estimate is for rows like these, not for later ones: train on the rows "
+        "before a date, and let predict report the actual error of the rows after it",
     ),
     Check(
         name="rows left out in blocks", needs_run=True, caution=1, alarm=3, concerns=MINIMUM,
@@ -198,7 +234,7 @@ CHECKS = (
         "A few rows of many cannot matter so much, so the estimate is too low: rows were not left "
         "out completely, or very few rows decide.",
         definition="rise of the error if 5 % of the rows, at most ten, are left out together, in "
-        "standard errors of the estimate; 0 if the rise is below two standard errors of its own. "
+        "standard errors of the estimate; 0 if the rise is below two of its standard errors. "
         "For 15 real tables with 60 and with 200 rows it was at most 0.3; with errors of the fit "
         "instead of left-out ones it is above 10",
         advice="look for rows that occur twice, for weights that are much larger than others, and "
@@ -213,9 +249,10 @@ CHECKS = (
         "estimate holds for the same patients only.",
         definition="rise of the error if unusually similar rows are left out together instead of "
         "as many of the next neighbours, in standard errors of the estimate; 0 if the rise is "
-        "below three standard errors of its own",
-        advice="if they belong together, give the groups: fit(X, y, groups=…), or decoupled train "
-        "--group COLUMN",
+        "below three of its standard errors",
+        advice="if they belong together, give the groups: fit(X, y, groups=…)",
+        command_advice="if they belong together (one patient, one thing), train with --group and "
+        "the column that says so",
     ),
     Check(
         name="winner's curse", measure=readings.curse, needs_run=True,
@@ -224,6 +261,7 @@ CHECKS = (
         meaning="The best of many candidates was chosen by its error, which is therefore too low.",
         definition="the optimism of the lowest error, in standard errors",
         advice="quote corrected_error of the sweep (estimators do so), or compare fewer candidates",
+        command_advice="nothing: the estimate and its interval allow for it",
     ),
     Check(
         name="distance from the minimum", needs_run=True, alarm=0.5, concerns=MINIMUM,
@@ -233,6 +271,7 @@ CHECKS = (
         "only at the minimum.",
         definition="1 if the Newton decrement was above the tolerance at the last step, else 0",
         advice="allow more steps, or use a larger ridge",
+        command_advice="train with a larger --ridge",
     ),
     Check(
         name="other minima", needs_run=True, caution=0.5, concerns=MINIMUM,
@@ -255,6 +294,7 @@ CHECKS = (
         definition="share of rows whose further Newton steps do not converge; up to ``repairs`` of "
         "them are refitted exactly",
         advice="use a larger ridge, or get more rows",
+        command_advice="train with a larger --ridge, or get more rows",
     ),
     Check(
         name="not converged", needs_run=True, caution=FALLING, concerns=PATH,
@@ -271,5 +311,10 @@ CHECKS = (
         question="Did all numbers stay finite in training?",
         meaning="Training ended because its error was no longer finite; the best step was kept.",
         advice="use a smaller damping or a smaller learning rate",
+        command_advice="train with a smaller --lr or --damping",
     ),
+    LEAK_CHECK,
 )  # fmt: skip
+
+#: What checks ask, by name.
+QUESTIONS = {check.name: check.question for check in (*CHECKS, *TABLE_CHECKS)}

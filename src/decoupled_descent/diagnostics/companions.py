@@ -1,4 +1,4 @@
-r"""Rows that are unusually similar, wherever they stand, and what they do to the estimate.
+r"""Rows that are unusually similar, and their effect on the estimate.
 
 Rows of one patient are alike in their columns, and the model learns the patient. Errors of single
 rows left out do not show it, because the companions are still in training. So companions are left
@@ -19,17 +19,17 @@ from decoupled_descent.diagnostics.measures import losses_left_out
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.training.run import Run
 
-#: A row as near as companions are expected among so many neighbours: 22 % of independent rows have
-#: one by chance.
+#: Companions are so near that fewer neighbours than this are expected within their distance: 22 %
+#: of independent rows have such a neighbour by chance.
 NEARER = 0.25
 #: The most rows that are left out together.
 MOST = 10
 
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
 
 
-class Company(NamedTuple):
+class CompanionEffect(NamedTuple):
     """How much more the error rises when companions are left out than with other neighbours."""
 
     rise: float  # in the units of the loss
@@ -37,13 +37,13 @@ class Company(NamedTuple):
     share: float  # of rows that have a companion
 
 
-def company(run: Run, rows: Rows, X: Floats) -> Company | None:
+def companion_effect(run: Run, rows: Rows, X: Floats) -> CompanionEffect | None:
     """Leave companions out together, then as many other neighbours, and compare the losses.
 
     Args:
         run: At a minimum; otherwise None is returned, as it is if no row has a companion.
         rows: The rows of the run.
-        X: The columns in which rows may be alike, of equal scale, shape (n, d).
+        X: The columns in which rows may be similar, of equal scale, shape (n, d).
     """
     squares = np.square(X).sum(1)
     distances = np.maximum(squares[:, None] + squares - 2 * (X @ X.T), 0)
@@ -54,7 +54,7 @@ def company(run: Run, rows: Rows, X: Floats) -> Company | None:
         return None
     n, parts = len(X), []
     alone = losses_left_out(run, rows, torch.arange(n))
-    for groups in (together, others(distances, together)):
+    for groups in (together, neighbour_groups(distances, together)):
         losses = losses_left_out(run, rows, torch.from_numpy(groups))
         if alone is None or losses is None:
             return None
@@ -62,10 +62,12 @@ def company(run: Run, rows: Rows, X: Floats) -> Company | None:
         sums = np.bincount(groups, rise - rise.mean())
         parts.append((float(rise.mean()), float(np.square(sums).sum()) / n**2))
     (near, variance), (far, other) = parts
-    return Company(near - far, math.sqrt(variance + other), float(np.mean(counts[together] > 1)))
+    return CompanionEffect(
+        near - far, math.sqrt(variance + other), float(np.mean(counts[together] > 1))
+    )
 
 
-def companions(distances: Floats) -> Places:
+def companions(distances: Floats) -> Indices:
     r"""Number the groups of unusually near rows, given squared distances.
 
     If the k-th neighbour is at distance D in m dimensions, k (δ/D)^m rows are expected within δ.
@@ -91,7 +93,7 @@ def companions(distances: Floats) -> Places:
     return np.unique(groups, return_inverse=True)[1].reshape(-1)
 
 
-def others(distances: Floats, together: Places) -> Places:
+def neighbour_groups(distances: Floats, together: Indices) -> Indices:
     """Groups of the same sizes, each of near rows that are no companions of each other."""
     n, free = len(together), np.ones(len(together), dtype=bool)
     counts = np.bincount(together)

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from decoupled_descent.descent import OrthogonalDecoupledDescent
 from decoupled_descent.diagnostics.catalogue import CHECKS
-from decoupled_descent.diagnostics.checks import Evidence, Finding
+from decoupled_descent.diagnostics.checks import STATUSES, Evidence, Finding
+from decoupled_descent.diagnostics.drift import as_times
 from decoupled_descent.diagnostics.measures import label_groups
+from decoupled_descent.diagnostics.table import Table
+from decoupled_descent.diagnostics.table_checks import TABLE_CHECKS
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.selection.sweep import Sweep
+from decoupled_descent.training.decoupling import Decoupling
+from decoupled_descent.training.loop_run import rows_of
 from decoupled_descent.training.run import Run
 
 VERDICTS = ("trust", "caution", "do not trust")
@@ -44,15 +50,30 @@ class Diagnosis:
     @property
     def summary(self) -> str:
         """The verdict in a sentence."""
-        raised = [found for found in self.findings if found.status in ("caution", "alarm")]
+        raised = [one for one in self.findings if one.status in ("caution", "alarm")]
         if not raised:
             notes, count = sum(one.status == "note" for one in self.findings), len(self.findings)
             if not notes:
                 return f"trust: none of {count} checks found a problem"
             have = f"{notes} of {count} checks {'have notes' if notes > 1 else 'has a note'}"
             return f"trust: no check found a serious problem ({have})"
-        names = ", ".join(found.name for found in raised)
+        names = ", ".join(one.name for one in raised)
         return f"{self.verdict}: {names}; first of all, {raised[0].advice}"
+
+    def with_findings(self, findings: Sequence[Finding]) -> Diagnosis:
+        """Add findings, instead of those of the same name; the most serious are the first."""
+        names = {one.name for one in findings}
+        others = [one for one in self.findings if one.name not in names]
+        return Diagnosis(tuple(sorted([*findings, *others], key=_severity, reverse=True)))
+
+    def for_command_line(self) -> Diagnosis:
+        """The same findings, with advice that names options of the command line."""
+        return Diagnosis(
+            tuple(
+                replace(one, advice=one.command_advice or one.advice, command_advice="")
+                for one in self.findings
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return verdict, summary and findings for JSON."""
@@ -72,24 +93,33 @@ class Diagnosis:
         head = "".join(f"<th {left}>{name}</th>" for name in names)
         table = f"<table><tr>{head}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"
         fine = len(cells) - len(rows)
-        found = f"<p>{fine} {'check' if fine == 1 else 'checks'} found no problem.</p>"
-        return f"<p><b>{html.escape(self.verdict)}</b></p>{table if rows else ''}{found}"
+        rest = f"<p>{fine} {'check' if fine == 1 else 'checks'} found no problem.</p>"
+        return f"<p><b>{html.escape(self.verdict)}</b></p>{table if rows else ''}{rest}"
 
     def __str__(self) -> str:
         lines = [self.summary, ""]
-        for found in self.findings:
-            head = f"{found.status:<8} {found.name:<22} {found.value:>9.3g}   {found.threshold}"
-            lines.append(head)
-            if found.status != "ok":
-                exactly = f" ({found.definition})" if found.definition else ""
-                lines += [f"         {found.reason}{exactly}", f"         → {found.advice}"]
+        for one in self.findings:
+            lines.append(f"{one.status:<8} {one.name:<22} {one.value:>9.3g}   {one.threshold}")
+            if one.status != "ok":
+                definition = f" ({one.definition})" if one.definition else ""
+                lines += [f"         {one.reason}{definition}", f"         → {one.advice}"]
         return "\n".join(lines)
+
+
+def _severity(finding: Finding) -> int:
+    return STATUSES.index(finding.status)
+
+
+def diagnose_table(table: Table) -> list[Finding]:
+    """Check a table without a run: columns that leak the target, identifiers, interruptions."""
+    results = [check.evaluate(table) for check in TABLE_CHECKS]
+    return [result[0] for result in results if result is not None]
 
 
 def diagnose(
     X: Any,
     y: Any,
-    run: Run | Sweep | None = None,
+    run: Run | Sweep | Decoupling | None = None,
     algorithm: Any = None,
     objective: Objective | None = None,
     *,
@@ -97,19 +127,22 @@ def diagnose(
     optimism: float | None = None,
     columns: Any = None,
     stderr: float | None = None,
+    names: Sequence[str] | None = None,
+    time: Any = None,
 ) -> Diagnosis:
     r"""Check whether the train error is a good estimate of the test error, without a test set.
 
-    Before training the data are checked: size, classes, duplicate rows, and the assumptions of the
-    algorithm. A finished run adds checks of its correction, of its standard error, of the head and,
-    for a sweep, of the choice among runs. The run is judged at its best step.
+    Before training the data are checked: size, classes, duplicate rows, columns that leak the
+    labels, and the assumptions of the algorithm. A finished run adds checks of its correction, of
+    its standard error, of the head and, for a sweep, of the choice among runs. Runs are checked at
+    their best step.
 
     Args:
         X: Features as given to :func:`fit`: columns centred and scaled to variance about 1/d. Or
             :class:`Rows`.
         y: Labels, n rows; None with :class:`Rows`.
-        run: What :func:`fit` or :func:`sweep` returned (its best run is taken); None before
-            training.
+        run: What :func:`fit` or :func:`sweep` returned (its best run is taken); or the
+            :class:`Decoupling` of a loop, with X and y as the loop has them. None before training.
         algorithm: The algorithm that will be used; that of the run if there is one, orthogonal
             descent with ridge 1 by default.
         objective: What will be minimised; its loss shows whether labels are classes.
@@ -119,6 +152,11 @@ def diagnose(
         columns: The columns from which the rows were made, shape (n, d₀) or :class:`Rows`, if
             rows are features of a kernel. Duplicates must then agree in both.
         stderr: The standard error of the estimate, if it is not that of the run's losses.
+        names: Of the columns, for the check whether one of them leaks the target; ``X[:, 0]`` and
+            so on by default. An empty list omits this check.
+        time: The time of each row, numbers of shape (n,), or several by name, for the check whether
+            the estimate holds for later rows. By default, columns with the name of a time, and
+            columns that grow from row to row.
 
     Returns:
         The findings, the most serious first, and the verdict.
@@ -133,6 +171,8 @@ def diagnose(
         >>> diagnose(X, y, run).verdict
         'do not trust'
     """
+    if isinstance(run, Decoupling):
+        X, run = rows_of(run, X, y), run.run(X, y)
     rows = X if isinstance(X, Rows) else Rows(X, y)
     sweep = run if isinstance(run, Sweep) else None
     best = run.best if isinstance(run, Sweep) else run
@@ -153,8 +193,22 @@ def diagnose(
         optimism = sweep.corrected_error.optimism
     if columns is not None and not isinstance(columns, Rows):
         columns = Rows(columns, rows.y)
-    evidence = Evidence(rows, groups, classes, algorithm, best, optimism, columns, stderr)
+    width = (rows if columns is None else columns).d
+    if names is not None and len(names) not in (0, width):
+        raise ValueError(f"names has {len(names)} names for {width} columns; pass one per column")
+    evidence = Evidence(
+        rows,
+        groups,
+        classes,
+        algorithm,
+        best,
+        optimism,
+        columns,
+        stderr,
+        names,
+        as_times(time, rows.n),
+    )
     with threads_for(rows.here * rows.d, 1):
-        judged = [found for check in CHECKS if (found := check.judge(evidence)) is not None]
-    judged.sort(key=lambda found: found[1], reverse=True)
-    return Diagnosis(tuple(finding for finding, _ in judged))
+        results = [one for check in CHECKS if (one := check.evaluate(evidence)) is not None]
+    results.sort(key=lambda one: one[1], reverse=True)
+    return Diagnosis(tuple(finding for finding, _ in results))

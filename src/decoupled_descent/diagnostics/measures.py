@@ -15,23 +15,23 @@ from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
 from decoupled_descent.training.run import Run, fit
 
-#: So many principal directions are processed at a time.
+#: Principal directions that are processed at a time.
 DIRECTIONS = 64
-#: So many consecutive rows are left out together.
-TOGETHER = 10
+#: The most consecutive rows that are left out together.
+BLOCK_ROWS = 10
 #: The seed and the most steps of a second run, which may end in another minimum.
 OTHER_START, OTHER_STEPS = 2**16 + 1, 200
-#: The comparison uses random rows from so many neighbouring blocks.
-APART = 10
-#: Labels can count as sorted only if a random order would have so many decreases (e⁻⁷ = 0.001).
-UNSORTED = 7
-#: So many columns are processed at a time.
+#: The comparison uses random rows from this many neighbouring blocks.
+NEARBY_BLOCKS = 10
+#: Labels can count as sorted only if a random order would decrease this often (e⁻⁷ = 0.001).
+DECREASES = 7
+#: Columns that are processed at a time.
 AT_A_TIME = 256
 #: Rows with real labels are sorted into this many groups, of at least this size.
 GROUPS, GROUP_ROWS = 10, 20
 
 
-class Seen(NamedTuple):
+class BestStep(NamedTuple):
     """A run at its best step."""
 
     h: Tensor  # pre-activations at which the train error is taken, (n, L)
@@ -42,20 +42,20 @@ class Seen(NamedTuple):
     correction: float  # mean loss at h minus mean loss at Xθ, in standard errors
 
 
-def look(run: Run, rows: Rows) -> Seen:
+def evaluate_best_step(run: Run, rows: Rows) -> BestStep:
     """Evaluate a run once more at its best step."""
     try:
-        found, uncorrected = _evaluate(run, rows, torch.float64)
+        at, uncorrected = _evaluate(run, rows, torch.float64)
     except RuntimeError:  # the head or the loss has constants in the dtype of the run
-        found, uncorrected = _evaluate(run, rows, rows.like.dtype)
-    assert found.jacobian is not None
+        at, uncorrected = _evaluate(run, rows, rows.like.dtype)
+    assert at.jacobian is not None
     losses = run.best_losses.double()
     values = rows.averaged(losses) if rows.n > 1 else losses  # one per group, if there are groups
     spread = float(values.std()) if len(values) > 1 else 0.0
     stderr = max(spread / math.sqrt(len(values)), 1e-12 * (1 + abs(float(losses.mean()))))
-    correction = (float(found.loss.double().mean()) - uncorrected) / stderr
-    h, direction, jacobian = run.best_preactivations, found.direction, found.jacobian
-    return Seen(h.double(), direction.double(), jacobian.double(), losses, stderr, correction)
+    correction = (float(at.loss.double().mean()) - uncorrected) / stderr
+    h, direction, jacobian = run.best_preactivations, at.direction, at.jacobian
+    return BestStep(h.double(), direction.double(), jacobian.double(), losses, stderr, correction)
 
 
 def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives, float]:
@@ -66,12 +66,12 @@ def _evaluate(run: Run, rows: Rows, dtype: torch.dtype) -> tuple[RowDerivatives,
     shares = run.algorithm.row_shares(rows)
     weights = None if shares is None else (shares / shares.mean()).to(dtype)
     h = run.best_preactivations.to(dtype)
-    found = run.algorithm.derivatives(bound, h, y, head, weights)
+    derivatives = run.algorithm.derivatives(bound, h, y, head, weights)
     theta = state.theta.to(dtype).T
     plain = torch.cat([part.to(dtype) @ theta for _, part in rows.doubles()])
     with torch.no_grad():
         losses = bound.losses(plain, y, head)
-    return found, float(losses.double().mean())
+    return derivatives, float(losses.double().mean())
 
 
 def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> tuple[Tensor, bool]:
@@ -84,10 +84,11 @@ def label_groups(rows: Rows, objective: Objective | None, task: str | None) -> t
     values, codes, counts = torch.unique(y, return_inverse=True, return_counts=True)
     classes = task == "classification"
     if task is None:
-        loss = None if objective is None else objective.loss.name
         few = len(values) <= max(2, rows.n // GROUP_ROWS) and rows.y.ndim == 1
-        whole = bool((values == values.round()).all())
-        classes = loss == "cross_entropy" or (few and whole and loss not in ("squared", "absolute"))
+        integers = bool((values == values.round()).all())
+        loss = None if objective is None else objective.loss
+        numbers = loss is not None and loss.builtin and not loss.has_classes
+        classes = (loss is not None and loss.categorical) or (few and integers and not numbers)
     if classes or int(counts.min()) >= GROUP_ROWS:
         return codes, classes
     count = max(1, min(GROUPS, rows.n // GROUP_ROWS))
@@ -124,7 +125,7 @@ def spectrum_share(gram: Gram, n: int, d: int) -> float:
     return float(e[e > edge].sum() / e.sum())
 
 
-def stein_residual(seen: Seen, groups: Tensor) -> float:
+def stein_residual(best: BestStep, groups: Tensor) -> float:
     r"""Return the relative violation of Stein's identity within groups, between 0 and 1.
 
     .. math:: \frac{\|\mathrm{Cov}(h,g) - \mathrm{Cov}(h)\bar J^\top\|}
@@ -132,17 +133,17 @@ def stein_residual(seen: Seen, groups: Tensor) -> float:
 
     The noise that n rows add to the numerator is subtracted.
     """
-    h, q = centred(seen.h, groups), centred(seen.direction - seen.h @ seen.jacobian.T, groups)
+    h, q = centred(best.h, groups), centred(best.direction - best.h @ best.jacobian.T, groups)
     n = len(h)
     off = h.T @ q / n
     noise = (h.square().T @ q.square() / n - off.square()).sum() / n
-    expected = h.T @ h / n @ seen.jacobian.T
+    expected = h.T @ h / n @ best.jacobian.T
     size = float(expected.norm() + (off + expected).norm())
     excess = float((off.square().sum() - noise).clamp_min(0).sqrt())
     return excess / size if size > 0 else 0.0
 
 
-def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
+def neighbour_correlation(best: BestStep, rows: Rows, groups: Tensor) -> float:
     r"""Return how much each row resembles the next one, in features and in gradients.
 
     This is the smaller of two correlations between a row and the next: of the features within
@@ -154,21 +155,23 @@ def neighbours_alike(seen: Seen, rows: Rows, groups: Tensor) -> float:
     kept = gram.eigenvalues > 1e-9 * gram.eigenvalues[-1]
     if int(kept.sum()) < 4:
         return 0.0
-    gradients = seen.direction - seen.direction.mean(0)
-    erring = (gradients[1:] * gradients[:-1]).sum() / gradients.square().sum().clamp_min(1e-300)
-    alike = []
+    gradients = best.direction - best.direction.mean(0)
+    of_gradients = (gradients[1:] * gradients[:-1]).sum() / gradients.square().sum().clamp_min(
+        1e-300
+    )
+    of_features = []
     for some in torch.split(kept.nonzero().squeeze(1), DIRECTIONS):  # all take twice X and more
         features = centred(gram.coordinates(some), groups)
         sizes = features.square().sum(0).clamp_min(1e-300)
-        alike.append((features[1:] * features[:-1]).sum(0) / sizes)
-    return max(0.0, min(float(torch.cat(alike).median()), float(erring)))
+        of_features.append((features[1:] * features[:-1]).sum(0) / sizes)
+    return max(0.0, min(float(torch.cat(of_features).median()), float(of_gradients)))
 
 
 class Sorting(NamedTuple):
     """What the order of a table comes from."""
 
     by_label: bool  # the label never changes direction
-    wholly: bool  # so do columns among rows of one label, or hardly any rows share a label
+    completely: bool  # by columns too among rows of one label, or hardly any rows share a label
 
 
 def sorting(y: Tensor, columns: Tensor) -> Sorting:
@@ -181,9 +184,9 @@ def sorting(y: Tensor, columns: Tensor) -> Sorting:
     active = torch.ones(len(y) - 1, dtype=torch.bool, device=y.device)
     _, counts = torch.unique(y, return_counts=True)
     falls = 0.5 * (1 - float((counts.double() / len(y)).square().sum()))  # of random labels
-    known: list[Tensor] = []
+    keys_used: list[Tensor] = []
     by_label = False
-    while int(active.sum()) * falls > UNSORTED:
+    while int(active.sum()) * falls > DECREASES:
         for keys in (label, *torch.split(columns, AT_A_TIME, 1)):
             here = keys.double().diff(dim=0)[active]
             moves = ((here >= 0).all(0) | (here <= 0).all(0)) & (here != 0).any(0)
@@ -191,10 +194,10 @@ def sorting(y: Tensor, columns: Tensor) -> Sorting:
                 break
         else:
             return Sorting(by_label, False)
-        known.append(keys)
+        keys_used.append(keys)
         active &= keys[:, int(moves.nonzero()[0])].double().diff() == 0
         by_label |= keys is label
-        if by_label and len(known) > 1:
+        if by_label and len(keys_used) > 1:
             return Sorting(True, True)
     return Sorting(by_label, by_label)
 
@@ -245,18 +248,18 @@ def blocks_left_out(run: Run, rows: Rows, groups: Tensor) -> BlocksLeftOut | Non
     For independent rows it does not matter which others of the same classes, or groups of similar
     response, are left out with them. For rows that belong together and are neighbours in the table
     it does. In a sorted table rows near each other are similar, so the random rows are taken
-    nearby: each place is exchanged with one among the next ``APART`` blocks of its class. None if
-    the run is not at a minimum, or all rows are one block.
+    nearby: each row is exchanged with one from the next ``NEARBY_BLOCKS`` blocks of its class.
+    None if the run is not at a minimum, or all rows are one block.
     """
-    size = max(2, min(TOGETHER, rows.n // 20))
+    size = max(2, min(BLOCK_ROWS, rows.n // 20))
     if rows.n <= size:
         return None
-    generator, places = torch.Generator().manual_seed(0), torch.arange(rows.n)
-    order = places.clone()
+    generator, indices = torch.Generator().manual_seed(0), torch.arange(rows.n)
+    order = indices.clone()
     for group in torch.unique(groups):
-        for mine in torch.split(places[groups == group], APART * size):
-            order[mine] = mine[torch.randperm(len(mine), generator=generator)]
-    near, far = (losses_left_out(run, rows, place // size) for place in (places, order))
+        for nearby in torch.split(indices[groups == group], NEARBY_BLOCKS * size):
+            order[nearby] = nearby[torch.randperm(len(nearby), generator=generator)]
+    near, far = (losses_left_out(run, rows, one // size) for one in (indices, order))
     return None if near is None or far is None else BlocksLeftOut(near, far, size)
 
 

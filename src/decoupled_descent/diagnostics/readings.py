@@ -12,7 +12,9 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from decoupled_descent.checks import percent
-from decoupled_descent.diagnostics import companions, copies, measures
+from decoupled_descent.diagnostics import companions, measures
+from decoupled_descent.diagnostics import drift as drifts
+from decoupled_descent.diagnostics import duplicates as duplicate_rows
 from decoupled_descent.diagnostics.checks import MOST_TOGETHER, Evidence, Reading
 
 #: The standard deviation of (train − test)/stderr is about √(1 + (WIDENING δ)²), where δ is the
@@ -20,9 +22,11 @@ from decoupled_descent.diagnostics.checks import MOST_TOGETHER, Evidence, Readin
 WIDENING = 2.0
 #: With more rows than this, not all pairs are compared.
 MOST_COMPARED = 2000
-#: Rises below so many standard errors of their own count as chance, for rows in their order and
-#: for similar rows: 1 of 49 draws of real tables without groups passes the second.
+#: A rise counts as chance below this many of its standard errors: for rows in their order, and for
+#: similar rows. 1 of 49 draws of real tables without groups passes the second.
 CHANCE, CHANCE_SIMILAR = 2, 3
+#: The most columns of times that are looked at.
+MOST_TIMES = 3
 #: How the effect of duplicates was computed: expected, or measured.
 EXPECTED = "share of duplicates × ½√min(n, d): the expected bias, in standard errors"
 MEASURED = "the rise of the error if rows are left out with their duplicates, in standard errors"
@@ -33,7 +37,7 @@ REMEDIES = (
     "report the accuracy, or a bounded loss, as well",
     "report the median absolute error as well, or predict the logarithm of a skewed target",
 )
-#: What is said of a table that is sorted by its target.
+#: A remark on a table that is sorted by its target.
 SORTED_BY_LABEL = (
     " The table is sorted by its target. If it was sorted by something else as well, this may be "
     "the reason."
@@ -43,15 +47,15 @@ SORTED_BY_LABEL = (
 def duplicates(e: Evidence) -> Reading:
     """The effect of duplicates in standard errors: measured at a minimum, expected elsewhere."""
     first = None if e.rows.groups is None else _first(e.rows.groups)
-    found = copies.copies(e.rows, first)  # groups are left out as a whole
-    if e.columns is not None and found.share > 0:  # rows must agree in both
-        found = found.both(copies.copies(e.columns, first))
-    share, d = found.share, (e.rows if e.columns is None else e.columns).d
+    pairs = duplicate_rows.find(e.rows, first)  # groups are left out as one
+    if e.columns is not None and pairs.share > 0:  # rows must agree in both
+        pairs = pairs.both(duplicate_rows.find(e.columns, first))
+    share, d = pairs.share, (e.rows if e.columns is None else e.columns).d
     value, how = share * 0.5 * math.sqrt(min(e.rows.n, d)), EXPECTED
     if e.minimum and e.run is not None and share > 0 and e.rows.n <= MOST_TOGETHER:
-        rise = copies.rise(e.run, e.rows, found)
+        rise = duplicate_rows.rise_without(e.run, e.rows, pairs)
         if rise is not None:
-            value, how = max(0.0, rise) / e.seen.stderr, MEASURED
+            value, how = max(0.0, rise) / e.best_step.stderr, MEASURED
     most = "note" if e.minimum and value < SERIOUS else "alarm"
     return Reading(value, {"share": percent(share), "how": how}, most)
 
@@ -81,13 +85,15 @@ def leverage(e: Evidence) -> Reading | None:
     leverages = e.algorithm.leverages(e.rows)
     if leverages is None:
         return None
-    small = e.run is not None and abs(e.seen.correction) < 1  # then nothing depends on leverage
+    small = (
+        e.run is not None and abs(e.best_step.correction) < 1
+    )  # then nothing depends on leverage
     return Reading(float(leverages.max()), most="note" if small else "caution")
 
 
 def correction(e: Evidence) -> Reading:
     """The correction in standard deviations of a row's loss."""
-    share = abs(e.seen.correction) / math.sqrt(e.rows.n)
+    share = abs(e.best_step.correction) / math.sqrt(e.rows.n)
     return Reading(share, {"factor": spread(share)})
 
 
@@ -98,18 +104,19 @@ def spread(share: float) -> float:
 
 def stein(e: Evidence) -> Reading:
     """The violation of Stein's identity times the correction."""
-    residual = measures.stein_residual(e.seen, e.groups)
+    residual = measures.stein_residual(e.best_step, e.groups)
     most = "caution" if "leverage" in e.traits else "alarm"
     return Reading(
-        residual * abs(e.seen.correction), {"share": percent(residual, decimals=0)}, most
+        residual * abs(e.best_step.correction), {"share": percent(residual, decimals=0)}, most
     )
 
 
 def rows_behind(e: Evidence) -> Reading:
     """The effective number of rows behind the variance of the losses."""
     assert e.run is not None
-    remedy = REMEDIES[e.run.objective.loss.name in ("squared", "absolute")]
-    return Reading(measures.rows_behind(e.seen.losses), {"remedy": remedy})
+    loss = e.run.objective.loss
+    remedy = REMEDIES[loss.builtin and not loss.has_classes]
+    return Reading(measures.rows_behind(e.best_step.losses), {"remedy": remedy})
 
 
 def student(rows: float) -> float:
@@ -120,8 +127,8 @@ def student(rows: float) -> float:
 
 def fitted_share(e: Evidence) -> float | None:
     """The loss at the uncorrected outputs, divided by the estimate."""
-    mean = float(e.seen.losses.mean())
-    return (mean - e.seen.correction * e.seen.stderr) / mean if mean > 0 else None
+    mean = float(e.best_step.losses.mean())
+    return (mean - e.best_step.correction * e.best_step.stderr) / mean if mean > 0 else None
 
 
 def head(e: Evidence) -> float:
@@ -129,14 +136,14 @@ def head(e: Evidence) -> float:
     assert e.run is not None
     trained = e.run.best_state.head.values() if e.algorithm.trains_head else ()
     parameters: int = sum(value.numel() for value in trained)
-    return parameters / e.rows.n / e.seen.stderr
+    return parameters / e.rows.n / e.best_step.stderr
 
 
 def curse(e: Evidence) -> Reading | None:
     """The optimism of the lowest of several errors, in standard errors."""
     if e.optimism is None:
         return None
-    value = e.optimism / (e.stderr or e.seen.stderr)
+    value = e.optimism / (e.stderr or e.best_step.stderr)
     return Reading(value, {}, "note" if e.minimum and value < 2 else "alarm")
 
 
@@ -150,14 +157,14 @@ def together(e: Evidence) -> Reading | None:
     columns = e.rows if e.columns is None else e.columns
     by_label = False
     if e.rows.y.ndim == 1:
-        every = columns.X if columns.in_memory else columns.gather(torch.arange(e.rows.n))
-        by_label, wholly = measures.sorting(e.rows.y, every)
-        if wholly:
+        values = columns.X if columns.in_memory else columns.gather(torch.arange(e.rows.n))
+        by_label, completely = measures.sorting(e.rows.y, values)
+        if completely:
             return None
     if e.blocks is None:
         return None
     rise = e.blocks.rise()
-    value = rise.mean / e.seen.stderr if rise.mean > CHANCE * rise.stderr else 0.0
+    value = rise.mean / e.best_step.stderr if rise.mean > CHANCE * rise.stderr else 0.0
     words = {"order": SORTED_BY_LABEL if by_label else ""}
     return Reading(value, words, "caution" if by_label else "alarm")
 
@@ -166,8 +173,8 @@ def in_blocks(e: Evidence) -> float | None:
     """The rise of the error if random rows leave with each, in standard errors; 0 if by chance."""
     if e.blocks is None:
         return None
-    rise = e.blocks.rise_above(e.seen.losses)
-    return rise.mean / e.seen.stderr if rise.mean > CHANCE * rise.stderr else 0.0
+    rise = e.blocks.rise_above(e.best_step.losses)
+    return rise.mean / e.best_step.stderr if rise.mean > CHANCE * rise.stderr else 0.0
 
 
 def similar(e: Evidence) -> Reading | None:
@@ -176,10 +183,30 @@ def similar(e: Evidence) -> Reading | None:
         return None
     columns = e.rows if e.columns is None else e.columns
     X = columns.gather(torch.arange(e.rows.n, device=columns.like.device)).double().cpu().numpy()
-    found = companions.company(e.run, e.rows, X)
-    if found is None or found.rise <= CHANCE_SIMILAR * found.stderr:
+    effect = companions.companion_effect(e.run, e.rows, X)
+    if effect is None or effect.rise <= CHANCE_SIMILAR * effect.stderr:
         return Reading(0.0, {"share": percent(0, decimals=0)})
-    return Reading(found.rise / e.seen.stderr, {"share": percent(found.share, decimals=0)})
+    return Reading(effect.rise / e.best_step.stderr, {"share": percent(effect.share, decimals=0)})
+
+
+def drift(e: Evidence) -> Reading | None:
+    """The largest rise of the error without rows of the same period, in standard errors.
+
+    0 if it may be chance; None with groups, few or many rows, or no column of times. A column that
+    only grows with the row may be what the table was sorted by: no alarm follows from it.
+    """
+    if e.rows.groups is not None or not drifts.FEWEST <= e.rows.n <= MOST_TOGETHER or e.run is None:
+        return None
+    largest = None
+    for column in drifts.time_columns(e)[:MOST_TIMES]:
+        rise = drifts.rise_without_period(e.run, e.rows, column.values)
+        if rise is None:
+            return None
+        value = rise.mean / e.best_step.stderr if rise.mean > rise.stderr else 0.0
+        if largest is None or value > largest.value:
+            most = "alarm" if column.is_certain else "caution"
+            largest = Reading(value, {"name": column.name}, most)
+    return largest
 
 
 def few(e: Evidence) -> Reading | None:

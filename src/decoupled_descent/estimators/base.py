@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from decoupled_descent.checks import whole_number
+from decoupled_descent.checks import error_interval, whole_number
 from decoupled_descent.estimators.inputs import (
     check_label_values,
     check_names,
@@ -64,6 +64,8 @@ class DecoupledEstimator(Options):
 
     _error_name: ClassVar[str]
     _unit: float = 1.0
+    #: Columns that are times of the rows, by name; None looks for them by their names and values.
+    _time_columns: ClassVar[dict[str, int] | None] = None
     method_: str
     model_: Model
     train_error_curve_: Floats
@@ -119,6 +121,7 @@ class DecoupledEstimator(Options):
         """Set the fitted attributes that both tasks have."""
         self.estimated_test_error_ = training.error
         self.estimated_test_error_stderr_ = training.stderr
+        self.estimated_test_error_interval_ = training.interval
         self.train_error_curve_ = training.curve
         self.train_error_stderr_curve_ = training.stderr_curve
         self.best_iter_, self.n_iter_ = training.best, len(training.curve)
@@ -252,9 +255,10 @@ class DecoupledEstimator(Options):
 
     def _search_error(
         self, result: SearchResult, weights: RowWeights, seed: int
-    ) -> tuple[float, float]:  # fmt: skip
-        """Expected error of a mixture and its standard error; a task may have others."""
-        return result.estimate.error, result.estimate.stderr
+    ) -> tuple[float, float, tuple[float, float]]:
+        """Expected error of a mixture, its standard error and its 95 % interval."""
+        error, stderr, _ = result.estimate
+        return error, stderr, error_interval(error, stderr)
 
     def _network_error(
         self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor

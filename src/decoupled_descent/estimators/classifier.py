@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from decoupled_descent.checks import outside
+from decoupled_descent.checks import (
+    LIKELY_CLASSES,
+    ROWS_PER_CLASS,
+    outside,
+    real_number,
+    share_interval,
+)
 from decoupled_descent.estimators.base import DecoupledEstimator
 from decoupled_descent.estimators.calibration import reliability, share_of
 from decoupled_descent.estimators.inputs import check_level
@@ -23,14 +29,12 @@ from decoupled_descent.estimators.jackknife import Jackknife
 from decoupled_descent.estimators.metrics import estimate_metric
 from decoupled_descent.estimators.model import Encoded, Floats, Training
 from decoupled_descent.estimators.row_weights import RowWeights
+from decoupled_descent.estimators.threshold import Threshold, choose_threshold
 from decoupled_descent.objective.losses import class_loss
 from decoupled_descent.selection.fits import SearchResult
+from decoupled_descent.selection.stacking import folds_of
 from decoupled_descent.training.estimate import Estimate, Metric
 from decoupled_descent.training.output_scale import OutputScale
-
-#: Up to FEW different whole numbers are classes; more are classes only if each has ROWS rows on
-#: average. Tables are read by the same rule.
-FEW, ROWS = 20, 10
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -74,8 +78,10 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     Attributes:
         estimated_test_error_: Expected log loss on new rows.
         estimated_test_error_stderr_: Its standard error.
+        estimated_test_error_interval_: Its 95 % interval.
         estimated_accuracy_: Expected accuracy on new rows.
         estimated_accuracy_stderr_: Its standard error.
+        estimated_accuracy_interval_: Its 95 % interval.
         train_error_curve_: The error estimate at every step (or ridge), shape (T,).
         train_error_stderr_curve_: Its standard error.
         corrected_proba_: Out-of-sample class probabilities of the training rows, (n, K).
@@ -118,7 +124,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         classes, n = np.unique(labels), len(labels)
         if len(classes) < 2:
             raise ValueError(f"y has one class only, {classes[0]}; at least two are needed")
-        if classes.dtype.kind in "iu" and len(classes) > FEW and len(classes) * ROWS > n:
+        many = len(classes) > LIKELY_CLASSES and len(classes) * ROWS_PER_CLASS > n
+        if classes.dtype.kind in "iu" and many:
             warnings.warn(
                 f"y has {len(classes)} different whole numbers in {n} rows, taken as "
                 "classes, which takes long; if they are quantities, use DecoupledRegressor",
@@ -134,12 +141,25 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         chances = training.predictions
         codes, counted = targets.long().numpy(), weights.in_estimates()
         self.corrected_proba_ = every
+        self._mixture_codes = self._of_all_rows(training.mixture_codes)
+        self._widening = training.widening
         right = chances.argmax(1) == codes
         self.estimated_accuracy_, stderr = share_of(right, *counted, training.right)
         self.estimated_accuracy_stderr_ = training.widening * stderr
+        self.estimated_accuracy_interval_ = share_interval(
+            self.estimated_accuracy_, self.estimated_accuracy_stderr_
+        )
         self.calibration_ = reliability(chances, codes, *counted)
         scores = 1 - chances[np.arange(len(codes)), codes]
         self._jackknife = Jackknife.plain(scores[:, None], weights.shares)
+
+    def _of_all_rows(self, codes: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+        """The mixtures that predict the rows; rows of weight zero are predicted by the model."""
+        if codes is None or self._kept is None:
+            return codes
+        full = np.full(len(self._kept), -1)
+        full[self._kept] = codes
+        return full
 
     def _out_of_sample(self, result: SearchResult) -> Floats:
         """Probabilities by mixtures that were chosen without the row."""
@@ -211,15 +231,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         Returns:
             Indices of the rows, most suspicious first, and the probability of each row's label.
         """
-        check_is_fitted(self)
-        if not hasattr(self, "corrected_proba_"):
-            raise ValueError("a model from a file does not have its training rows; fit it again")
-        labels = np.asarray(y)
-        if labels.shape != (len(self.corrected_proba_),):
-            raise ValueError(
-                f"y has shape {labels.shape} but the model was trained on "
-                f"{len(self.corrected_proba_)} rows; pass the labels of fit"
-            )
+        labels = self._labels_of_fit(y)
         own = labels.reshape(-1, 1) == self.classes_  # rows of weight zero may have other labels
         chances = np.where(own, self.corrected_proba_, 0.0).sum(1)
         order = np.argsort(chances)
@@ -231,14 +243,16 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         """Estimate any metric on new rows from the leave-one-out probabilities.
 
         Args:
-            metric: ``"auc"``, ``"brier"``, ``"balanced_accuracy"``, ``"f1"``, …, or a function of
+            metric: ``"auc"``, ``"sensitivity"``, ``"specificity"``, ``"ppv"``, ``"npv"`` (of the
+                second of two classes), ``"brier"``, ``"balanced_accuracy"``, …, or a function of
                 labels (class indices) and probabilities such as those of ``sklearn.metrics``.
             y: The labels of ``fit``.
             sample_weight: The weights of ``fit``.
             groups: The groups of ``fit``; the standard error is then one over groups.
 
         Returns:
-            ``.value``, ``.stderr`` (a jackknife over rows, or groups) and ``.interval``.
+            ``.value``, ``.stderr`` and ``.interval``. The standard error is a jackknife over rows,
+            or groups, widened because each row trains the models that predict the others.
 
         Example:
             >>> import decoupled_descent as dd
@@ -247,15 +261,71 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             >>> 0.5 < model.estimate("auc", y).value <= 1
             True
         """
+        codes = self._codes_of_fit(y)
+        kind = OutputScale.PROBABILITIES
+        counted = estimate_metric(
+            metric, codes, self.corrected_proba_, kind, sample_weight, groups, self._mixture_codes
+        )
+        return replace(counted, stderr=self._widening * counted.stderr)
+
+    def choose_threshold(
+        self, y: ArrayLike, cost_ratio: float = 1.0, sample_weight: Any = None, groups: Any = None
+    ) -> Threshold:
+        """Choose the probability from which a row is given to the second class.
+
+        The estimates allow for the choice: the rows of a fold are decided by the threshold that
+        the other folds choose.
+
+        Args:
+            y: The labels of ``fit``; there must be two classes.
+            cost_ratio: The cost of a missed row of ``classes_[1]``, in units of a false alarm.
+            sample_weight: The weights of ``fit``.
+            groups: The groups of ``fit``.
+
+        Returns:
+            The threshold, and its cost, sensitivity, specificity and predictive values on new
+            rows, each with a standard error and an interval.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> X, y = dd.mixtures.flipped_classes(5, 1.0, labels=(0.0, 1.0)).sample(90, seed=0)
+            >>> model = dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y)
+            >>> one, ten = (model.choose_threshold(y, ratio) for ratio in (1.0, 10.0))
+            >>> ten.value < one.value, ten.sensitivity.value >= one.sensitivity.value
+            (True, True)
+        """
+        codes = self._codes_of_fit(y)
+        if len(self.classes_) != 2:
+            raise ValueError(f"a threshold is for two classes; the model has {len(self.classes_)}")
+        if not real_number("cost_ratio", cost_ratio) > 0:
+            raise ValueError(f"cost_ratio={cost_ratio!r} must be larger than 0")
+        units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+        together = None if units is None else torch.from_numpy(units.reshape(-1))
+        folds = folds_of(len(codes), together, self._seed(), torch.from_numpy(codes)).numpy()
+        p = np.asarray(self.corrected_proba_[:, 1], np.float64)
+        weights = {"sample_weight": sample_weight, "groups": groups}
+        return choose_threshold(p, codes, folds, float(cost_ratio), self._widening, **weights)
+
+    def _labels_of_fit(self, y: ArrayLike) -> NDArray[Any]:
+        """Labels as an array, one for each row of ``fit``, or ``ValueError``."""
         check_is_fitted(self)
         if not hasattr(self, "corrected_proba_"):
-            raise ValueError("a model from a file does not know its training rows; fit it again")
+            raise ValueError("a model from a file does not have its training rows; fit it again")
         labels = np.asarray(y)
+        if labels.shape != (len(self.corrected_proba_),):
+            raise ValueError(
+                f"y has shape {labels.shape} but the model was trained on "
+                f"{len(self.corrected_proba_)} rows; pass the labels of fit"
+            )
+        return labels
+
+    def _codes_of_fit(self, y: ArrayLike) -> NDArray[np.intp]:
+        """The class of each row of ``fit``, or ``ValueError`` for other labels."""
+        labels = self._labels_of_fit(y)
         codes = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
         if not (self.classes_[codes] == labels).all():
             raise ValueError("y has labels that are not among classes_; pass the labels of fit")
-        kind = OutputScale.PROBABILITIES
-        return estimate_metric(metric, codes, self.corrected_proba_, kind, sample_weight, groups)
+        return codes
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class of each row, shape (m,)."""

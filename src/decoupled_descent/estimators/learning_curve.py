@@ -118,14 +118,14 @@ def _quarters(codes: Rows, strata: Rows, generator: np.random.Generator) -> Rows
     order = order[np.argsort(strata[first][order], kind="stable")]
     quarters = np.empty(len(groups), dtype=np.intp)
     quarters[order] = np.arange(len(groups)) % 4
-    found: Rows = quarters[np.searchsorted(groups, codes)]
-    smallest = min(len(np.unique(strata[found == part])) for part in range(4))
-    if smallest < len(np.unique(strata)) or min(np.bincount(found)) < LEAST:
+    result: Rows = quarters[np.searchsorted(groups, codes)]
+    smallest = min(len(np.unique(strata[result == part])) for part in range(4))
+    if smallest < len(np.unique(strata)) or min(np.bincount(result)) < LEAST:
         raise ValueError(
             f"a quarter of the {len(codes)} rows has fewer than {LEAST} rows or lacks a class; a "
             "learning curve needs at least 40 rows, and four rows or groups of every class"
         )
-    return found
+    return result
 
 
 def extrapolated(means: Floats, precisions: Floats) -> Floats:

@@ -19,6 +19,7 @@ def estimate_metric(
     scale: OutputScale,
     sample_weight: Any = None,
     groups: Any = None,
+    folds: NDArray[np.int64] | None = None,
 ) -> Estimate:
     """Compute a metric of out-of-sample predictions, with a jackknife standard error.
 
@@ -29,20 +30,22 @@ def estimate_metric(
         scale: Which of the two.
         sample_weight: Weights of ``fit``.
         groups: Groups of ``fit``.
+        folds: Rows that were predicted by the same mixture have the same number.
     """
     if len(labels) != len(predictions):
         raise ValueError(
             f"y has {len(labels)} labels but the model was trained on {len(predictions)} rows; "
             "pass the labels of fit"
         )
-    if scale.classifies and predictions.shape[1] == 2:
+    if scale.classifies and predictions.ndim == 2 and predictions.shape[1] == 2:
         predictions = predictions[:, 1]
     codes = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     return estimate(
         metric,
-        torch.from_numpy(labels),
+        torch.tensor(labels),  # a copy: labels may be read-only
         torch.from_numpy(np.ascontiguousarray(predictions, dtype=np.float64)),
         scale,
         sample_weight=None if sample_weight is None else torch.as_tensor(sample_weight),
         groups=None if codes is None else torch.from_numpy(codes.reshape(-1)),
+        folds=None if folds is None else torch.from_numpy(folds),
     )

@@ -37,6 +37,7 @@ class Training(NamedTuple):
     predictions: Floats  # out-of-sample predictions of the rows, shape (n, K)
     error: float  # the expected error on new rows, in the units of the estimator
     stderr: float  # its standard error
+    interval: tuple[float, float]  # its 95 % interval
     widening: float  # what standard errors of other scores are multiplied by
     curve: Floats  # the error at every step, or ridge
     stderr_curve: Floats  # their standard errors
@@ -46,6 +47,7 @@ class Training(NamedTuple):
     diagnostics: Diagnosis
     run: Run  # of the best candidate
     ridges: Floats | None = None  # of the curve, if it is one over ridges
+    mixture_codes: NDArray[np.int64] | None = None  # which mixture predicts each row, shape (n,)
     right: Floats | None = None  # for classes: how often each row is predicted right, shape (n,)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import whole_number
+from decoupled_descent.checks import error_interval, whole_number
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.input_scaling import InputScaling
 from decoupled_descent.estimators.layers import describe_head, rebuild_head, require
@@ -123,7 +123,11 @@ class NetworkModel(Model):
         continuation = Continuation(key, method, wanted, run, chosen.optimism)
         kept = continuation if estimator.warm_start else None
         model = cls(theta, run.best_head.cpu(), scaling, loss, kept)
-        return model, _record(estimator, rows, encoded, run, sweep, chosen)
+        names = getattr(estimator, "feature_names_in_", [f"X[:, {k}]" for k in range(inputs.d)])
+        varying = [
+            str(name) for name, one in zip(names, scaling.scale, strict=True) if one < np.inf
+        ]
+        return model, _record(estimator, rows, encoded, run, sweep, chosen, varying)
 
     def outputs(self, X: Floats) -> Tensor:
         """Outputs of the network for new rows, in float64, shape (m, K)."""
@@ -178,9 +182,13 @@ def _record(
     run: Run,
     sweep: Sweep | None,
     chosen: CorrectedError,
+    column_names: list[str],
 ) -> Training:
     """The record of a training, in the units of the estimator."""
-    diagnostics = diagnose(rows, None, sweep or run, task=estimator._task)
+    diagnostics = diagnose(
+        rows, None, sweep or run, task=estimator._task,
+        names=column_names,
+    )  # fmt: skip
     widening, unit = diagnostics.widening, estimator._unit
     outputs = run.best_outputs.double().cpu().reshape(rows.here, -1)
     predictions: Floats = get_loss(encoded.loss).probabilities(outputs).numpy()
@@ -189,6 +197,7 @@ def _record(
         predictions,
         error,
         stderr,
+        error_interval(error, stderr),
         widening,
         unit * run.train_error.numpy(),
         unit * widening * run.train_error_stderr.numpy(),

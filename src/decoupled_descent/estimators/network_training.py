@@ -13,10 +13,11 @@ from decoupled_descent.checks import ignoring, outside, whole_number
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.estimators.input_scaling import InputScaling
 from decoupled_descent.estimators.options import Options
+from decoupled_descent.method_names import SETTINGS
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.store import Mapped
-from decoupled_descent.selection.methods import SETTINGS, check_method
+from decoupled_descent.selection.methods import check_method
 from decoupled_descent.selection.sweep import Sweep
 from decoupled_descent.selection.tuning import STILL_FALLING, stopping, tune
 from decoupled_descent.training.callbacks import Callback

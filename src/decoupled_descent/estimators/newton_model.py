@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decoupled_descent.diagnostics.checks import MOST_TOGETHER
 from decoupled_descent.diagnostics.diagnosis import diagnose
 from decoupled_descent.estimators.mixture import Mixture, describe_mixture, rebuild_mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
@@ -63,14 +64,15 @@ class NewtonModel(Model):
             estimator, inputs, encoded, weights, estimator.features, seed, progress
         )
         best = result.best
-        error, stderr = estimator._search_error(result, weights, seed)
+        error, stderr, interval = estimator._search_error(result, weights, seed)
         ridges, curve, stderr_curve, index = ridge_curve(result, estimator, weights.unit)
         everything = gather_rows(inputs, encoded.targets) if is_divided(inputs) else inputs
         training = Training(
             predictions=estimator._out_of_sample(result),
             error=error,
             stderr=stderr,
-            widening=1.0,
+            interval=interval,
+            widening=result.widening,
             curve=curve,
             stderr_curve=stderr_curve,
             best=index,
@@ -82,9 +84,12 @@ class NewtonModel(Model):
                 optimism=result.estimate.optimism,
                 columns=standardised(everything),
                 stderr=result.estimate.stderr,
+                names=[] if is_sparse(X) else getattr(estimator, "feature_names_in_", None),
+                time=times_of(estimator, everything),
             ),
             run=best.run,
             ridges=ridges,
+            mixture_codes=result.mixture_codes.numpy(),
             right=None if result.right is None else result.right.numpy(),
         )
         return cls(Mixture.of(result), is_sparse(X)), training
@@ -171,6 +176,16 @@ def standardised(X: Any) -> Rows | None:
     mean, deviation = moments(X, torch.ones(X.here, dtype=torch.float64))
     scale = torch.where(deviation > 0, deviation, 1.0)
     return Rows(Mapped(X, lambda part: (part - mean).div_(scale), X.d))
+
+
+def times_of(estimator: DecoupledEstimator, rows: Any) -> dict[str, Tensor] | None:
+    """The columns that the application knows to be dates; None if it does not say."""
+    known = estimator._time_columns
+    if known is None or is_sparse(rows) or rows.n > MOST_TOGETHER:
+        return None
+    chosen = list(known.values())
+    values = rows.gather(torch.arange(rows.n, device=rows.like.device))[:, chosen]
+    return dict(zip(known, values.double().unbind(1), strict=True))
 
 
 def diagnosed_run(fit: CandidateFit) -> tuple[Rows, None, Run]:

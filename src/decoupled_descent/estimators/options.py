@@ -9,15 +9,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from torch import nn
 
-from decoupled_descent.selection.methods import SETTINGS, check_method
+from decoupled_descent.method_names import AT_MINIMUM, BY_DESCENT, SETTINGS
+from decoupled_descent.selection.methods import check_method
 from decoupled_descent.selection.tuning import Setting, check_settings, check_used
 
 #: Options of networks, and those of networks and descents: with other values of these than their
 #: defaults, ``"auto"`` means a descent.
 NETWORK = ("hidden", "activation", "head", "warm_start")
 DESCENT = (*NETWORK, "lr", "damping", "max_iter", "early_stopping", "device")
-#: The methods that ``"auto"`` chooses from: leave-one-out at the minimum, or a descent.
-AT_MINIMUM, BY_DESCENT = "newton", "orthogonal"
 
 
 @dataclass(eq=False, repr=False)

@@ -20,10 +20,12 @@ from decoupled_descent.estimators.calibration import Calibration
 from decoupled_descent.estimators.jackknife import describe_jackknife, rebuild_jackknife
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.features.scaling import CLIP
-from decoupled_descent.selection.methods import METHODS, SETTINGS
+from decoupled_descent.method_names import SETTINGS
+from decoupled_descent.selection.methods import METHODS
 
 SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
+INTERVAL = "estimated_test_error_interval_"
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|object|<U[1-9]\d{0,6}")
 PYTHON = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
 #: Options that are not saved: they belong to a process, or are not JSON.
@@ -65,6 +67,10 @@ def _describe_results(estimator: Any) -> dict[str, Any]:
     numbers = (*ESTIMATES, score, f"{score}stderr_")
     return {
         "estimates": {name: _finite(getattr(estimator, name)) for name in numbers},
+        "intervals": {
+            name: [_finite(end) for end in getattr(estimator, name)]
+            for name in (INTERVAL, f"{score}interval_")
+        },
         "training": {
             "best_iter_": estimator.best_iter_,
             "n_iter_": estimator.n_iter_,
@@ -127,6 +133,12 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
         value = content["estimates"][name]
         require(value is None or is_finite_number(value), f"{name} is {value!r:.40}")
         setattr(estimator, name, math.nan if value is None else float(value))
+    for name in (INTERVAL, f"{score}interval_"):
+        ends = content["intervals"][name]
+        right = isinstance(ends, list) and len(ends) == 2
+        right = right and all(end is None or is_finite_number(end) for end in ends)
+        require(right, f"{name} is {ends!r:.40}")
+        setattr(estimator, name, tuple(math.nan if end is None else float(end) for end in ends))
     estimator.diagnostics_ = Diagnosis(tuple(_finding(one) for one in content["findings"]))
     estimator.candidates_ = [dict(one) for one in content["candidates"]]
 

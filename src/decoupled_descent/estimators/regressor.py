@@ -14,18 +14,22 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
+from decoupled_descent.checks import LARGEST, error_interval
 from decoupled_descent.estimators.base import DecoupledEstimator, model_class
 from decoupled_descent.estimators.inputs import check_level
 from decoupled_descent.estimators.jackknife import Jackknife
+from decoupled_descent.estimators.metrics import estimate_metric
 from decoupled_descent.estimators.model import Encoded, Floats, Training
 from decoupled_descent.estimators.row_weights import RowWeights
 from decoupled_descent.features.scaling import ROUNDING
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.selection.fits import CandidateFit, SearchResult
+from decoupled_descent.selection.mixing import variance_of_new
+from decoupled_descent.training.estimate import Estimate, Metric
+from decoupled_descent.training.heavy_tail import mean_interval
+from decoupled_descent.training.output_scale import OutputScale
 
-#: Squares of numbers above this, or below its inverse, are outside the range of float64.
-LARGEST = 1e150
 #: The most rows whose relative errors are exchanged.
 MIXED = 1000
 
@@ -64,8 +68,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     Attributes:
         estimated_test_error_: Expected mean squared error on new rows, the mean over outputs.
         estimated_test_error_stderr_: Its standard error.
+        estimated_test_error_interval_: Its 95 % interval; a few rows may hold much of the error.
         estimated_r2_: Expected R² on new rows, the mean over outputs.
         estimated_r2_stderr_: Its standard error; the variance of the target counts as exact.
+        estimated_r2_interval_: Its 95 % interval.
         output_r2_: Expected R² of each output, shape (K,).
         output_r2_stderr_: Their standard errors.
         corrected_prediction_: Out-of-sample predictions of the training rows, (n,) or (n, K).
@@ -150,13 +156,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _search_error(
         self, result: SearchResult, weights: RowWeights, seed: int
-    ) -> tuple[float, float]:
+    ) -> tuple[float, float, tuple[float, float]]:
         """The error of a mixture; R² is set as well, for each output by its residuals."""
         self._jackknife = Jackknife.of(result, weights.shares, seed)
         rows, estimate = result.best.rows, result.estimate
         squares = self._squares(result.left_out, rows)
-        count, scaled = squares.shape[1], result.left_out - rows.y.reshape(rows.n, -1)
-        total = rows.averaged(0.5 * scaled.square().sum(1))
+        count, loss = squares.shape[1], result.objective.loss
+        total = rows.averaged(loss.of_predictions(result.left_out, rows.y))
         variances = self._variances(rows, weights.shares)
 
         def part(factors: Tensor) -> tuple[float, float]:
@@ -165,13 +171,30 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             error = estimate.error * _ratio(values.mean(), total.mean(), usual)
             return error, estimate.stderr * _ratio(_deviation(values), total.std(), usual)
 
-        error, stderr = part(torch.ones(count).double() / count)
+        apart = variance_of_new(loss, total) / len(total)  # if no two rows had anything in common
+        paired = 1 - apart / max(estimate.stderr**2, 1e-300)
+
+        def ends(factors: Tensor, error: float, stderr: float) -> tuple[float, float]:
+            """The 95 % interval of such an error, of which a few rows may hold much."""
+            values = rows.averaged(squares @ factors)
+            values = values * (error / max(float(values.mean()), 1e-300))
+            return mean_interval(values.numpy(), stderr * math.sqrt(max(0.0, paired)), seed)
+
+        equal, factors = torch.ones(count).double() / count, 1 / variances
+        error, stderr = part(equal)
+        interval = ends(equal, error, stderr)
         if self.log_target:
-            stderr *= self._skewness_factor(result.left_out, rows, seed)
-        factors = 1 / variances
+            wider = self._skewness_factor(result.left_out, rows, seed)
+            stderr *= wider
+            low, high = (error + wider * (end - error) for end in interval)
+            interval = max(0.0, low), high
         self._set_r2(*zip(*(part(one) for one in torch.diag(factors)), strict=True))
-        self.estimated_r2_stderr_ = part(factors * torch.from_numpy(self._varies) / count)[1]
-        return error, stderr
+        shares = factors * torch.from_numpy(self._varies) / count
+        lost, self.estimated_r2_stderr_ = part(shares)
+        low, high = ends(shares, lost, self.estimated_r2_stderr_)
+        most = float(self._varies.mean())
+        self.estimated_r2_interval_ = most - high, most - low
+        return error, stderr, interval
 
     def _in_units(self, outputs: Tensor) -> Tensor:
         """Outputs or scaled targets (n, K) in the units of the targets."""
@@ -214,8 +237,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _row_errors(self, result: SearchResult) -> Tensor:
         """Squared errors of the rows in the units of the targets, scaled to the corrected mean."""
-        y = result.best.rows.y.reshape(len(result.losses), -1)
-        fitted = 0.5 * (result.left_out - y).square().sum(1).mean()
+        loss, y = result.objective.loss, result.best.rows.y
+        fitted = loss.of_predictions(result.left_out, y).mean()
         factor = _ratio(result.losses.mean(), fitted, 1.0)
         return factor * self._squares(result.left_out, result.best.rows).mean(1)
 
@@ -230,6 +253,52 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         self.output_r2_stderr_ = np.where(self._varies, stderrs, 0.0)
         self.estimated_r2_ = float(self.output_r2_.mean())
         self.estimated_r2_stderr_ = float(self.output_r2_stderr_.mean())
+        low, high = error_interval(1 - self.estimated_r2_, self.estimated_r2_stderr_)
+        self.estimated_r2_interval_ = 1 - high, 1 - low
+
+    def estimate(
+        self, metric: Metric, y: ArrayLike, sample_weight: Any = None, groups: Any = None
+    ) -> Estimate:
+        """Estimate any metric on new rows from the leave-one-out predictions.
+
+        ``estimated_test_error_`` allows for the choice among candidates as well, and is slightly
+        larger than ``"mse"`` here.
+
+        Args:
+            metric: ``"mse"``, ``"rmse"``, ``"mae"``, ``"median_absolute_error"`` (its interval is
+                from order statistics), ``"r2"``, or a function of targets and predictions such as
+                those of ``sklearn.metrics``.
+            y: The targets of ``fit``.
+            sample_weight: The weights of ``fit``.
+            groups: The groups of ``fit``; the standard error is then one over groups.
+
+        Returns:
+            ``.value``, ``.stderr`` and ``.interval``, in the units of the target.
+
+        Example:
+            >>> from sklearn.datasets import load_diabetes
+            >>> import decoupled_descent as dd
+            >>> X, y = load_diabetes(return_X_y=True)
+            >>> model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(X, y)
+            >>> half = model.estimate("median_absolute_error", y)
+            >>> half.interval[0] < half.value < half.interval[1] < model.estimate("rmse", y).value
+            True
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "corrected_prediction_"):
+            raise ValueError("a model from a file does not have its training rows; fit it again")
+        targets = np.asarray(y, np.float64)
+        predictions = self.corrected_prediction_
+        if targets.shape == (len(predictions), 1):
+            targets = targets[:, 0]
+        if targets.shape != predictions.shape:
+            raise ValueError(
+                f"y has shape {targets.shape} but the model was trained on targets of shape "
+                f"{predictions.shape}; pass the targets of fit"
+            )
+        return estimate_metric(
+            metric, targets, predictions, OutputScale.VALUES, sample_weight, groups
+        )
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Floats:
         """Return prediction intervals for new rows.

@@ -18,10 +18,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
 import decoupled_descent
@@ -30,9 +27,8 @@ from decoupled_descent.estimators.base import DecoupledEstimator, model_class
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
-from decoupled_descent.model_file import KEY, description, model_file
 from decoupled_descent.objective.losses import get_loss
-from decoupled_descent.training.state_file import content_checksum
+from decoupled_descent.tensor_file import model_file, read_tensors, write_tensors
 
 FORMAT = 1
 ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
@@ -114,7 +110,7 @@ def save_model(
     """Save a trained estimator to a file, completely or not at all.
 
     Args:
-        estimator: The fitted estimator. ``save_model(path, estimator)`` works as well.
+        estimator: The fitted estimator.
         path: The file; ``.safetensors`` is the usual suffix.
         columns: The rules that turn a table into its matrix; None if it was trained on a matrix.
         target: Name of the column that is predicted.
@@ -136,26 +132,24 @@ def save_model(
         >>> bool((loaded.predict(X) == model.predict(X)).all()), loaded.task
         (True, 'classification')
     """
-    if isinstance(estimator, str | os.PathLike):  # the other order
-        estimator, path = path, estimator
     if not isinstance(estimator, DecoupledEstimator) or not hasattr(
         estimator, "estimated_test_error_"
     ):
         raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
     path = Path(path)
-    tensors, description = _described(estimator)
-    description |= {
+    tensors, content = _described(estimator)
+    content |= {
         "columns": None if columns is None else columns.to_dict(),
         "target": None if target is None else str(target),
         "left_out": left_out,
     }
-    text = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    content = save(tensors, {KEY: text, "sha256": content_checksum(tensors, text)})
     made = None if columns is None else type(columns).from_dict
-    _rebuild(json.loads(text), tensors, made)  # check that the file can be read again
+    _rebuild(
+        json.loads(json.dumps(content, allow_nan=False)), tensors, made
+    )  # it can be read again
     try:
         with written_whole(path) as partial:
-            partial.write_bytes(content)
+            write_tensors(partial, tensors, content)
     except OSError as error:
         raise OSError(f"{path}: cannot be written ({error.strerror or error})") from error
     return path
@@ -170,11 +164,7 @@ def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "library": decoupled_descent.__version__,
         "made_with": dict(estimator.metadata_),
     }
-    tensors = {  # cloned, because feature maps share memory and tensors of a file must not
-        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, value in (tensors | parts).items()
-    }
-    return tensors, description
+    return tensors | parts, description
 
 
 def read_model(
@@ -186,9 +176,11 @@ def read_model(
     table need it.
     """
     path = model_file(path)
-    tensors, text = _read(path)
     try:
-        content = json.loads(text, parse_constant=_refuse)
+        tensors, content = read_tensors(path)
+    except ValueError as error:
+        raise ValueError(f"{error}; copy it again, or train again") from error
+    try:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             given = content.get("format") if isinstance(content, dict) else None
             raise ValueError(
@@ -200,8 +192,8 @@ def read_model(
         raise ValueError(f"{path}: nested too deeply; train the model again") from None
     except (LookupError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
         raise ValueError(
-            f"{path}: incomplete or inconsistent ({type(error).__name__}: {error}); train the "
-            "model again"
+            f"{path}: incomplete or inconsistent ({type(error).__name__}: {error!s:.200}); train "
+            "the model again"
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -251,24 +243,3 @@ def _rebuild_model(estimator: Any, content: dict[str, Any], tensors: dict[str, T
     right = len(predictions) == 2 and np.isfinite(predictions).all()
     require(right, "its predictions are not finite")
     estimator.model_ = model
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], str]:
-    """Read tensors and description, and compare them with the checksum."""
-    text, checksum = description(path)
-    try:
-        tensors = load(path.read_bytes())
-    except OSError as error:
-        raise OSError(f"{path} cannot be read ({error.strerror or error})") from error
-    except (SafetensorError, KeyError) as error:
-        raise ValueError(f"{path}: damaged ({error}); copy it again or train again") from error
-    if content_checksum(tensors, text) != checksum:
-        raise ValueError(
-            f"{path}: the checksum is wrong: the file was damaged or edited; copy it again, or "
-            "train again"
-        )
-    return tensors, text
-
-
-def _refuse(constant: str) -> None:
-    require(False, f"its description holds {constant}")

@@ -105,22 +105,27 @@ class GaussNewtonInfluence(Influence):
 
 
 class _Factor:
-    """H = JᵀWJ + Λ, factored in the space of parameters or of outputs, whichever is smaller."""
+    """H = JᵀWJ + Λ, factored in the space of parameters or of outputs, whichever is smaller.
+
+    All is computed in double precision. In single precision, differences of large matrices leave
+    so little in the space of outputs that steps go astray and V is not positive.
+    """
 
     def __init__(self, jacobian: Tensor, hessians: Tensor, penalty: Tensor) -> None:
         n, count, size = jacobian.shape
-        self.penalty, self.shape = penalty, (n, count)
-        values, vectors = torch.linalg.eigh(hessians)
+        self.dtype, self.shape, self.penalty = jacobian.dtype, (n, count), penalty.double()
+        values, vectors = torch.linalg.eigh(hessians.double())
         roots = vectors * values.clamp_min(0).sqrt().unsqueeze(1)  # W_i = R_i R_iᵀ
+        jacobian = jacobian.double()
         self.flat = jacobian.reshape(n * count, size)
         bent = torch.einsum("nba,nbp->nap", roots, jacobian).reshape(n * count, size)
         self.primal = size <= n * count
         if self.primal:
             self.system = bent.T @ bent
-            self.system.diagonal().add_(penalty)
+            self.system.diagonal().add_(self.penalty)
             self.root = cholesky(self.system)
             return
-        self.scaled = bent / penalty.sqrt()  # rows of R J Λ^{−1/2}
+        self.scaled = bent / self.penalty.sqrt()  # rows of R J Λ^{−1/2}
         system = self.scaled @ self.scaled.T
         system.diagonal().add_(1.0)
         self.root = cholesky(system)
@@ -136,6 +141,9 @@ class _Factor:
 
     def solve(self, vector: Tensor) -> Tensor:
         """H⁻¹ of a vector of parameters."""
+        return self._solve(vector.double()).to(vector)
+
+    def _solve(self, vector: Tensor) -> Tensor:
         if self.primal:
             return torch.cholesky_solve(vector.unsqueeze(1), self.root).squeeze(1)
         scaled = vector / self.penalty.sqrt()
@@ -147,12 +155,12 @@ class _Factor:
         n, count = self.shape
         if self.primal:
             half: Tensor = torch.linalg.solve_triangular(self.root, self.flat.T, upper=False)
-            return half.reshape(-1, n, count)
+            return half.to(self.dtype).reshape(-1, n, count)
         scaled = self.flat / self.penalty.sqrt()
         # V = B(I − Sᵀ(I + SSᵀ)⁻¹S)Bᵀ is positive semidefinite and is factored, too
         inner = torch.linalg.solve_triangular(self.root, self.scaled @ scaled.T, upper=False)
         gram = scaled @ scaled.T - inner.T @ inner
-        return cholesky(gram).T.reshape(-1, n, count)
+        return cholesky(gram).T.to(self.dtype).reshape(-1, n, count)
 
 
 def gauss_newton_step(problem: Problem, theta: Tensor, head: Parameters) -> GaussNewtonStep:
@@ -175,9 +183,10 @@ def gauss_newton_step(problem: Problem, theta: Tensor, head: Parameters) -> Gaus
 
     def times(vector: Tensor) -> tuple[Tensor, Tensor]:
         """The true Hessian times a vector, and the outputs that it moves."""
-        moved = (factor.flat @ vector).reshape(outputs.shape)
-        bent = torch.einsum("nab,nb->na", hessians, moved).reshape(-1)
-        return penalty * vector + second.times(vector) + factor.flat.T @ bent, moved
+        moved = (factor.flat @ vector.double()).to(vector).reshape(outputs.shape)
+        bent = torch.einsum("nab,nb->na", hessians, moved).reshape(-1).double()
+        pulled = (factor.flat.T @ bent).to(vector)
+        return penalty * vector + second.times(vector) + pulled, moved
 
     gradient = second.slope.detach() + penalty * start
     direction, _ = conjugate_gradients(times, factor.solve, -gradient, _enough, INNER, flat=1e-12)

@@ -27,9 +27,10 @@ def cholesky(matrix: Tensor) -> Tensor:
     factor: Tensor
     return_freed_memory(matrix.nbytes)
     factor, failed = torch.linalg.cholesky_ex(matrix)
-    jitter = 1e-12 * float(matrix.diagonal().mean())
-    if not 0 < jitter < math.inf:  # no jitter would ever be enough
+    mean = float(matrix.diagonal().mean())
+    if not math.isfinite(mean):  # no jitter would ever be enough
         raise ValueError(TOO_LARGE)
+    jitter = 1e-12 * (float(matrix.diagonal().abs().mean()) or 1.0)
     while int(failed):
         shifted = matrix.clone()
         shifted.diagonal().add_(jitter)

@@ -11,11 +11,15 @@ from decoupled_descent.selection.comparison import (
     paired_difference,
     winners_curse,
 )
+from decoupled_descent.selection.sweep import Halving, Sweep, select_architecture
 
 __all__ = [
     "CorrectedError",
     "Difference",
+    "Halving",
+    "Sweep",
     "one_standard_error",
     "paired_difference",
+    "select_architecture",
     "winners_curse",
 ]

@@ -13,6 +13,8 @@ from decoupled_descent.leave_one_out.precondition import LEAD, SOFTMAX_LEAD
 STEPS, FITS, REFINED = 6, 5, 400
 #: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
+#: A search that is expected to take more seconds than this is announced.
+LONG = 30.0
 #: A search takes about this many times as long as its matrix products alone.
 OVERHEAD = 2.0
 

@@ -53,6 +53,8 @@ class SearchResult:
     losses: Tensor  # cross-fitted losses row by row, shape (n,)
     predictions: Tensor  # cross-fitted predictions, shape (n, K)
     right: Tensor | None  # for classes: how often each row is predicted right, shape (n,)
+    widening: float  # of standard errors, because rows train the models of others
+    mixture_codes: Tensor  # the number of the mixture that predicts each row, shape (n,)
     ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
     interrupted: bool  # whether Ctrl-C ended the search early
 

@@ -11,9 +11,7 @@ from decoupled_descent.descent.decoupled import DecoupledDescent
 from decoupled_descent.descent.gradient import GradientDescent
 from decoupled_descent.descent.orthogonal import OrthogonalDecoupledDescent
 from decoupled_descent.leave_one_out.newton import DecoupledNewton
-
-#: Every setting that some method has.
-SETTINGS = ("lr", "damping", "ridge")
+from decoupled_descent.method_names import METHOD_NAMES
 
 
 class Method(NamedTuple):
@@ -34,29 +32,14 @@ class Method(NamedTuple):
     minimises: bool = False
 
 
-METHODS = {
-    "newton": Method(
-        DecoupledNewton,
-        ("ridge",),
-        "linear and kernel models, with leave-one-out errors",
-        minimises=True,
-    ),
-    "orthogonal": Method(
-        partial(OrthogonalDecoupledDescent, reduction="mean"),
-        SETTINGS,
-        "decoupled descent, for columns of any covariance",
-    ),
-    "decoupled": Method(
-        partial(DecoupledDescent, reduction="mean"),
-        ("lr", "damping"),
-        "decoupled descent of the paper, for white noise",
-    ),
-    "gradient": Method(
-        partial(GradientDescent, reduction="mean"),
-        ("lr",),
-        "gradient descent; its train error does not estimate the test error",
-    ),
+#: What makes the algorithm of each method.
+BUILDERS: dict[str, Callable[..., Algorithm]] = {
+    "newton": DecoupledNewton,
+    "orthogonal": partial(OrthogonalDecoupledDescent, reduction="mean"),
+    "decoupled": partial(DecoupledDescent, reduction="mean"),
+    "gradient": partial(GradientDescent, reduction="mean"),
 }
+METHODS = {name: Method(BUILDERS[name], *about) for name, about in METHOD_NAMES.items()}
 
 
 def check_method(name: str) -> Method:

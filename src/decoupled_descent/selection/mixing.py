@@ -80,27 +80,41 @@ def mix(
     losses = loss.of_predictions(cross_fitted, y)
     values = rows.averaged(losses)
     mixed = torch.einsum("f,fnk->nk", weights, predictions)
-    variance = max(float(values.var()), _variance_of_new(loss, values, mixed, shares))
-    stderr = math.sqrt(variance / len(values) + _pair_covariance(lowest_error(own), seed))
+    variance = max(float(values.var()), variance_of_new(loss, values, mixed, shares))
+    alone = variance / len(values)
+    stderr = math.sqrt(alone + _pair_covariance(lowest_error(own), seed))
     raw = float(rows.averaged(mixed_losses(loss, weights, predictions, y)).mean())
     error = float(values.mean())
     estimate = CorrectedError(error, stderr, error - raw)
     right = right_decisions(fits, by_row) if loss.classes(y) is not None else None
+    codes = torch.unique(by_row, dim=0, return_inverse=True)[1]
     own = [one._replace(variation=None) for one in own]  # of no further use
     return SearchResult(
-        objective, tuple(own), weights, estimate, losses, cross_fitted, right, ranking, interrupted
+        objective,
+        tuple(own),
+        weights,
+        estimate,
+        losses,
+        cross_fitted,
+        right,
+        stderr / max(math.sqrt(alone), 1e-300),
+        codes,
+        ranking,
+        interrupted,
     )
 
 
-def _variance_of_new(loss: Loss, values: Tensor, mixed: Tensor, shares: Tensor) -> float:
+def variance_of_new(
+    loss: Loss, values: Tensor, mixed: Tensor | None = None, shares: Tensor | None = None
+) -> float:
     """Variance of the loss of a new row, with rare large losses that may not have occurred.
 
-    A weight counts by its square, as it does in the variance of ``values``.
-
-    For classes, it is the variance if the predicted probabilities were true. For numbers, a new
-    loss exceeds all n observed ones with probability 1/(n + 1): the largest one counts once more.
+    For classes, it is the variance if the predicted probabilities ``mixed``, shape (n, C), were
+    true; a weight in ``shares`` counts by its square, as it does in the variance of ``values``. For
+    numbers, a new loss exceeds all n observed ones with probability 1/(n + 1): the largest one
+    counts once more.
     """
-    if not loss.has_classes:
+    if not loss.has_classes or mixed is None or shares is None:
         return float(torch.cat([values, values.max().unsqueeze(0)]).var())
     chances = mixed.clamp_min(LEAST)
     losses = -chances.log()

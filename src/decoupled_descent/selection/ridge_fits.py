@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from decoupled_descent.checks import ignoring
+from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
 from decoupled_descent.leave_one_out.leave_out import moves_without_folds
@@ -179,7 +182,11 @@ def _fitted(
     repairs = REFITTED // (rows.n * (objective.width or 1))
     algorithm = DecoupledNewton(ridge, tolerance=CLOSE, repairs=repairs)
     forget_influence(rows)  # that of the last ridge; its memory is needed
-    run = fit(rows, None, objective, algorithm, 100, state=start, progress=False)
+    with nullcontext() if start is None else ignoring(DivergenceWarning):
+        run = fit(rows, None, objective, algorithm, 100, state=start, progress=False)
+    if start is not None and run.stop_reason is StopReason.STEPS:
+        # from a start with saturated probabilities there may be no way down
+        run = fit(rows, None, objective, algorithm, 100, progress=False)
     if run.stop_reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     if rows.processes is not None:

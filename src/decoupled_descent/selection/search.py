@@ -25,7 +25,7 @@ from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
-from decoupled_descent.selection.cost import FITS, expected_seconds, in_words
+from decoupled_descent.selection.cost import FITS, LONG, expected_seconds, in_words
 from decoupled_descent.selection.fits import (
     CandidateFit,
     SearchResult,
@@ -124,8 +124,8 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
 
 
 def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
-    """Print on a terminal how long the search will take, if that is more than a minute."""
+    """Print on a terminal how long the search will take, if that is long."""
     if show_progress(progress) and not in_stages() and n * max(widths) > QUICK:
         seconds = expected_seconds(n, widths, outputs)
-        if seconds > 60:
+        if seconds > LONG:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)

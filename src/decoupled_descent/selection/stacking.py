@@ -106,7 +106,8 @@ def folds_of(n: int, groups: Tensor | None, seed: int, classes: Tensor | None = 
     """Fold of each row, from 0 on, shape (n,); rows of one group are in the same fold.
 
     With classes, folds are stratified: rows of a class, or groups by their most frequent class, are
-    divided evenly among the folds.
+    divided evenly among the folds. Each class begins with the first fold, so that folds of few rows
+    have rows of several classes, which can be compared with each other.
     """
     codes = torch.arange(n) if groups is None else groups
     count = int(codes.max()) + 1
@@ -114,8 +115,14 @@ def folds_of(n: int, groups: Tensor | None, seed: int, classes: Tensor | None = 
     if classes is not None:
         members = torch.zeros(count, int(classes.max()) + 1, dtype=torch.int64)
         members.index_put_((codes, classes), torch.ones_like(codes), accumulate=True)
-        order = (members.argmax(1) * count + order).argsort().argsort()
-    return order[codes] % min(FOLDS, count)
+        own = members.argmax(1)
+        place = (own * count + order).argsort().argsort()
+        sizes = torch.bincount(own)
+        one_fold = int(sizes.max()) < 2  # a row of each class: nothing would be left to train on
+        order = place if one_fold else place - (sizes.cumsum(0) - sizes)[own]
+    folds = order[codes] % min(FOLDS, count)
+    numbered: Tensor = torch.unique(folds, return_inverse=True)[1]
+    return numbered
 
 
 def cross_fitted_weights(

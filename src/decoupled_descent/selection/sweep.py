@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from joblib import Parallel, delayed
@@ -23,6 +23,7 @@ from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import RowLoss
+from decoupled_descent.plotting.runs import plot_sweep
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.threads import threads_for
@@ -35,9 +36,13 @@ from decoupled_descent.selection.comparison import (
 )
 from decoupled_descent.selection.configurations import Configuration, combine
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.checkpoint import Saver
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
 from decoupled_descent.training.loop import Trainee, check_test, train_together
 from decoupled_descent.training.run import Run, labels_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,23 @@ class Sweep:
     def corrected_error(self) -> CorrectedError:
         """The winner's error, corrected for the choice among configurations (winner's curse)."""
         return winners_curse(self.losses[self._compared])
+
+    def plot(self) -> Figure:
+        """Draw all train errors over the steps, and the difference of each run from the winner.
+
+        Returns:
+            A figure with two panels. Whiskers are 95 % intervals of the *difference* from the
+            winner on the same rows; a cross marks where a run was pruned or diverged.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+            >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+            >>> algorithms = [dd.DecoupledDescent(lr) for lr in (0.02, 0.05)]
+            >>> len(dd.sweep(X, y, objective, algorithms, steps=20).plot().axes)
+            2
+        """
+        return plot_sweep(self)
 
     def difference(self, index: int) -> Difference:
         """How much worse a configuration is than the winner, row by row on the same rows."""
@@ -288,7 +310,7 @@ def select_architecture(
         >>> X, y = dd.mixtures.flipped_classes(60, snr=4.0, labels=(0, 1)).sample(120, seed=0)
         >>> heads = {"linear": dd.heads.Linear(), "tanh": dd.heads.TwoLayer(3, seed=0)}
         >>> algorithm = dd.DecoupledDescent(0.1, damping=0.9)
-        >>> dd.select_architecture(X, y, heads, "logistic", algorithm, steps=40).names
+        >>> dd.selection.select_architecture(X, y, heads, "logistic", algorithm, steps=40).names
         ('linear', 'tanh')
     """
     if isinstance(heads, Mapping):

@@ -30,7 +30,7 @@ from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
 from decoupled_descent.selection.tuner import DEFAULTS, Tuner, lowest, was_interrupted
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, as_checkpoint
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
 from decoupled_descent.training.run import FALLING, Run, fit
 from decoupled_descent.training.stopping import EarlyStopping
 

@@ -22,6 +22,11 @@ class StopReason(StrEnum):
     DIVERGED = "diverged"
     INTERRUPTED = "interrupted"
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the run was given up, because others were better or because it diverged."""
+        return self in (StopReason.PRUNED, StopReason.DIVERGED)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -18,6 +18,8 @@ from decoupled_descent.descent.rules import SGD
 from decoupled_descent.objective import autodiff
 from decoupled_descent.objective.models import split
 from decoupled_descent.training.loop_checks import LoopChecks
+from decoupled_descent.training.loop_run import as_run
+from decoupled_descent.training.run import Run
 
 #: A loss that is higher than that of the first batch by this factor says that lr is too large.
 LEAP = 5.0
@@ -154,6 +156,18 @@ class Decoupling:
         spread = float((shares.square() @ (losses - mean).square()).sqrt())
         count = len(losses)
         return mean, spread * math.sqrt(count / (count - 1)) if count > 1 else math.nan
+
+    def run(self, X: Tensor, y: Tensor) -> Run:
+        """Evaluate all rows at the present iterate, for metrics and :func:`diagnose`.
+
+        Args:
+            X: The inputs of all rows in the order of their numbers, shape (n, …).
+            y: Their labels.
+
+        Returns:
+            A run with one iterate; ``run.estimate("accuracy")`` asks it.
+        """
+        return as_run(self, X, y)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs beside those of the model and the optimiser."""

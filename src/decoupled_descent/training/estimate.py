@@ -19,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import interval
+from decoupled_descent.checks import Z95, interval, share_interval
+from decoupled_descent.training.auc import area_under_curve
+from decoupled_descent.training.heavy_tail import mean_interval
+from decoupled_descent.training.median import median
+from decoupled_descent.training.metric_objects import as_function
 from decoupled_descent.training.metrics import METRICS, MeanMetric
 from decoupled_descent.training.output_scale import OutputScale, classes
 
@@ -27,9 +31,13 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Metric = str | Callable[..., Any]
 
-#: A metric that is any function is computed at most so often; with more rows, blocks are left out.
-#: The relative error of a standard error from so many blocks is about 1/√(2·200) = 5 %.
+#: A metric that is any function is computed at most this often; of more rows, blocks are left out.
+#: The relative error of a standard error from 200 blocks is about 1/√(2·200) = 5 %.
 BLOCKS = 200
+#: The area under the ROC curve, which is not a function of means over rows.
+AUC = "auc"
+#: The median of absolute errors, which is not one either; its interval is from order statistics.
+MEDIAN = "median_absolute_error"
 #: Functions of ``sklearn.metrics`` that take predicted classes. All others take probabilities.
 OF_CLASSES = {
     "accuracy_score", "balanced_accuracy_score", "cohen_kappa_score", "f1_score", "fbeta_score",
@@ -47,6 +55,8 @@ class Estimate:
         stderr: Its standard error.
         metric: Its name.
         units: How many rows, groups or blocks were left out in turn.
+        ends: The 95 % interval where it is not computed from the standard error, as that of a
+            squared error, of which a few rows may hold much.
         verdict: For networks "trust", "caution" or "do not trust"; else None, and
             :func:`~decoupled_descent.diagnose` has a verdict.
         reasons: Why it is no other, in sentences.
@@ -56,13 +66,21 @@ class Estimate:
     stderr: float
     metric: str
     units: int
+    ends: tuple[float, float] | None = None
     verdict: str | None = None
     reasons: tuple[str, ...] = ()
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval."""
-        return interval(self.value, self.stderr)
+        """The 95 % interval; that of a share is within 0 and 1, that of a mean loss above 0."""
+        if self.ends is not None:
+            return self.ends
+        if not (math.isfinite(self.value) and math.isfinite(self.stderr)):
+            return math.nan, math.nan
+        if self.metric == AUC:
+            return share_interval(self.value, self.stderr)
+        kind = METRICS.get(self.metric)
+        return (interval if kind is None else kind.interval)(self.value, self.stderr)
 
     def __str__(self) -> str:
         verdict = "" if self.verdict is None else f" ({self.verdict})"
@@ -96,20 +114,25 @@ def estimate(
     sample_weight: Tensor | None = None,
     groups: Tensor | None = None,
     blocks: int = BLOCKS,
+    folds: Tensor | None = None,
 ) -> Estimate:
     """Compute a metric of outputs and its jackknife standard error.
 
     Args:
-        metric: "accuracy", "error_rate", "balanced_accuracy", "f1", "auc", "brier", "log_loss",
-            "mse", "rmse", "mae", "r2", or a function of labels and predictions such as those of
-            ``sklearn.metrics``. Predictions are probabilities (of class 1 where there are two) or
-            values; functions of ``sklearn.metrics`` that need classes get classes.
+        metric: "accuracy", "error_rate", "sensitivity", "specificity", "ppv", "npv",
+            "balanced_accuracy", "f1", "auc", "brier", "log_loss", "mse", "rmse", "mae",
+            "median_absolute_error", "r2"; a function of labels and predictions such as those of
+            ``sklearn.metrics``; or a metric of torchmetrics. Predictions are probabilities (of
+            class 1 where there are two) or values; functions of ``sklearn.metrics`` that need
+            classes get classes.
         y: Labels, shape (n,); classes are 0, 1, 2, …
         outputs: Outputs of each row by a model that did not see it, shape (n,) or (n, K).
         scale: What the outputs are: "logits", "log_probabilities", "probabilities" or "values".
         sample_weight: Weights of the rows, shape (n,).
         groups: A number for each row; groups are left out, not rows.
         blocks: How often a metric that is any function may be computed.
+        folds: A number for each row: only rows of the same fold are compared with each other by
+            "auc", because other rows were predicted by other models.
 
     Returns:
         The value and its standard error.
@@ -130,14 +153,53 @@ def estimate(
     if not isinstance(metric, str):
         named = {} if sample_weight is None else {"sample_weight": weights}
         return _of_function(metric, labels, predictions, scale, named, units, blocks)
-    if metric == "auc":
+    if metric == AUC:
         if predictions.ndim > 1:
             raise ValueError("metric='auc' is for two classes; for more, give a function")
-        value, without = _auc(labels, predictions, weights, units)
-    else:
-        row_values, kind = _rows_of(metric, labels, predictions, scale)
-        value, without = _of_means(row_values, kind.value, weights, units)
-    return Estimate(float(value), jackknife(without), metric, len(without))
+        parts = None if folds is None else np.asarray(folds.cpu())
+        area = area_under_curve(labels, predictions, weights, units, parts)
+        stderr = max(jackknife(area.without), area.smallest_stderr)
+        return Estimate(area.value, stderr, AUC, len(area.without))
+    if metric == MEDIAN:
+        return _median(labels, predictions, scale, weights, units)
+    row_values, kind = _rows_of(metric, labels, predictions, scale)
+    value, without = _of_means(row_values, kind.value, weights, units)
+    stderr = jackknife(without)
+    if kind.is_share:
+        stderr = max(stderr, _share_stderr(float(value), _counted(row_values, weights)))
+    ends = None
+    if kind.from_squares is not None and np.isfinite(row_values).all():
+        ends = kind.from_squares(_squares_interval(row_values[:, 0], weights, units), row_values)
+    return Estimate(float(value), stderr, metric, len(without), ends)
+
+
+def _squares_interval(squares: Floats, weights: Floats, units: Codes) -> tuple[float, float]:
+    """The 95 % interval of a mean of squared errors, from those of units."""
+    total, sums = (np.bincount(units, values) for values in (weights, weights * squares))
+    return mean_interval(sums[total > 0] / total[total > 0].mean())
+
+
+def _median(
+    labels: Any, predictions: Floats, scale: OutputScale, weights: Floats, units: Codes
+) -> Estimate:
+    """The median absolute error; that of a row is a mean over its outputs."""
+    if scale.classifies:
+        raise ValueError(f"metric={MEDIAN!r} is for values; the outputs are classes' probabilities")
+    errors = METRICS["mae"].rows(labels, predictions)[:, 0]
+    value, ends = median(errors, weights, units)
+    return Estimate(value, (ends[1] - ends[0]) / (2 * Z95), MEDIAN, int(units.max()) + 1, ends)
+
+
+def _counted(rows: Floats, weights: Floats) -> float:
+    """The number of rows that a share is of; unequal weights count as fewer (Kish)."""
+    own = weights * (rows[:, 1] if rows.shape[1] > 1 else 1.0)
+    return float(own.sum() ** 2 / max(np.square(own).sum(), 1e-300))
+
+
+def _share_stderr(share: float, rows: float) -> float:
+    """The standard error of a share by Agresti and Coull, which is not 0 if all rows agree."""
+    towards = (rows * share + 2) / (rows + 4)
+    return math.sqrt(max(0.0, towards * (1 - towards)) / (rows + 4))
 
 
 def mean_with_stderr(
@@ -184,7 +246,7 @@ def _rows_of(
 ) -> tuple[Floats, MeanMetric]:
     """The numbers of each row for a metric with a name."""
     if metric not in METRICS:
-        names = ", ".join([*METRICS, "auc"])
+        names = ", ".join([*METRICS, MEDIAN, AUC])
         raise ValueError(f"metric={metric!r} must be one of {names}, or a function")
     kind = METRICS[metric]
     if kind.classifies and not scale.classifies:
@@ -192,42 +254,6 @@ def _rows_of(
     if not kind.classifies and scale.classifies:
         raise ValueError(f"metric={metric!r} is for values; the outputs are classes' probabilities")
     return kind.rows(labels, predictions), kind
-
-
-def _auc(labels: Any, scores: Floats, weights: Floats, units: Codes) -> tuple[Floats, Floats]:
-    r"""The area under the ROC curve, and the same without each unit.
-
-    With S the weight of pairs that are in the right order (ties count half), a unit u takes away
-    its pairs with all others: :math:`S_{-u} = S - \sum_{i \in u} S_i + S_{uu}`.
-    """
-    positive = np.asarray(labels) == 1
-    if positive.all() or not positive.any():
-        raise ValueError("metric='auc' needs rows of both classes")
-    above = _below(scores[positive], scores[~positive], weights[~positive])
-    below = weights[positive].sum() - _below(scores[~positive], scores[positive], weights[positive])
-    pairs = np.empty(len(scores))
-    pairs[positive], pairs[~positive] = above * weights[positive], below * weights[~positive]
-    count = int(units.max()) + 1
-    lost = np.bincount(units, pairs, count)
-    ones = np.bincount(units, weights * positive, count)
-    zeros = np.bincount(units, weights * ~positive, count)
-    for unit in np.flatnonzero((ones > 0) & (zeros > 0)):  # pairs within a group were taken twice
-        at = units == unit
-        high, low = positive & at, ~positive & at
-        lost[unit] -= _below(scores[high], scores[low], weights[low]) @ weights[high]
-    total, rest = pairs[positive].sum(), (ones.sum() - ones) * (zeros.sum() - zeros)
-    if (rest <= 0).any():
-        raise ValueError("metric='auc' needs both classes without any one row or group")
-    return total / (ones.sum() * zeros.sum()), (total - lost) / rest
-
-
-def _below(values: Floats, others: Floats, weights: Floats) -> Floats:
-    """For each value, the weight of others below it, equal ones by half."""
-    order = np.argsort(others, kind="stable")
-    reached = np.concatenate([[0.0], weights[order].cumsum()])
-    left = np.searchsorted(others[order], values, "left")
-    right = np.searchsorted(others[order], values, "right")
-    return np.asarray((reached[left] + reached[right]) / 2)
 
 
 def _of_function(
@@ -239,10 +265,12 @@ def _of_function(
     units: Codes,
     blocks: int,
 ) -> Estimate:
-    """Any function of labels and predictions, without each of at most so many blocks of units."""
+    """Any function of labels and predictions, without each unit or each of some blocks."""
     function = metric.func if isinstance(metric, partial) else metric
     name = getattr(function, "__name__", type(function).__name__)
     own = getattr(function, "__module__", "") or ""
+    if (foreign := as_function(metric)) is not None:
+        name, metric = foreign
     if own.startswith("sklearn.metrics") and name in OF_CLASSES:
         if not scale.classifies:
             raise ValueError(f"metric={name} is for classes; the outputs are values")
@@ -273,7 +301,7 @@ def _blocks(labels: Any, units: Codes, count: int, blocks: int) -> Codes:
 
 def _labels(y: Tensor, scale: OutputScale) -> Any:
     """Labels as an array, classes as integers."""
-    found = np.asarray(y.detach().cpu())
-    found = found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
-    whole = scale.classifies and np.array_equal(found, np.round(found))
-    return found.astype(np.int64) if whole else found.astype(np.float64)
+    result = np.asarray(y.detach().cpu())
+    result = result[:, 0] if result.ndim == 2 and result.shape[1] == 1 else result
+    whole = scale.classifies and np.array_equal(result, np.round(result))
+    return result.astype(np.int64) if whole else result.astype(np.float64)

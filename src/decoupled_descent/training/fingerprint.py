@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.tensor_file import as_bytes
 
 #: Packages whose functions and classes are identified by their names, besides Python's own. Those
 #: of other packages are identified by their code.
@@ -39,13 +40,6 @@ def checksum(*parts: Tensor | bytes) -> str:
     for part in parts:
         digest.update(as_bytes(part) if isinstance(part, Tensor) else part)
     return digest.hexdigest()
-
-
-def as_bytes(tensor: Tensor) -> Any:
-    """The content of a tensor, in the order of its entries."""
-    flat = tensor.detach().cpu().reshape(-1).contiguous()
-    flat = flat.as_strided(flat.shape, (1,))  # a single entry may have any stride
-    return flat.view(torch.uint8).numpy() if len(flat) else b""
 
 
 def _parts(value: Any, name: str, within: tuple[int, ...]) -> Iterator[tuple[str, str]]:

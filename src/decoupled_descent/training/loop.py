@@ -68,6 +68,7 @@ class History:
 class Trainee:
     """A run during training: its state, its history and whether it has ended."""
 
+    remedy = REMEDY  # what to do about an error that grows without bound
     best: Step  # the iterate with the lowest train error
     last: Step  # the iterate recorded last
 
@@ -140,7 +141,7 @@ class Trainee:
             return None
         return (
             f"the train error grew from {first:.4g} to {last:.4g} in {self.last.index} steps. "
-            f"{REMEDY}, step {self.best.index}"
+            f"{self.remedy}, step {self.best.index}"
         )
 
     def _divergence(self, index: int, error: float) -> str:
@@ -154,7 +155,7 @@ class Trainee:
         return (
             f"the train error became {error} at step {index} ({what} is no longer finite; the "
             f"error before was {self.last.train_error:.4g}); the run ends at step {index - 1}. "
-            f"{REMEDY}"
+            f"{self.remedy}"
         )
 
 

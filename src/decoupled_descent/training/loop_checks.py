@@ -122,14 +122,14 @@ def check_white(x: Tensor, variance: float) -> None:
         >>> check_white(torch.randn(200, 30, generator=generator), 1.0)
     """
     n, d = x.shape
-    found = variances(x)
-    mean = float(found.sum()) / d
+    result = variances(x)
+    mean = float(result.sum()) / d
     if not variance / FACTOR <= mean <= variance * FACTOR:
         raise ValueError(
             f"variance={variance:g}, but the columns of x have variance {mean:.3g} on average; "
             f"standardise them, or pass variance={mean:.3g}"
         )
-    rest = found[min(SIGNAL, d // 4) :]
+    rest = result[min(SIGNAL, d // 4) :]
     spread = len(rest) * float(rest.square().sum() / rest.sum() ** 2) - len(rest) / n
     if spread > SPREAD:
         raise ValueError(
@@ -143,8 +143,8 @@ def variances(x: Tensor) -> Tensor:
     n, d = x.shape
     centred = x - x.mean(0)
     product = centred.T @ centred if d <= n else centred @ centred.T
-    found = torch.linalg.eigvalsh(product / (n - 1)).flip(0).clamp_min(0)
-    return torch.cat([found, found.new_zeros(d - len(found))])
+    result = torch.linalg.eigvalsh(product / (n - 1)).flip(0).clamp_min(0)
+    return torch.cat([result, result.new_zeros(d - len(result))])
 
 
 def _check_modules(model: nn.Module, head: nn.Module, width: int) -> None:

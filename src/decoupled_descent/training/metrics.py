@@ -6,6 +6,7 @@ mean. So the metric without any one row, or group, costs no more than the metric
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decoupled_descent.checks import error_interval, interval, share_interval
 from decoupled_descent.training.output_scale import classes
 
 Floats = NDArray[np.float64]
@@ -28,11 +30,18 @@ class MeanMetric:
         rows: The numbers of each row, shape (n, q), from labels and predictions.
         value: The metric from means of shape (…, q).
         classifies: Whether it is for classes; else for values.
+        interval: Its 95 % interval, from a value and a standard error.
+        is_share: Whether it is a share of rows: of those whose second number is 1, or of all.
+        from_squares: For a function of squared errors, its interval from that of their mean and
+            from the numbers of the rows.
     """
 
     rows: Callable[[Any, Floats], Floats]
     value: Callable[[Floats], Floats]
     classifies: bool
+    interval: Callable[[float, float], tuple[float, float]] = interval
+    is_share: bool = False
+    from_squares: Callable[[tuple[float, float], Floats], tuple[float, float]] | None = None
 
 
 def _first(means: Floats) -> Floats:
@@ -105,6 +114,8 @@ def _absolute(y: Any, predictions: Floats) -> Floats:
 
 
 def _squares_and_labels(y: Any, predictions: Floats) -> Floats:
+    if np.ndim(predictions) > 1:
+        raise ValueError("metric='r2' is for one target; several have output_r2_")
     centred = y - np.mean(y)  # less is lost in the difference of squares below
     return np.stack([(predictions - y) ** 2, centred, centred**2], 1)
 
@@ -113,16 +124,64 @@ def _explained(means: Floats) -> Floats:
     return np.asarray(1 - means[..., 0] / (means[..., 2] - means[..., 1] ** 2))
 
 
+def _share_among(given: str, label: int) -> Callable[[Any, Floats], Floats]:
+    """Whether a row is right, and whether it counts: by its label, or by its predicted class."""
+
+    def rows(y: Any, predictions: Floats) -> Floats:
+        if predictions.ndim > 1:
+            raise ValueError("sensitivity, specificity, ppv and npv are for two classes")
+        true, predicted = np.asarray(y) == label, classes(predictions) == label
+        counted = true if given == "label" else predicted
+        return np.stack([true & predicted, counted], 1).astype(np.float64)
+
+    return rows
+
+
+def _ratio(means: Floats) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(means[..., 0] / means[..., 1])
+
+
+def _root_interval(value: float, stderr: float) -> tuple[float, float]:
+    """That of a root of a mean of losses, which is about as symmetric as its root is."""
+    low, high = error_interval(value**2, 2 * value * stderr)
+    return math.sqrt(low), math.sqrt(high)
+
+
+def _same(ends: tuple[float, float], _: Floats) -> tuple[float, float]:
+    return ends
+
+
+def _roots(ends: tuple[float, float], _: Floats) -> tuple[float, float]:
+    return math.sqrt(ends[0]), math.sqrt(ends[1])
+
+
+def _explained_interval(ends: tuple[float, float], rows: Floats) -> tuple[float, float]:
+    """That of R²; the variance of the labels counts as exact."""
+    variance = float(rows[:, 2].mean() - rows[:, 1].mean() ** 2)
+    return (1 - ends[1] / variance, 1 - ends[0] / variance) if variance > 0 else (-math.inf, 1.0)
+
+
+def _share(given: str, label: int) -> MeanMetric:
+    return MeanMetric(_share_among(given, label), _ratio, True, share_interval, True)
+
+
 #: The metrics that have names, apart from "auc".
 METRICS = {
-    "accuracy": MeanMetric(_correct, _first, True),
-    "error_rate": MeanMetric(_wrong, _first, True),
-    "balanced_accuracy": MeanMetric(_recalls, _mean_recall, True),
-    "f1": MeanMetric(_overlap, _mean_f1, True),
-    "brier": MeanMetric(_brier, _first, True),
-    "log_loss": MeanMetric(_log_loss, _first, True),
-    "mse": MeanMetric(_squares, _first, False),
-    "rmse": MeanMetric(_squares, lambda means: np.sqrt(means[..., 0]), False),
-    "mae": MeanMetric(_absolute, _first, False),
-    "r2": MeanMetric(_squares_and_labels, _explained, False),
+    "accuracy": MeanMetric(_correct, _first, True, share_interval, True),
+    "error_rate": MeanMetric(_wrong, _first, True, share_interval, True),
+    "sensitivity": _share("label", 1),  # of the rows of class 1, those that are recognised
+    "specificity": _share("label", 0),
+    "ppv": _share("prediction", 1),  # of the rows that are predicted as class 1, those that are
+    "npv": _share("prediction", 0),
+    "balanced_accuracy": MeanMetric(_recalls, _mean_recall, True, share_interval),
+    "f1": MeanMetric(_overlap, _mean_f1, True, share_interval),
+    "brier": MeanMetric(_brier, _first, True, error_interval),
+    "log_loss": MeanMetric(_log_loss, _first, True, error_interval),
+    "mse": MeanMetric(_squares, _first, False, error_interval, from_squares=_same),
+    "rmse": MeanMetric(
+        _squares, lambda means: np.sqrt(means[..., 0]), False, _root_interval, from_squares=_roots
+    ),
+    "mae": MeanMetric(_absolute, _first, False, error_interval),
+    "r2": MeanMetric(_squares_and_labels, _explained, False, from_squares=_explained_interval),
 }

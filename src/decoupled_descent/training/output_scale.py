@@ -61,13 +61,13 @@ class OutputScale(Enum):
 
         Shape (n,) for two classes (of class 1) and for one value per row, else (n, K).
         """
-        found = outputs.detach().cpu().double()
-        found = found.squeeze(-1) if found.ndim > 1 and found.shape[-1] == 1 else found
-        rows_of_labels = y.ndim == found.ndim and found.ndim > 1  # several answers for each row
-        found = _PROBABILITIES[self](found, rows_of_labels)
-        if self.classifies and found.ndim == 2 and found.shape[1] == 2 and not rows_of_labels:
-            found = found[:, 1]
-        return np.asarray(found)
+        result = outputs.detach().cpu().double()
+        result = result.squeeze(-1) if result.ndim > 1 and result.shape[-1] == 1 else result
+        rows_of_labels = y.ndim == result.ndim and result.ndim > 1  # several answers for each row
+        result = _PROBABILITIES[self](result, rows_of_labels)
+        if self.classifies and result.ndim == 2 and result.shape[1] == 2 and not rows_of_labels:
+            result = result[:, 1]
+        return np.asarray(result)
 
 
 def _of_logits(outputs: Tensor, apart: bool) -> Tensor:
@@ -84,5 +84,5 @@ _PROBABILITIES: dict[OutputScale, Callable[[Tensor, bool], Tensor]] = {
 
 def classes(predictions: Floats) -> NDArray[np.int64]:
     """Predicted classes from probabilities."""
-    found = predictions > 0.5 if predictions.ndim == 1 else predictions.argmax(1)
-    return np.asarray(found).astype(np.int64)
+    result = predictions > 0.5 if predictions.ndim == 1 else predictions.argmax(1)
+    return np.asarray(result).astype(np.int64)

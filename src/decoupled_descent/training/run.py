@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +16,15 @@ from decoupled_descent.checks import outside, whole_number
 from decoupled_descent.descent.common import Algorithm, check_algorithm
 from decoupled_descent.descent.info import DivergenceWarning
 from decoupled_descent.objective import BoundObjective, Objective
+from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.progress import progress_bar
 from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Checkpoint, Saver, as_checkpoint
+from decoupled_descent.training.checkpoint import Saver
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
 from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
@@ -32,6 +34,9 @@ from decoupled_descent.training.loop import (
 )
 from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.state_file import leaves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: A fall in the last tenth of the steps, in standard errors, that says: not trained yet.
 FALLING = 0.5
@@ -229,7 +234,7 @@ class Run:
 
         Returns:
             The value with a jackknife standard error; see
-            :func:`~decoupled_descent.training.estimate.estimate`.
+            ``decoupled_descent.training.estimate.estimate``.
         """
         if not self.algorithm.estimates_test_error:
             raise ValueError(
@@ -242,6 +247,32 @@ class Run:
                 "metric from best_outputs"
             )
         return self.labels.estimate(metric, self.best_outputs, blocks)
+
+    def plot(self, title: str = "", theory: Any = None) -> Figure:
+        """Draw the train error with its 95 % interval, the best step, and the test error if known.
+
+        Args:
+            title: The title of the figure.
+            theory: What state evolution predicts: ``StateEvolution(…).run(…).test_error``.
+
+        Returns:
+            A figure; ``dd.plotting.save_figure`` writes it to a file.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
+            >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
+            >>> run = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), steps=20)
+            >>> run.plot().axes[0].get_xlabel()
+            'step'
+        """
+        return plot_curve(
+            self.train_error,
+            self.train_error_stderr,
+            test=self.test_error,
+            theory=theory,
+            title=title or type(self.algorithm).__name__,
+        )
 
     @classmethod
     def of(cls, trainee: Trainee, labels: Labels | None = None) -> Run:
@@ -282,8 +313,8 @@ def fit(
             raise ValueError("theta has no effect on a whole module, which starts as it is")
         options = {"loss": loss, "steps": steps, "test": test, "callbacks": callbacks}
         options |= {"seed": seed, "progress": progress, "state": state, "checkpoint": checkpoint}
-        found: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
-        return found
+        result: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
+        return result
     if isinstance(objective, nn.Module):
         if loss is None:
             raise ValueError("loss is None; a module needs one, such as loss='logistic'")

@@ -1,24 +1,18 @@
-"""The file of a checkpoint: a state of nested tuples and dictionaries in safetensors and JSON."""
+"""The file of a checkpoint: the tensors and numbers of nested tuples and dictionaries, by name."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from decoupled_descent.training.fingerprint import as_bytes
+from decoupled_descent.tensor_file import read_tensors, write_tensors
 
-#: The format that this version reads and writes. It changes with the checksum, too: a file of
-#: another version is no damaged file.
-FORMAT = "2"
+#: The format that this version reads and writes.
+FORMAT = 3
 #: The name under which a file keeps what its run was made with.
 MADE = "made with"
 
@@ -43,10 +37,16 @@ def _parts(state: Mapping[str, Any] | tuple[Any, ...]) -> list[tuple[str, Any]]:
 
 
 def rebuilt(like: Any, values: Mapping[str, Any], name: str) -> Any:
-    """Put leaves back into the structure that they come from."""
+    """Put leaves back into the structure that they come from; raise ``TypeError`` for others."""
     if not isinstance(like, Mapping | tuple):
         value = values[name]
-        return value.to(like.device) if isinstance(like, Tensor) else value
+        if not isinstance(like, Tensor):
+            if like is not None and type(value) is not type(like):
+                raise TypeError(f"{name} is not a {type(like).__name__}")
+            return value
+        if not isinstance(value, Tensor) or (value.dtype, value.shape) != (like.dtype, like.shape):
+            raise TypeError(f"{name} is not a {like.dtype} of shape {tuple(like.shape)}")
+        return value.to(like.device)
     parts = {key: rebuilt(part, values, f"{name}.{key}") for key, part in _parts(like)}
     if isinstance(like, Mapping):
         return parts
@@ -69,83 +69,58 @@ def flat(parts: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, plain
 
 
-def _stored(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Copies that share no memory, each tensor once; also which were the same, and the strides.
+def _layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Each tensor once; also which were the same, and the strides of those that are not contiguous.
 
     The strides matter because the rounding of matrix products depends on the memory layout.
     """
-    copies: dict[str, Tensor] = {}
+    once: dict[str, Tensor] = {}
     first: dict[int, str] = {}
     same, strides = {}, {}
     for name, value in tensors.items():
         if (earlier := first.setdefault(id(value), name)) != name:
             same[name] = earlier
             continue
-        copy = value.detach().cpu().clone()
+        once[name] = value
+        copy = torch.empty_like(value, device="meta")  # strides as of a clone
         if not copy.is_contiguous():
             strides[name] = copy.stride()
-        copies[name] = copy.contiguous()
-    return copies, {"same": same, "strides": strides}
+    return once, {"same": same, "strides": strides}
 
 
 def write(
     path: Path, parts: Mapping[str, Any], settings: Mapping[str, Any], made: Mapping[str, Any]
 ) -> None:
-    """Write the leaves of nested parts, the settings of the call and what it was made with.
-
-    When this returns, they are on the disk.
-    """
+    """Write the leaves of nested parts, the settings of the call and what it was made with."""
     tensors, plain = flat(parts)
-    tensors, layout = _stored(tensors)
-    about = {"settings": settings, "plain": plain, **layout, MADE: made}
-    text = json.dumps(about)
-    metadata = {"format": FORMAT, "about": text, "checksum": content_checksum(tensors, text)}
-    save_file(tensors, path, metadata)
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def content_checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """SHA-256 over names, types, shapes and bytes of tensors, and a text."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = tensors[name]
-        digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
-        digest.update(as_bytes(value))
-    digest.update(text.encode())
-    return digest.hexdigest()
+    tensors, layout = _layout(tensors)
+    content = {"format": FORMAT, "settings": settings, "plain": plain, **layout, MADE: made}
+    write_tensors(path, tensors, content)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The leaves in a file and the settings of the call that wrote it, after checking the file."""
     try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+        tensors, content = read_tensors(path)
+    except (OSError, ValueError) as error:
         damaged(path, str(error))
-    if metadata.get("format", FORMAT) != FORMAT:
+    if content.get("format") != FORMAT:
         raise ValueError(
-            f"{path} has format {metadata['format']!r:.20}, and this version reads {FORMAT}: use "
-            "the version that wrote it to continue, or another folder to start anew"
+            f"{path} has format {content.get('format')!r:.20}, and this version reads {FORMAT}: "
+            "use the version that wrote it to continue, or another folder to start anew"
         )
-    text = metadata.get("about", "")
-    if metadata.get("checksum") != content_checksum(tensors, text):
-        damaged(path, "its checksum is wrong")
-    about = json.loads(text)
     values: dict[str, Any] = {}
     for name, value in tensors.items():
-        stride = about["strides"].get(name)
-        like = {"dtype": value.dtype, "device": value.device}
+        stride = content["strides"].get(name)
         if stride is not None and not _fits(value, stride):
             damaged(path, f"the strides of {name} do not fit it")
         values[name] = (
-            value.clone()  # in its own memory
+            value
             if stride is None
-            else torch.empty_strided(value.shape, stride, **like).copy_(value)
+            else torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)
         )
-    values |= {name: values[earlier] for name, earlier in about["same"].items()}
-    return values | about["plain"] | {MADE: about[MADE]}, about["settings"]
+    values |= {name: values[earlier] for name, earlier in content["same"].items()}
+    return values | content["plain"] | {MADE: content[MADE]}, content["settings"]
 
 
 def _fits(value: Tensor, stride: Any) -> bool:
@@ -153,12 +128,13 @@ def _fits(value: Tensor, stride: Any) -> bool:
     if not isinstance(stride, list) or len(stride) != value.ndim or 0 in value.shape:
         return isinstance(stride, list) and len(stride) == value.ndim
     reach = sum((size - 1) * step for size, step in zip(value.shape, stride, strict=True))
-    return bool(reach < value.numel())
+    return bool(min(stride) >= 0 and reach < value.numel())
 
 
 def damaged(path: Path, why: str) -> NoReturn:
     """Raise ``ValueError`` for a file that is not as it was written."""
+    why = why.removeprefix(f"{path}: ").removeprefix(f"{path} ").splitlines()[0].split(";")[0]
     raise ValueError(
-        f"{path} is damaged or no checkpoint ({why}): restore it from a copy to continue, or "
+        f"{path} is damaged or no checkpoint ({why:.200}): restore it from a copy to continue, or "
         "delete it to start anew"
     )

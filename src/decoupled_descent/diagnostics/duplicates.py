@@ -33,24 +33,24 @@ NUMBERS = 2**20
 TINIEST = torch.finfo(torch.float64).tiny
 
 
-class Copies(NamedTuple):
+class Duplicates(NamedTuple):
     """Rows that were compared with all others, and whether the nearest one is a duplicate."""
 
-    rows: Tensor  # their places, (s,)
-    found: Tensor  # truth values, (s,)
-    nearest: Tensor  # places of the nearest others, (s,)
+    rows: Tensor  # their indices, (s,)
+    is_duplicate: Tensor  # truth values, (s,)
+    nearest: Tensor  # indices of the nearest others, (s,)
 
     @property
     def share(self) -> float:
         """The share of rows that have a duplicate."""
-        return float(self.found.double().mean()) if len(self.found) else 0.0
+        return float(self.is_duplicate.double().mean()) if len(self.rows) else 0.0
 
-    def both(self, other: Copies) -> Copies:
+    def both(self, other: Duplicates) -> Duplicates:
         """Rows that are duplicates in two tables: the columns, and features made from them."""
-        return self._replace(found=self.found & other.found)
+        return self._replace(is_duplicate=self.is_duplicate & other.is_duplicate)
 
 
-def copies(rows: Rows, among: Tensor | None = None) -> Copies:
+def find(rows: Rows, among: Tensor | None = None) -> Duplicates:
     r"""Find rows, all or some, that have an exact or near duplicate among the others.
 
     If the √n-th neighbour is at a squared distance D in m dimensions, the first is expected at
@@ -62,7 +62,7 @@ def copies(rows: Rows, among: Tensor | None = None) -> Copies:
     among = torch.arange(rows.n, device=device) if among is None else among
     n = len(among)
     if n < 3:
-        return Copies(among, torch.zeros_like(among, dtype=torch.bool), among)
+        return Duplicates(among, torch.zeros_like(among, dtype=torch.bool), among)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(device)
     chosen = among[order[:COMPARED]] if n > COMPARED else among
     X = rows.gather(chosen)  # in its own precision: there may be many columns
@@ -70,35 +70,35 @@ def copies(rows: Rows, among: Tensor | None = None) -> Copies:
     nearest, farthest = distances[:, 0], distances[:, -1]
     m = _dimension(distances, d)
     expected = min(UNUSUAL, CHANCE ** (2 / m)) * n ** (-1 / m) * farthest
-    found = nearest < expected.clamp_max(NEAR)
-    apart = (found & (nearest > 0)).nonzero().squeeze(1)
+    close = nearest < expected.clamp_max(NEAR)
+    apart = (close & (nearest > 0)).nonzero().squeeze(1)
     if len(apart) > 0:
         pairs = torch.stack([chosen[apart], others[apart]])
         steps = X[apart].double() - rows.gather(others[apart]).double()
-        found[apart] = _is_close(X.double(), steps, pairs, n)
-    same = (found & (nearest == 0)).nonzero().squeeze(1)
+        close[apart] = _is_close(X.double(), steps, pairs, n)
+    same = (close & (nearest == 0)).nonzero().squeeze(1)
     if len(same) > 0:
-        found[same] = _coincidences(rows, among, X[same].double()) < CHANCE
-    return Copies(chosen, found, others)
+        close[same] = _coincidences(rows, among, X[same].double()) < CHANCE
+    return Duplicates(chosen, close, others)
 
 
-def rise(run: Run, rows: Rows, found: Copies) -> float | None:
+def rise_without(run: Run, rows: Rows, pairs: Duplicates) -> float | None:
     """How much the error rises if rows are left out together with their duplicates.
 
     The mean over the compared rows, in the units of the loss. Rows of a group are left out together
     in any case. None if the run is not at a minimum.
     """
     alone = torch.arange(rows.n) if rows.groups is None else rows.groups.cpu()
-    before, after = (losses_left_out(run, rows, one) for one in (alone, _joined(alone, found)))
+    before, after = (losses_left_out(run, rows, one) for one in (alone, _joined(alone, pairs)))
     if before is None or after is None:
         return None
-    return float((after - before)[found.rows].mean())
+    return float((after - before)[pairs.rows].mean())
 
 
-def _joined(groups: Tensor, found: Copies) -> Tensor:
+def _joined(groups: Tensor, pairs: Duplicates) -> Tensor:
     """Merge groups that have duplicates of each other."""
-    left = groups[found.rows[found.found].cpu()].numpy()
-    right = groups[found.nearest[found.found].cpu()].numpy()
+    left = groups[pairs.rows[pairs.is_duplicate].cpu()].numpy()
+    right = groups[pairs.nearest[pairs.is_duplicate].cpu()].numpy()
     count = int(groups.max()) + 1
     graph = coo_array((np.ones(len(left)), (left, right)), shape=(count, count))
     return torch.from_numpy(connected_components(graph, directed=False)[1]).long()[groups]
@@ -109,21 +109,21 @@ def _some(rows: Rows, among: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     size = max(1, NUMBERS // max(rows.d, AT_A_TIME))
     for span, part in rows.doubles():
         inside = among[(among >= span.start) & (among < span.stop)]
-        whole = len(inside) == len(part)
+        every = len(inside) == len(part)
         for numbers in torch.split(inside, size):
-            places = numbers - span.start
-            yield numbers, part[places[0] : places[-1] + 1] if whole else part[places]
+            indices = numbers - span.start
+            yield numbers, part[indices[0] : indices[-1] + 1] if every else part[indices]
 
 
 def _coincidences(rows: Rows, among: Tensor, X: Tensor) -> Tensor:
     """Return how many rows would equal each row of X by chance, if columns were independent."""
-    known = X.T.contiguous().sort(1).values  # (d, s)
-    own = torch.searchsorted(known, X.T.contiguous())
-    counts = torch.zeros_like(known)
+    ordered = X.T.contiguous().sort(1).values  # (d, s)
+    own = torch.searchsorted(ordered, X.T.contiguous())
+    counts = torch.zeros_like(ordered)
     for _, part in _some(rows, among):
         values = part.T.contiguous()
-        place = torch.searchsorted(known, values).clamp_max_(known.shape[1] - 1)
-        counts.scatter_add_(1, place, (known.gather(1, place) == values).double())
+        index = torch.searchsorted(ordered, values).clamp_max_(ordered.shape[1] - 1)
+        counts.scatter_add_(1, index, (ordered.gather(1, index) == values).double())
     n = len(among)
     expected = (counts.gather(1, own) / n).log().sum(0) + math.log(n)
     return expected.exp()
@@ -133,23 +133,23 @@ def _neighbours(
     rows: Rows, among: Tensor, X: Tensor, chosen: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
     """Return ‖x_i − x_j‖²/(‖x_i‖² + ‖x_j‖²) to the nearest others, ascending, and the nearest j."""
-    found = X.new_full((len(X), count), math.inf, dtype=torch.float64)
+    smallest = X.new_full((len(X), count), math.inf, dtype=torch.float64)
     nearest = torch.zeros_like(chosen)
     parts = torch.split(torch.arange(len(X), device=X.device), AT_A_TIME)
-    squares = torch.cat([X[places].double().square().sum(1) for places in parts])
+    squares = torch.cat([X[some].double().square().sum(1) for some in parts])
     for numbers, part in _some(rows, among):
         own = part.square().sum(1)
-        for places in parts:
-            sums = squares[places].unsqueeze(1) + own
-            share = 1 - 2 * (X[places].double() @ part.T) / sums.clamp_min(TINIEST)
+        for some in parts:
+            sums = squares[some].unsqueeze(1) + own
+            share = 1 - 2 * (X[some].double() @ part.T) / sums.clamp_min(TINIEST)
             share[share < 1e-12] = 0.0
-            share[chosen[places].unsqueeze(1) == numbers] = math.inf
+            share[chosen[some].unsqueeze(1) == numbers] = math.inf
             least, which = share.min(1)
-            closer = least < found[places, 0]
-            nearest[places[closer]] = numbers[which[closer]]
+            closer = least < smallest[some, 0]
+            nearest[some[closer]] = numbers[which[closer]]
             few = torch.topk(share, min(count, len(numbers)), dim=1, largest=False).values
-            found[places] = torch.cat([found[places], few], 1).sort(1).values[:, :count]
-    return found, nearest
+            smallest[some] = torch.cat([smallest[some], few], 1).sort(1).values[:, :count]
+    return smallest, nearest
 
 
 def _dimension(distances: Tensor, most: int) -> float:
@@ -158,14 +158,14 @@ def _dimension(distances: Tensor, most: int) -> float:
     Two octaves are compared and the faster growth is used, because the slower one may contain the
     gap between groups of rows.
     """
-    rank, found = distances.shape[1], []
+    rank, estimates = distances.shape[1], []
     for far in (rank, rank // 2):
         near = far // 2
         ends = distances[:, [max(near, 1) - 1, far - 1]]
         growth = (ends[:, 1] / ends[:, 0])[(ends[:, 0] > 0) & (ends[:, 1] > ends[:, 0])]
         if near > 0 and len(growth) > 0:
-            found.append(2 * math.log(far / near) / float(growth.log().median()))
-    return min(float(most), max(1.0, *found)) if found else float(most)
+            estimates.append(2 * math.log(far / near) / float(growth.log().median()))
+    return min(float(most), max(1.0, *estimates)) if estimates else float(most)
 
 
 def _is_close(X: Tensor, steps: Tensor, pairs: Tensor, n: int) -> Tensor:
@@ -176,9 +176,9 @@ def _is_close(X: Tensor, steps: Tensor, pairs: Tensor, n: int) -> Tensor:
     at a share n^{−2/m} of the mean distance.
     """
     lengths = steps.square().sum(1)
-    known, which = torch.unique(pairs.sort(0).values, dim=1, return_inverse=True)
+    different, which = torch.unique(pairs.sort(0).values, dim=1, return_inverse=True)
     numbers = torch.arange(len(steps), device=X.device)
-    once = torch.empty_like(known[0]).scatter_(0, which, numbers)
+    once = torch.empty_like(different[0]).scatter_(0, which, numbers)
     u = steps[once] / lengths[once].sqrt().unsqueeze(1)
     count, d = u.shape
     common = float((u @ u.T).square().sum()) - count

@@ -1,4 +1,4 @@
-"""Copies among rows, against brute force and on rows of known laws; and what they cost."""
+"""Duplicate rows, against brute force and on rows of given laws; and their effect."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.diagnostics import copies
+from decoupled_descent.diagnostics import duplicates
 from tests.oracles.newton import refits, squared
 from tests.problems import normal
 
@@ -16,7 +16,7 @@ CAUTION = 0.25
 
 
 def share(X):
-    return copies.copies(dd.Rows(X)).share
+    return duplicates.find(dd.Rows(X)).share
 
 
 def priced(X):
@@ -35,7 +35,7 @@ def test_duplicate_share_by_brute_force():
             if j != i
         )
         usual = shares[math.ceil(math.sqrt(n)) - 1] * n ** (-1 / d)
-        twins += shares[0] < min(copies.NEAR, copies.UNUSUAL * usual)
+        twins += shares[0] < min(duplicates.NEAR, duplicates.UNUSUAL * usual)
     assert share(X) == twins / n == 20 / 60
 
 
@@ -50,7 +50,7 @@ def mixed(n, numbers, levels, seed=0):
 @pytest.mark.parametrize("n", [300, 1000, 3000])
 @pytest.mark.parametrize("levels", [(5,), (3, 3), (20, 20), (5, 5, 5)], ids=str)
 @pytest.mark.parametrize("numbers", [1, 2, 3])
-def test_rows_that_share_categories_are_no_copies(n, levels, numbers):
+def test_rows_that_share_categories_are_no_duplicates(n, levels, numbers):
     """They lie on lines, planes or in cells of a few rows, however many columns there are."""
     X = mixed(n, numbers, levels)
     assert priced(X) < CAUTION / 2
@@ -74,19 +74,19 @@ def test_small_groups_of_copies(jitter):
     assert share(X) > 0.5
 
 
-def test_rows_along_a_curve_are_no_copies():
+def test_rows_along_a_curve_are_no_duplicates():
     t = torch.rand(500, 1, generator=torch.Generator().manual_seed(0)).double()
     X = torch.cat([(6 * t).cos(), (6 * t).sin(), (13 * t).cos(), (9 * t).sin()], 1)
     assert share(X) < 0.05
 
 
-def test_cells_of_a_discrete_law_are_no_copies():
+def test_cells_of_a_discrete_law_are_no_duplicates():
     """500 rows in 8 cells: each has dozens at distance 0, and so will a new row."""
     assert share((normal(500, 3) > 0).double()) == 0
 
 
 def test_twins_among_more_rows_than_are_compared():
-    X = normal(copies.COMPARED + 1000, 20)
+    X = normal(duplicates.COMPARED + 1000, 20)
     X[1500:] = X[:1500]
     assert share(X) == 1
 
@@ -94,7 +94,7 @@ def test_twins_among_more_rows_than_are_compared():
 @pytest.mark.parametrize(
     ("levels", "rows"), [((5, 5), 300), ((3, 4, 6), 1000), ((12, 12, 12), 2000)]
 )
-def test_tables_of_categories_are_no_copies(levels, rows):
+def test_tables_of_categories_are_no_duplicates(levels, rows):
     """Cells hold a few rows each, fewer than √n: they coincide by chance."""
     generator = torch.Generator().manual_seed(0)
     codes = [torch.randint(k, (rows,), generator=generator) for k in levels]
@@ -127,11 +127,11 @@ def test_the_rise_is_that_of_refits():
     X, y = normal(40, 4), normal(40, seed=1)
     X[30:36], X[36:38] = X[:6], X[5]
     run, rows = trained(X, y)
-    found = copies.copies(dd.Rows(X))
-    assert found.found.nonzero().squeeze(1).tolist() == [*range(6), *range(30, 38)]
+    found = duplicates.find(dd.Rows(X))
+    assert found.is_duplicate.nonzero().squeeze(1).tolist() == [*range(6), *range(30, 38)]
     joined = np.array([*range(30), *range(6), 5, 5, 38, 39])
     rise = refitted(X, y, joined) - refitted(X, y, np.arange(40))
-    assert copies.rise(run, rows, found) == pytest.approx(float(rise.mean()), rel=1e-6)
+    assert duplicates.rise_without(run, rows, found) == pytest.approx(float(rise.mean()), rel=1e-6)
 
 
 def test_groups_that_hold_copies_leave_together():
@@ -141,7 +141,7 @@ def test_groups_that_hold_copies_leave_together():
     run, rows = trained(X, y, groups=groups)
     joined = np.where(groups >= 15, groups - 15, groups)
     rise = refitted(X, y, joined) - refitted(X, y, groups.numpy())
-    found = copies.rise(run, rows, copies.copies(rows))
+    found = duplicates.rise_without(run, rows, duplicates.find(rows))
     assert found == pytest.approx(float(rise.mean()), rel=1e-6)
 
 
