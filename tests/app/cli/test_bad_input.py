@@ -243,8 +243,9 @@ def test_what_is_missing(refused, tmp_path):
     assert "--target" in refused("train", tmp_path / "data.csv")
     assert "DATA" in refused("train", "--target", "answer")
     assert "does not exist" in refused("train", tmp_path / "absent.csv", "--target", "answer")
-    assert "is a folder" in refused("train", tmp_path, "--target", "answer")
-    assert "is a folder" in refused("diagnose", tmp_path, "--target", "answer")
+    (tmp_path / "empty").mkdir()
+    assert "is a folder" in refused("train", tmp_path / "empty", "--target", "answer")
+    assert "is a folder" in refused("diagnose", tmp_path / "empty", "--target", "answer")
     assert "DATA" in refused("predict", tmp_path)
     assert "No such command" in refused("learn", tmp_path)
     grades = table()[["a", "b", "price"]].to_csv(index=False)
@@ -304,7 +305,10 @@ MODELS = {
         "checksum is wrong",
     ),
     "truncated": (cut(-10), "damaged"),
-    "truncated in the header": (cut(200), "is not a model of decoupled-descent, or truncated"),
+    "truncated in the header": (
+        cut(200),
+        "is not a model or checkpoint of decoupled-descent, or it was truncated; name",
+    ),
     "empty": (cut(0), "is not a model"),
     "a table": (lambda p: p.write_text(TEXT), "is not a model"),
     "of another program": (lambda p: save_file({"a": torch.ones(1)}, p), "is not a model"),

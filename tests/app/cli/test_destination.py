@@ -38,6 +38,12 @@ def test_the_table_is_not_replaced_under_any_name(tmp_path, trained):
             check_folder(trained / "answer", data)
 
 
+def test_results_are_not_written_into_the_folder_of_the_table(tmp_path):
+    (tmp_path / "data.csv").touch()
+    with pytest.raises(OSError, match="is the folder to read; choose another folder"):
+        check_folder(tmp_path, tmp_path)
+
+
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_of_others(tmp_path):
     tmp_path.chmod(0o500)

@@ -61,8 +61,8 @@ def assert_alike(run, tmp_path, whole, found):
     spoilt(80).to_csv(new, index=False)
     for name in ("whole", "found"):
         run("predict", tmp_path / name, new, "--out", tmp_path / f"{name}.csv")
-    said = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "found")]
-    pd.testing.assert_frame_equal(*said, rtol=1e-8)
+    predictions = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "found")]
+    pd.testing.assert_frame_equal(*predictions, rtol=1e-8)
     assert not (tmp_path / "found" / "checkpoints").exists()
 
 
@@ -78,10 +78,10 @@ def test_a_killed_process_is_named_and_the_same_command_continues(call, tmp_path
     """Without torchrun, which would end the other process."""
     out = tmp_path / "found"
     call = (tmp_path / "killed", *call, "--out", out, "--distributed", "--resume")
-    (said, status), (_, killed) = started(*call, worker=KILLED)
+    (printed, status), (_, killed) = started(*call, worker=KILLED)
     assert (status, killed) == (2, -9)
     line = "error: --distributed: rank 1 of 2 is gone or did not answer within 120 seconds"
-    assert said.splitlines()[-1] == f"{line}; the same command continues"
+    assert printed.splitlines()[-1] == f"{line}; the same command continues"
     assert len(list(out.glob("checkpoints/process 0/*/*/checkpoint.safetensors"))) >= 2
     assert [code for _, code in started(*call, worker=KILLED)] == [0, 0]
     assert (out / "model.safetensors").exists()

@@ -1,4 +1,4 @@
-"""What the command finds beside the checks of the estimators: groups, leaks, interruptions."""
+"""The diagnosis of a training: leaks, identifiers, and advice for the command line."""
 
 import json
 import re
@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import f_oneway
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import findings
 from decoupled_descent.app.cli.tables import Prepared, prepare
 from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.diagnostics.catalogue import CHECKS
+from decoupled_descent.diagnostics.diagnosis import diagnose_table
+from decoupled_descent.diagnostics.table_checks import LEAK, TABLE_CHECKS
 from tests.app.cli.conftest import table
 
 
@@ -46,27 +47,6 @@ def test_the_intensive_care_table(run, tmp_path):
     assert "rows with the same identifier" not in {one["name"] for one in together["findings"]}
 
 
-def test_likeness_against_one_way_analysis_of_variance():
-    rng = np.random.default_rng(1)
-    groups = rng.integers(12, size=200)
-    y = rng.normal(size=200) + 0.5 * rng.normal(size=12)[groups]
-    share, chance = findings.likeness(y[:, None], groups)
-    expected = f_oneway(*(y[groups == k] for k in range(12)))
-    assert chance == pytest.approx(expected.pvalue, rel=1e-9)
-    m = 200 / 12
-    assert share == pytest.approx((expected.statistic - 1) / (expected.statistic - 1 + m))
-
-
-def test_chance_is_called_chance():
-    """Random groups: at most about 1 % are called more than chance."""
-    rng = np.random.default_rng(2)
-    said = 0
-    for _ in range(300):
-        y = np.eye(3)[rng.integers(3, size=150)]
-        said += findings.likeness(y, rng.integers(25, size=150))[1] < findings.CHANCE
-    assert said <= 10  # 3 expected
-
-
 @pytest.mark.parametrize(("noise", "better"), [("relative", True), ("absolute", False)])
 def test_the_logarithm_is_advised_where_it_helps(noise, better):
     rng = np.random.default_rng(4)
@@ -83,28 +63,11 @@ def test_the_logarithm_is_advised_where_it_helps(noise, better):
     assert not findings.logarithm_helps(given, log)
 
 
-def test_explained_by_one_column():
-    x = np.random.default_rng(3).normal(size=300)
-    y = np.stack([np.where(x > 0, 1.0, 0.0), np.where(x > 0, 0.0, 1.0)], 1)
-    assert findings.explained(x[:, None], y) > findings.PERFECT
-    noisy = y[np.random.default_rng(4).permutation(300)]
-    assert findings.explained(x[:, None], noisy) < 0.3
-    levels = np.eye(3)[np.arange(300) % 3]
-    assert findings.explained(levels, levels @ np.array([[0.0], [5.0], [1.0]])) == pytest.approx(1)
-    assert findings.explained(np.ones((300, 1)), y) == 0.0
-
-
 def test_advice_names_options_that_exist(run):
-    """Every check of the catalogue that raises a verdict; every option of train."""
-    known = set(re.findall(r"--[a-z-]+", run("train", "--help")[1]))
-    for name, advice in findings.ADVICE.items():
-        assert name in {check.name for check in CHECKS}
-        assert set(re.findall(r"--[a-z-]+", advice)) <= known
-    for check in CHECKS:
-        if check.caution is not None or check.alarm is not None:
-            plain = findings.ADVICE.get(check.name, check.advice)
-            assert "=" not in plain, check.name
-            assert "Descent" not in plain, check.name
+    """Every option that the advice of a check names is one of train."""
+    options = set(re.findall(r"--[a-z-]+", run("train", "--help")[1]))
+    for check in (*CHECKS, *TABLE_CHECKS):
+        assert set(re.findall(r"--[a-z-]+", check.command_advice)) <= options
 
 
 def test_copies_of_patients_are_helped_by_the_advice(run, tmp_path):
@@ -134,11 +97,17 @@ def test_rows_that_make_up_the_error_are_named(run, tmp_path):
     assert re.match(r"check row 121, with \d+\u00a0% of the error ", few["advice"])
 
 
+def of_table(path, target):
+    """The findings on a table, with advice for the command line."""
+    table = findings.table_of(prepare(path, target, None))
+    return dd.diagnostics.Diagnosis(diagnose_table(table)).for_command_line().findings
+
+
 def test_duplicate_rows_make_no_column_a_leak(tmp_path):
     """A row is predicted by its duplicate, from any column."""
     frame = table(60).drop(columns=["grade", "answer"])
     pd.concat([frame] * 3).to_csv(tmp_path / "a.csv", index=False)
-    assert findings.of_table(prepare(tmp_path / "a.csv", "price", None)) == []
+    assert [one.status for one in of_table(tmp_path / "a.csv", "price")] == ["ok"]
 
 
 def test_a_leak_is_a_caution(tmp_path):
@@ -146,9 +115,14 @@ def test_a_leak_is_a_caution(tmp_path):
     frame = pd.DataFrame({"a": rng.normal(size=200), "y": rng.integers(2, size=200)})
     frame["copy"] = frame["y"] + 0.01 * rng.normal(size=200)
     frame.to_csv(tmp_path / "a.csv", index=False)
-    (found,) = findings.of_table(prepare(tmp_path / "a.csv", "y", None))
-    assert (found.name, found.status) == (findings.LEAK, "caution")
-    assert found.advice == "if so, train with --drop copy"
+    (leak,) = of_table(tmp_path / "a.csv", "y")
+    assert (leak.name, leak.status) == (LEAK, "caution")
+    assert leak.advice == "if so, train with --drop copy"
+    frame["category"] = np.where(frame["y"] == 1, "yes", "no")  # several columns of the matrix
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    (leak,) = of_table(tmp_path / "a.csv", "y")
+    assert leak.reason.startswith("The columns 'copy', 'category' each predict the target almost")
+    assert leak.advice == "if so, train with --drop copy --drop category"
 
 
 def test_numbers_of_patients_are_groups_and_not_dropped(tmp_path):
@@ -157,12 +131,14 @@ def test_numbers_of_patients_are_groups_and_not_dropped(tmp_path):
     y = rng.integers(2, size=60)[who]
     frame = pd.DataFrame({"a": rng.normal(size=300), "chart": (who * 7919) % 9973, "y": y})
     frame.to_csv(tmp_path / "a.csv", index=False)
-    (found,) = findings.of_table(prepare(tmp_path / "a.csv", "y", None))
-    assert "train with --group chart" in found.advice
+    (leak,) = of_table(tmp_path / "a.csv", "y")
+    assert "train with --group chart" in leak.advice
     frame.rename(columns={"chart": "MRN"}).to_csv(tmp_path / "b.csv", index=False)
-    (found,) = findings.of_table(prepare(tmp_path / "b.csv", "y", None))
-    assert found.name == "rows with the same identifier"
-    assert "--group MRN" in found.advice
+    leak, identifier = of_table(tmp_path / "b.csv", "y")
+    assert leak.status == "ok"
+    assert identifier.name == "rows with the same identifier"
+    assert identifier.status == "alarm"
+    assert "--group MRN" in identifier.advice
 
 
 def test_advice_says_what_was_chosen():
@@ -187,3 +163,19 @@ def test_the_smallest_class_is_named(run, tmp_path):
     assert note in found["notes"]
     found = json.loads(run(*arguments, *options, "--na", "unknown")[1])
     assert len(found["classes"]) == 2
+
+
+def test_dates_of_a_shuffled_table_show_drift(run, tmp_path):
+    rng = np.random.default_rng(0)
+    n = 200
+    level = np.cumsum(rng.normal(size=n)) * 6 / n**0.5
+    days = pd.date_range("2023-01-01", periods=n).strftime("%d/%m/%Y")
+    a = rng.normal(size=n)
+    table = pd.DataFrame({"seen on": days, "a": a, "y": a + level + 0.5 * rng.normal(size=n)})
+    data = tmp_path / "data.csv"
+    table.sample(frac=1, random_state=0).to_csv(data, index=False)
+    found = json.loads(run("train", data, "--target", "y", "--out", tmp_path / "o", "--json")[1])
+    assert found["verdict"] == "do not trust"
+    (drift,) = [one for one in found["findings"] if one["name"] == "drift"]
+    assert "'seen on'" in drift["reason"]
+    assert "not for later ones" in drift["advice"]

@@ -76,10 +76,10 @@ def test_a_failure_while_writing_leaves_the_earlier_results(run, tmp_path, shop,
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(folder, "save_model", full)
-    for place in (out, tmp_path / "fresh"):
-        status, text, err = run(*arguments[:4], "--out", place, *FAST, "--seed", "1")
+    for target in (out, tmp_path / "fresh"):
+        status, text, err = run(*arguments[:4], "--out", target, *FAST, "--seed", "1")
         assert (status, text) == (2, "")
-        assert err == f"{SAID}error: --out {place}: cannot write there (No space left on device)\n"
+        assert err == f"{SAID}error: --out {target}: cannot write there (No space left on device)\n"
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", shop.name]
 
@@ -156,9 +156,9 @@ def test_a_full_disk_does_not_cost_a_training_in_a_pipe(run, tmp_path, shop, mon
     assert line.startswith(f"error: --out {tmp_path / 'o'}: cannot write there (No space left")
     assert not (tmp_path / "o").exists()
     if rescued:
-        (place,) = elsewhere.iterdir()
-        assert f"the results are in {place}: move them" in line
-        assert {path.name for path in place.iterdir()} == FILES
-        assert load_model(place).target == "answer"
+        (rescue,) = elsewhere.iterdir()
+        assert f"the results are in {rescue}: move them" in line
+        assert {path.name for path in rescue.iterdir()} == FILES
+        assert load_model(rescue).target == "answer"
     else:
         assert not list(elsewhere.iterdir())

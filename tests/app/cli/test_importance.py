@@ -45,9 +45,9 @@ def newton_without(phi, y, theta, bias, ridge, leaving):
     J, logistic = np.hstack([phi, ones]), set(np.unique(y)) == {0.0, 1.0}
     beta = np.append(theta, bias)
     outputs = J @ beta
-    chances = 1 / (1 + np.exp(-outputs))
-    slope = (chances if logistic else outputs) - y
-    bend = chances * (1 - chances) if logistic else np.ones(len(y))
+    probabilities = 1 / (1 + np.exp(-outputs))
+    slope = (probabilities if logistic else outputs) - y
+    bend = probabilities * (1 - probabilities) if logistic else np.ones(len(y))
     keep = np.ones(len(y))
     keep[leaving] = 0
     penalty = np.diag(np.append(np.full(phi.shape[1], ridge), 0.0))
@@ -71,16 +71,16 @@ def test_left_out_models_against_newton_steps(task, grouped):
     (member,) = judges.members
     phi = member.features.transform(given.X).numpy()
     targets = model._encoded(y)[0].double().numpy()
-    for place, row in enumerate((0, 7, 39)):
+    for index, row in enumerate((0, 7, 39)):
         leaving = [row] if groups is None else np.flatnonzero(groups == groups[row])
         start = member.theta[0].numpy(), float(member.bias[0])
         expected = newton_without(phi, targets, *start, member.ridge, leaving)
         theta, bias = judges.parameters[0]
-        found = torch.cat([theta[0, place], bias[0, place : place + 1]]).numpy()
+        found = torch.cat([theta[0, index], bias[0, index : index + 1]]).numpy()
         np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-def test_rows_are_judged_by_models_without_them():
+def test_rows_are_predicted_by_models_without_them():
     """Noise that a flexible model fits seems to matter on its own rows, and does not on others."""
     rng = np.random.default_rng(3)
     frame = pd.DataFrame(rng.normal(size=(80, 4))).rename(columns="x{}".format)

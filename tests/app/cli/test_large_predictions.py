@@ -12,8 +12,8 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.tables import Wishes, prepare
-from decoupled_descent.app.tables import pieces
-from decoupled_descent.app.tables.large import pieces_of
+from decoupled_descent.app.tables import limits, reservoir
+from decoupled_descent.app.tables.opening import open_table
 from decoupled_descent.estimators import inputs as estimator_inputs
 from decoupled_descent.rows import inputs, sources, store
 from tests.app.cli.conftest import spoilt, table
@@ -28,8 +28,8 @@ def in_pieces(monkeypatch):
     """From now on tables are large, and nothing is small enough to be read as a whole."""
 
     def begin():
-        monkeypatch.setattr(pieces, "LARGE", 0)
-        monkeypatch.setattr(pieces, "PIECE", 1500)
+        monkeypatch.setattr(limits, "LARGE", 0)
+        monkeypatch.setattr(limits, "BATCH_BYTES", 1500)
         monkeypatch.setattr(inputs, "HELD", 0)
         monkeypatch.setattr(sources, "READ_BYTES", 2000)
         for module in (store, estimator_inputs):
@@ -71,8 +71,8 @@ def test_a_model_is_that_of_a_table_in_memory(suffix, target, run, in_pieces, tm
     )
     status, out, err = run("predict", tmp_path / "found", new, "--out", tmp_path / "found.csv")
     assert (status, "80 predictions" in out, "was read in pieces" in err) == (0, True, True)
-    said = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "found")]
-    pd.testing.assert_frame_equal(*said, rtol=1e-9)
+    predictions = [pd.read_csv(tmp_path / f"{name}.csv") for name in ("whole", "found")]
+    pd.testing.assert_frame_equal(*predictions, rtol=1e-9)
 
 
 def test_predictions_say_what_they_met(run, trained, in_pieces, tmp_path):
@@ -108,12 +108,12 @@ def test_predictions_of_a_large_table_need_a_file(run, trained, in_pieces, tmp_p
 def test_groups_identifiers_and_values_that_the_sample_lacks(in_pieces, monkeypatch, tmp_path):
     frame = spoilt(400).drop(columns=["grade", "price"]).astype({"b": object})
     frame["patient"] = [f"p{k // 4}" for k in range(400)]
-    monkeypatch.setattr(pieces, "MOST_SAMPLED", 100)
-    monkeypatch.setattr(pieces, "FIELDS", 1)
-    monkeypatch.setattr(pieces, "FEWEST_SAMPLED", 100)
+    monkeypatch.setattr(reservoir, "MOST_SAMPLED", 100)
+    monkeypatch.setattr(reservoir, "FIELDS", 1)
+    monkeypatch.setattr(reservoir, "FEWEST_SAMPLED", 100)
     path = written(frame, tmp_path, "csv")
     in_pieces()
-    sampled = set(pieces_of(path).scan().sample.index)
+    sampled = set(open_table(path).first_pass().sample.index)
     row = next(k for k in range(200, 400) if k not in sampled)
     frame.loc[row - 1, "b"] = "lots"
     prepared = prepare(
@@ -149,7 +149,7 @@ MEASURED = """
 import sys
 from pathlib import Path
 from decoupled_descent.app.cli.tables import prepare
-from decoupled_descent.app.tables import pieces
+from decoupled_descent.app.tables import limits
 
 
 def resident(line):
@@ -158,7 +158,7 @@ def resident(line):
 
 
 prepare(Path(sys.argv[1]), "answer", None)  # libraries take their memory once
-pieces.LARGE = 10**6
+limits.LARGE = 10**6
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the largest so far is now the present one
 before = resident("VmRSS")

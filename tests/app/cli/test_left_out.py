@@ -1,4 +1,4 @@
-"""Rows that were trained on are recognised, and judged as if they were new."""
+"""Rows that were trained on are recognised, and predicted as if they were new."""
 
 import json
 
@@ -38,14 +38,14 @@ def test_training_rows_among_new_ones_are_recognised(tmp_path):
     lines = [f"{key:016x},{k},1,{k}.5" for k, key in enumerate(left_out.fingerprints(X[:40]))]
     names = "fingerprint,row,true y,prediction"
     (tmp_path / "left_out.csv").write_text("\n".join([names, *lines]))
-    found = left_out.seen_before(tmp_path, X[::-1])
+    found = left_out.predictions_of_training_rows(tmp_path, X[::-1])
     np.testing.assert_array_equal(found[:20, 0], np.full(20, np.nan))
     np.testing.assert_array_equal(found[20:, 0], np.arange(39, -1, -1) + 0.5)
-    assert left_out.seen_before(tmp_path, X[40:]) is None
+    assert left_out.predictions_of_training_rows(tmp_path, X[40:]) is None
     doubled = [names, *lines, *lines]  # equal rows are common: they can be a coincidence
     (tmp_path / "left_out.csv").write_text("\n".join(doubled))
-    assert left_out.seen_before(tmp_path, X) is None
-    assert left_out.seen_before(tmp_path, X[:40]) is not None
+    assert left_out.predictions_of_training_rows(tmp_path, X) is None
+    assert left_out.predictions_of_training_rows(tmp_path, X[:40]) is not None
 
 
 def test_new_rows_and_other_files_are_predicted_as_ever(run, tmp_path, trained_here):

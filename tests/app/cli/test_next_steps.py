@@ -1,6 +1,5 @@
 """What to do with a model that was just trained depends on its verdict."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,17 +7,17 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.diagnostics.checks import Finding
-from tests.app.report.examples import classification
+from tests.app.report.examples import changed, classification
 from tests.app.report.test_comparison import three
 
 
 def report(findings=(), best=1, corrected=True):
     """A report of six steps with these findings."""
     return classification(
-        train_error=[0.5] * 6,
-        train_error_stderr=[0.1] * 6,
+        errors=[0.5] * 6,
+        stderrs=[0.1] * 6,
         best_step=best,
-        diagnosis=dd.Diagnosis(findings).to_dict(),
+        diagnosis=dd.diagnostics.Diagnosis(findings).to_dict(),
         settings={"max_iter": 6},
         corrected=corrected,
     )
@@ -78,6 +77,12 @@ def test_new_rows_are_asked_for_in_the_same_kind_of_file(name, suffix):
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_a_linear_model_is_advised_unless_the_search_was_cut(interrupted):
     beaten = three(linear=(-0.05, 0.01))
-    found = dataclasses.replace(report(), contenders=beaten, interrupted=interrupted)
-    steps = next_steps(found, Path("d.csv"), Path("o"))
+    beaten_report = changed(report(), contenders=beaten, interrupted=interrupted)
+    steps = next_steps(beaten_report, Path("d.csv"), Path("o"))
     assert ("A linear model is better" in " ".join(steps)) == (not interrupted)
+
+
+def test_an_estimate_that_is_not_trusted_advises_no_other_model():
+    spoilt = report().diagnosis | {"verdict": "do not trust"}
+    beaten = changed(report(), contenders=three(linear=(-0.05, 0.01)), diagnosis=spoilt)
+    assert "A linear model is better" not in " ".join(next_steps(beaten, Path("d.csv"), Path("o")))

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import typer
 
-from decoupled_descent.app.cli import options
-from decoupled_descent.app.cli.options import cannot_write, output_folder
-from decoupled_descent.selection.methods import METHODS
+from decoupled_descent.app.cli.options import Data, Json, cannot_write, output_folder, takes
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path):
@@ -31,9 +32,26 @@ def test_the_reason_is_given_with_or_without_a_number(tmp_path):
     assert str(cannot_write(tmp_path, OSError("odd"), "; why")).endswith("there (odd); why")
 
 
-def test_the_table_of_methods_is_that_of_the_descents():
-    known = {name: (one.settings, one.summary) for name, one in METHODS.items()}
-    assert known == options.METHODS
+def test_fields_of_a_dataclass_are_the_options_of_a_command():
+    @dataclass(frozen=True, kw_only=True)
+    class Asked:
+        data: Data
+        as_json: Json = False
+
+    received = []
+
+    @takes(Asked)
+    def show(asked: Asked) -> None:
+        """Show something."""
+        received.append(asked)
+
+    app = typer.Typer()
+    app.command()(show)
+    app(["a.csv", "--json"], standalone_mode=False)
+    assert received == [Asked(data=Path("a.csv"), as_json=True)]
+    assert (show.__name__, show.__doc__) == ("show", "Show something.")
+    with pytest.raises(Exception, match="Missing parameter: data"):
+        app([], standalone_mode=False)
 
 
 @pytest.mark.parametrize(

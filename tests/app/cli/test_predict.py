@@ -82,18 +82,18 @@ def test_encodings_without_the_characters(tmp_path, trained, monkeypatch):
             stream.flush()
         return status, out.buffer.getvalue(), err.buffer.getvalue()
 
-    status, _, said = encoded("--help")
-    assert (status, said) == (0, b"")
-    status, _, said = encoded("predict", trained / "answer", data)
-    assert (status, said) == (0, b"")
+    status, _, printed = encoded("--help")
+    assert (status, printed) == (0, b"")
+    status, _, printed = encoded("predict", trained / "answer", data)
+    assert (status, printed) == (0, b"")
     labels = np.where(NEW["answer"] == "yes", "schön", "übel")
     strange = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels), "strange.csv")
     arguments = ("--target", "answer", "--out", tmp_path / "o", *FAST)
-    status, text, said = encoded("train", strange, *arguments)
-    assert (status, said.decode()) == (0, SAID)
+    status, text, printed = encoded("train", strange, *arguments)
+    assert (status, printed.decode()) == (0, SAID)
     assert b"accuracy" in text
-    status, text, said = encoded("predict", tmp_path / "o", strange)
+    status, text, printed = encoded("predict", tmp_path / "o", strange)
     assert (status, text) == (2, b"")
-    assert b"encoding ascii, which lacks '" in said
-    assert b"use --out FILE" in said
+    assert b"encoding ascii, which lacks '" in printed
+    assert b"use --out FILE" in printed
     assert encoded("predict", tmp_path / "o", strange, "--json")[0] == 0

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.app.cli.results import FEWEST, PATIENCE, more_rows, widths
+from decoupled_descent.app.cli.results import FEWEST, PATIENCE, interval_widths, more_rows
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.tables.columns import Columns
 
@@ -21,24 +21,24 @@ def problem(rows=60, seed=0):
 def test_widths_hold_for_their_share():
     given = problem(200)
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
-    found = widths(given, model)
-    assert [one.level for one in found] == [0.5, 0.8, 0.9, 0.95]
-    for one in found:
+    listed = interval_widths(given, model)
+    assert [one.level for one in listed] == [0.5, 0.8, 0.9, 0.95]
+    for one in listed:
         spread = (one.level * (1 - one.level) / 200) ** 0.5
-        assert abs(one.held - one.level) < 3 * spread
-        assert one.held == pytest.approx(np.mean(one.shares), abs=0.01)
-    assert found[2].half == pytest.approx(1.645, rel=0.2)  # the noise has deviation 1
+        assert abs(one.coverage - one.level) < 3 * spread
+        assert one.coverage == pytest.approx(np.mean(one.coverages), abs=0.01)
+    assert listed[2].half_width == pytest.approx(1.645, rel=0.2)  # the noise has deviation 1
     few = problem(FEWEST - 1)
-    assert widths(few, model) == []
-    assert widths(given._replace(task="classification"), model) == []
+    assert interval_widths(few, model) == []
+    assert interval_widths(given._replace(task="classification"), model) == []
 
 
 def test_more_rows_are_asked_for_where_that_can_be_told():
     given = problem()
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
-    found = more_rows(given, model, seconds=1.0)
-    assert found.rows == (15, 30, 60, 120)
-    assert found.errors[2] == pytest.approx(model.estimated_test_error_**0.5)
+    forecast = more_rows(given, model, seconds=1.0)
+    assert forecast.rows == (15, 30, 60, 120)
+    assert forecast.errors[2] == pytest.approx(model.estimated_test_error_**0.5)
     assert "more than 60 seconds" in more_rows(given, model, seconds=PATIENCE + 1)
     few = problem(20)
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(few.X, few.y)

@@ -187,8 +187,8 @@ main()
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     if number == signal.SIGINT:
-        said = "interrupted (ImportError: a part is missing)\n"
-        assert (found.returncode, found.stderr) == (130, said)
+        line = "interrupted (ImportError: a part is missing)\n"
+        assert (found.returncode, found.stderr) == (130, line)
     else:
         assert "a part is missing" in found.stderr
 

@@ -20,7 +20,7 @@ from decoupled_descent.app.cli import results
 from decoupled_descent.app.cli.train import SEARCHING, WRITING
 from decoupled_descent.app.models import load_model
 from decoupled_descent.app.report.text import together
-from decoupled_descent.app.tables import large
+from decoupled_descent.app.tables import opening
 from decoupled_descent.checks import Z95
 from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
@@ -194,7 +194,7 @@ def test_interruption_while_the_table_is_read(run, tmp_path, shop, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(large, "read_table", interrupted)
+    monkeypatch.setattr(opening, "read_table", interrupted)
     found = run("train", shop, "--target", "answer", "--out", tmp_path / "out")
     assert found == (130, "", f"interrupted; {NOTHING}\n")
     assert not (tmp_path / "out").exists()

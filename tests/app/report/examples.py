@@ -9,6 +9,8 @@ from sklearn import datasets, metrics
 
 import decoupled_descent as dd
 from decoupled_descent.app.report import ReportData
+from decoupled_descent.app.report.data import Estimate, RowPredictions, Training
+from decoupled_descent.checks import error_interval
 from decoupled_descent.datasets.whitening import Whitening
 
 DIAGNOSIS = {
@@ -41,16 +43,38 @@ def regression():
     error, stderr, _ = sweep.corrected_error
     return ReportData(
         title="diabetes.csv: progression", task="regression", n_rows=442, n_features=10,
-        train_error=run.train_error, train_error_stderr=run.train_error_stderr,
-        best_step=run.best_step, stop_reason=str(run.stop_reason), loss_name="squared error",
-        estimated_error=error, estimated_error_stderr=stderr, score_name="R²",
-        estimated_score=metrics.r2_score(y, outputs * y.std() + y.mean()),
-        estimated_score_stderr=0.035, labels=y, predictions=outputs * y.std() + y.mean(),
-        classes=None,
-        candidates=[r | {"chosen": k == sweep.best_index} for k, r in enumerate(sweep.records)],
-        diagnosis=DIAGNOSIS, settings={"lr": 2.0, "head": "TwoLayer(5)", "seed": 0},
-        notes=["Standardised all columns."], next_steps=["Collect more rows."], corrected=True,
+        training=Training(
+            errors=run.train_error, stderrs=run.train_error_stderr, best_step=run.best_step,
+            stop_reason=str(run.stop_reason),
+            settings={"lr": 2.0, "head": "TwoLayer(5)", "seed": 0},
+            candidates=[r | {"chosen": k == sweep.best_index} for k, r in enumerate(sweep.records)],
+        ),
+        estimate=Estimate(
+            loss_name="squared error", error=error, error_stderr=stderr, score_name="R²",
+            score=metrics.r2_score(y, outputs * y.std() + y.mean()), score_stderr=0.035,
+            error_interval=error_interval(error, stderr), score_interval=(0.43, 0.56),
+        ),
+        rows=RowPredictions(labels=y, predictions=outputs * y.std() + y.mean()),
+        diagnosis=DIAGNOSIS, notes=["Standardised all columns."], next_steps=["Collect more rows."],
     )  # fmt: skip
+
+
+def changed(data, **changes):
+    """The same report with other fields, wherever they are in its groups."""
+    for name, value in changes.items():
+        if name in {field.name for field in dataclasses.fields(data)}:
+            data = dataclasses.replace(data, **{name: value})
+            continue
+        (group,) = (
+            field.name
+            for field in dataclasses.fields(data)
+            if dataclasses.is_dataclass(part := getattr(data, field.name)) and hasattr(part, name)
+        )
+        part = vars(getattr(data, group)) | {
+            other: one for other, one in changes.items() if hasattr(getattr(data, group), other)
+        }
+        data = dataclasses.replace(data, **{group: type(getattr(data, group))(**part)})
+    return data
 
 
 def classification(count=3, rows=600, seed=0, **changes):
@@ -64,12 +88,19 @@ def classification(count=3, rows=600, seed=0, **changes):
     steps = np.arange(30)
     data = ReportData(
         title="made up", task="classification", n_rows=rows, n_features=7,
-        train_error=list(0.4 + np.exp(-steps / 5)), train_error_stderr=[0.02] * 30, best_step=29,
-        stop_reason="steps exhausted", loss_name="log loss", estimated_error=0.41234,
-        estimated_error_stderr=0.0212, score_name="accuracy", estimated_score=accuracy,
-        estimated_score_stderr=(accuracy * (1 - accuracy) / rows) ** 0.5,
-        labels=[names[k] for k in labels], predictions=[names[k] for k in predictions],
-        classes=names, candidates=[{"lr": 0.1, "lowest train error": 0.41, "chosen": True}],
-        diagnosis=None, settings={"lr": 0.1}, notes=[], next_steps=[], corrected=True,
+        training=Training(
+            errors=list(0.4 + np.exp(-steps / 5)), stderrs=[0.02] * 30, best_step=29,
+            stop_reason="steps exhausted", settings={"lr": 0.1},
+            candidates=[{"lr": 0.1, "lowest train error": 0.41, "chosen": True}],
+        ),
+        estimate=Estimate(
+            loss_name="log loss", error=0.41234, error_stderr=0.0212, score_name="accuracy",
+            score=accuracy, score_stderr=(accuracy * (1 - accuracy) / rows) ** 0.5,
+            error_interval=(0.372, 0.455), score_interval=(accuracy - 0.03, accuracy + 0.03),
+        ),
+        rows=RowPredictions(
+            labels=[names[k] for k in labels], predictions=[names[k] for k in predictions],
+            classes=names,
+        ),
     )  # fmt: skip
-    return dataclasses.replace(data, **changes)
+    return changed(data, **changes)

@@ -3,18 +3,21 @@
 import pytest
 
 from decoupled_descent.app.report import render_report
-from decoupled_descent.app.report.comparison import answers, comparison, is_trusted, usefulness
-from decoupled_descent.app.report.data import Contender
-from tests.app.report.examples import classification
+from decoupled_descent.app.report.comparison import answers, usefulness
+from decoupled_descent.app.report.data import Contender, is_trusted
+from decoupled_descent.app.report.page import render_section
+from tests.app.report.examples import changed, classification, regression
 from tests.app.report.reading import Page
 
 
-def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), half=None):
+def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), median=None):
     """A model, a linear model and a guess; pairs are the gain and its standard error."""
     return [
-        Contender("this model", 0.4, 0.02, scores[0], half, 0.0, 0.0, 0.4),
-        Contender("linear model", 0.4 + linear[0], 0.02, scores[1], half, *linear, 0.4 + linear[0]),
-        Contender("always no", 0.4 + guess[0], 0.02, scores[2], half, *guess, 0.4 + guess[0]),
+        Contender("this model", 0.4, 0.02, scores[0], median, 0.0, 0.0, 0.4),
+        Contender(
+            "linear model", 0.4 + linear[0], 0.02, scores[1], median, *linear, 0.4 + linear[0]
+        ),
+        Contender("always no", 0.4 + guess[0], 0.02, scores[2], median, *guess, 0.4 + guess[0]),
     ]
 
 
@@ -30,14 +33,14 @@ def three(guess=(0.2, 0.02), linear=(0.05, 0.01), scores=(0.8, 0.78, 0.6), half=
         (three(guess=(0.01, 0.02)), ["no", "yes"]),
         (three(guess=(-0.1, 0.02)), ["no", "yes"]),
         (three(scores=(0.99, 0.99, 0.99)), ["only its probabilities", "yes"]),
-        (three(scores=(0.1, 0.1, 0.3), half=2.0), ["yes", "yes"]),
+        (three(scores=(0.1, 0.1, 0.3), median=2.0), ["yes", "yes"]),
         ([], []),
     ],
 )
 def test_answers(contenders, words):
-    found = answers(contenders)
-    assert [one.word for one in found] == words
-    for one in found:
+    given = answers(contenders)
+    assert [one.word for one in given] == words
+    for one in given:
         assert (one.tone == "ok") == (one.word == "yes")
 
 
@@ -52,9 +55,9 @@ def test_answers(contenders, words):
     ],
 )
 def test_the_second_half_of_the_verdict(contenders, tone, words):
-    found, said = usefulness(contenders)
-    assert found == tone
-    assert words in said
+    shown, sentence = usefulness(contenders)
+    assert shown == tone
+    assert words in sentence
 
 
 def test_a_comparison_is_worth_as_much_as_its_estimate():
@@ -77,7 +80,7 @@ def test_reasons():
     assert chance.reason.endswith("which is not significant")
     rare, _ = answers(three(scores=(0.99, 0.99, 0.991)))
     assert rare.reason.startswith(f"99.0{space}% right, against 99.1{space}% for “always no”; ")
-    numbers, _ = answers(three(half=2.0))  # errors of numbers are roots: √(0.4/0.6)
+    numbers, _ = answers(three(median=2.0))  # errors of numbers are roots: √(0.4/0.6)
     assert numbers.reason == f"against “always no”, its error is 18.4{space}% lower"
 
 
@@ -85,14 +88,14 @@ def test_the_page_has_cards_and_a_table():
     page = Page(render_report(classification(contenders=three())))
     assert "Is it any good? Better than guessing? ✓ yes" in page.text
     assert "always no 60.0 % 0.600" in page.text
-    numbers = comparison(classification(contenders=three(half=3.0)))
+    numbers = render_section("comparison", changed(regression(), contenders=three(median=3.0)))
     assert "median absolute error" in numbers
     assert "0.632<" in numbers  # √0.4, with three digits
-    assert comparison(classification()) == ""
+    assert render_section("comparison", classification()) == ""
 
 
 def test_the_table_says_why_its_error_differs_from_the_headline():
     """The headline allows for the choice of the model; the table has the plain mean of the rows."""
-    said = Page(comparison(classification(contenders=three()))).text
-    assert "can be larger than the one in this table" in said
-    assert "allows for the choice among several models" in said
+    text = Page(render_section("comparison", classification(contenders=three()))).text
+    assert "can be larger than the one in this table" in text
+    assert "allows for the choice among several models" in text

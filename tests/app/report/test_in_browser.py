@@ -1,6 +1,5 @@
 """The report in a headless Chromium: quiet console, fits the screen, legible, printable."""
 
-import dataclasses
 import html
 import json
 import re
@@ -10,23 +9,23 @@ import pytest
 
 from decoupled_descent.app.report import render_report
 from tests.app.report.chromium import run_chromium
-from tests.app.report.examples import DIAGNOSIS, classification, regression
+from tests.app.report.examples import DIAGNOSIS, changed, classification, regression
 
 WIDTHS = (360, 390, 768, 1280)
 
 MEASURE = """
 const colours = (frame, element) => {
-  const found = [];
+  const backgrounds = [];
   for (let e = element; e; e = e.parentElement)
-    found.push(frame.getComputedStyle(e).backgroundColor);
-  return [frame.getComputedStyle(element).color, ...found].join("; ");
+    backgrounds.push(frame.getComputedStyle(e).backgroundColor);
+  return [frame.getComputedStyle(element).color, ...backgrounds].join("; ");
 };
 addEventListener("load", () => {
   const results = [...document.querySelectorAll("iframe")].map((iframe) => {
     const page = iframe.contentDocument, root = page.documentElement, frame = iframe.contentWindow;
     const box = (e) => {
-      const place = e.getBoundingClientRect();
-      return [place.left, place.top, place.right, place.bottom];
+      const rectangle = e.getBoundingClientRect();
+      return [rectangle.left, rectangle.top, rectangle.right, rectangle.bottom];
     };
     const outside = [...page.querySelectorAll("body *")].filter(
       (e) => !e.closest("table") && box(e)[2] > root.clientWidth + 1);
@@ -68,38 +67,40 @@ def look(folder, pages, *options, widths=WIDTHS):
 def pages():
     long_names = [f"a_rather_long_class_name_{k}" for k in range(12)]
     long = classification(12, title="a_very_long_file_name_without_any_space" * 4 + ".csv")
-    rename = dict(zip(long.classes, long_names, strict=True))
-    long = dataclasses.replace(
-        long, classes=long_names, labels=[rename[one] for one in long.labels],
-        predictions=[rename[one] for one in long.predictions], diagnosis=DIAGNOSIS,
-        settings={"a_long_setting" * 5: "value" * 50}, train_error=np.linspace(2e-5, 1e-5, 30),
-        train_error_stderr=[1e-6] * 30, notes=["word" * 100], best_step=3,
+    rename = dict(zip(long.rows.classes, long_names, strict=True))
+    long = changed(
+        long, classes=long_names, labels=[rename[one] for one in long.rows.labels],
+        predictions=[rename[one] for one in long.rows.predictions], diagnosis=DIAGNOSIS,
+        settings={"a_long_setting" * 5: "value" * 50}, errors=np.linspace(2e-5, 1e-5, 30),
+        stderrs=[1e-6] * 30, notes=["word" * 100], best_step=3,
     )  # fmt: skip
     chosen = {"regression": regression(), "long": long, "two": classification(2)}
     return {name: render_report(data) for name, data in chosen.items()}
 
 
 @pytest.fixture(scope="module")
-def seen(pages, tmp_path_factory):
+def measured(pages, tmp_path_factory):
     return look(tmp_path_factory.mktemp("light"), pages)
 
 
-def test_browser_has_nothing_to_complain_about(seen):
-    _, console = seen
+def test_browser_has_nothing_to_complain_about(measured):
+    _, console = measured
     assert console == []
 
 
-def test_nothing_wider_than_the_screen(seen, pages):
-    found, _ = seen
-    assert [(one["name"], one["width"]) for one in found] == [(n, w) for n in pages for w in WIDTHS]
-    for one in found:
+def test_nothing_wider_than_the_screen(measured, pages):
+    frames, _ = measured
+    assert [(one["name"], one["width"]) for one in frames] == [
+        (n, w) for n in pages for w in WIDTHS
+    ]
+    for one in frames:
         assert one["scrollWidth"] <= one["width"], one["name"]
         assert one["outside"] == []
 
 
-def test_figures_are_legible_and_labels_apart(seen):
-    found, _ = seen
-    for one in found:
+def test_figures_are_legible_and_labels_apart(measured):
+    frames, _ = measured
+    for one in frames:
         assert len(one["figures"]) == (3 if one["name"] == "regression" else 1)
         for figure in one["figures"]:
             left, top, right, bottom = figure["box"]
@@ -107,9 +108,9 @@ def test_figures_are_legible_and_labels_apart(seen):
                 assert left - 1 <= box[0] < box[2] <= right + 1, (one["name"], one["width"], text)
                 assert top - 1 <= box[1] < box[3] <= bottom + 1, (one["name"], one["width"], text)
                 assert box[3] - box[1] >= 10, (one["width"], text)
-                for other, *place in figure["texts"][:index]:
-                    apart_x = box[0] >= place[2] or place[0] >= box[2]
-                    apart_y = box[1] + 3 >= place[3] or place[1] + 3 >= box[3]  # line gaps
+                for other, *other_box in figure["texts"][:index]:
+                    apart_x = box[0] >= other_box[2] or other_box[0] >= box[2]
+                    apart_y = box[1] + 3 >= other_box[3] or other_box[1] + 3 >= box[3]  # line gaps
                     assert apart_x or apart_y, (one["name"], one["width"], text, other)
 
 
@@ -134,12 +135,12 @@ def contrast(chain):
     return (max(lights) + 0.05) / (min(lights) + 0.05)
 
 
-def test_text_stands_out_by_day_and_by_night(seen, pages, tmp_path):
+def test_text_stands_out_by_day_and_by_night(measured, pages, tmp_path):
     assert contrast("rgb(119, 119, 119); rgb(255, 255, 255)") == pytest.approx(4.48, abs=0.01)
     dark, console = look(tmp_path, pages, "--blink-settings=preferredColorScheme=0", widths=(390,))
     assert console == []
-    for found, page_is_dark in ((seen[0], False), (dark, True)):
-        chains = {chain for one in found for chain in one["colours"]}
+    for frames, page_is_dark in ((measured[0], False), (dark, True)):
+        chains = {chain for one in frames for chain in one["colours"]}
         assert len(chains) > 10
         for chain in chains:
             assert contrast(chain) >= 4.5, chain

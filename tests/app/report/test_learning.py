@@ -1,14 +1,13 @@
 """Would more rows help? The figure, and the sentence."""
 
-import dataclasses
-
 import pytest
 
 from decoupled_descent.app.report import render_report
-from decoupled_descent.app.report.data import MoreRows
-from decoupled_descent.app.report.learning import more_rows, sentence
+from decoupled_descent.app.report.data import ErrorsByRows
+from decoupled_descent.app.report.learning import sentence
+from decoupled_descent.app.report.page import render_section
 from decoupled_descent.estimators.learning_curve import LearningCurve
-from tests.app.report.examples import regression
+from tests.app.report.examples import changed, regression
 from tests.app.report.reading import Page
 
 
@@ -27,20 +26,21 @@ def curve(change, stderr, now=0.5):
     ],
 )
 def test_the_sentence_depends_on_the_interval(change, stderr, start):
-    assert sentence(MoreRows.of(curve(change, stderr), roots=False)).startswith(start)
+    assert sentence(ErrorsByRows.of(curve(change, stderr), roots=False)).startswith(start)
 
 
 def test_roots_of_squared_errors_have_the_units_of_the_target():
-    found = MoreRows.of(curve(-0.14, 0.02), roots=True)
-    assert found.errors[2:] == pytest.approx((0.5**0.5, 0.6))
-    assert found.change == pytest.approx(0.6 - 0.5**0.5)
-    assert found.change_stderr == pytest.approx(0.02 / (2 * 0.5**0.5))  # d√e = de/(2√e)
+    forecast = ErrorsByRows.of(curve(-0.14, 0.02), roots=True)
+    assert forecast.errors[2:] == pytest.approx((0.5**0.5, 0.6))
+    assert forecast.change == pytest.approx(0.6 - 0.5**0.5)
+    assert forecast.change_stderr == pytest.approx(0.02 / (2 * 0.5**0.5))  # d√e = de/(2√e)
 
 
 def test_the_figure():
-    assert more_rows(regression()) == ""
-    assert more_rows(dataclasses.replace(regression(), more="a < b")) == "<p>a &lt; b</p>"
-    data = dataclasses.replace(regression(), more=MoreRows.of(curve(-0.05, 0.01), roots=False))
+    assert render_section("more_rows", regression()) == ""
+    reason = render_section("more_rows", changed(regression(), more_rows="a < b"))
+    assert reason.strip() == "<p>a &lt; b</p>"
+    data = changed(regression(), more_rows=ErrorsByRows.of(curve(-0.05, 0.01), roots=False))
     page = Page(render_report(data))
     assert "Would more rows help?" in page.text
     assert "0.45" in page.text

@@ -8,6 +8,7 @@ import decoupled_descent as dd
 from decoupled_descent.app import reproduce
 from decoupled_descent.app.reproduce import experiment as shared
 from decoupled_descent.app.reproduce.experiment import Problem
+from decoupled_descent.training import StopReason
 
 
 def test_settings():
@@ -90,7 +91,7 @@ def test_an_interrupted_fit_interrupts_the_experiment(problem, monkeypatch):
     _, rows, test, objective, theta = problem
 
     class Interrupted:
-        stop_reason = dd.StopReason.INTERRUPTED
+        stop_reason = StopReason.INTERRUPTED
 
     monkeypatch.setattr(dd, "fit", lambda *arguments, **options: Interrupted())
     problem = Problem("p", rows, test, objective, {"gd": dd.GradientDescent(0.05)}, theta)

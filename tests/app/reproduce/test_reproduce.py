@@ -108,10 +108,10 @@ def test_quick_settings_are_cheaper_and_shown():
 
 @pytest.mark.slow
 def test_all_with_a_gallery(data, tiny):
-    seen = []
-    done, skipped = reproduce.reproduce_all(tiny, data=data, report=seen.append, jobs=1, seed=3)
+    reported = []
+    done, skipped = reproduce.reproduce_all(tiny, data=data, report=reported.append, jobs=1, seed=3)
     assert [one.experiment.name for one in done] == list(reproduce.EXPERIMENTS)
-    assert seen == done
+    assert reported == done
     assert skipped == {}
     page = (tiny / "index.html").read_text()
     for one in done:

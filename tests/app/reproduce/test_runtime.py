@@ -1,4 +1,4 @@
-"""The runtime figure: what is timed is the same computation, and what is said about it."""
+"""The runtime figure: what is timed is the same computation, and its findings."""
 
 import numpy as np
 import pytest

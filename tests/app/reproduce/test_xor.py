@@ -1,4 +1,4 @@
-"""The XOR figures: the paper's iterations, seeds, and what is said about them."""
+"""The XOR figures: the paper's iterations, seeds, and their findings."""
 
 import re
 from dataclasses import replace

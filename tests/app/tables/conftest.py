@@ -2,12 +2,12 @@
 
 import pytest
 
-from decoupled_descent.app.tables import pieces
+from decoupled_descent.app.tables import limits, text_file
 
 
 @pytest.fixture
-def small_pieces(monkeypatch):
-    """Every table is large, and pieces have a few rows."""
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE", 500)
-    monkeypatch.setattr(pieces, "TOGETHER", 7)
+def small_batches(monkeypatch):
+    """Every table is large, and batches have a few rows."""
+    monkeypatch.setattr(limits, "LARGE", 0)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 500)
+    monkeypatch.setattr(text_file, "ROWS", 7)

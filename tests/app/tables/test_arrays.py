@@ -29,8 +29,8 @@ def zipped(method=zipfile.ZIP_STORED, **members):
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_versions_of_the_header(version):
-    found = arrays_of(npy("<f8", (4, 2), MATRIX.tobytes(), version))
-    np.testing.assert_array_equal(found["the array"], MATRIX)
+    result = arrays_of(npy("<f8", (4, 2), MATRIX.tobytes(), version))
+    np.testing.assert_array_equal(result["the array"], MATRIX)
 
 
 @pytest.mark.parametrize(

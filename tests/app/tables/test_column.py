@@ -33,8 +33,8 @@ def test_when_missing_numbers_are_marked(gone, rows):
 def test_missing_values_where_training_had_none():
     train = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": ["x", "x", "y"]})
     columns = Columns.learn(train.loc[[0, 0, 1, 2, 2]])
-    found = columns.apply(pd.DataFrame({"a": [None, 4], "b": ["?", None]}))
-    np.testing.assert_array_equal(found, [[2, 0, 0], [4, 0, 0]])
+    result = columns.apply(pd.DataFrame({"a": [None, 4], "b": ["?", None]}))
+    np.testing.assert_array_equal(result, [[2, 0, 0], [4, 0, 0]])
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_rare_levels_share_a_column():
     columns = Columns.learn(pd.DataFrame({"a": np.random.default_rng(0).permutation(levels)}))
     assert columns.names == [*(f"a=v{k:02d}" for k in range(LEVELS)), "a=other"]
     assert "the 11 rarest values together" in columns.notes[0]
-    found = columns.apply(pd.DataFrame({"a": ["v03", "v25", "once", "new", None]}))
-    assert found.argmax(1).tolist()[:4] == [3, LEVELS, LEVELS, LEVELS]
-    assert found.sum(1).tolist() == [1, 1, 1, 1, 0]
+    result = columns.apply(pd.DataFrame({"a": ["v03", "v25", "once", "new", None]}))
+    assert result.argmax(1).tolist()[:4] == [3, LEVELS, LEVELS, LEVELS]
+    assert result.sum(1).tolist() == [1, 1, 1, 1, 0]
 
 
 def test_unknown_level_without_other():
@@ -67,8 +67,8 @@ def test_levels_do_not_depend_on_how_a_file_was_typed():
     """Of "1", "x" and "TRUE", a file with the first alone is read as numbers, perhaps as floats."""
     columns = Columns.learn(pd.DataFrame({"a": ["1", "x", "TRUE"] * 5}))
     for values, level in (([1], "1"), ([1.0], "1"), (["01"], "1"), ([True], "True"), (["x "], "x")):
-        found = columns.apply(pd.DataFrame({"a": values}))
-        assert [name for name, value in zip(columns.names, found[0], strict=True) if value] == [
+        result = columns.apply(pd.DataFrame({"a": values}))
+        assert [name for name, value in zip(columns.names, result[0], strict=True) if value] == [
             f"a={level}"
         ]
 
@@ -86,8 +86,8 @@ def test_levels_do_not_depend_on_how_a_file_was_typed():
     ],
 )
 def test_numbers_of_many_types(values):
-    found = Columns.learn(pd.DataFrame({"a": values})).apply(pd.DataFrame({"a": values}))
-    np.testing.assert_array_equal(found, [[1], [3], [3], [7]])
+    result = Columns.learn(pd.DataFrame({"a": values})).apply(pd.DataFrame({"a": values}))
+    np.testing.assert_array_equal(result, [[1], [3], [3], [7]])
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ MOMENTS = pd.to_datetime(["2020-02-28 00:00", "2020-03-01 12:00", None])
 )
 def test_dates(values):
     columns = Columns.learn(pd.DataFrame({"a": values}))
-    found = columns.apply(pd.DataFrame({"a": values}))
-    np.testing.assert_array_equal(found, [[0], [2.5], [1.25]])
+    result = columns.apply(pd.DataFrame({"a": values}))
+    np.testing.assert_array_equal(result, [[0], [2.5], [1.25]])
     earlier = columns.apply(pd.DataFrame({"a": ["2020-02-27", "2021-02-28"]}))
     np.testing.assert_array_equal(earlier, [[-1], [366]])
     np.testing.assert_array_equal(columns.apply(pd.DataFrame({"a": [NAN]})), [[1.25]])
@@ -130,19 +130,19 @@ def test_dates(values):
 
 def test_date_objects():
     values = [datetime.date(2020, 1, 1), datetime.date(2020, 1, 3), None]
-    found = Columns.learn(pd.DataFrame({"a": values})).apply(pd.DataFrame({"a": values}))
-    np.testing.assert_array_equal(found, [[0], [2], [1]])
+    result = Columns.learn(pd.DataFrame({"a": values})).apply(pd.DataFrame({"a": values}))
+    np.testing.assert_array_equal(result, [[0], [2], [1]])
 
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_numberings_are_dropped_even_with_rows_left_out(start):
     table = pd.DataFrame({"id": range(start, start + 40), "a": normal(40)})
-    kept = [k for k in range(40) if k not in (3, 17, 30)]
+    rows = [k for k in range(40) if k not in (3, 17, 30)]
     for index in (range(40), range(1, 41)):
         whole = table.set_axis(pd.Index(index), axis=0)
         assert Columns.learn(whole).dropped == ("id",)
-        assert Columns.learn(whole.iloc[kept]).dropped == ("id",)
-        assert Columns.learn(whole.iloc[kept].reset_index(drop=True)).dropped == ()
+        assert Columns.learn(whole.iloc[rows]).dropped == ("id",)
+        assert Columns.learn(whole.iloc[rows].reset_index(drop=True)).dropped == ()
 
 
 def test_not_numberings():
@@ -287,7 +287,7 @@ def test_columns_are_checked_however_they_are_made():
         (["#DIV/0!", "12 %", "8%"], "1,234.5 ('12 %' was read as 12)", [12, 8]),
     ],
 )
-def test_numbers_are_said_with_an_example(cells, note, numbers):
+def test_notes_on_numbers_have_an_example(cells, note, numbers):
     table = pd.DataFrame({"a": cells * 5})
     columns = Columns.learn(table)
     assert columns.notes[0].startswith(f"'a': numbers, written as {note}")

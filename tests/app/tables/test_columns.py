@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.app.tables.encoding import Tally
+from decoupled_descent.app.tables.encoding import CountingEncoder
 
 NAN, INF = float("nan"), float("inf")
 ROWS = 200
@@ -54,23 +54,23 @@ def naive(train, test):
     """The rules once more, value by value, in plain Python."""
     columns = {}
 
-    def known(name, table=train):
+    def values_of(name, table=train):
         return [None if pd.isna(value) else value for value in table[name]]
 
     def number(name, convert):
-        values = [convert(v) for v in known(name) if v is not None]
+        values = [convert(v) for v in values_of(name) if v is not None]
         fill = statistics.median(values)
-        columns[name] = [fill if v is None else convert(v) for v in known(name, test)]
+        columns[name] = [fill if v is None else convert(v) for v in values_of(name, test)]
         if len(train) - len(values) >= max(5, 0.01 * len(train)):
-            columns[f"{name}_missing"] = [float(v is None) for v in known(name, test)]
+            columns[f"{name}_missing"] = [float(v is None) for v in values_of(name, test)]
 
     def category(name):
-        values = known(name)
+        values = values_of(name)
         levels = {v for v in values if v is not None}
         for level in sorted(levels, key=lambda v: (-values.count(v), v)):
-            columns[f"{name}={level}"] = [float(v == level) for v in known(name, test)]
+            columns[f"{name}={level}"] = [float(v == level) for v in values_of(name, test)]
         if None in values:
-            columns[f"{name}_missing"] = [float(v is None) for v in known(name, test)]
+            columns[f"{name}_missing"] = [float(v is None) for v in values_of(name, test)]
 
     for name in ("number", "holes", "text", "truth"):
         number(name, float)
@@ -79,7 +79,7 @@ def naive(train, test):
     first = min(datetime.date.fromisoformat(v) for v in train["day"])
     number("day", lambda v: float((datetime.date.fromisoformat(v) - first).days))
     number("moment", lambda v: float((v.date() - first).days))
-    columns["flag_missing"] = [float(v is None) for v in known("flag", test)]
+    columns["flag_missing"] = [float(v is None) for v in values_of("flag", test)]
     return columns
 
 
@@ -162,9 +162,9 @@ def test_json_round_trip():
 
 
 def remarks(columns, table):
-    tally = Tally(columns, strict=True)
-    np.testing.assert_array_equal(tally.apply(table), columns.apply(table))
-    return tally.notes("training", everything=True)
+    encoder = CountingEncoder(columns, strict=True)
+    np.testing.assert_array_equal(encoder.apply(table), columns.apply(table))
+    return encoder.notes("training", everything=True)
 
 
 def test_remarks_on_what_is_made_up():
@@ -175,13 +175,13 @@ def test_remarks_on_what_is_made_up():
     table.loc[1, "moment"] = None
     table.loc[[2, 5], "town"] = ["Atlantis", "Rungholt"]
     table.loc[[2], "kind"] = None
-    found = dict(remark.split(": ", 1) for remark in remarks(columns, table))
-    assert found["'number'"].startswith("2 missing values replaced by the median, ")
-    assert found["'moment'"].endswith(" days")
-    assert found["'town'"] == (
+    result = dict(remark.split(": ", 1) for remark in remarks(columns, table))
+    assert result["'number'"].startswith("2 missing values replaced by the median, ")
+    assert result["'moment'"].endswith(" days")
+    assert result["'town'"] == (
         "2 values not seen in training: 'Atlantis', 'Rungholt' (first in row 2)"
     )
-    assert found["'kind'"] == "1 missing value; there were none in training"
+    assert result["'kind'"] == "1 missing value; there were none in training"
     rare = Columns.learn(pd.DataFrame({"a": ["x"] * 5 + ["y"] * 5 + ["z"]}))
     assert remarks(rare, pd.DataFrame({"a": ["x", "w"]})) == [
         "'a': 1 value not seen in training, or only rarely: 'w' (first in row 1)"

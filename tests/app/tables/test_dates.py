@@ -5,7 +5,7 @@ import pytest
 from decoupled_descent.app.tables import dates
 
 
-def test_a_style_is_kept():
+def test_a_style_is_learnt_and_applied():
     """What was learnt decides, whatever a later file would suggest."""
     assert dates.iso_dates(["01/02/2024"], dates.DAY) == ["2024-02-01"]
     assert dates.iso_dates(["01/02/2024"], dates.MONTH) == ["2024-01-02"]
@@ -34,7 +34,7 @@ def test_dates(texts, style):
 
 
 @pytest.mark.parametrize(
-    ("text", "style", "found"),
+    ("text", "style", "result"),
     [
         ("5 Jan 2024", "", "2024-01-05"),
         ("05-Jan-2024", "", "2024-01-05"),
@@ -49,5 +49,5 @@ def test_dates(texts, style):
         ("31.05.24", dates.DAY, "31.05.24"),
     ],
 )
-def test_ways_to_write_a_date(text, style, found):
-    assert dates.iso_dates([text], style) == [found]
+def test_ways_to_write_a_date(text, style, result):
+    assert dates.iso_dates([text], style) == [result]

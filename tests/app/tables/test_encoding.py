@@ -1,15 +1,15 @@
-"""Pieces of a table as numbers: those of the whole table, and counts of what nobody expected."""
+"""Batches of a table as numbers: those of the whole table, and counts of unexpected values."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.app.tables import pieces
+from decoupled_descent.app.tables import limits
 from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.app.tables.encoding import Tally, encode, numbers_of_texts
-from decoupled_descent.app.tables.large import pieces_of
+from decoupled_descent.app.tables.encoding import CountingEncoder, codes_of, encode
+from decoupled_descent.app.tables.opening import open_table
 from decoupled_descent.app.tables.reading import read_table
-from tests.app.tables.company import in_company
+from tests.app.tables.threads import in_threads
 
 
 def table(rows=80):
@@ -28,16 +28,16 @@ def columns():
     return Columns.learn(table())
 
 
-def test_known_values_are_those_of_the_columns(columns):
+def test_expected_values_are_encoded_as_by_the_columns(columns):
     frame = table()
-    tally = Tally(columns)
-    parts = [tally.apply(frame[start : start + 9]) for start in range(0, len(frame), 9)]
+    encoder = CountingEncoder(columns)
+    parts = [encoder.apply(frame[start : start + 9]) for start in range(0, len(frame), 9)]
     np.testing.assert_array_equal(np.vstack(parts), columns.apply(frame))
-    assert tally.notes("the sample") == []
-    assert tally.notes("training", everything=True) == []
+    assert encoder.notes("the sample") == []
+    assert encoder.notes("training", everything=True) == []
 
 
-def test_what_cannot_be_read_is_missing_and_said(columns):
+def test_unreadable_values_count_as_missing_and_are_reported(columns):
     frame = table().astype({"age": object}).set_axis(range(1001, 1081))
     expected = columns.apply(frame)
     frame.loc[1003, "age"], frame.loc[1008, "age"], frame.loc[1050, "age"] = "old", "?", 1e200
@@ -47,83 +47,85 @@ def test_what_cannot_be_read_is_missing_and_said(columns):
     fill = {one.name: one.fill for one in columns.columns}
     for row, name in ((1003, "age"), (1008, "age"), (1050, "age"), (1009, "when"), (1010, "price")):
         expected[row - 1001, places[name]] = fill[name]
-    tally = Tally(columns)
-    found = np.vstack([tally.apply(frame[:40]), tally.apply(frame[40:])])
-    np.testing.assert_array_equal(found, expected)
-    said = [
+    encoder = CountingEncoder(columns)
+    result = np.vstack([encoder.apply(frame[:40]), encoder.apply(frame[40:])])
+    np.testing.assert_array_equal(result, expected)
+    notes = [
         "'age': 2 values are not numbers and count as missing: 'old', '1e+200' "
         "(first in row 1,003)",
         "'when': 1 value is not a date and counts as missing: 'May' (first in row 1,009)",
         "'price': 1 value is not a number and counts as missing: 'dear' (first in row 1,010)",
     ]
-    assert tally.notes("the sample") == said
-    more = tally.notes("training", everything=True)
-    assert more[0].startswith(said[0] + "; 3 missing values replaced by the median")
+    assert encoder.notes("the sample") == notes
+    more = encoder.notes("training", everything=True)
+    assert more[0].startswith(notes[0] + "; 3 missing values replaced by the median")
 
 
 def test_unknown_categories_are_other_ones():
     learnt = Columns.learn(pd.DataFrame({"a": range(6), "pet": ["cat", "dog"] * 3}))
-    tally = Tally(learnt)
+    encoder = CountingEncoder(learnt)
     frame = pd.DataFrame({"a": 1.5, "pet": ["emu", "cat", "Dog ", "yak", None]}, index=range(5, 10))
     np.testing.assert_array_equal(
-        tally.apply(frame)[:, 1:], [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
+        encoder.apply(frame)[:, 1:], [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
     )
-    (note,) = tally.notes("the sample")
+    (note,) = encoder.notes("the sample")
     assert note == (
         "'pet': 2 values not seen in the sample: 'emu', 'yak' (first in row 5); 1 missing value; "
         "there were none in the sample"
     )
 
 
-def test_columns_with_a_place_for_rare_values_need_no_word():
+def test_a_category_other_needs_no_note():
     pets = ["cat", "dog"] * 5 + ["emu", "yak"]
     learnt = Columns.learn(pd.DataFrame({"a": range(12), "pet": pets}))
-    tally = Tally(learnt)
-    tally.apply(pd.DataFrame({"a": [1], "pet": ["gnu"]}, index=[7]))
-    assert tally.notes("the sample") == []
-    (note,) = tally.notes("training", everything=True)
+    encoder = CountingEncoder(learnt)
+    encoder.apply(pd.DataFrame({"a": [1], "pet": ["gnu"]}, index=[7]))
+    assert encoder.notes("the sample") == []
+    (note,) = encoder.notes("training", everything=True)
     assert "1 value not seen in training, or only rarely: 'gnu' (first in row 7)" in note
 
 
 def test_of_many_values_a_few_are_shown(columns):
-    tally = Tally(columns)
+    encoder = CountingEncoder(columns)
     pets = [f"pet {k % 20}" for k in range(80)]
     for start in (0, 40):
-        tally.apply(table().assign(pet=pets)[start : start + 40])
-    (note,) = tally.notes("training", everything=True)
+        encoder.apply(table().assign(pet=pets)[start : start + 40])
+    (note,) = encoder.notes("training", everything=True)
     assert note == (
         "'pet': 80 values not seen in training: 'pet 0', 'pet 1', 'pet 2', … (first in row 0)"
     )
 
 
-def test_what_cannot_be_read_is_an_error_if_wanted(columns):
+def test_unreadable_values_are_errors_if_strict(columns):
     with pytest.raises(ValueError, match="column 'age', row 3: 'old' is not a number"):
-        Tally(columns, strict=True).apply(table().astype({"age": object}).assign(age="old")[3:])
+        CountingEncoder(columns, strict=True).apply(
+            table().astype({"age": object}).assign(age="old")[3:]
+        )
 
 
 def test_columns_that_are_not_there_are_named(columns):
     with pytest.raises(ValueError, match="lacks 'pet'"):
-        Tally(columns).apply(table().drop(columns="pet"))
+        CountingEncoder(columns).apply(table().drop(columns="pet"))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_table_on_disk_is_that_of_memory(suffix, monkeypatch, tmp_path):
-    monkeypatch.setattr(pieces, "LARGE", 0)
-    monkeypatch.setattr(pieces, "PIECE", 400)
+    monkeypatch.setattr(limits, "LARGE", 0)
+    monkeypatch.setattr(limits, "BATCH_BYTES", 400)
     path = tmp_path / f"a.{suffix}"
     table().to_csv(path, index=False) if suffix == "csv" else table().to_parquet(path)
-    found, kept = pieces_of(path), np.arange(80) % 5 > 0
-    scan = found.scan()
-    learnt = Columns.learn(read_table(path)[kept])
-    encoded = encode(found, scan, learnt, kept, ["customer_id"])
+    reader, labelled = open_table(path), np.arange(80) % 5 > 0
+    first = reader.first_pass()
+    learnt = Columns.learn(read_table(path)[labelled])
+    encoded = encode(reader, first, learnt, labelled, ["customer_id"])
     assert isinstance(encoded.X, np.memmap)
-    np.testing.assert_array_equal(encoded.X, learnt.apply(read_table(path)[kept]))
-    codes = np.unique(table()["customer_id"][kept], return_inverse=True)[1]
+    np.testing.assert_array_equal(encoded.X, learnt.apply(read_table(path)[labelled]))
+    codes = np.unique(table()["customer_id"][labelled], return_inverse=True)[1]
     np.testing.assert_array_equal(encoded.codes["customer_id"], codes)
     assert encoded.notes == []
-    monkeypatch.setattr(pieces, "LARGE", 10**6)
-    small = pieces_of(path)
-    whole = encode(small, small.scan(), learnt, kept, ["customer_id"])
+    monkeypatch.setattr(limits, "LARGE", 10**6)
+    small = open_table(path)
+    whole = encode(small, small.first_pass(), learnt, labelled, ["customer_id"])
     assert not isinstance(whole.X, np.memmap)
     np.testing.assert_array_equal(whole.X, encoded.X)
     np.testing.assert_array_equal(whole.codes["customer_id"], codes)
@@ -132,19 +134,19 @@ def test_a_table_on_disk_is_that_of_memory(suffix, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_processes_have_parts_of_the_matrix_and_all_notes(suffix, monkeypatch, tmp_path):
-    monkeypatch.setattr(pieces, "LARGE", 0)
+    monkeypatch.setattr(limits, "LARGE", 0)
     path, frame = tmp_path / f"a.{suffix}", table()
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
     learnt = Columns.learn(read_table(path)[:50])
     frame.loc[[41, 71, 76], "price"] = "gratis"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    kept = np.arange(80) % 5 > 0
+    labelled = np.arange(80) % 5 > 0
 
-    def encoded(share):
-        found = pieces_of(path, share)
-        return encode(found, found.scan(), learnt, kept, ["customer_id"])
+    def encoded(group):
+        reader = open_table(path, group)
+        return encode(reader, reader.first_pass(), learnt, labelled, ["customer_id"])
 
-    whole, parts = encoded(None), in_company(3, encoded)
+    whole, parts = encoded(None), in_threads(3, encoded)
     np.testing.assert_array_equal(np.vstack([part.X for part in parts]), whole.X)
     assert min(len(part.X) for part in parts) > 10
     assert "3 values are not numbers" in whole.notes[0]
@@ -155,8 +157,8 @@ def test_processes_have_parts_of_the_matrix_and_all_notes(suffix, monkeypatch, t
         np.testing.assert_array_equal(codes, whole.codes["customer_id"])
 
 
-def test_texts_keep_their_numbers():
-    places = {}
-    first = numbers_of_texts(pd.Series(["b", "a", "b"]), places)
-    second = numbers_of_texts(pd.Series(["c", "a"]), places)
+def test_values_keep_their_codes_in_later_batches():
+    codebook = {}
+    first = codes_of(pd.Series(["b", "a", "b"]), codebook)
+    second = codes_of(pd.Series(["c", "a"]), codebook)
     assert [*first, *second] == [0, 1, 0, 2, 1]

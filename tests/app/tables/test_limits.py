@@ -9,7 +9,7 @@ def test_small_files_may_unpack_to_a_fixed_size_and_large_ones_to_a_multiple():
     assert limits.most_bytes(0) == limits.SMALL
     assert limits.most_bytes(limits.SMALL // 10) == 10 * limits.SMALL
     assert limits.most_bytes(limits.MOST_BYTES) == limits.MOST_BYTES
-    assert limits.most_bytes(limits.MOST_BYTES, whole=False) == limits.DENSE * limits.MOST_BYTES
+    assert limits.most_bytes(limits.MOST_BYTES, in_memory=False) == limits.DENSE * limits.MOST_BYTES
 
 
 def test_the_limit_itself_is_accepted():

@@ -99,9 +99,9 @@ def test_same_table_however_written(tmp_path, name, content):
     ],
 )
 def test_notes(tmp_path, content, notes):
-    found = read_table(written(tmp_path, "a.csv", content)).attrs["notes"]
-    assert len(found) == len(notes)
-    for sentence, pattern in zip(found, notes, strict=True):
+    result = read_table(written(tmp_path, "a.csv", content)).attrs["notes"]
+    assert len(result) == len(notes)
+    for sentence, pattern in zip(result, notes, strict=True):
         assert re.search(pattern, sentence)
 
 
@@ -119,10 +119,10 @@ def test_what_pandas_writes_comes_back(tmp_path):
     table = pd.DataFrame({"a": rng.normal(size=20), "b": rng.choice(["x", "y, z"], 20)})
     table.sample(frac=1, random_state=0).to_csv(tmp_path / "a.csv")
     table.to_parquet(tmp_path / "a.parquet")
-    found = read_table(tmp_path / "a.csv").sort_values("a").reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, table.sort_values("a").reset_index(drop=True))
-    found = read_table(tmp_path / "a.parquet").reset_index(drop=True)
-    pd.testing.assert_frame_equal(found, table)
+    result = read_table(tmp_path / "a.csv").sort_values("a").reset_index(drop=True)
+    pd.testing.assert_frame_equal(result, table.sort_values("a").reset_index(drop=True))
+    result = read_table(tmp_path / "a.parquet").reset_index(drop=True)
+    pd.testing.assert_frame_equal(result, table)
 
 
 def test_nameless_matrices_written_by_pandas(tmp_path):
@@ -289,7 +289,7 @@ def test_an_encrypted_archive(tmp_path):
     [
         ("absent.csv", FileNotFoundError, "absent.csv does not exist; check the name"),
         ("a.csv/b.csv", FileNotFoundError, "does not exist"),
-        ("folder.parquet", IsADirectoryError, "folder.parquet is a folder; name a file in it"),
+        ("folder.parquet", IsADirectoryError, "folder.parquet is a folder without"),
         ("x" * 300 + ".csv", OSError, "cannot be read"),
     ],
 )

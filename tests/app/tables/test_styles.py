@@ -53,7 +53,7 @@ def test_units_are_not_mixed():
     assert styles.number_style(["$5", "7 kg"]) == styles.ENGLISH
 
 
-def test_a_style_is_kept():
+def test_a_style_is_learnt_and_applied():
     """What was learnt decides, whatever a later file would suggest."""
     assert styles.read_numbers(["1,234"], styles.EUROPEAN).tolist() == [1.234]
     assert styles.read_numbers(["1,234"], styles.ENGLISH).tolist() == [1234.0]
@@ -74,8 +74,8 @@ def test_no_style(style):
 
 
 def test_texts_without_digits_are_no_numbers_but_infinity_is():
-    found = styles.plain_numbers(["inf", "-Infinity", "nan", "x", ""])
-    assert found.tolist()[:2] == [math.inf, -math.inf]
-    assert np.isnan(found[2:]).all()
+    result = styles.plain_numbers(["inf", "-Infinity", "nan", "x", ""])
+    assert result.tolist()[:2] == [math.inf, -math.inf]
+    assert np.isnan(result[2:]).all()
     assert np.isnan(styles.plain_numbers(["a", "١x", "-"])).all()
     assert styles.plain_numbers([]).tolist() == []

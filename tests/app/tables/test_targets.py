@@ -41,21 +41,21 @@ TABLE = pd.DataFrame(
     ],
 )
 def test_labels(target, labels, rows):
-    found, known, notes = labels_of(TABLE[target])
-    assert found.tolist() == labels
-    assert {type(label) for label in found.tolist()} == {type(labels[0])}
-    assert found.name == target
-    assert TABLE.index[known].tolist() == found.index.tolist() == rows
+    result, labelled, notes = labels_of(TABLE[target])
+    assert result.tolist() == labels
+    assert {type(label) for label in result.tolist()} == {type(labels[0])}
+    assert result.name == target
+    assert TABLE.index[labelled].tolist() == result.index.tolist() == rows
     absent = [row for row in range(1, 5) if row not in rows]
     assert len(notes) == bool(absent)
     assert all(str(row) in notes[0] for row in absent)
 
 
 def test_long_lists_of_rows_are_shortened():
-    labels, known, (note,) = labels_of(pd.Series([1.0] * 20 + [NAN] * 30, name="y"))
+    labels, labelled, (note,) = labels_of(pd.Series([1.0] * 20 + [NAN] * 30, name="y"))
     assert note.startswith("30 rows without a value of 'y' were left out: 20")
     assert note.endswith("29, …")
-    assert len(labels) == known.sum() == 20
+    assert len(labels) == labelled.sum() == 20
 
 
 def test_values_for_the_estimators():

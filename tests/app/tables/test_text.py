@@ -114,7 +114,7 @@ def test_utf_16(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("above", "said"),
+    ("above", "note"),
     [
         ("Results of 2024,,\nexported 2024-06-30,,\n", "lines 1 to 2 were left out: the names"),
         ("Results\n", "line 1 was left out: the names of the columns are in line 2"),
@@ -122,11 +122,11 @@ def test_utf_16(tmp_path):
         (",Where,\n", "line 1 was left out"),
     ],
 )
-def test_titles_above_the_names(tmp_path, above, said):
+def test_titles_above_the_names(tmp_path, above, note):
     file = written(tmp_path, "a.csv", above + PLAIN)
     frame = read_table(file)
     assert_table(frame, EXPECTED)
-    assert said in frame.attrs["notes"][0]
+    assert note in frame.attrs["notes"][0]
     written(tmp_path, "a.csv", above + PLAIN + "1,2\n")
     line = above.count("\n") + 5
     with pytest.raises(ValueError, match=f"line {line} has 2 fields, but the first row has 3"):

@@ -54,15 +54,15 @@ def test_numbers_and_dates_name_the_row_that_is_wrong():
     np.testing.assert_array_equal(values.numbers_of(column[:2]), [1.5, np.nan])
     with pytest.raises(ValueError, match=r"column 'a', row 7: '1\.5' is not a date such as"):
         values.dates_of(column)
-    found = values.dates_of(pd.Series(["2020-01-01T02:00+02:00", None]))
-    assert found[0] == np.datetime64("2020-01-01")
-    assert np.isnat(found[1])
+    result = values.dates_of(pd.Series(["2020-01-01T02:00+02:00", None]))
+    assert result[0] == np.datetime64("2020-01-01")
+    assert np.isnat(result[1])
 
 
-def test_shares_count_rows_with_a_value():
+def test_fractions_count_rows_with_a_value():
     codes = np.array([0, 0, 1, -1, -1])
-    assert values.share(np.array([True, False]), codes) == pytest.approx(2 / 3)
-    assert values.share(np.array([], dtype=bool), np.array([-1])) == 1.0
+    assert values.fraction(np.array([True, False]), codes) == pytest.approx(2 / 3)
+    assert values.fraction(np.array([], dtype=bool), np.array([-1])) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_names_in_quotes():
 
 
 def test_patterns_match_as_a_whole():
-    found = values.matches(re.compile(r"\d+"), ["12", "12x", ""])
-    assert found.tolist() == [True, False, False]
+    result = values.matches(re.compile(r"\d+"), ["12", "12x", ""])
+    assert result.tolist() == [True, False, False]
     assert values.matches(re.compile("x"), []).dtype == bool
 
 
 def test_nans_that_signal_are_missing_values_without_a_warning():
     bits = np.array([0x7FF0000000000001, 0x3FF0000000000000], dtype=np.uint64)
-    found = values.numbers_of(pd.Series(bits.view(np.float64), name="a"))
-    assert (found - found)[1] == 0  # under pytest, a warning is an error
-    assert np.isnan(found).tolist() == [True, False]
+    result = values.numbers_of(pd.Series(bits.view(np.float64), name="a"))
+    assert (result - result)[1] == 0  # under pytest, a warning is an error
+    assert np.isnan(result).tolist() == [True, False]

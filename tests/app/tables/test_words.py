@@ -6,7 +6,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from decoupled_descent.app.tables import words
 from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.app.tables.encoding import Tally
+from decoupled_descent.app.tables.encoding import CountingEncoder
 
 
 def sentences(rows=60, seed=0):
@@ -18,12 +18,12 @@ def sentences(rows=60, seed=0):
 def test_against_scikit_learn():
     texts = sentences()
     terms, weights = words.learn_terms(texts)
-    found = words.tf_idf(["word3 word3 new", "", *texts], terms, weights)
+    result = words.tf_idf(["word3 word3 new", "", *texts], terms, weights)
     options = {"min_df": 3, "max_df": 0.5, "max_features": 500, "sublinear_tf": True}
     expected = TfidfVectorizer(**options).fit(texts)
     assert set(terms) == set(expected.get_feature_names_out())
     wanted = expected.transform(["word3 word3 new", "", *texts]).toarray()
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-12)
 
 
 def test_columns_of_text():
@@ -34,9 +34,9 @@ def test_columns_of_text():
     assert X.shape[1] == len(columns.names)
     assert X[0, columns.names.index("review_missing")] == 1
     assert Columns.from_dict(columns.to_dict()) == columns
-    tally = Tally(columns, strict=True)
-    np.testing.assert_array_equal(tally.apply(frame), X)
-    assert tally.notes("training", everything=True) == []
+    encoder = CountingEncoder(columns, strict=True)
+    np.testing.assert_array_equal(encoder.apply(frame), X)
+    assert encoder.notes("training", everything=True) == []
 
 
 def test_what_is_a_sentence():

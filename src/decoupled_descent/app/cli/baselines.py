@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import decoupled_descent as dd
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.data import Contender
+from decoupled_descent.method_names import AT_MINIMUM
 
 Floats = NDArray[np.float64]
 
@@ -28,23 +29,27 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     names = ["this model", "linear model", _guess_name(prepared, log)]
     tried = {one.get("features") for one in estimator.candidates_}
     linear = (
-        estimator if tried == {"linear"} else alone(prepared.task, prepared.given, "linear", log)
+        estimator
+        if tried == {"linear"}
+        else fit_alone(prepared.task, prepared.given, "linear", log)
     )
-    said = [said_of(estimator), said_of(linear), _guesses(prepared, log)]
-    losses = [losses_of(estimator, one, prepared.y) for one in said]
+    predictions = [predictions_of(estimator), predictions_of(linear), _guesses(prepared, log)]
+    losses = [losses_of(estimator, one, prepared.y) for one in predictions]
     numbers = "typical error of the logarithm" if log else "typical error"
     measure = numbers if prepared.task == "regression" else "log loss"
-    found = []
+    compared = []
     models = (estimator, linear, None)
-    for model, name, predicted, each in zip(models, names, said, losses, strict=True):
+    for model, name, predicted, each in zip(models, names, predictions, losses, strict=True):
         squares = each if not log else np.square(predicted - prepared.y)
         error, stderr = mean(squares, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
-        score, half = _score(prepared, estimator, predicted, error)
+        score, median = _score(prepared, estimator, predicted, error)
         score = getattr(model, "estimated_accuracy_", score)
         loss = float(each.mean())
-        found.append(Contender(name, error, stderr, score, half, gain, gain_stderr, loss, measure))
-    return found
+        compared.append(
+            Contender(name, error, stderr, score, median, gain, gain_stderr, loss, measure)
+        )
+    return compared
 
 
 def is_log(estimator: Any) -> bool:
@@ -63,26 +68,26 @@ def mean(values: Floats, groups: NDArray[Any] | None = None) -> tuple[float, flo
     return centre, math.sqrt(spread) / len(values)
 
 
-def alone(task: str, given: dict[str, Any], features: str, log: bool) -> Any:
-    """The model with one feature map whose penalty has the lowest leave-one-out error.
+def fit_alone(task: str, given: dict[str, Any], features: str, log: bool) -> Any:
+    """Fit one feature map; its penalty has the lowest leave-one-out error.
 
     ``given`` has the arguments of ``fit``.
     """
     kinds = {"classification": dd.DecoupledClassifier, "regression": dd.DecoupledRegressor}
     options: dict[str, Any] = {"log_target": True} if log else {}
     estimator: Any = kinds[task](
-        method="newton", features=features, stack=False, verbose=False, **options
+        method=AT_MINIMUM, features=features, stack=False, verbose=False, **options
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return estimator.fit(**given)
 
 
-def said_of(estimator: Any) -> Floats:
+def predictions_of(estimator: Any) -> Floats:
     """Out-of-sample predictions of the training rows: probabilities (n, K), or numbers."""
     name = "corrected_proba_" if hasattr(estimator, "classes_") else "corrected_prediction_"
-    said: Floats = np.asarray(getattr(estimator, name), dtype=np.float64)
-    return said
+    predictions: Floats = np.asarray(getattr(estimator, name), dtype=np.float64)
+    return predictions
 
 
 def _guess_name(prepared: Prepared, log: bool) -> str:
@@ -117,25 +122,27 @@ def _guesses(prepared: Prepared, log: bool = False) -> Floats:
     return np.exp(means) if log else means
 
 
-def losses_of(estimator: Any, said: Floats, y: NDArray[Any]) -> Floats:
+def losses_of(estimator: Any, predictions: Floats, y: NDArray[Any]) -> Floats:
     """Log losses of probabilities (n, K), or squared errors of numbers or of their logarithms."""
     if not hasattr(estimator, "classes_"):
-        missed = np.log(said) - np.log(y) if is_log(estimator) else said - y
-        squares: Floats = np.square(missed)
+        residuals = predictions - y
+        if is_log(estimator):
+            residuals = np.log(predictions) - np.log(y)
+        squares: Floats = np.square(residuals)
         return squares
     codes = np.searchsorted(estimator.classes_, y)
-    shares = said[np.arange(len(codes)), codes]
+    shares = predictions[np.arange(len(codes)), codes]
     losses: Floats = -np.log(np.maximum(shares, np.finfo(float).tiny))
     return losses
 
 
 def _score(
-    prepared: Prepared, estimator: Any, said: Floats, error: float
+    prepared: Prepared, estimator: Any, predictions: Floats, error: float
 ) -> tuple[float, float | None]:
     """Accuracy; or R² and the median of the absolute errors."""
     if prepared.task == "classification":
-        right = estimator.classes_[said.argmax(1)] == prepared.y
+        right = estimator.classes_[predictions.argmax(1)] == prepared.y
         return float(right.mean()), None
     variance = float(np.var(prepared.y))
     score = 1 - error / variance if variance > 0 else math.nan
-    return score, float(np.median(np.abs(said - prepared.y)))
+    return score, float(np.median(np.abs(predictions - prepared.y)))

@@ -72,7 +72,7 @@ def answer(arguments: list[str]) -> int:
     except KeyboardInterrupt:  # not handled by typer, for example while options are read
         _print_error("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:

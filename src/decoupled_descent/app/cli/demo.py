@@ -45,7 +45,7 @@ def demo(
         return
     screen = console()
     title = f"XOR after {steps} steps, medians over {replications} runs"
-    rows = [[NAMES[name], *(f"{v:.3f}" for v in found.values())] for name, found in final.items()]
+    rows = [[NAMES[name], *(f"{v:.3f}" for v in errors.values())] for name, errors in final.items()]
     table(screen, title, ["algorithm", "train error", "test error", "gap"], rows)
     screen.print(
         "gap = |train error − test error|. Decoupled descent did not use the test rows: its train "
@@ -66,7 +66,7 @@ def train_replications(settings: Settings, seed: int) -> Curves:
     from decoupled_descent.rows.threads import one_thread
 
     (snr,), d, steps = settings["snr"], settings["d"], settings["steps"]
-    mixture, found = dd.mixtures.xor(d, snr), []
+    mixture, replications = dd.mixtures.xor(d, snr), []
     gd, decoupled = dd.GradientDescent(settings["lr"]), dd.DecoupledDescent(settings["lr"])
     # one thread: more threads would mostly wait for each other
     with one_thread(), progress_bar(settings["replications"], "training") as advance:
@@ -76,9 +76,9 @@ def train_replications(settings: Settings, seed: int) -> Curves:
             start = draw_theta(2, d, 3 * each + 2)
             problem = Problem(f"snr={snr:g}", rows, test, objective, {"gd": gd}, start)
             predicted = problem._replace(algorithms={"dd": decoupled}, mixture=mixture)
-            found.append(train(problem, steps) | train(predicted, steps))
-            advance(len(found), f"seed {each}")
-    return {name: np.stack([curves[name] for curves in found]) for name in found[0]}
+            replications.append(train(problem, steps) | train(predicted, steps))
+            advance(len(replications), f"seed {each}")
+    return {name: np.stack([curves[name] for curves in replications]) for name in replications[0]}
 
 
 def _final(curves: Curves, name: str) -> dict[str, float]:

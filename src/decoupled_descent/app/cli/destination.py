@@ -10,7 +10,7 @@ from pathlib import Path
 
 from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.files import temporary_folder
-from decoupled_descent.model_file import MODEL_FILE, is_model
+from decoupled_descent.tensor_file import MODEL_FILE, is_model
 
 #: The file of the leave-one-out predictions.
 LEFT_OUT = "left_out.csv"
@@ -35,6 +35,8 @@ def check_folder(out: Path, data: Path) -> bool:
     replaced. Files of the same names that are not from a training are an error.
     """
     check_writable(out)
+    if data.is_dir() and out.exists() and out.samefile(data):
+        raise OSError(f"--out {out}: is the folder to read; choose another folder")
     taken = [name for name in FILES if (out / name).exists()]
     if taken and not is_model(out / MODEL_FILE):
         raise OSError(

@@ -31,26 +31,27 @@ def diagnose(
     prepared = prepare(data, target, task, wishes)
     from decoupled_descent.app.cli.output import console, echo_json, few, heading, points, verdict
 
-    found = before_training(prepared).to_dict()
+    diagnosis = before_training(prepared).to_dict()
     n, d = prepared.X.shape
     if as_json:
         about = {"data": data, "target": target, "task": prepared.task, "rows": n, "features": d}
-        echo_json(about | found | {"notes": prepared.notes})
+        echo_json(about | diagnosis | {"notes": prepared.notes})
         return
     screen = console()
     screen.print(f"{data.name}: {prepared.task} of {target!r}, {n:,} rows, {d:,} features")
     if prepared.notes:
         heading(screen, "What was done to the columns")
         points(screen, few(prepared.notes, "--json"))
-    verdict(screen, found, everything=True)
+    verdict(screen, diagnosis, everything=True)
 
 
-def before_training(prepared: Prepared) -> dd.Diagnosis:
+def before_training(prepared: Prepared) -> dd.diagnostics.Diagnosis:
     """Diagnose a table as the estimators see it: with centred and scaled columns."""
     import numpy as np
     import torch
 
     from decoupled_descent.app.cli import findings
+    from decoupled_descent.diagnostics.diagnosis import diagnose_table
     from decoupled_descent.estimators.input_scaling import InputScaling
 
     classes = prepared.task == "classification"
@@ -61,5 +62,6 @@ def before_training(prepared: Prepared) -> dd.Diagnosis:
     else:
         standard = (y - y.mean()) / (y.std() or 1.0)
         labels = torch.from_numpy(standard).float()
-    found = dd.diagnose(rows, labels, task=prepared.task)
-    return findings.joined(found, findings.of_table(prepared))
+    diagnosis = dd.diagnose(rows, labels, task=prepared.task)
+    of_table = diagnose_table(findings.table_of(prepared))
+    return diagnosis.with_findings(of_table).for_command_line()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decoupled_descent.app.tables.shares import Share
+from decoupled_descent.app.tables.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Prepared
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 TIMEOUT = 120.0
 
 
-class Company(Share):
-    """The processes of torchrun, which tell each other things through PyTorch."""
+class TorchProcessGroup(ProcessGroup):
+    """The processes that torchrun starts. They exchange data through PyTorch."""
 
     @cached_property
     def _processes(self) -> Processes:
@@ -32,12 +32,12 @@ class Company(Share):
 
         return Processes(dist.group.WORLD, TIMEOUT)
 
-    def all_gather(self, content: bytes) -> list[bytes]:
-        """Return what every process passes, by rank."""
+    def all_gather_bytes(self, content: bytes) -> list[bytes]:
+        """Return the content that each process passes, by rank."""
         return self._processes.all_gather_bytes(content)
 
 
-def this_share() -> Share:
+def this_process_group() -> ProcessGroup:
     """Read from the variables of torchrun which process this is, or raise ``ValueError``."""
     try:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -46,7 +46,7 @@ def this_share() -> Share:
             "--distributed is for processes that torchrun starts: torchrun --nproc-per-node 2 "
             "--no-python decoupled train …"
         ) from error
-    return Company(rank, size)
+    return TorchProcessGroup(rank, size)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_writable
-from decoupled_descent.app.cli.options import Json, output_folder
+from decoupled_descent.app.cli.options import Json, output_folder, takes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,60 +22,70 @@ if TYPE_CHECKING:
 MIXTURES = ("signalless", "flipped", "discrete", "xor")
 
 
-def evolve(
+@dataclass(frozen=True, kw_only=True)
+class EvolveOptions:
+    """What ``decoupled evolve`` was asked for."""
+
     mixture: Annotated[
         str, typer.Argument(metavar="MIXTURE", help="signalless, flipped, discrete or xor.")
-    ],
-    dimension: Annotated[int, typer.Option(help="Number of features.", min=2)] = 1000,
-    ratio: Annotated[float, typer.Option(help="Training rows per feature, n/d.")] = 1.0,
-    snr: Annotated[float, typer.Option(help="Signal-to-noise ratio.")] = 4.0,
-    signal: Annotated[float, typer.Option(help="Share of the class means in the start.")] = 0.0,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
-    damping: Annotated[float, typer.Option(help="Weight decay factor; 1 is none.")] = 1.0,
-    steps: Annotated[int, typer.Option(help="Steps, with the start.", min=1)] = 100,
-    runs: Annotated[int, typer.Option(help="Number of runs to compare with.", min=0)] = 4,
-    paths: Annotated[int, typer.Option(help="Number of sampled paths, a power of two.")] = 4096,
-    seed: Annotated[int, typer.Option(help="Seed of the start and the data.", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("decoupled-evolve"),
-    as_json: Json = False,
-) -> None:
+    ]
+    dimension: Annotated[int, typer.Option(help="Number of features.", min=2)] = 1000
+    ratio: Annotated[float, typer.Option(help="Training rows per feature, n/d.")] = 1.0
+    snr: Annotated[float, typer.Option(help="Signal-to-noise ratio.")] = 4.0
+    signal: Annotated[float, typer.Option(help="Share of the class means in the start.")] = 0.0
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05
+    damping: Annotated[float, typer.Option(help="Weight decay factor; 1 is none.")] = 1.0
+    steps: Annotated[int, typer.Option(help="Steps, with the start.", min=1)] = 100
+    runs: Annotated[int, typer.Option(help="Number of runs to compare with.", min=0)] = 4
+    paths: Annotated[int, typer.Option(help="Number of sampled paths, a power of two.")] = 4096
+    seed: Annotated[int, typer.Option(help="Seed of the start and the data.", min=0)] = 0
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("decoupled-evolve")
+    as_json: Json = False
+
+
+@takes(EvolveOptions)
+def evolve(options: EvolveOptions) -> None:
     """Predict the errors of decoupled descent by state evolution, and compare them with runs.
 
     The runs begin at the same starting point as the theory.
     """
-    if mixture not in MIXTURES:
-        raise ValueError(f"mixture {mixture!r} is unknown; use one of {', '.join(MIXTURES)}")
-    check_writable(out)
+    if options.mixture not in MIXTURES:
+        raise ValueError(
+            f"mixture {options.mixture!r} is unknown; use one of {', '.join(MIXTURES)}"
+        )
+    check_writable(options.out)
     from decoupled_descent.app.cli.output import console, echo_json, table
     from decoupled_descent.theory import examples
 
-    law, objective = examples.example(mixture, dimension, snr)
-    algorithm = dd.DecoupledDescent(lr, damping)
-    theory = dd.StateEvolution(law, objective, algorithm, ratio, paths=paths)
-    folder = output_folder(out)
-    found = examples.compare(theory, dimension, steps, runs, seed, signal)
-    title = f"{mixture}, n/d = {ratio:g}, d = {dimension}"
-    path = draw(folder / f"{mixture}.png", found, title, objective.loss.name)
-    if as_json:
-        echo_json(to_dict(mixture, found, path))
+    law, objective = examples.example(options.mixture, options.dimension, options.snr)
+    algorithm = dd.DecoupledDescent(options.lr, options.damping)
+    theory = dd.StateEvolution(law, objective, algorithm, options.ratio, paths=options.paths)
+    folder = output_folder(options.out)
+    compared = examples.compare(
+        theory, options.dimension, options.steps, options.runs, options.seed, options.signal
+    )
+    title = f"{options.mixture}, n/d = {options.ratio:g}, d = {options.dimension}"
+    path = draw(folder / f"{options.mixture}.png", compared, title, objective.loss.name)
+    if options.as_json:
+        echo_json(to_dict(options.mixture, compared, path))
         return
     screen = console()
     names = ("step", "predicted", "train error", "test error")
-    steps_shown = shown_steps(found.evolution.test_error, found.train, found.test)
-    table(screen, f"{title}, {runs} runs", names, steps_shown)
+    steps_shown = shown_steps(compared.evolution.test_error, compared.train, compared.test)
+    table(screen, f"{title}, {options.runs} options.runs", names, steps_shown)
     screen.print(f"figure: {path}", soft_wrap=True)
 
 
-def draw(path: Path, found: Comparison, title: str, loss: str) -> Path:
+def draw(path: Path, compared: Comparison, title: str, loss: str) -> Path:
     """Draw the errors and the terms that change them; return the file that was written."""
     from decoupled_descent.plotting import style as plotting
 
-    evolution, runs = found.evolution, len(found.train)
+    evolution, runs = compared.evolution, len(compared.train)
     figure, axes = plotting.new_figure(columns=2)
     plotting.error_panel(
         axes[0, 0],
-        found.train if runs else evolution.test_error,
-        found.test if runs else None,
+        compared.train if runs else evolution.test_error,
+        compared.test if runs else None,
         title,
         loss,
         theory=evolution.test_error,
@@ -85,9 +96,9 @@ def draw(path: Path, found: Comparison, title: str, loss: str) -> Path:
     return written
 
 
-def to_dict(mixture: str, found: Comparison, figure: Path) -> dict[str, Any]:
+def to_dict(mixture: str, compared: Comparison, figure: Path) -> dict[str, Any]:
     """Return the result for machines."""
-    evolution = found.evolution
+    evolution = compared.evolution
     return {
         "figure": figure,
         "mixture": mixture,
@@ -95,8 +106,8 @@ def to_dict(mixture: str, found: Comparison, figure: Path) -> dict[str, Any]:
         "stderr": evolution.test_error_stderr,
         "alignment": evolution.alignment,
         "overlap": evolution.overlap,
-        "train_error_of_runs": found.train,
-        "test_error_of_runs": found.test,
+        "train_error_of_runs": compared.train,
+        "test_error_of_runs": compared.test,
     }
 
 

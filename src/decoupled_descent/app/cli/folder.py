@@ -23,8 +23,8 @@ from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.checks import harmless
 from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.files import permissions, sync, temporary_folder, write_text
-from decoupled_descent.model_file import MODEL_FILE
 from decoupled_descent.plotting import style as plotting
+from decoupled_descent.tensor_file import MODEL_FILE
 
 fcntl: ModuleType | None
 try:
@@ -46,7 +46,7 @@ def write(
             write_history(partial / "history.csv", report)
             plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
             write_report(partial / "report.html", report)
-            write_text(partial / LEFT_OUT, report.left_out)
+            write_text(partial / LEFT_OUT, report.rows.as_csv)
             left_out = checksum(partial / LEFT_OUT)
             save_model(estimator, partial / MODEL_FILE, columns, target, left_out=left_out)
             os.chmod(partial, permissions(0o777))
@@ -81,8 +81,8 @@ def write_somewhere(
             return out, write(out, estimator, columns, target, report)
         except OSError as error:
             if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                found = _rescued(estimator, columns, target, report)
-                raise OSError(f"{error}{found}") from error
+                rescued = _rescued(estimator, columns, target, report)
+                raise OSError(f"{error}{rescued}") from error
             typer.echo(harmless(f"{error}. The model is trained and in memory."), err=True)
             answer = typer.prompt("Another folder (empty to give up)", default="", err=True)
             if not answer.strip():
@@ -119,6 +119,6 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def write_history(path: Path, report: ReportData) -> None:
     """Write the error curve as a table: step, train_error, stderr."""
-    rows = enumerate(zip(report.train_error, report.train_error_stderr, strict=True))
+    rows = enumerate(zip(report.training.errors, report.training.stderrs, strict=True))
     lines = [f"{k},{float(error)!r},{float(stderr)!r}\n" for k, (error, stderr) in rows]
     write_text(path, "step,train_error,stderr\n" + "".join(lines))

@@ -42,27 +42,27 @@ def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
 
     All features that were made from one column are shuffled together. The rows are the same for
     every column, so that the rises can be compared. The list is empty for wide tables, for
-    tables that are read in pieces, and for networks, whose leave-one-out models are not known.
+    tables that are read in pieces, and for networks, which have no leave-one-out models.
     """
     columns = prepared.columns.columns
-    if not 1 < len(columns) <= MOST_COLUMNS or estimator.method_ != "newton":
+    if not 1 < len(columns) <= MOST_COLUMNS or not estimator.model_.leaves_rows_out:
         return []
     if prepared.sample is not None:  # models without a row need all rows in memory
         return []
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(len(prepared.y))[:MOST_ROWS])
-    judges = LeftOutModels(prepared, estimator, chosen)
+    left_out = LeftOutModels(prepared, estimator, chosen)
     X, y = prepared.X[chosen], prepared.y[chosen]
-    order, found, start = rng.permutation(len(y)), [], 0
-    before = float(losses_of(estimator, judges.predict(X), y).mean())
+    order, rises, start = rng.permutation(len(y)), [], 0
+    before = float(losses_of(estimator, left_out.predict(X), y).mean())
     for column in columns:
         stop = start + len(column.outputs)
         shuffled = X.copy()
         shuffled[:, start:stop] = X[order, start:stop]
-        error = float(losses_of(estimator, judges.predict(shuffled), y).mean())
-        found.append((column.name, error / max(before, 1e-300) - 1))
+        error = float(losses_of(estimator, left_out.predict(shuffled), y).mean())
+        rises.append((column.name, error / max(before, 1e-300) - 1))
         start = stop
-    return sorted(found, key=lambda one: -one[1])
+    return sorted(rises, key=lambda one: -one[1])
 
 
 class LeftOutModels:

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.predictions import without_formulas
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.model_file import description, model_file
 from decoupled_descent.rows.gathered import all_gather
 from decoupled_descent.rows.sources import released
+from decoupled_descent.tensor_file import model_file, read_header
 
-UNSEEN = (
-    "rows that were trained on are not recognised in a table that is read in pieces: the model has "
-    "seen them, and predicts them better than new ones"
+NOT_RECOGNISED = (
+    "rows that were trained on are not recognised in a table that is read in pieces: the model was "
+    "fitted to them, and predicts them better than new ones"
 )
 FOREIGN = (
     f"{LEFT_OUT} beside the model was edited or is of another training, and was not used: rows "
@@ -35,7 +35,7 @@ FOREIGN = (
 )
 #: If at least this share of a table's rows are equal to training rows, it is the training table.
 #: Fewer equal rows can be a coincidence, unless this share of the training rows have no equals.
-KNOWN = 0.95
+NEARLY_ALL = 0.95
 #: Numbers that are in memory at a time, where rows are on disk.
 TOGETHER = 2**20
 #: Rows of the table that are text in memory at a time.
@@ -44,13 +44,13 @@ ROWS = 50_000
 
 def fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
     """Return a hash of each row's numbers."""
-    found, size = np.empty(len(X), dtype=np.uint64), max(1, TOGETHER // max(1, X.shape[1]))
+    hashes, size = np.empty(len(X), dtype=np.uint64), max(1, TOGETHER // max(1, X.shape[1]))
     for start in range(0, len(X), size):
         rows = np.ascontiguousarray(X[start : start + size], dtype=np.float64) + 0.0  # −0 is 0
         for k, row in enumerate(rows, start):
-            found[k] = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "big")
+            hashes[k] = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "big")
         released(X)
-    return found
+    return hashes
 
 
 @dataclass(frozen=True)
@@ -63,34 +63,35 @@ class LeftOut:
     prepared: Prepared
     estimator: Any
     target: str
-    found: NDArray[np.uint64]
+    fingerprints: NDArray[np.uint64]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the parts."""
-        for start in range(0, len(self.found), ROWS):
+        for start in range(0, len(self.fingerprints), ROWS):
             safe, _ = without_formulas(self._part(slice(start, start + ROWS)))
             yield str(safe.to_csv(index=False, header=not start, lineterminator="\n"))
 
     def _part(self, span: slice) -> pd.DataFrame:
         assert self.prepared.frame is not None
-        table = pd.DataFrame({"fingerprint": [f"{one:016x}" for one in self.found[span].tolist()]})
+        hashes = self.fingerprints[span].tolist()
+        table = pd.DataFrame({"fingerprint": [f"{one:016x}" for one in hashes]})
         table["row"] = self.prepared.frame.index.to_numpy()[span]
         table[f"true {self.target}"] = self.prepared.y[span]
         if self.prepared.task != "classification":
             return table.assign(prediction=self.estimator.corrected_prediction_[span])
-        chances, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
-        table["prediction"] = classes[chances.argmax(1)]
+        probabilities, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
+        table["prediction"] = classes[probabilities.argmax(1)]
         for k, label in enumerate(classes.tolist()):
-            table[f"probability_{label}"] = chances[:, k]
+            table[f"probability_{label}"] = probabilities[:, k]
         return table
 
 
 def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
     """Return a table of all training rows, with those of other processes."""
-    found = fingerprints(prepared.X)
+    hashes = fingerprints(prepared.X)
     if prepared.rows is not None:
-        found = all_gather(prepared.rows, torch.from_numpy(found.view(np.int64))).numpy()
-    return LeftOut(prepared, estimator, target, found.view(np.uint64))
+        hashes = all_gather(prepared.rows, torch.from_numpy(hashes.view(np.int64))).numpy()
+    return LeftOut(prepared, estimator, target, hashes.view(np.uint64))
 
 
 def left_out_file(model: Path) -> Path:
@@ -107,7 +108,7 @@ def checksum(path: Path) -> str:
 def is_foreign(model: Path) -> bool:
     """Whether there are predictions beside a model that were edited, or are of another training."""
     try:
-        recorded = json.loads(description(model_file(model))[0]).get("left_out")
+        recorded = json.loads(read_header(model_file(model))[0]).get("left_out")
         return bool(checksum(left_out_file(model)) != recorded)
     except FileNotFoundError:
         return False
@@ -115,7 +116,7 @@ def is_foreign(model: Path) -> bool:
         return True
 
 
-def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
+def predictions_of_training_rows(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Return the leave-one-out predictions of the rows that were trained on.
 
     The result is one column of numbers, or the probabilities of the classes. Rows that were not
@@ -126,16 +127,16 @@ def seen_before(model: Path, X: NDArray[np.float64]) -> NDArray[np.float64] | No
         return None
     try:
         table = pd.read_csv(left_out_file(model), dtype=str, keep_default_na=False)
-        said = table.iloc[:, table.columns.get_loc("prediction") :]
-        said = said if said.shape[1] == 1 else said.iloc[:, 1:]  # probabilities
-        known = said.astype(np.float64).set_axis(_numbered(table["fingerprint"]), axis=0)
+        outputs = table.iloc[:, table.columns.get_loc("prediction") :]
+        outputs = outputs if outputs.shape[1] == 1 else outputs.iloc[:, 1:]  # probabilities
+        by_row = outputs.astype(np.float64).set_axis(_numbered(table["fingerprint"]), axis=0)
     except (OSError, ValueError, KeyError):
         return None
     keys = pd.Series([f"{one:016x}" for one in fingerprints(X).tolist()])
-    found = known.reindex(_numbered(keys)).to_numpy()
-    share = np.isfinite(found).all(1).mean()
-    alone = (~table["fingerprint"].duplicated(keep=False)).mean() >= KNOWN
-    return found if share >= KNOWN or (share > 0 and alone) else None
+    matched = by_row.reindex(_numbered(keys)).to_numpy()
+    share = np.isfinite(matched).all(1).mean()
+    alone = (~table["fingerprint"].duplicated(keep=False)).mean() >= NEARLY_ALL
+    return matched if share >= NEARLY_ALL or (share > 0 and alone) else None
 
 
 def _numbered(keys: pd.Series) -> pd.MultiIndex:

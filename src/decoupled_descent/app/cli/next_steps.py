@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from decoupled_descent.app.report import ReportData
-from decoupled_descent.app.report.comparison import (
-    ONLY_PROBABILITIES,
-    answers,
-    is_trusted,
-    usefulness,
-)
-from decoupled_descent.app.report.data import MoreRows
-from decoupled_descent.app.report.headline import FIRST
+from decoupled_descent.app.report.comparison import ONLY_PROBABILITIES, answers, usefulness
+from decoupled_descent.app.report.data import ErrorsByRows
+from decoupled_descent.app.report.headline import is_about_model
 from decoupled_descent.app.report.learning import sentence
 
 
@@ -24,28 +19,30 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     suffix = "".join(data.suffixes[-2:]) if compressed else data.suffix or ".csv"
     predict = f"decoupled predict {shlex.quote(str(out))}"
     steps = (
-        _looked_at(report)
+        _to_check(report)
         + _after_comparison(report)
         + _after_verdict(report, f"{predict} those-rows{suffix}")
     )
-    falling = report.corrected and report.best_step == len(report.train_error) - 1
-    if falling and report.stop_reason.startswith("steps"):
-        more = 2 * report.settings["max_iter"]
+    training, forecast = report.training, report.analyses.more_rows
+    falling = report.estimate.corrected and training.best_step == len(training.errors) - 1
+    if falling and training.stop_reason.startswith("steps"):
+        more = 2 * training.settings["max_iter"]
         steps.append(f"The error was still falling: try `--max-iter {more}`.")
-    if isinstance(report.more, MoreRows) and is_trusted(report.diagnosis):
-        steps.append(sentence(report.more))
-    if not report.contenders or usefulness(report.contenders)[0] != "alarm":
+    if isinstance(forecast, ErrorsByRows) and report.is_trusted:
+        steps.append(sentence(forecast))
+    contenders = report.analyses.contenders
+    if not contenders or usefulness(contenders)[0] != "alarm":
         steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")
     return steps
 
 
-def _looked_at(report: ReportData) -> list[str]:
-    """What to look at before all else: columns that may leak the target, and a few large errors."""
+def _to_check(report: ReportData) -> list[str]:
+    """What to check before all else: columns that may leak the target, and a few large errors."""
     diagnosis: Any = report.diagnosis
     steps = []
     for one in (diagnosis or {}).get("findings", ()):
         advice = str(one["advice"])
-        if one["name"] in FIRST:
+        if is_about_model(one):
             remedy = advice.removeprefix("if so, ")
             steps.append(f"{str(one['reason']).removesuffix('.')}: {remedy}.")
         elif one["status"] == "note" and advice.startswith("check row"):
@@ -55,11 +52,12 @@ def _looked_at(report: ReportData) -> list[str]:
 
 def _after_comparison(report: ReportData) -> list[str]:
     """What follows from the comparison with guessing and with a linear model."""
-    words = {one.question: one.word for one in answers(report.contenders)}
+    contenders = report.analyses.contenders
+    words = {one.question: one.word for one in answers(contenders)}
     steps = []
     if words.get("Better than guessing?") == "no":
         steps.append(
-            f"Do not rely on it: {usefulness(report.contenders)[1]}. Add rows, or columns "
+            f"Do not rely on it: {usefulness(contenders)[1]}. Add rows, or columns "
             "that are related to the target."
         )
     elif words.get("Better than guessing?") == ONLY_PROBABILITIES:
@@ -67,9 +65,9 @@ def _after_comparison(report: ReportData) -> list[str]:
             "Use the probabilities, not the predicted class: choose a threshold from the table of "
             "thresholds in the report."
         )
-    if words.get("Better than a linear model?") == "no" and not report.interrupted:
-        newton = report.settings.get("method") == "newton"
-        option = "--features linear" if newton else "--method newton"
+    comparable = not report.training.interrupted and report.is_trusted
+    if words.get("Better than a linear model?") == "no" and comparable:
+        option = "--features linear" if report.training.leaves_rows_out else "--method newton"
         steps.append(f"A linear model is better: train again with `{option}`.")
     return steps
 
@@ -77,11 +75,11 @@ def _after_comparison(report: ReportData) -> list[str]:
 def _after_verdict(report: ReportData, check: str) -> list[str]:
     """What follows from the verdict; ``check`` is the command that computes the actual error."""
     diagnosis: Any = report.diagnosis
-    worst = next((found for found in diagnosis["findings"] if found["status"] != "ok"), None)
+    worst = next((one for one in diagnosis["findings"] if one["status"] != "ok"), None)
     first = f"{worst['name']}: {worst['advice']}" if worst else ""
     advice = f"{first[:1].upper()}{first[1:]}."
     if diagnosis["verdict"] == "do not trust":
-        subject = "the estimate" if report.corrected else "the train error"
+        subject = "the estimate" if report.estimate.corrected else "the train error"
         return [
             f"Do not quote {subject}. {advice}",
             "If that is not possible, take some rows out of the table (all rows of some patients "

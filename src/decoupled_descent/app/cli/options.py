@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from functools import partial, update_wrapper
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -16,8 +19,8 @@ Data = Annotated[
     Path,
     argument(
         metavar="DATA",
-        help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy. The first five are "
-        "read in pieces if they have more than 250 MB.",
+        help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy, or a folder of csv or "
+        "parquet files. Tables of more than 250 MB are read in pieces.",
     ),
 ]
 Target = Annotated[str, option(metavar="COLUMN", help="The column to predict.")]
@@ -48,15 +51,36 @@ Missing = Annotated[
     ),
 ]
 
-#: The choices of --method: the options of each, and a line about it. This is a copy of the table in
-#: selection/methods.py, whose import takes seconds. A test compares the two. With the copy, help
-#: and wrong options are answered at once.
-METHODS = {
-    "newton": (("ridge",), "linear and kernel models, with leave-one-out errors"),
-    "orthogonal": (("lr", "damping", "ridge"), "decoupled descent, for columns of any covariance"),
-    "decoupled": (("lr", "damping"), "decoupled descent of the paper, for white noise"),
-    "gradient": (("lr",), "gradient descent; its train error does not estimate the test error"),
-}
+Options = TypeVar("Options")
+
+
+def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Make a command of a function of one argument: the fields of a dataclass are its options.
+
+    The types of the fields are those that Typer reads, and so are their defaults.
+    """
+    types = get_type_hints(options, include_extras=True)
+    parameters = [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.default is MISSING else one.default,
+            annotation=types[one.name],
+        )
+        for one in fields(options)  # type: ignore[arg-type]
+    ]
+
+    def command(function: Callable[[Options], None]) -> Callable[..., None]:
+        def call(**values: Any) -> None:
+            function(options(**values))
+
+        update_wrapper(call, function)
+        del call.__wrapped__  # type: ignore[attr-defined] # the signature is another one
+        call.__annotations__ = {}
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return command
 
 
 class StoppedError(Exception):

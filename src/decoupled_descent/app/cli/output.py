@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from decoupled_descent.app.report.comparison import answers, is_trusted, usefulness
-from decoupled_descent.app.report.data import Contender
+from decoupled_descent.app.report.comparison import answers, usefulness
+from decoupled_descent.app.report.data import Contender, is_trusted
 from decoupled_descent.app.report.text import TONES, number, written_interval
 from decoupled_descent.checks import harmless
 
@@ -28,6 +28,8 @@ WORDS = {
     "caution": "caution with the estimate",
     "do not trust": "do not trust the estimate",
 }
+#: Measures whose names begin like this are shares of rows.
+SHARES = ("accuracy", "sensitivity", "specificity", "positive", "negative")
 #: The most notes shown on a terminal.
 MOST_NOTES = 12
 
@@ -90,13 +92,13 @@ def few(notes: Sequence[str], elsewhere: str) -> list[str]:
 def intervals(screen: Console, estimates: Mapping[str, Sequence[float]]) -> None:
     """Print a table of estimates with their 95 % intervals.
 
-    Each estimate is a value, or a value and the ends of its interval. An accuracy is printed as a
-    percentage.
+    Each estimate is a value, or a value and the ends of its interval. Shares of rows are printed as
+    percentages.
     """
     cells = []
-    for name, found in estimates.items():
-        value, between = written_interval(found, percent="accuracy" in name)
-        cells.append((name, value, "" if name.startswith("median") else between))
+    for name, estimate in estimates.items():
+        value, between = written_interval(estimate, percent=name.startswith(SHARES))
+        cells.append((name, value, between))
     widths = [max(len(row[k]) for row in cells) for k in range(2)]
     for name, value, between in cells:
         line = f"  {name:<{widths[0]}}   {value:<{widths[1]}}   {between}"
@@ -155,21 +157,21 @@ def verdict(
     screen.print()
     screen.print(line, soft_wrap=True)
     findings = diagnosis["findings"]
-    flagged = [found for found in findings if found["status"] != "ok"]
-    for found in findings if everything else flagged:
-        _finding(screen, found)
+    flagged = [one for one in findings if one["status"] != "ok"]
+    for finding in findings if everything else flagged:
+        _finding(screen, finding)
     fine = len(findings) - len(flagged)
     if fine and not (flagged and everything):
         count = f"{fine}{' other' * bool(flagged)} check{'s' * (fine > 1)}"
         screen.print(f"  {count} found no problem.")
 
 
-def _finding(screen: Console, found: Mapping[str, Any]) -> None:
-    value = f"{found['name']}: {number(found['value'], 3)}"
-    _signed(screen, found["status"], value, f" ({found['threshold']})")
-    if found["status"] != "ok":
+def _finding(screen: Console, finding: Mapping[str, Any]) -> None:
+    value = f"{finding['name']}: {number(finding['value'], 3)}"
+    _signed(screen, finding["status"], value, f" ({finding['threshold']})")
+    if finding["status"] != "ok":
         indent = " " * 6
-        for text in (found["reason"], f"→ {found['advice']}"):
+        for text in (finding["reason"], f"→ {finding['advice']}"):
             lines = textwrap.wrap(
                 text, screen.width, initial_indent=indent, subsequent_indent=indent
             )

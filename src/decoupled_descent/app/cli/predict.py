@@ -17,7 +17,7 @@ import typer
 from decoupled_descent.app.cli.options import Data, Json, argument, cannot_write, must_exist, option
 from decoupled_descent.checks import harmless
 from decoupled_descent.files import written_whole
-from decoupled_descent.model_file import MODEL_FILE, description, model_file
+from decoupled_descent.tensor_file import MODEL_FILE, model_file, read_header
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,43 +48,44 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     must_exist(model, data)
     if out is not None:
         check_file(out, (data, model, model / MODEL_FILE))
-    about, _ = description(model_file(model))
-    from decoupled_descent.app.tables.large import pieces_of
+    about, _ = read_header(model_file(model))
+    from decoupled_descent.app.tables.opening import open_table
 
     columns = _columns(about)
-    pieces = pieces_of(data, usual="" if columns is None else columns.mark)
-    if out is None and not pieces.whole:
+    reader = open_table(data, usual="" if columns is None else columns.mark)
+    if out is None and not reader.in_memory:
         raise ValueError(
-            f"{data}: it has {pieces.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
+            f"{data}: it has {reader.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
             "its predictions"
         )
-    if pieces.whole and columns is not None:
-        _check_columns(columns, pieces.scan().sample, data)
+    if reader.in_memory and columns is not None:
+        _check_columns(columns, reader.first_pass().sample, data)
     from decoupled_descent.app.cli import predictions
     from decoupled_descent.app.cli.left_out import (
         FOREIGN,
-        UNSEEN,
+        NOT_RECOGNISED,
         is_foreign,
         left_out_file,
-        seen_before,
+        predictions_of_training_rows,
     )
     from decoupled_descent.app.cli.output import echo_json
     from decoupled_descent.app.models import load_model
 
     saved, text = load_model(model), StringIO()
+    before = partial(predictions_of_training_rows, model)
     try:
         with nullcontext(text) if out is None else _to_file(out) as file:
-            found = predictions.predict(saved, pieces, file, partial(seen_before, model))
+            predicted = predictions.predict(saved, reader, file, before)
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
-    if not pieces.whole and left_out_file(model).exists():
-        found.notes.append(UNSEEN)
+    if not reader.in_memory and left_out_file(model).exists():
+        predicted.notes.append(NOT_RECOGNISED)
     elif is_foreign(model):
-        found.notes.append(FOREIGN)
+        predicted.notes.append(FOREIGN)
     if as_json:
-        echo_json(predictions.to_dict(saved, found) | {"file": out})
+        echo_json(predictions.to_dict(saved, predicted) | {"file": out})
     else:
-        _show(saved, found, text.getvalue(), out)
+        _show(saved, predicted, text.getvalue(), out)
 
 
 def _columns(about: str) -> Columns | None:
@@ -115,23 +116,23 @@ def _to_file(out: Path) -> Iterator[TextIO]:
         raise cannot_write(out, error) from error
 
 
-def _show(saved: TableModel, found: Predictions, text: str, out: Path | None) -> None:
+def _show(saved: TableModel, predicted: Predictions, text: str, out: Path | None) -> None:
     """Print the notes, the predictions or the name of their file, and the actual error."""
-    from decoupled_descent.app.cli import actual
+    from decoupled_descent.app.cli import actual_error
     from decoupled_descent.app.cli.output import console, few
 
     if out is None:
         _check_printable(text)
     screen = console(stderr=True)
-    for note in few(found.notes, "--json"):
+    for note in few(predicted.notes, "--json"):
         screen.print(f"note: {note}", soft_wrap=True)
     if out is None:
         typer.echo(harmless(text) if sys.stdout.isatty() else text, nl=False)
     else:
         screen = console()
-        screen.print(f"{found.rows:,} predictions: {out}", soft_wrap=True)
-    if found.actual is not None:
-        actual.show(screen, saved, found.actual)
+        screen.print(f"{predicted.rows:,} predictions: {out}", soft_wrap=True)
+    if predicted.actual is not None:
+        actual_error.show(screen, saved, predicted.actual)
 
 
 def check_file(out: Path, inputs: tuple[Path, ...]) -> None:

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.app.cli.actual import Actual, estimate, judged
+from decoupled_descent.app.cli.actual_error import ActualError, actual_error, estimate
 from decoupled_descent.app.models import TableModel
 from decoupled_descent.app.tables.columns import MOST_DECIMALS, Columns
-from decoupled_descent.app.tables.encoding import Tally
-from decoupled_descent.app.tables.pieces import Pieces
+from decoupled_descent.app.tables.encoding import CountingEncoder
+from decoupled_descent.app.tables.table_reader import TableReader
 from decoupled_descent.app.tables.values import is_number, listed, mark_missing, numbers_of
 
 #: Text that a spreadsheet would run as a formula, also with full-width signs, and after signs that
@@ -24,7 +24,7 @@ FORMULA = re.compile(
     r"([\t\r\n]|[\s;\ufeff\u00ad\u180e\u200b-\u200f\u2060-\u2064]*[=+\-@＝＋－＠]).+", re.DOTALL
 )
 FORMULAS = "{} texts look like formulas of a spreadsheet; an apostrophe was put before them"
-SEEN = (
+TRAINING_ROWS = (
     "{} of the {} rows are training rows: their predictions are from models that were fitted "
     "without them, as for new rows"
 )
@@ -33,47 +33,47 @@ Before = Callable[[NDArray[np.float64]], NDArray[np.float64] | None]
 
 
 class Predictions(NamedTuple):
-    """What was predicted. The table is None if it was written piece by piece."""
+    """Predictions of a table. The table is None if it was written piece by piece."""
 
     rows: int
-    actual: Actual | None  # the actual error, if it is known
+    actual: ActualError | None  # if the table has the target
     notes: list[str]
     table: pd.DataFrame | None = None
 
 
-def predict(saved: TableModel, pieces: Pieces, file: TextIO, before: Before) -> Predictions:
+def predict(saved: TableModel, reader: TableReader, file: TextIO, before: Before) -> Predictions:
     """Predict the rows of a table piece by piece, and write them to a file as CSV.
 
     ``before`` returns the leave-one-out predictions of training rows; it is asked only for a table
     in memory. Raises ``ValueError`` if columns are missing, or if values of a table in memory are
     of another kind than those trained on. In a large table such values count as missing.
     """
-    scan = pieces.scan([] if saved.target is None else [saved.target])
-    notes = [] if pieces.whole else [READ.format(pieces.size / 1e6)]
-    notes += [*scan.notes, *unlike_training(saved, scan.sample)]
+    first_pass = reader.first_pass([] if saved.target is None else [saved.target])
+    notes = [] if reader.in_memory else [READ.format(reader.size / 1e6)]
+    notes += [*first_pass.notes, *unlike_training(saved, first_pass.sample)]
     columns = rules(saved)
-    tally = Tally(columns, strict=pieces.whole)
-    said: list[Any] = []
+    encoder = CountingEncoder(columns, strict=reader.in_memory)
+    predicted: list[Any] = []
     shielded = 0
-    for frame in (mark_missing(one, columns.words) for one in pieces.frames(scan)):
-        rows = matrix(saved, frame) if saved.columns is None else tally.apply(frame)
-        said.append(outputs(saved, rows))
-        known = before(np.asarray(rows, dtype=np.float64)) if pieces.whole else None
-        if known is not None and known.shape == said[-1].shape:
-            seen = np.asarray(np.isfinite(known).all(axis=1))
-            said[-1] = np.where(seen[:, None], known, said[-1])
-            notes.append(SEEN.format(int(seen.sum()), len(known)))
-        table = as_table(saved, frame, said[-1])
-        first = len(said) == 1
+    for frame in (mark_missing(one, columns.words) for one in reader.frames(first_pass)):
+        rows = matrix(saved, frame) if saved.columns is None else encoder.apply(frame)
+        predicted.append(outputs(saved, rows))
+        left_out = before(np.asarray(rows, dtype=np.float64)) if reader.in_memory else None
+        if left_out is not None and left_out.shape == predicted[-1].shape:
+            trained_on = np.asarray(np.isfinite(left_out).all(axis=1))
+            predicted[-1] = np.where(trained_on[:, None], left_out, predicted[-1])
+            notes.append(TRAINING_ROWS.format(int(trained_on.sum()), len(left_out)))
+        table = as_table(saved, frame, predicted[-1])
+        first = len(predicted) == 1
         safe, count = without_formulas(table)
         names = sum(FORMULA.fullmatch(str(name)) is not None for name in table.columns)
         shielded += count if first else count - names
         file.write(safe.to_csv(index=False, header=first, lineterminator="\n"))
-    notes += tally.notes("training", everything=True)
-    target = mark_missing(pd.DataFrame(scan.kept), columns.words).get(saved.target)
-    actual = judged(saved, target, np.concatenate(said), notes)
+    notes += encoder.notes("training", everything=True)
+    target = mark_missing(pd.DataFrame(first_pass.columns), columns.words).get(saved.target)
+    actual = actual_error(saved, target, np.concatenate(predicted), notes)
     notes += [FORMULAS.format(shielded)] if shielded else []
-    return Predictions(scan.rows, actual, notes, table if pieces.whole else None)
+    return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
 
 
 def rules(saved: TableModel) -> Columns:
@@ -82,19 +82,19 @@ def rules(saved: TableModel) -> Columns:
 
 
 def outputs(saved: TableModel, rows: Any) -> NDArray[np.float64]:
-    """What a model says of rows: probabilities of the classes, or one column of numbers."""
+    """Predictions of a model: probabilities of the classes, or one column of numbers."""
     estimator: Any = saved.estimator
     if saved.task == "classification":
         return np.asarray(estimator.predict_proba(rows))
     return np.asarray(estimator.predict(rows))[:, None]
 
 
-def as_table(saved: TableModel, frame: pd.DataFrame, said: NDArray[np.float64]) -> pd.DataFrame:
+def as_table(saved: TableModel, frame: pd.DataFrame, outputs: NDArray[np.float64]) -> pd.DataFrame:
     """Predictions as a table, with the identifier of the rows before them."""
-    table = pd.DataFrame({"prediction": as_target(saved, said)})
+    table = pd.DataFrame({"prediction": as_target(saved, outputs)})
     if saved.task == "classification":
         for k, label in enumerate(class_names(saved).tolist()):
-            table[f"probability_{label}"] = said[:, k]
+            table[f"probability_{label}"] = outputs[:, k]
     name = rules(saved).identifier
     if name and name in frame.columns:
         taken = name in table.columns
@@ -123,23 +123,23 @@ def class_names(saved: TableModel) -> NDArray[Any]:
     return np.array(spelt, dtype=object) if len(spelt) == len(classes) else classes
 
 
-def as_target(saved: TableModel, said: NDArray[np.float64]) -> NDArray[Any]:
+def as_target(saved: TableModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
     """Predictions written like the target: its classes, or numbers with as many decimals.
 
     Numbers get more decimals if their typical error is small: rounding never moves them by more
     than a two-hundredth of it.
     """
     if saved.task == "classification":
-        names: NDArray[Any] = class_names(saved)[said.argmax(1)]
+        names: NDArray[Any] = class_names(saved)[outputs.argmax(1)]
         return names
     if saved.columns is None:
-        return said[:, 0]
+        return outputs[:, 0]
     typical = math.sqrt(max(0.0, estimate(saved)[0]))
     needed = math.ceil(-math.log10(typical / 100)) if 0 < typical < math.inf else 0
     decimals = min(max(saved.columns.decimals, needed), max(0, needed) + 2, MOST_DECIMALS)
-    rounded = np.round(said[:, 0], decimals) + 0.0
-    whole = decimals <= 0 and bool((np.abs(rounded) < 2**53).all())
-    return rounded.astype(np.int64) if whole else rounded
+    rounded = np.round(outputs[:, 0], decimals) + 0.0
+    integers = decimals <= 0 and bool((np.abs(rounded) < 2**53).all())
+    return rounded.astype(np.int64) if integers else rounded
 
 
 def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
@@ -152,48 +152,52 @@ def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     for name in table.columns:
         if not is_number(table[name].dtype):
             texts = table[name].astype(object)
-            found = texts.map(lambda one: isinstance(one, str) and bool(FORMULA.fullmatch(one)))
-            safe[name] = texts.where(~found, "'" + texts.astype(str))
-            count += int(found.sum())
+            is_formula = texts.map(
+                lambda one: isinstance(one, str) and bool(FORMULA.fullmatch(one))
+            )
+            safe[name] = texts.where(~is_formula, "'" + texts.astype(str))
+            count += int(is_formula.sum())
     return safe.rename(columns={name: f"'{name}" for name in formulas}), count
 
 
 def matrix(saved: TableModel, frame: pd.DataFrame) -> Any:
     """Turn a table into the input of an estimator that was trained in Python."""
     names = getattr(saved.estimator, "feature_names_in_", None)
-    known = [name for name in frame.columns if name != saved.target] if names is None else names
-    absent = [name for name in known if name not in frame.columns]
+    used = [name for name in frame.columns if name != saved.target] if names is None else names
+    absent = [name for name in used if name not in frame.columns]
     if absent:
         raise ValueError(f"the table lacks {listed(absent)}, which the model was trained with")
-    if len(known) != saved.estimator.n_features_in_:
+    if len(used) != saved.estimator.n_features_in_:
         raise ValueError(
-            f"the table has {len(known)} columns, and the model was trained with "
+            f"the table has {len(used)} columns, and the model was trained with "
             f"{saved.estimator.n_features_in_}"
         )
-    rows = np.stack([numbers_of(frame[name]) for name in known], 1)
+    rows = np.stack([numbers_of(frame[name]) for name in used], 1)
     if np.isnan(rows).any():
-        column = known[int(np.isnan(rows).any(0).argmax())]
+        column = used[int(np.isnan(rows).any(0).argmax())]
         raise ValueError(f"column {column!r} has missing values; the model was trained without any")
-    return rows if names is None else pd.DataFrame(rows, columns=list(known))
+    return rows if names is None else pd.DataFrame(rows, columns=list(used))
 
 
-def to_dict(saved: TableModel, found: Predictions) -> dict[str, Any]:
+def to_dict(saved: TableModel, predictions: Predictions) -> dict[str, Any]:
     """Return the result for machines; without a table, the predictions are in the file alone."""
-    columns = {} if found.table is None else {str(k): v.tolist() for k, v in found.table.items()}
+    table = predictions.table
+    columns = {} if table is None else {str(k): v.tolist() for k, v in table.items()}
     names = list(columns)
     after = names.index("prediction") + 1 if names else 0
     shares = {name.removeprefix("probability_"): columns[name] for name in names[after:]}
-    error, stderr = estimate(saved)
+    error, *ends = estimate(saved)
     return {
         "task": saved.task,
         "target": saved.target,
-        "rows": found.rows,
+        "rows": predictions.rows,
         "id": columns[names[0]] if after == 2 else None,
         "predictions": columns.get("prediction"),
         "probabilities": shares or None,
         "estimated_test_error": error,
-        "estimated_test_error_stderr": stderr,
+        "estimated_test_error_stderr": float(saved.estimator.estimated_test_error_stderr_),
+        "estimated_test_error_interval": ends or None,
         "verdict": saved.metadata["verdict"],
-        "actual": None if found.actual is None else found.actual._asdict(),
-        "notes": found.notes,
+        "actual": None if predictions.actual is None else predictions.actual._asdict(),
+        "notes": predictions.notes,
     }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from decoupled_descent.app.cli.options import Json, Task, argument, must_exist, option
+from decoupled_descent.method_names import AT_MINIMUM
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Prepared
@@ -46,36 +46,39 @@ def probe(
     from decoupled_descent.app.cli.baselines import contenders
     from decoupled_descent.app.cli.train import fit
 
-    estimator, warned = fit(prepared, {"method": "newton", "features": "linear"})
+    estimator, warned = fit(prepared, {"method": AT_MINIMUM, "features": "linear"})
     prepared = prepared._replace(notes=[*prepared.notes, *warned])
     show = _print_json if as_json else _show
     show(embeddings, prepared, estimator, contenders(prepared, estimator))
 
 
 def _print_json(
-    embeddings: Path, prepared: Prepared, estimator: Any, found: list[Contender]
+    embeddings: Path, prepared: Prepared, estimator: Any, compared: list[Contender]
 ) -> None:
     from decoupled_descent.app.cli.output import echo_json
     from decoupled_descent.app.report.comparison import answers
 
     n, d = prepared.X.shape
-    score, score_stderr = _score(prepared, estimator)
+    score = _score_name(prepared)
     echo_json({
         "embeddings": embeddings, "task": prepared.task, "rows": n, "dimensions": d,
         "estimated_test_error": estimator.estimated_test_error_,
         "estimated_test_error_stderr": estimator.estimated_test_error_stderr_,
-        "estimated_score": score, "estimated_score_stderr": score_stderr,
-        "baselines": [one._asdict() for one in found[1:]],
-        "better_than_guessing": answers(found)[0]._asdict(),
+        "estimated_test_error_interval": estimator.estimated_test_error_interval_,
+        "estimated_score": getattr(estimator, score),
+        "estimated_score_stderr": getattr(estimator, f"{score}stderr_"),
+        "estimated_score_interval": getattr(estimator, f"{score}interval_"),
+        "baselines": [one._asdict() for one in compared[1:]],
+        "better_than_guessing": answers(compared)[0]._asdict(),
         **estimator.diagnostics_.to_dict(), "notes": prepared.notes,
     })  # fmt: skip
 
 
-def _show(embeddings: Path, prepared: Prepared, estimator: Any, found: list[Contender]) -> None:
+def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[Contender]) -> None:
     """Print the notes, the estimates, the comparison with guessing, and the verdict."""
     from decoupled_descent.app.cli.output import compare, console, intervals, verdict
-    from decoupled_descent.app.report.headline import r2_interval
-    from decoupled_descent.app.report.text import error_interval, interval
+    from decoupled_descent.app.report.data import with_interval
+    from decoupled_descent.app.report.headline import roots
 
     n, d = prepared.X.shape
     screen = console()
@@ -83,23 +86,22 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, found: list[Cont
     for note in prepared.notes:
         screen.print(f"  {note}", soft_wrap=True)
     classes = prepared.task == "classification"
-    score, stderr = _score(prepared, estimator)
-    scored = interval(score, stderr, 0.0, 1.0) if classes else r2_interval(score, stderr)
-    error = error_interval(estimator.estimated_test_error_, estimator.estimated_test_error_stderr_)
+    name = _score_name(prepared)
+    scored = with_interval(getattr(estimator, name), getattr(estimator, f"{name}interval_"))
+    error = with_interval(estimator.estimated_test_error_, estimator.estimated_test_error_interval_)
     if classes:
         intervals(screen, {"accuracy": scored, estimator._error_name: error})
     else:  # in the units of the labels
-        intervals(screen, {"typical error (RMSE)": tuple(map(math.sqrt, error)), "R²": scored})
-    compare(screen, found, linear=False)
+        intervals(screen, {"typical error (RMSE)": roots(error), "R²": scored})
+    compare(screen, compared, linear=False)
     verdict(screen, estimator.diagnostics_.to_dict())
 
 
-def _score(prepared: Prepared, estimator: Any) -> tuple[float, float]:
-    """The estimated accuracy or R², and its standard error."""
+def _score_name(prepared: Prepared) -> str:
+    """The attribute with the estimated accuracy or R²."""
     from decoupled_descent.estimators.parts import SCORES
 
-    name = SCORES[prepared.task]
-    return float(getattr(estimator, name)), float(getattr(estimator, f"{name}stderr_"))
+    return SCORES[prepared.task]
 
 
 def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
@@ -123,10 +125,10 @@ def read(embeddings: Path, labels: Path | None, task: str | None) -> Prepared:
         raise ValueError(f"{where}: {len(y):,} labels for {len(X):,} rows of embeddings")
     if len(X) < FEWEST:
         raise ValueError(f"{embeddings}: {len(X)} rows are too few; at least {FEWEST} are needed")
-    target, known, notes = labels_of(pd.Series(y, index=range(1, len(y) + 1), name="label"))
-    found = recognise_task(target, task)
-    X = np.asarray(X[known], dtype=np.float64)
-    return Prepared(X, values_of(target, found), Columns(()), found, notes)
+    target, labelled, notes = labels_of(pd.Series(y, index=range(1, len(y) + 1), name="label"))
+    task = recognise_task(target, task)
+    X = np.asarray(X[labelled], dtype=np.float64)
+    return Prepared(X, values_of(target, task), Columns(()), task, notes)
 
 
 def _chosen(
@@ -145,8 +147,8 @@ def _chosen(
             return np.asarray(fitting[name])
     if len(fitting) == 1:
         return np.asarray(next(iter(fitting.values())))
-    held = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+    content = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
     remedy = "; name them with --labels FILE" if ndim == 1 else ""
     raise ValueError(
-        f"{path}: no {what} found (it holds {held:.300}); save them as {names[0]!r}{remedy}"
+        f"{path}: no {what} found (it holds {content:.300}); save them as {names[0]!r}{remedy}"
     )

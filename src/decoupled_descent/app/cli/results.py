@@ -1,8 +1,7 @@
-"""What is found out about a trained model: for the report, for machines, and for the terminal."""
+"""The results of a training: for the report, for machines, and for the terminal."""
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,31 +14,40 @@ from rich.console import Console
 
 from decoupled_descent.app.cli.baselines import contenders, is_log
 from decoupled_descent.app.cli.destination import FILES
-from decoupled_descent.app.cli.findings import is_interrupted, severity, stopped
+from decoupled_descent.app.cli.findings import is_interrupted
 from decoupled_descent.app.cli.importance import importance
 from decoupled_descent.app.cli.left_out import as_csv
+from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.comparison import answers
-from decoupled_descent.app.report.data import MoreRows, Width, names_of
-from decoupled_descent.app.report.headline import interruption, score_interval
-from decoupled_descent.app.report.judged import LEVELS
-from decoupled_descent.app.report.text import error_interval
-from decoupled_descent.diagnostics.checks import Finding
-from decoupled_descent.diagnostics.diagnosis import Diagnosis
+from decoupled_descent.app.report.data import (
+    Analyses,
+    ErrorsByRows,
+    Estimate,
+    IntervalWidth,
+    RowPredictions,
+    Training,
+    names_of,
+)
+from decoupled_descent.app.report.headline import interruption, roots
+from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
+from decoupled_descent.diagnostics.table import Table
 from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.selection.methods import METHODS
 
+#: Levels of the prediction intervals that are listed.
+LEVELS = (0.5, 0.8, 0.9, 0.95)
 #: With fewer rows, the coverage of intervals in each third of the rows is not computed.
 FEWEST = 30
 #: The parts of a report that take time, in words.
 PARTS = {
     "contenders": "the comparison with guessing and a linear model",
-    "widths": "the widths of prediction intervals",
+    "intervals": "the widths of prediction intervals",
     "importance": "which columns matter",
-    "more": "whether more rows would help",
+    "more_rows": "whether more rows would help",
 }
 #: If the fit took more seconds than this, no learning curve is computed.
 PATIENCE = 60.0
@@ -50,70 +58,97 @@ def report_data(
     seconds: float = 0.0,
 ) -> ReportData:  # fmt: skip
     """Gather what the report, the terminal and JSON show; ``seconds`` is the time of the fit."""
-    classes = prepared.task == "classification"
-    score = SCORES[prepared.task]
-    extras = _extras(prepared, estimator, seconds)
-    n, d = len(prepared.y), prepared.X.shape[1]
+    analyses = _analyses(prepared, estimator, seconds)
+    rows = _row_predictions(prepared, estimator, target)
     report = ReportData(
         title=f"{data.name}: {target}",
         task=prepared.task,
-        n_rows=n,
-        n_features=d,
-        train_error=estimator.train_error_curve_.tolist(),
-        train_error_stderr=estimator.train_error_stderr_curve_.tolist(),
-        best_step=int(estimator.best_iter_),
-        stop_reason=estimator.stop_reason_,
-        loss_name=estimator._error_name,
-        estimated_error=float(estimator.estimated_test_error_),
-        estimated_error_stderr=float(estimator.estimated_test_error_stderr_),
-        score_name="accuracy" if classes else "R²",
-        estimated_score=float(getattr(estimator, score)),
-        estimated_score_stderr=float(getattr(estimator, f"{score}stderr_")),
-        labels=prepared.y.tolist(),
-        predictions=predicted(estimator).tolist(),
-        classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
-        candidates=estimator.candidates_,
-        diagnosis=_judged(estimator, extras.get("missing", ())).to_dict(),
-        settings=_settings(estimator),
+        n_rows=len(prepared.y),
+        n_features=prepared.X.shape[1],
+        training=_training(estimator),
+        estimate=_estimate(prepared, estimator, rows),
+        rows=rows,
+        analyses=analyses,
+        diagnosis=_diagnosis(estimator, analyses.missing).to_dict(),
         notes=[*prepared.notes, *warned],
-        next_steps=[],
-        corrected=estimator.algorithm_.estimates_test_error,
-        interrupted=is_interrupted(estimator),
-        chances=estimator.corrected_proba_ if classes else None,
-        calibration=estimator.calibration_.to_dict() if classes else None,
-        row_names=row_names(prepared),
-        left_out=as_csv(prepared, estimator, target),
-        made_with=estimator.metadata_,
-        **extras,
     )
     return replace(report, next_steps=next_steps(report, data, out))
 
 
-def _extras(prepared: Prepared, estimator: Any, seconds: float) -> dict[str, Any]:
+def _training(estimator: Any) -> Training:
+    """How an estimator was trained."""
+    return Training(
+        errors=estimator.train_error_curve_.tolist(),
+        stderrs=estimator.train_error_stderr_curve_.tolist(),
+        best_step=int(estimator.best_iter_),
+        stop_reason=estimator.stop_reason_,
+        leaves_rows_out=estimator.model_.leaves_rows_out,
+        candidates=estimator.candidates_,
+        settings=_settings(estimator),
+        interrupted=is_interrupted(estimator),
+        made_with=estimator.metadata_,
+    )
+
+
+def _estimate(prepared: Prepared, estimator: Any, rows: RowPredictions) -> Estimate:
+    """The estimated error and score of an estimator, and its other measures."""
+    score, classes = SCORES[prepared.task], prepared.task == "classification"
+    numbers = [] if classes else of_numbers(prepared, estimator)
+    return Estimate(
+        loss_name=estimator._error_name,
+        error=float(estimator.estimated_test_error_),
+        error_stderr=float(estimator.estimated_test_error_stderr_),
+        score_name="accuracy" if classes else "R²",
+        score=float(getattr(estimator, score)),
+        score_stderr=float(getattr(estimator, f"{score}stderr_")),
+        error_interval=estimator.estimated_test_error_interval_,
+        score_interval=getattr(estimator, f"{score}interval_"),
+        corrected=estimator.algorithm_.estimates_test_error,
+        measures=numbers or of_classes(prepared, estimator, rows),
+    )
+
+
+def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPredictions:
+    """The training rows with their out-of-sample predictions."""
+    classes = prepared.task == "classification"
+    return RowPredictions(
+        labels=prepared.y.tolist(),
+        predictions=predicted(estimator).tolist(),
+        classes=[str(one) for one in estimator.classes_.tolist()] if classes else None,
+        probabilities=estimator.corrected_proba_ if classes else None,
+        calibration=estimator.calibration_.to_dict() if classes else None,
+        row_names=row_names(prepared),
+        as_csv=as_csv(prepared, estimator, target),
+    )
+
+
+def _analyses(prepared: Prepared, estimator: Any, seconds: float) -> Analyses:
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
     makers: dict[str, Callable[[], Any]] = {
         "contenders": lambda: contenders(prepared, estimator),
-        "widths": lambda: widths(prepared, estimator),
+        "intervals": lambda: interval_widths(prepared, estimator),
         "importance": lambda: importance(prepared, estimator),
-        "more": lambda: more_rows(prepared, estimator, seconds),
+        "more_rows": lambda: more_rows(prepared, estimator, seconds),
     }
     if prepared.task != "regression":
-        del makers["widths"]
-    found: dict[str, Any] = {}
+        del makers["intervals"]
+    parts: dict[str, Any] = {}
     for name, make in makers.items():
         try:
-            found[name] = make()
+            parts[name] = make()
         except KeyboardInterrupt:
-            return found | {"missing": [PARTS[one] for one in makers if one not in found]}
-    return found
+            parts["missing"] = [PARTS[one] for one in makers if one not in parts]
+            break
+    return Analyses(**parts)
 
 
-def _judged(estimator: Any, missing: Sequence[str]) -> Diagnosis:
+def _diagnosis(estimator: Any, missing: Sequence[str]) -> Diagnosis:
     """The diagnosis of an estimator; an interrupted report adds a finding."""
-    findings: tuple[Finding, ...] = estimator.diagnostics_.findings
-    if missing and not is_interrupted(estimator):
-        findings = (*findings, stopped(missing))
-    return Diagnosis(tuple(sorted(findings, key=severity, reverse=True)))
+    diagnosis: Diagnosis = estimator.diagnostics_
+    if not missing or is_interrupted(estimator):
+        return diagnosis
+    table = Table((), np.empty((0, 0)), np.empty((0, 1)), missing=missing)
+    return diagnosis.with_findings(diagnose_table(table)).for_command_line()
 
 
 def predicted(estimator: Any) -> NDArray[Any]:
@@ -123,26 +158,32 @@ def predicted(estimator: Any) -> NDArray[Any]:
     return np.asarray(estimator.corrected_prediction_)
 
 
-def widths(prepared: Prepared, estimator: Any) -> list[Width]:
+def interval_widths(prepared: Prepared, estimator: Any) -> list[IntervalWidth]:
     """Half the width of prediction intervals, and the share of left-out rows that they cover."""
     if prepared.task != "regression" or len(prepared.y) < FEWEST:
         return []
-    found = []
+    listed = []
     for level in LEVELS:
-        places, ends = estimator.training_intervals(level)
-        true, middle = prepared.y[places], estimator.corrected_prediction_[places]
-        held = (ends[:, 0] <= true) & (true <= ends[:, 1])
-        parts = np.array_split(np.argsort(middle, kind="stable"), 3)
-        half = [float(np.median(np.diff(ends[part], axis=1))) / 2 for part in parts]
-        shares = [float(held[part].mean()) for part in parts]
-        typical = float(np.median(np.diff(ends, axis=1))) / 2
-        found.append(Width(level, typical, float(held.mean()), tuple(half), tuple(shares)))
-    return found
+        rows, ends = estimator.training_intervals(level)
+        true, middle = prepared.y[rows], estimator.corrected_prediction_[rows]
+        covered = (ends[:, 0] <= true) & (true <= ends[:, 1])
+        half_widths = np.diff(ends, axis=1)[:, 0] / 2
+        thirds = np.array_split(np.argsort(middle, kind="stable"), 3)
+        listed.append(
+            IntervalWidth(
+                level,
+                float(np.median(half_widths)),
+                float(covered.mean()),
+                tuple(float(np.median(half_widths[part])) for part in thirds),
+                tuple(float(covered[part].mean()) for part in thirds),
+            )
+        )
+    return listed
 
 
-def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | str:
+def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> ErrorsByRows | str:
     """The expected error with twice as many rows, or why it is not computed."""
-    if estimator.method_ != "newton":
+    if not estimator.model_.leaves_rows_out:
         return "This is computed with --method newton only."
     if is_interrupted(estimator):
         return "This was not computed, because training was interrupted."
@@ -155,7 +196,7 @@ def more_rows(prepared: Prepared, estimator: Any, seconds: float) -> MoreRows | 
         curve = estimator.learning_curve(prepared.X, prepared.y, groups=prepared.groups, repeats=1)
     except ValueError as problem:  # too few rows, or too few rows of a class
         return f"This cannot be computed: {problem}."
-    return MoreRows.of(curve, roots=prepared.task == "regression")
+    return ErrorsByRows.of(curve, roots=prepared.task == "regression")
 
 
 def row_names(prepared: Prepared) -> list[Any]:
@@ -169,7 +210,7 @@ def row_names(prepared: Prepared) -> list[Any]:
 def _settings(estimator: Any) -> dict[str, Any]:
     """The options of an estimator; "auto" is replaced by the value that was chosen."""
     chosen = next(one for one in estimator.candidates_ if one["chosen"])
-    if estimator.method_ == "newton":
+    if estimator.model_.leaves_rows_out:
         kept = {name: getattr(estimator, name) for name in ("method_", "stack", "random_state")}
         kept = {name.rstrip("_"): value for name, value in kept.items()}
         kept |= {"log_target": True} if is_log(estimator) else {}
@@ -183,42 +224,48 @@ def _settings(estimator: Any) -> dict[str, Any]:
 
 def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str, Any]:
     """Return the result for machines."""
-    error = error_interval(report.estimated_error, report.estimated_error_stderr)
+    estimate, training, analyses = report.estimate, report.training, report.analyses
     diagnosis: Any = report.diagnosis
+    forecast = analyses.more_rows
+    compared = zip(("guessing", "linear"), answers(analyses.contenders), strict=False)
     return {
         "task": report.task,
         "target": target,
         "rows": report.n_rows,
         "features": report.n_features,
-        "classes": report.classes,
-        "loss": report.loss_name,
-        "estimated_test_error": report.estimated_error,
-        "estimated_test_error_stderr": report.estimated_error_stderr,
-        "estimated_test_error_interval": error[1:] or None,
-        "score": report.score_name,
-        "estimated_score": report.estimated_score,
-        "estimated_score_stderr": report.estimated_score_stderr,
-        "estimated_score_interval": score_interval(report)[1:] or None,
-        "baselines": [one._asdict() for one in report.contenders[1:]],
-        "better_than": {
-            name: one._asdict()
-            for name, one in zip(("guessing", "linear"), answers(report.contenders), strict=False)
+        "classes": report.rows.classes,
+        "loss": estimate.loss_name,
+        "estimated_test_error": estimate.error,
+        "estimated_test_error_stderr": estimate.error_stderr,
+        "estimated_test_error_interval": estimate.error_with_interval[1:] or None,
+        "score": estimate.score_name,
+        "estimated_score": estimate.score,
+        "estimated_score_stderr": estimate.score_stderr,
+        "estimated_score_interval": estimate.score_with_interval[1:] or None,
+        "class_to_find": report.rows.classes[report.rows.class_to_find]
+        if report.rows.classes is not None and len(report.rows.classes) == 2
+        else None,
+        "measures": {
+            one.name: {"estimate": one.value, "interval": one.with_interval[1:] or None}
+            for one in estimate.measures
         },
-        "mostly_missed": [one._asdict() for one in report.mostly_missed],
+        "baselines": [one._asdict() for one in analyses.contenders[1:]],
+        "better_than": {name: one._asdict() for name, one in compared},
+        "mostly_missed": [one._asdict() for one in report.rows.mostly_missed],
         "verdict": diagnosis["verdict"],
         "summary": diagnosis["summary"],
         "findings": diagnosis["findings"],
-        "steps": len(report.train_error),
-        "best_step": report.best_step,
-        "stop_reason": report.stop_reason,
-        "interrupted": report.interrupted or bool(report.missing),
-        "missing": list(report.missing),
-        "more_rows": report.more._asdict() if isinstance(report.more, MoreRows) else None,
-        "prediction_intervals": [one._asdict() for one in report.widths],
-        "importance": dict(report.importance),
-        "settings": report.settings,
-        "made_with": dict(report.made_with),
-        "candidates": report.candidates,
+        "steps": len(training.errors),
+        "best_step": training.best_step,
+        "stop_reason": training.stop_reason,
+        "interrupted": training.interrupted or bool(analyses.missing),
+        "missing": list(analyses.missing),
+        "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
+        "prediction_intervals": [one._asdict() for one in analyses.intervals],
+        "importance": dict(analyses.importance),
+        "settings": training.settings,
+        "made_with": dict(training.made_with),
+        "candidates": training.candidates,
         "notes": report.notes,
         "next_steps": [step.replace("`", "") for step in report.next_steps],
         "files": files,
@@ -236,20 +283,25 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     if report.notes:
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
-    heading(screen, "Expected on new rows" if report.corrected else "On the training rows")
-    error = error_interval(report.estimated_error, report.estimated_error_stderr)
-    named = {report.score_name: score_interval(report), report.loss_name: error}
-    if report.task == "regression":
-        half = tuple(one.half for one in report.contenders[:1] if one.half is not None)
-        named = {"typical error (RMSE)": tuple(map(math.sqrt, error))}
-        named |= {"median absolute error": half} if half else {}
-        named |= {report.score_name: score_interval(report)}
-    intervals(screen, named)
-    compare(screen, report.contenders, rare=names_of(report.mostly_missed))
-    verdict(screen, report.diagnosis or {}, contenders=report.contenders)
+    corrected, contenders = report.estimate.corrected, report.analyses.contenders
+    heading(screen, "Expected on new rows" if corrected else "On the training rows")
+    intervals(screen, _named_estimates(report))
+    compare(screen, contenders, rare=names_of(report.rows.mostly_missed))
+    verdict(screen, report.diagnosis or {}, contenders=contenders)
     heading(screen, "What to do next")
     page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"
     points(screen, [*report.next_steps, page])
     names = ", ".join(sorted(FILES))
     before = " (replacing those of an earlier training)" if replaced else ""
     screen.print(f"\nSaved in {out}: {names}{before}", soft_wrap=True)
+
+
+def _named_estimates(report: ReportData) -> dict[str, tuple[float, ...]]:
+    """Estimates with their intervals, by name; those of numbers in the units of the target."""
+    estimate = report.estimate
+    measures = {one.name: one.with_interval for one in estimate.measures}
+    score = {estimate.score_name: estimate.score_with_interval}
+    if report.has_classes:
+        return score | {estimate.loss_name: estimate.error_with_interval} | measures
+    named = {"typical error (RMSE)": roots(estimate.error_with_interval)}
+    return named | {name: one for name, one in measures.items() if name != "RMSE"}

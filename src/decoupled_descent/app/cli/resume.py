@@ -26,16 +26,16 @@ def nothing_written() -> Iterator[None]:
 
 
 @contextmanager
-def written_to(place: Path, interrupted: bool, missing: Sequence[str]) -> Iterator[None]:
+def written_to(folder: Path, interrupted: bool, missing: Sequence[str]) -> Iterator[None]:
     """Say after Ctrl-C in this block, or before it, where the results are, and if all are there."""
     try:
         yield
     except KeyboardInterrupt as error:
-        raise StoppedError(f"the results are in {place}") from error
+        raise StoppedError(f"the results are in {folder}") from error
     if interrupted:
-        raise StoppedError(f"the results so far are in {place}")
+        raise StoppedError(f"the results so far are in {folder}")
     if missing:
-        raise StoppedError(f"the model is complete, but not the report, in {place}")
+        raise StoppedError(f"the model is complete, but not the report, in {folder}")
 
 
 @contextmanager

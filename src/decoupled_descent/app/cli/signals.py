@@ -52,11 +52,11 @@ def take() -> None:
         return
     sys.unraisablehook = _lost
     if os.name == "posix":
-        seen, wake = os.pipe()
+        notice, wake = os.pipe()
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)  # written to at once, even in C
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-        _thread.start_new_thread(_watch, (seen, _thread.get_ident()))
+        _thread.start_new_thread(_watch, (notice, _thread.get_ident()))
 
 
 def leave() -> None:
@@ -99,13 +99,13 @@ def _raise(number: int, _: FrameType | None = None) -> None:
     raise SystemExit(STATUS + number)
 
 
-def _lost(found: sys.UnraisableHookArgs) -> None:
+def _lost(unraisable: sys.UnraisableHookArgs) -> None:
     """Repeat a signal whose exception cannot be raised, because it came in a destructor."""
-    if State.came and issubclass(found.exc_type, KeyboardInterrupt | SystemExit):
+    if State.came and issubclass(unraisable.exc_type, KeyboardInterrupt | SystemExit):
         if not State.leaving:
             _thread.start_new_thread(_repeat, (State.came, SOON, _main()))
     else:
-        sys.__unraisablehook__(found)
+        sys.__unraisablehook__(unraisable)
 
 
 def _main() -> int:
@@ -124,11 +124,11 @@ def _repeat(number: int, pause: float, thread: int) -> None:
         _thread.interrupt_main(signal.Signals(number))
 
 
-def _watch(seen: int, thread: int) -> None:
+def _watch(notice: int, thread: int) -> None:
     """Wait for a signal that ends the process, repeat it, and leave at last."""
     number = 0
     while number not in ENDING:
-        number = os.read(seen, 1)[0]
+        number = os.read(notice, 1)[0]
     for _ in range(TIMES):
         _repeat(number, PAUSE, thread)
     time.sleep(PAUSE)

@@ -14,10 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.tables.columns import MOST_DECIMALS, Columns
-from decoupled_descent.app.tables.encoding import Tally, encode
-from decoupled_descent.app.tables.large import pieces_of
-from decoupled_descent.app.tables.pieces import Pieces, Scan
-from decoupled_descent.app.tables.shares import Share
+from decoupled_descent.app.tables.encoding import CountingEncoder, encode
+from decoupled_descent.app.tables.opening import open_table
+from decoupled_descent.app.tables.process_group import ProcessGroup
+from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
 from decoupled_descent.app.tables.targets import (
     CLASSES,
     check_target,
@@ -58,6 +58,19 @@ class Prepared(NamedTuple):
         return {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
 
     @property
+    def time_columns(self) -> dict[str, int]:
+        """Columns of X that are times of the rows: dates, or numbers with the name of a time."""
+        from decoupled_descent.diagnostics.time_names import is_other_time, is_time
+
+        times, start = {}, 0
+        for column in self.columns.columns:
+            certain = column.kind == "date" and not is_other_time(column.name)
+            if certain or (column.kind == "number" and is_time(column.name)):
+                times[column.name] = start
+            start += len(column.outputs)
+        return times
+
+    @property
     def in_memory(self) -> tuple[Floats, NDArray[Any]]:
         """Features and labels in memory: those of all rows, or of the sample."""
         return (self.X, self.y) if self.sample is None else self.sample
@@ -75,73 +88,77 @@ class Wishes(NamedTuple):
 
 def prepare(
     path: Path, target: str, task: str | None, wishes: Wishes | None = None,
-    share: Share | None = None,
+    group: ProcessGroup | None = None,
 ) -> Prepared:  # fmt: skip
     """Read a table, separate the target, recognise the task and turn the features into a matrix.
 
-    A large table is read in pieces (:mod:`decoupled_descent.app.tables.pieces`). Its matrix is then
-    a memory map, and the rules for the columns are learnt from a sample of the rows. With
-    ``share``, X has the rows of one of several processes. All processes learn the same rules.
+    A large table is read in batches (:mod:`decoupled_descent.app.tables.table_reader`). Its matrix
+    is then a memory map, and the rules for the columns are learnt from a sample of the rows. With
+    a ``group`` of processes, X has the rows of this process. All processes learn the same rules.
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    pieces = pieces_of(path, share)
-    if pieces.whole and share is not None:
+    reader = open_table(path, group)
+    if reader.in_memory and group is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
-        return _prepare(pieces, target, task, wishes or Wishes())
+        return _prepare(reader, target, task, wishes or Wishes())
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error
 
 
-def _prepare(pieces: Pieces, target: str, task: str | None, wishes: Wishes) -> Prepared:
+def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> Prepared:
     """Prepare a table. Of a large one only labels, groups, identifiers and a sample are in memory.
 
     Rows without a label are left out.
     """
     named = [name for name in (wishes.group, wishes.identifier) if name is not None]
-    scan = pieces.scan([target, *named])
-    check_target([str(name) for name in scan.sample.columns], target)
-    kept = mark_missing(pd.DataFrame(scan.kept), wishes.words)
-    mark = scan.sample.attrs.get("decimal", "")
-    labels, known, about = labels_of(kept[target], quantity=task == "regression", mark=mark)
+    first = reader.first_pass([target, *named])
+    check_target([str(name) for name in first.sample.columns], target)
+    complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
+    mark = first.sample.attrs.get("decimal", "")
+    labels, labelled, about = labels_of(complete[target], quantity=task == "regression", mark=mark)
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
-    found = recognise_task(labels, task)
-    sample = mark_missing(scan.sample, wishes.words).drop(columns=target)
-    sample = sample[known[sample.index.to_numpy() - 1]]
+    result = recognise_task(labels, task)
+    sample = mark_missing(first.sample, wishes.words).drop(columns=target)
+    sample = sample[labelled[sample.index.to_numpy() - 1]]
     sample.attrs = {"decimal": mark}
-    _check_wishes(wishes, sample, labels, found)
-    groups = None if wishes.group is None else _groups(kept[wishes.group][known])
+    _check_wishes(wishes, sample, labels, result)
+    groups = None if wishes.group is None else _groups(complete[wishes.group][labelled])
     columns = Columns.learn(
         sample, wishes.words, wishes.identifier or "", wishes.drop, wishes.group
     )
-    y = values_of(labels, found)
-    columns = _like_the_target(columns, scan, labels, y, found)
-    scan = pieces.labelled(scan, known)
-    encoded = encode(pieces, scan, columns, known, columns.repeated)
-    notes = [*_read(pieces, scan), *scan.notes, *about, *encoded.notes]
-    notes += [] if task else [_recognised(labels, found)]
+    y = values_of(labels, result)
+    columns = _like_the_target(columns, first, labels, y, result)
+    first = reader.rebalance(first, labelled)
+    encoded = encode(reader, first, columns, labelled, columns.repeated)
+    notes = [*_read(reader, first), *first.notes, *about, *encoded.notes]
+    notes += [] if task else [_recognised(labels, result)]
     notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
-    rows, few = kept[known][named[1:] if wishes.group else named], None
-    if not pieces.whole:
+    rows, few = complete[labelled][named[1:] if wishes.group else named], None
+    if not reader.in_memory:
         places = np.searchsorted(labels.index, sample.index)
-        few = Tally(columns).apply(sample), y[places]
+        few = CountingEncoder(columns).apply(sample), y[places]
     codes = tuple(encoded.codes.items())
-    return Prepared(encoded.X, y, columns, found, notes, groups, codes, rows, few)
+    return Prepared(encoded.X, y, columns, result, notes, groups, codes, rows, few)
 
 
-def _read(pieces: Pieces, scan: Scan) -> list[str]:
+def _read(reader: TableReader, first: FirstPass) -> list[str]:
     """Return the sentence that a large table was read in pieces, with the size of the sample."""
-    if pieces.whole:
+    if reader.in_memory:
         return []
-    whole = len(scan.sample) == scan.rows
-    sample = f"{len(scan.sample):,} of the {scan.rows:,} rows, drawn at random"
-    rows = f"all {scan.rows:,} rows" if whole else f"{sample}; the counts below are for these rows"
+    complete = len(first.sample) == first.n_rows
+    sample = f"{len(first.sample):,} of the {first.n_rows:,} rows, drawn at random"
+    rows = (
+        f"all {first.n_rows:,} rows"
+        if complete
+        else f"{sample}; the counts below are for these rows"
+    )
     return [
-        f"the table has {pieces.size / 1e6:,.0f} MB and was read in pieces: the rules for the "
+        f"the table has {reader.size / 1e6:,.0f} MB and was read in pieces: the rules for the "
         f"columns were learnt from {rows}"
     ]
 
@@ -190,12 +207,12 @@ def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, tas
 
 
 def _like_the_target(
-    columns: Columns, scan: Scan, labels: pd.Series, y: NDArray[Any], task: str
+    columns: Columns, first: FirstPass, labels: pd.Series, y: NDArray[Any], task: str
 ) -> Columns:
     """Store how the target is written, so that predictions are written in the same way."""
     if task == "regression":
         return replace(columns, decimals=decimals_of(y, MOST_DECIMALS))
-    written = scan.texts(str(labels.name)) if is_number(labels.dtype) else None
+    written = first.as_written(str(labels.name)) if is_number(labels.dtype) else None
     if written is None:
         return columns
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))

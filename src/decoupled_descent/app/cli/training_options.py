@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from decoupled_descent.app.cli.options import METHODS, option
+from decoupled_descent.app.cli import options as common
+from decoupled_descent.app.cli.options import option
+from decoupled_descent.method_names import AT_MINIMUM, BY_DESCENT, METHOD_NAMES
 
 #: The widest hidden layer: time and memory grow with the square of the width.
 WIDEST = 1000
@@ -29,7 +32,8 @@ Method = Annotated[
     typer.Option(
         metavar="NAME",
         help="auto: newton, or orthogonal if --hidden, --activation, --lr, --damping or --max-iter "
-        "is given. " + " ".join(f"{name}: {line}." for name, (_, line) in METHODS.items()),
+        "is given. "
+        + " ".join(f"{name}: {about.summary}." for name, about in METHOD_NAMES.items()),
     ),
 ]
 Features = Annotated[
@@ -96,35 +100,83 @@ Distributed = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """What ``decoupled train`` was asked for."""
+
+    data: common.Data
+    target: common.Target
+    out: Results = Path("decoupled-model")
+    task: common.Task = None
+    hidden: Hidden = "auto"
+    activation: Activation = "tanh"
+    method: Method = "auto"
+    features: Features = "auto"
+    group: Group = None
+    identifier: common.Identifier = None
+    drop: common.Drop = None
+    missing: common.Missing = None
+    log_target: LogTarget = False
+    lr: Rate = "auto"
+    damping: Damping = "auto"
+    ridge: Ridge = "auto"
+    max_iter: MaxIter = 500
+    seed: Seed = 0
+    resume: Resume = False
+    distributed: Distributed = False
+    as_json: common.Json = False
+
+    @property
+    def asks_for_network(self) -> bool:
+        """Whether an option of networks or of steps has another value than by default."""
+        names = ("hidden", "activation", "lr", "damping", "max_iter")
+        return any(getattr(self, name) != getattr(TrainOptions, name) for name in names)
+
+    def for_estimator(self) -> dict[str, Any]:
+        """Keyword arguments of an estimator, or ``ValueError`` for options that do not agree."""
+        numbers = {"lr": self.lr, "damping": self.damping, "ridge": self.ridge}
+        at_minimum = {"--group": self.group is not None, "--log-target": self.log_target}
+        at_minimum |= {"--distributed": self.distributed}
+        method = resolve_method(self.method, self.asks_for_network)
+        arguments = check_options(self.hidden, method, numbers, at_minimum)
+        arguments |= {"activation": self.activation, "max_iter": self.max_iter}
+        arguments |= {"random_state": self.seed, "features": self.features}
+        return arguments | ({"log_target": True} if self.log_target else {})
+
+
 def resolve_method(method: str, network: bool) -> str:
     """Replace "auto" by a method: ``network`` says whether an option of networks was given."""
     if method != "auto":
         return method
-    return "orthogonal" if network else "newton"
+    return BY_DESCENT if network else AT_MINIMUM
 
 
 def check_options(
-    hidden: str, method: str, numbers: Mapping[str, str], newton_only: Mapping[str, bool] = {}
+    hidden: str, method: str, numbers: Mapping[str, str], at_minimum: Mapping[str, bool] = {}
 ) -> dict[str, Any]:
-    """Turn what was typed into keyword arguments of an estimator.
+    """Turn texts of options into keyword arguments of an estimator.
 
     ``numbers`` has ``"lr"``, ``"damping"`` and ``"ridge"``, each a number as text or ``"auto"``.
-    ``newton_only`` says which of the options were given that only newton has. Raises ``ValueError``
-    if a text is not allowed, or an option has no effect with the method.
+    ``at_minimum`` says which options were given that need a method that reaches the minimum. Raises
+    ``ValueError`` if a text is not allowed, or an option has no effect with the method.
     """
-    if method not in METHODS:
-        raise ValueError(f"--method {method!r:.40} is unknown; use one of {', '.join(METHODS)}")
+    if method not in METHOD_NAMES:
+        names = ", ".join(METHOD_NAMES)
+        raise ValueError(f"--method {method!r:.40} is unknown; use one of {names}")
+    about = METHOD_NAMES[method]
     options: dict[str, Any] = {"method": method}
     for name, text in numbers.items():
-        if text != "auto" and name not in METHODS[method][0]:
+        if text != "auto" and name not in about.settings:
             raise ValueError(f"--{name} has no effect with --method {method}; leave it out")
         options[name] = _number(name, text)
-    if hidden != "auto" and method == "newton":
-        raise ValueError("--hidden has no effect with --method newton; use --method orthogonal")
-    for name, is_given in newton_only.items():
-        if is_given and method != "newton":
+    if hidden != "auto" and about.minimises:
+        raise ValueError(
+            f"--hidden has no effect with --method {method}; use --method {BY_DESCENT}"
+        )
+    for name, is_given in at_minimum.items():
+        if is_given and not about.minimises:
             raise ValueError(
-                f"{name} needs --method newton, not {method}; leave out one of the two"
+                f"{name} needs --method {AT_MINIMUM}, not {method}; leave out one of the two"
             )
     options["hidden"] = "auto" if hidden == "auto" else _widths(hidden)
     return options

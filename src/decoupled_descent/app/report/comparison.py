@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from decoupled_descent.app.report.data import Contender, ReportData
-from decoupled_descent.app.report.text import read, show, table, together
+from decoupled_descent.app.report.tables import Column, Table, numbers
+from decoupled_descent.app.report.text import together
 from decoupled_descent.checks import Z95, percent
 
 #: The answer if the probabilities are better than guessing, but the most probable classes are not.
 ONLY_PROBABILITIES = "only its probabilities"
 #: Nobody would choose another model for a smaller share of the error, however certain it is.
 NEGLIGIBLE = 0.01
-
-
-def is_trusted(diagnosis: Mapping[str, Any] | None) -> bool:
-    """Whether the verdict is not "do not trust"."""
-    return (diagnosis or {}).get("verdict") != "do not trust"
 
 
 class Answer(NamedTuple):
@@ -35,44 +31,44 @@ def answers(contenders: Sequence[Contender]) -> list[Answer]:
     if not contenders:
         return []
     model, linear, guess = contenders
-    found = []
+    given = []
     for other, name in ((guess, "guessing"), (linear, "a linear model")):
-        classes = model.half is None
+        classes = model.median_error is None
         against = _reason(model, other)
-        sure = Z95 * other.gain_stderr
-        if other is linear and other.gain == sure == 0:
+        margin = Z95 * other.gain_stderr
+        if other is linear and other.gain == margin == 0:
             word, tone, against = "it is one", "note", "no other kind of model was tried"
         elif other is linear and (
-            abs(other.gain) <= sure or abs(other.gain) < NEGLIGIBLE * other.loss
+            abs(other.gain) <= margin or abs(other.gain) < NEGLIGIBLE * other.loss
         ):
             word, tone = "about as good", "note"
-        elif other.gain > sure:
+        elif other.gain > margin:
             word, tone = "yes", "ok"
         else:
             word, tone = "no", "alarm" if other is guess else "caution"
-            against += "" if other.gain < -sure else ", which is not significant"
+            against += "" if other.gain < -margin else ", which is not significant"
         if other is guess and classes and word == "yes" and model.score <= other.score:
             word, tone = ONLY_PROBABILITIES, "caution"
-        found.append(Answer(f"Better than {name}?", word, tone, against))
-    return found
+        given.append(Answer(f"Better than {name}?", word, tone, against))
+    return given
 
 
 def _reason(model: Contender, other: Contender) -> str:
     """Compare two errors in words: by accuracy, or in the units of the target."""
     ratio = (other.loss - other.gain) / other.loss if other.loss > 0 else 1.0
-    ratio = ratio if model.half is None else math.sqrt(max(0.0, ratio))
+    ratio = ratio if model.median_error is None else math.sqrt(max(0.0, ratio))
     change = f"{percent(abs(1 - ratio))} {'lower' if ratio < 1 else 'higher'}"
     against = f"its {other.measure} is {'the same' if abs(1 - ratio) < 0.0005 else change}"
-    if model.half is not None:
+    if model.median_error is not None:
         return f"against “{other.name}”, {against}"
     right = f"{percent(model.score)} right, against {percent(other.score)} for “{other.name}”"
     return f"{right}; {against}"
 
 
 def usefulness(contenders: Sequence[Contender], trusted: bool = True) -> tuple[str, str]:
-    """The second half of the verdict: a tone, and whether the model is better than simpler ones.
+    """Say whether the model is better than simpler ones, with a tone: the rest of the verdict.
 
-    The comparison rests on the estimate. If that is not ``trusted``, a good result is not either.
+    The comparison uses the estimate. If that is not ``trusted``, a good result is not either.
     """
     guess, linear = (one.word for one in answers(contenders))
     if guess == "no":
@@ -87,28 +83,22 @@ def usefulness(contenders: Sequence[Contender], trusted: bool = True) -> tuple[s
     return "ok", "the model is better than guessing"
 
 
-def comparison(data: ReportData) -> str:
-    """Write the table of the model, the linear model and the guess."""
-    contenders = data.contenders
+def comparison(data: ReportData) -> dict[str, Any] | None:
+    """The table of the model, the linear model and the guess."""
+    contenders = data.analyses.contenders
     if not contenders:
-        return ""
-    classes = contenders[0].half is None
-    header = ["", "right" if classes else "typical error (RMSE)"]
-    header += [show(data.loss_name)] if classes else ["median absolute error", "R²"]
-    sizes = [one.error if classes else math.sqrt(max(0.0, one.error)) for one in contenders]
-    columns = [together(sizes, 0.05 * max(sizes))]
-    if classes:
-        columns.insert(0, [percent(one.score) for one in contenders])
+        return None
+    sizes = [
+        one.error if data.has_classes else math.sqrt(max(0.0, one.error)) for one in contenders
+    ]
+    errors = together(sizes, 0.05 * max(sizes))
+    if data.has_classes:
+        header = numbers("right", data.estimate.loss_name)
+        cells = [[percent(one.score) for one in contenders], errors]
     else:
-        halves = [one.half or 0.0 for one in contenders]
-        columns.append(together(halves, 0.05 * max(halves)))
-        columns.append([f"{one.score:.3f}".replace("-", "−") for one in contenders])
-    names = [show(one.name) for one in contenders]
-    rows = [list(cells) for cells in zip(names, *columns, strict=True)]
-    right = range(1, len(header))
-    return table(header, rows, "The model and simpler ones", "compare", list(right)) + read(
-        "How to read it: all three have out-of-sample errors on the same rows. A model that is not "
-        "better than the last line has learnt nothing useful. A model that is not better than the "
-        "linear model can be replaced by it. The error at the top of the page can be larger than "
-        "the one in this table, because it allows for the choice among several models."
-    )
+        header = numbers("typical error (RMSE)", "median absolute error", "R²")
+        medians = [one.median_error or 0.0 for one in contenders]
+        scores = [f"{one.score:.3f}".replace("-", "−") for one in contenders]
+        cells = [errors, together(medians, 0.05 * max(medians)), scores]
+    names = [one.name for one in contenders]
+    return {"table": Table([Column(""), *header], list(zip(names, *cells, strict=True)))}

@@ -1,4 +1,4 @@
-"""What the report shows, as data."""
+"""What the report shows, as data: frozen records without any text of the page."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from decoupled_descent.estimators.learning_curve import LearningCurve
 
+#: Of two classes the second is the one to find, unless its share is above this.
+COMMON = 0.6
 
-class Missed(NamedTuple):
-    """A class that is mostly missed."""
+
+class MissedClass(NamedTuple):
+    """A class of which less than half of the rows are predicted right."""
 
     name: str
-    found: int
+    hits: int  # rows that are predicted right
     rows: int
 
 
-def names_of(rare: Sequence[Missed], most: int = 5) -> str:
-    """Write classes that are mostly missed.
+def names_of(missed: Sequence[MissedClass], most: int = 5) -> str:
+    """List classes that are mostly missed.
 
     Example:
-        >>> names_of([Missed("fraud", 0, 15)])
+        >>> names_of([MissedClass("fraud", 0, 15)])
         '“fraud” (0 of 15 rows found)'
     """
-    told = [f"“{one.name}” ({one.found:,} of {one.rows:,} rows found)" for one in rare[:most]]
-    return ", ".join(told) + (f" and {len(rare) - most} more classes" if len(rare) > most else "")
+    names = [f"“{one.name}” ({one.hits:,} of {one.rows:,} rows found)" for one in missed[:most]]
+    rest = len(missed) - most
+    return ", ".join(names) + (f" and {rest} more classes" if rest > 0 else "")
 
 
 class Contender(NamedTuple):
@@ -38,24 +42,24 @@ class Contender(NamedTuple):
     error: float  # mean log loss or squared error
     stderr: float
     score: float  # accuracy or R²
-    half: float | None  # median absolute error, for numbers
+    median_error: float | None  # median absolute error; None for classes
     gain: float  # mean over the rows of (this loss − the model's loss)
     gain_stderr: float
     loss: float  # the mean loss of the comparison
     measure: str = "error"  # the name of the loss, or of its root for numbers
 
 
-class Width(NamedTuple):
+class IntervalWidth(NamedTuple):
     """Prediction intervals of one level, and the share of left-out rows that they cover."""
 
     level: float
-    half: float  # half the median width
-    held: float  # the share of rows that are covered
-    halves: tuple[float, ...]  # half the width for low, middle and high predictions
-    shares: tuple[float, ...]  # and the shares covered
+    half_width: float  # median over the rows
+    coverage: float
+    half_widths: tuple[float, ...]  # for low, middle and high predictions
+    coverages: tuple[float, ...]  # for the same
 
 
-class MoreRows(NamedTuple):
+class ErrorsByRows(NamedTuple):
     """Errors at n/4, n/2, n and 2n rows: log loss, or RMSE in the units of the target."""
 
     name: str
@@ -67,19 +71,151 @@ class MoreRows(NamedTuple):
     roots: bool = False  # whether errors are roots of mean losses
 
     @classmethod
-    def of(cls, curve: LearningCurve, roots: bool) -> MoreRows:
+    def of(cls, curve: LearningCurve, roots: bool) -> ErrorsByRows:
         """Take the errors of a learning curve; ``roots`` takes the root of squared errors."""
         rows, errors, stderrs = curve.rows, curve.errors, curve.stderrs
-        change, doubt = curve.change, curve.change_stderr
+        change, change_stderr = curve.change, curve.change_stderr
         if not roots:
-            return cls("log loss", rows, errors, stderrs, change, doubt)
+            return cls("log loss", rows, errors, stderrs, change, change_stderr)
         sizes = [math.sqrt(max(error, 0.0)) for error in errors]
-        scales = [2 * max(size, 1e-300) for size in sizes]
-        halved = [stderr / scale for stderr, scale in zip(stderrs, scales, strict=True)]
+        slopes = [2 * max(size, 1e-300) for size in sizes]  # of the square
+        of_roots = [stderr / slope for stderr, slope in zip(stderrs, slopes, strict=True)]
         return cls(
-            "typical error (RMSE)", rows, sizes, halved, sizes[3] - sizes[2], doubt / scales[2],
-            roots=True,
+            "typical error (RMSE)", rows, sizes, of_roots, sizes[3] - sizes[2],
+            change_stderr / slopes[2], roots=True,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the model was trained."""
+
+    errors: Sequence[float]  # at every step, or ridge
+    stderrs: Sequence[float]
+    best_step: int  # the step or ridge whose model was kept
+    stop_reason: str
+    leaves_rows_out: bool = False  # of a minimum; then the errors are over ridges, not steps
+    candidates: Sequence[Mapping[str, Any]] = ()  # all that were tried; "chosen" marks the best
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    interrupted: bool = False  # whether the user interrupted it
+    made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` if the curve cannot be drawn."""
+        steps = len(self.errors)
+        if steps == 0 or len(self.stderrs) != steps:
+            raise ValueError(
+                f"errors has {steps} steps and stderrs {len(self.stderrs)}; pass one of each per "
+                "step, and at least one"
+            )
+        if not 0 <= self.best_step < steps:
+            raise ValueError(f"best_step={self.best_step} must be from 0 to {steps - 1}")
+
+
+class Measure(NamedTuple):
+    """A measure that has a name in the literature, with its 95 % interval."""
+
+    name: str  # such as "sensitivity"
+    words: str  # what it is
+    value: float
+    interval: Sequence[float]
+    is_share: bool = False  # whether it is written in per cent
+
+    @property
+    def with_interval(self) -> tuple[float, ...]:
+        """The value and the ends of its interval, or the value alone."""
+        return with_interval(self.value, self.interval)
+
+
+def with_interval(value: float, ends: Sequence[float]) -> tuple[float, ...]:
+    """A value and the ends of its interval; the value alone if they are not finite.
+
+    Example:
+        >>> with_interval(0.5, (0.4, 0.6)), with_interval(0.5, (0.0, math.inf))
+        ((0.5, 0.4, 0.6), (0.5,))
+    """
+    finite = len(ends) == 2 and all(map(math.isfinite, (value, *ends)))
+    return (value, *ends) if finite else (value,)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimated error and score on new rows."""
+
+    loss_name: str  # such as "log loss"
+    error: float
+    error_stderr: float
+    score_name: str  # "accuracy" or "R²"
+    score: float
+    score_stderr: float | None
+    error_interval: Sequence[float] = ()  # the 95 % interval; empty if there is none
+    score_interval: Sequence[float] = ()
+    corrected: bool = True  # whether these estimate the test error
+    measures: Sequence[Measure] = ()  # others by name
+
+    @property
+    def error_with_interval(self) -> tuple[float, ...]:
+        """The error and the ends of its interval, or the error alone."""
+        return with_interval(self.error, self.error_interval)
+
+    @property
+    def score_with_interval(self) -> tuple[float, ...]:
+        """The score and the ends of its interval, or the score alone."""
+        return with_interval(self.score, self.score_interval)
+
+    def measure(self, name: str) -> Measure | None:
+        """The measure with a name, if there is one."""
+        return next((one for one in self.measures if one.name == name), None)
+
+
+@dataclass(frozen=True)
+class RowPredictions:
+    """The training rows, each predicted as if it were new."""
+
+    labels: Sequence[Any]
+    predictions: Sequence[Any]
+    classes: Sequence[str] | None = None  # in the order to show; None for numbers
+    probabilities: Any = None  # of the classes, (n, K)
+    calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
+    row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
+    as_csv: Iterable[str] = ""  # the same as a file, in parts
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` if the numbers of labels and predictions differ."""
+        if len(self.labels) != len(self.predictions):
+            raise ValueError(
+                f"labels has {len(self.labels)} rows and predictions {len(self.predictions)}; "
+                "pass one prediction per label"
+            )
+
+    @property
+    def class_to_find(self) -> int:
+        """Of two classes the second (yes, true, 1), unless most of the rows belong to it."""
+        assert self.classes is not None
+        of_second = sum(str(one) == str(self.classes[1]) for one in self.labels)
+        return 0 if of_second > COMMON * len(self.labels) else 1
+
+    @property
+    def mostly_missed(self) -> list[MissedClass]:
+        """The classes of which less than half of the rows are predicted right."""
+        if self.classes is None:
+            return []
+        totals = Counter(map(str, self.labels))
+        pairs = zip(self.labels, self.predictions, strict=True)
+        hits = Counter(str(true) for true, predicted in pairs if str(true) == str(predicted))
+        every = [MissedClass(str(k), hits[str(k)], totals[str(k)]) for k in self.classes]
+        return [one for one in every if one.rows and 2 * one.hits < one.rows]
+
+
+@dataclass(frozen=True)
+class Analyses:
+    """The parts of a report that take time to compute; Ctrl-C leaves some of them out."""
+
+    contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
+    intervals: Sequence[IntervalWidth] = ()
+    importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
+    more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
+    missing: Sequence[str] = ()  # those that were left out, in words
 
 
 @dataclass(frozen=True)
@@ -90,62 +226,30 @@ class ReportData:
     task: str  # "classification" or "regression"
     n_rows: int  # rows trained on
     n_features: int  # columns after preprocessing
-    train_error: Sequence[float]  # at every step
-    train_error_stderr: Sequence[float]
-    best_step: int  # the step whose model was kept
-    stop_reason: str
-    loss_name: str  # such as "log loss"
-    estimated_error: float  # the estimate of the test error
-    estimated_error_stderr: float
-    score_name: str  # "accuracy" or "R²"
-    estimated_score: float  # on new rows
-    estimated_score_stderr: float | None
-    labels: Sequence[Any]  # of the training rows
-    predictions: Sequence[Any]  # out-of-sample, for the same rows
-    classes: Sequence[str] | None  # in the order to show
-    candidates: Sequence[Mapping[str, Any]]  # all that were tried; "chosen" marks the winner
-    diagnosis: Mapping[str, Any] | None  # what Diagnosis.to_dict returns
-    settings: Mapping[str, Any]  # how the model was trained
-    notes: Sequence[str]  # what preprocessing did
-    next_steps: Sequence[str]  # what to do now
-    corrected: bool  # whether the train error estimates the test error
-    interrupted: bool = False  # whether the user interrupted training
-    missing: Sequence[str] = ()  # the parts of the report that were not made, after Ctrl-C
-    contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
-    chances: Any = None  # out-of-sample probabilities of the training rows, (n, K)
-    calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
-    row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
-    importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
-    widths: Sequence[Width] = ()  # of prediction intervals
-    more: MoreRows | str | None = None  # the learning curve, or why there is none
-    left_out: Iterable[str] = ""  # out-of-sample predictions of the training rows, as CSV
-    made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
-
-    @property
-    def mostly_missed(self) -> list[Missed]:
-        """The classes of which less than half of the rows are found."""
-        if self.classes is None:
-            return []
-        totals = Counter(map(str, self.labels))
-        pairs = zip(self.labels, self.predictions, strict=True)
-        hits = Counter(str(true) for true, predicted in pairs if str(true) == str(predicted))
-        every = [Missed(str(name), hits[str(name)], totals[str(name)]) for name in self.classes]
-        return [one for one in every if one.rows and 2 * one.found < one.rows]
+    training: Training
+    estimate: Estimate
+    rows: RowPredictions
+    analyses: Analyses = field(default_factory=Analyses)
+    diagnosis: Mapping[str, Any] | None = None  # what Diagnosis.to_dict returns
+    notes: Sequence[str] = ()  # what preprocessing did
+    next_steps: Sequence[str] = ()  # what to do now
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for data that cannot be shown."""
+        """Raise ``ValueError`` for an unknown task."""
         if self.task not in ("classification", "regression"):
             raise ValueError(f"task={self.task!r} must be 'classification' or 'regression'")
-        steps = len(self.train_error)
-        if steps == 0 or len(self.train_error_stderr) != steps:
-            raise ValueError(
-                f"train_error has {steps} steps and train_error_stderr "
-                f"{len(self.train_error_stderr)}; pass one of each per step, and at least one"
-            )
-        if not 0 <= self.best_step < steps:
-            raise ValueError(f"best_step={self.best_step} must be from 0 to {steps - 1}")
-        if len(self.labels) != len(self.predictions):
-            raise ValueError(
-                f"labels has {len(self.labels)} rows and predictions {len(self.predictions)}; "
-                "pass one prediction per label"
-            )
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether classes are predicted; otherwise numbers are."""
+        return self.task == "classification"
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the verdict is not "do not trust"."""
+        return is_trusted(self.diagnosis)
+
+
+def is_trusted(diagnosis: Mapping[str, Any] | None) -> bool:
+    """Whether a verdict is not "do not trust"."""
+    return (diagnosis or {}).get("verdict") != "do not trust"

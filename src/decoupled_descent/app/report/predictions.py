@@ -6,45 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn import metrics
 
-from decoupled_descent.app.report.data import Missed, ReportData, names_of
-from decoupled_descent.app.report.svg import MOST_POINTS, bin_means, scatter
-from decoupled_descent.app.report.text import read, scrolling, show, table
+from decoupled_descent.app.report.data import ReportData, names_of
+from decoupled_descent.app.report.figures import MOST_POINTS, bin_means, scatter
+from decoupled_descent.app.report.tables import Column, Table, numbers
 from decoupled_descent.checks import percent
 
 #: More classes than this are summarised instead of drawn as a matrix.
 MOST_CLASSES = 12
-RECALL = (
-    "Recall is the share of the rows of a class that were found. Precision is the share of the "
-    "rows given a class that belong to it."
-)
+#: The most pairs of classes, and the most classes, that such a summary lists.
+MOST_PAIRS, MOST_WEAK = 15, 10
+#: The text beside the matrix needs this few classes, and this few letters in their names.
+NARROW_CLASSES, NARROW_LETTERS = 5, 50
+#: With fewer rows, no trend of the residuals is drawn.
+TREND_ROWS = 50
 
 
-def predictions(data: ReportData) -> str:
-    """Write the section: two figures for numbers, a matrix or its main entries for classes."""
-    if not len(data.labels):
-        return ""
-    if data.task == "regression":
-        return _regression(data.labels, data.predictions)
-    counts, names = confusion_matrix(data.labels, data.predictions, data.classes)
-    never = _never(data.mostly_missed, len(names))
+def predictions(data: ReportData) -> dict[str, Any] | None:
+    """Two figures for numbers; a matrix or its main entries for classes."""
+    rows = data.rows
+    if not len(rows.labels):
+        return None
+    if not data.has_classes:
+        return _regression(rows.labels, rows.predictions)
+    counts, names = confusion_matrix(rows.labels, rows.predictions, rows.classes)
+    missed = {"missed": names_of(rows.mostly_missed, 10), "count": len(names)}
     if len(names) <= MOST_CLASSES:
-        return never + _matrix(counts, names)
-    return never + _mixups(counts, names) + _weakest(counts, names)
-
-
-def _never(rare: Sequence[Missed], classes: int) -> str:
-    """Say which classes are mostly missed, and what can be done."""
-    if not rare:
-        return ""
-    remedy = (
-        "The table of thresholds below shows how "
-        "many of its rows are found with a lower threshold for its probability."
-        if classes == 2
-        else "Their rows are taken for other classes. More rows of them may help, or joining them "
-        "with similar classes."
-    )
-    return f'<p class="stopped">Mostly missed: {show(names_of(rare, 10))}. {remedy}</p>'
+        return missed | {"matrix": _matrix(counts, names)}
+    return missed | {"pairs": _confused_pairs(counts, names), "weakest": _weakest(counts, names)}
 
 
 def confusion_matrix(
@@ -60,106 +50,86 @@ def confusion_matrix(
                [1, 1]]), ['a', 'b'])
     """
     true, predicted = [str(one) for one in labels], [str(one) for one in predictions]
-    names = [str(one) for one in classes] if classes is not None else sorted({*true, *predicted})
-    place = {name: index for index, name in enumerate(names)}
-    strange = sorted({*true, *predicted} - place.keys())
-    if strange:
+    occurring = {*true, *predicted}
+    names = [str(one) for one in classes] if classes is not None else sorted(occurring)
+    unknown = sorted(occurring - set(names))
+    if unknown:
         raise ValueError(
-            f"classes={names[:20]!r} does not hold the label {strange[0]!r}; list every class that "
+            f"classes={names[:20]!r} does not hold the label {unknown[0]!r}; list every class that "
             "occurs among labels and predictions"
         )
-    counts = np.zeros((len(names), len(names)), dtype=int)
-    np.add.at(counts, ([place[one] for one in true], [place[one] for one in predicted]), 1)
-    return counts, names
+    return metrics.confusion_matrix(true, predicted, labels=names), names
 
 
-def _matrix(counts: np.ndarray, names: Sequence[str]) -> str:
+def _matrix(counts: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """The cells with their shares of the line, and recall and precision of each class."""
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    # a long name is cut, and its tool tip shows the whole name
-    heads = [f'<div class="cut" title="{show(name)}">{show(name)}</div>' for name in names]
-    lines = []
-    for k, head in enumerate(heads):
-        cells = [
-            f'<td class="{"hit" if j == k else "miss"}" style="--share:{shares[k, j]:.3f}">'
-            f"{counts[k, j]:,}</td>"
-            for j in range(len(names))
-        ]
-        cells.append(_rate(counts[k, k], counts[k].sum()))
-        lines.append(f'<tr><th scope="row">{head}</th>{"".join(cells)}</tr>')
-    across = "".join(f'<th scope="col">{head}</th>' for head in heads)
-    precisions = "".join(_rate(counts[k, k], counts[:, k].sum()) for k in range(len(names)))
-    side = ' class="side"' if len(names) <= 5 and sum(map(len, names)) <= 50 else ""
-    caption = "Confusion matrix: true classes down, predicted classes across"
-    body = (
-        f'<table class="confusion"><caption class="hidden">{caption}</caption><thead>'
-        f'<tr><td></td><th scope="colgroup" colspan="{len(names)}">predicted</th><td></td></tr>'
-        f'<tr><th scope="col">true</th>{across}<th scope="col" class="rate">recall, %</th></tr>'
-        f'</thead><tbody>{"".join(lines)}</tbody><tfoot><tr><th scope="row">precision, %</th>'
-        f"{precisions}<td></td></tr></tfoot></table>"
-    )
-    return (
-        f"<figure{side}>{scrolling(caption, body)}<figcaption>How to "
-        "read it: each line has the rows that truly belong to one class, by predicted class. Blue "
-        "on the diagonal is right, orange is wrong. The stronger the colour, the larger the share "
-        f"of the line. {RECALL}</figcaption></figure>"
-    )
+    lines = [
+        {
+            "name": name,
+            "cells": [
+                {"count": f"{counts[k, j]:,}", "share": f"{shares[k, j]:.3f}", "hit": j == k}
+                for j in range(len(names))
+            ],
+            "recall": _rate(counts[k, k], counts[k].sum()),
+        }
+        for k, name in enumerate(names)
+    ]
+    precisions = [_rate(counts[k, k], counts[:, k].sum()) for k in range(len(names))]
+    narrow = len(names) <= NARROW_CLASSES and sum(map(len, names)) <= NARROW_LETTERS
+    return {"names": names, "lines": lines, "precisions": precisions, "narrow": narrow}
 
 
-def _rate(part: Any, whole: Any) -> str:
-    return f'<td class="rate">{percent(part, whole).removesuffix("%").strip()}</td>'
+def _rate(part: Any, total: Any) -> str:
+    return percent(part, total).removesuffix("%").strip()
 
 
-def _mixups(counts: np.ndarray, names: Sequence[str], most: int = 15) -> str:
+def _confused_pairs(counts: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """The pairs of classes that are confused most often."""
     wrong = counts - np.diag(np.diag(counts))
-    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
+    order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_PAIRS]
     pairs = [(int(p) // len(names), int(p) % len(names)) for p in order if wrong.flat[p] > 0]
-    if not pairs:
-        return f"<p>All {counts.sum():,} rows of the {len(names)} classes are predicted right.</p>"
     rows = [
-        [show(names[i]), show(names[j]), f"{wrong[i, j]:,}", percent(wrong[i, j], counts[i].sum())]
+        [names[i], names[j], f"{wrong[i, j]:,}", percent(wrong[i, j], counts[i].sum())]
         for i, j in pairs
     ]
-    header = ["true class", "predicted as", "rows", "share of the class"]
-    return table(
-        header, rows, "The most frequent mix-ups", right=(2, 3), visible=True
-    ) + read(
-        f"How to read it: with {len(names)} classes a full matrix is too large, so these are its "
-        f"{len(rows)} largest wrong entries, which hold "
-        f"{percent(sum(wrong[p] for p in pairs), wrong.sum())} of all {wrong.sum():,} wrong "
-        "predictions."
-    )  # fmt: skip
+    columns = [Column("true class"), Column("predicted as"), *numbers("rows", "share of the class")]
+    return {
+        "table": Table(columns, rows) if rows else None,
+        "rows": f"{counts.sum():,}",
+        "listed": len(rows),
+        "share": percent(sum(wrong[pair] for pair in pairs), wrong.sum()),
+        "wrong": f"{wrong.sum():,}",
+    }
 
 
-def _weakest(counts: np.ndarray, names: Sequence[str], most: int = 10) -> str:
-    totals, given, hits = counts.sum(1), counts.sum(0), np.diag(counts)
+def _weakest(counts: np.ndarray, names: Sequence[str]) -> Table:
+    """The classes with the lowest recall."""
+    totals, predicted, hits = counts.sum(1), counts.sum(0), np.diag(counts)
     recall = np.where(totals > 0, hits / np.maximum(totals, 1), np.inf)
     rows = [
-        [show(names[k]), f"{totals[k]:,}", percent(hits[k], totals[k]), percent(hits[k], given[k])]
-        for k in map(int, np.argsort(recall, kind="stable")[:most])
+        [names[k], f"{totals[k]:,}", percent(hits[k], totals[k]), percent(hits[k], predicted[k])]
+        for k in map(int, np.argsort(recall, kind="stable")[:MOST_WEAK])
         if totals[k] > 0
     ]
-    header, caption = ["class", "rows", "recall", "precision"], "The classes found least often"
-    return table(header, rows, caption, right=(1, 2, 3), visible=True) + read(
-        f"How to read it: {RECALL[:1].lower()}{RECALL[1:]}"
-    )
+    return Table([Column("class"), *numbers("rows", "recall", "precision")], rows)
 
 
-def _regression(labels: Sequence[Any], predictions: Sequence[Any]) -> str:
-    """Draw predicted against true values, and the residuals."""
+def _regression(labels: Sequence[Any], predictions: Sequence[Any]) -> dict[str, Any]:
+    """Predicted against true values, and the residuals."""
     true, predicted = np.asarray(labels, dtype=float), np.asarray(predictions, dtype=float)
     finite = np.isfinite(true) & np.isfinite(predicted)
-    left_out = int((~finite).sum())
+    not_finite = int((~finite).sum())
     true, predicted = true[finite], predicted[finite]
     if not len(true):
-        return "<p>No row has a finite label and a finite prediction: there is nothing to draw.</p>"
-    chosen = np.arange(len(true))
-    remark = ""
+        return {"nothing": True}
+    chosen, remark = np.arange(len(true)), ""
     if len(true) > MOST_POINTS:
         chosen = np.sort(np.random.default_rng(0).choice(len(true), MOST_POINTS, replace=False))
         remark = f" Drawn: {len(chosen):,} of the {len(true):,} rows, picked at random."
-    remark += f" Left out: {left_out:,} rows whose values are not finite." if left_out else ""
+    remark += f" Left out: {not_finite:,} rows whose values are not finite." if not_finite else ""
     residual = true - predicted
-    trend = bin_means(predicted, residual) if len(true) >= 50 else None
+    trend = bin_means(predicted, residual) if len(true) >= TREND_ROWS else None
     agreement = scatter(
         true[chosen], predicted[chosen], ("true value", "predicted value"),
         f"Predicted against true values of {len(chosen)} rows, with the line where they agree",
@@ -170,15 +140,9 @@ def _regression(labels: Sequence[Any], predictions: Sequence[Any]) -> str:
         f"Residuals of {len(chosen)} rows over their predictions, with the line of no error",
         "residuals", trend=trend,
     )  # fmt: skip
-    guide = "" if trend is None else (
-        " The orange line is the mean of each tenth of the rows. Above zero, predictions of that "
-        "size are systematically too low; below zero, too high."
-    )  # fmt: skip
-    return (
-        f'<div class="pair"><figure>{agreement}<figcaption>How to read it: each dot is a row. On '
-        "the dashed line the prediction is exact; the distance from it is the error. If the cloud "
-        "is flatter than the line, extreme values are predicted too close to the mean."
-        f"{remark}</figcaption></figure>"
-        f"<figure>{residuals}<figcaption>How to read it: dots should scatter evenly about the "
-        f"dashed line, equally wide everywhere.{guide}{remark}</figcaption></figure></div>"
-    )
+    return {
+        "agreement": agreement,
+        "residuals": residuals,
+        "has_trend": trend is not None,
+        "remark": remark,
+    }

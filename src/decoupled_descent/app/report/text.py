@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ _SPACE = "\N{NO-BREAK SPACE}"
 #: What an interval is called.
 INTERVAL = checks.unbroken("95 % interval")
 
-#: A cell longer than this is cut.
+#: A text longer than this is cut.
 LONGEST = 400
 
 #: Verdicts and statuses: the colour of the badge, and a sign for readers who do not see colours.
@@ -31,7 +30,7 @@ TONES = {
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number with so many significant digits and no trailing zeros.
+    """Write a number with this many significant digits and no trailing zeros.
 
     Whole numbers below a million keep all their digits.
 
@@ -115,46 +114,30 @@ def error_interval(value: float, stderr: float | None) -> tuple[float, ...]:
     return value, max(lower, min(0.0, value)), upper
 
 
-def written_interval(found: Sequence[float], percent: bool = False) -> tuple[str, str]:
+def written_interval(estimate: Sequence[float], percent: bool = False) -> tuple[str, str]:
     r"""Write what :func:`interval` returned: the estimate, and its 95 % interval in words.
 
     Example:
         >>> written_interval((0.43217, 0.391, 0.473)), written_interval((0.5,))
         (('0.432', '95\xa0% interval 0.391 to 0.473'), ('0.5', 'no interval'))
     """
-    stderr = (found[2] - found[1]) / (2 * checks.Z95) if len(found) == 3 else 0.0
-    value, *ends = together(found, stderr, percent)
+    stderr = (estimate[2] - estimate[1]) / (2 * checks.Z95) if len(estimate) == 3 else 0.0
+    value, *ends = together(estimate, stderr, percent)
     return value, f"{INTERVAL} {ends[0]} to {ends[1]}" if ends else "no interval"
 
 
-def prose(text: Any) -> str:
-    """Write a sentence as escaped HTML, with text in backticks as code.
+def plain(value: Any) -> str:
+    """Write any value of the data as one harmless text, cut at :data:`LONGEST` characters.
 
     Example:
-        >>> prose("Run `ls <dir>`.")
-        'Run <code>ls &lt;dir&gt;</code>.'
+        >>> plain({"lr": 0.05, "head": "<b>"})
+        'lr = 0.05, head = <b>'
     """
-    return re.sub("`([^`]+)`", lambda found: _code(found[1]), show(text))
+    written = checks.harmless(_written(value))
+    return written if len(written) <= LONGEST else written[: LONGEST - 1] + "…"
 
 
-def _code(command: str) -> str:
-    """A command whose options are not broken after their hyphens."""
-    whole = re.sub(r"(?<!\S)--[a-z-]+", r'<span class="option">\g<0></span>', command)
-    return f"<code>{whole}</code>"
-
-
-def show(value: Any) -> str:
-    """Write any value from the data as escaped HTML, cut at :data:`LONGEST` characters.
-
-    Example:
-        >>> show({"lr": 0.05, "head": "<b>"})
-        'lr = 0.05, head = &lt;b&gt;'
-    """
-    written = checks.harmless(_plain(value))
-    return html.escape(written if len(written) <= LONGEST else written[: LONGEST - 1] + "…")
-
-
-def _plain(value: Any) -> str:
+def _written(value: Any) -> str:
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
     if value is None:
@@ -164,27 +147,45 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{_plain(k)} = {_plain(v)}" for k, v in value.items())
+        return ", ".join(f"{_written(k)} = {_written(v)}" for k, v in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(_plain(one) for one in value)
+        return ", ".join(_written(one) for one in value)
     return str(value)
 
 
-def badge(word: Any, label: Any = None) -> str:
-    """Write a label whose colour and sign are those of a verdict or status; others are grey."""
-    tone, sign = TONES.get(str(word).lower(), ("plain", "·"))
-    name = show(word if label is None else label)
-    return f'<span class="badge {tone}"><span aria-hidden="true">{sign}</span> {name}</span>'
+def code_pieces(text: Any) -> list[str]:
+    """Split a sentence at its backticks: every second piece is code.
+
+    Example:
+        >>> code_pieces("Run `ls`.")
+        ['Run ', 'ls', '.']
+    """
+    return re.split("`([^`]+)`", plain(text))
+
+
+def option_pieces(command: str) -> list[str]:
+    """Split a command at its options, which no line may break: every second piece is an option.
+
+    Example:
+        >>> option_pieces("predict model --out new.csv")
+        ['predict model ', '--out', ' new.csv']
+    """
+    return re.split(r"(?<!\S)(--[a-z-]+)", command)
+
+
+def tone(word: Any) -> tuple[str, str]:
+    """Return the colour and the sign of a verdict or status; others are grey."""
+    return TONES.get(str(word).lower(), ("plain", "·"))
 
 
 def column(values: Sequence[Any]) -> list[str]:
-    """Write one column of a table, escaped; numbers of similar size get the same decimals.
+    """Write one column of a table; numbers of similar size get the same decimals.
 
     Example:
         >>> column([0.1, 0.05]), column([0.001, 1000.0])
         (['0.10', '0.05'], ['0.001', '1,000'])
     """
-    texts = [show(value) for value in values]
+    texts = [plain(value) for value in values]
     sizes = [abs(v) for v in values if isinstance(v, float) and math.isfinite(v) and v]
     if not sizes or max(sizes) >= 1e6 or min(sizes) < 1e-4 or max(sizes) > 100 * min(sizes):
         return texts
@@ -193,44 +194,3 @@ def column(values: Sequence[Any]) -> list[str]:
         _fixed(v, decimals) if isinstance(v, float) and math.isfinite(v) else text
         for v, text in zip(values, texts, strict=True)
     ]
-
-
-def table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    caption: str,
-    kind: str = "",
-    right: Sequence[int] = (),
-    visible: bool = False,
-) -> str:
-    """Write a table of escaped cells whose first column names its rows.
-
-    ``kind`` are CSS classes (``"stack"`` turns rows into cards on a phone), ``right`` the columns
-    that hold numbers. The caption is read out by screen readers, and shown if ``visible``.
-    """
-    sides = [' class="number"' if k in right else "" for k in range(len(header))]
-    heads = [f'<th scope="col"{sides[k]}>{name}</th>' for k, name in enumerate(header)]
-    lines = []
-    for name, *cells in rows:
-        told = f' data-name="{header[0]}"' if 0 in right else ""
-        first = f'<th scope="row"{told}{sides[0]}>{name}</th>'
-        others = [
-            f'<td data-name="{header[k]}"{sides[k]}>{cell}</td>' for k, cell in enumerate(cells, 1)
-        ]
-        lines.append(f"<tr>{first}{''.join(others)}</tr>")
-    hidden = "" if visible else ' class="hidden"'
-    return scrolling(
-        caption,
-        f'<table class="{kind}"><caption{hidden}>{caption}</caption><thead><tr>{"".join(heads)}'
-        f"</tr></thead><tbody>{''.join(lines)}</tbody></table>",
-    )
-
-
-def scrolling(caption: str, body: str) -> str:
-    """Put a wide table into a box that scrolls sideways if necessary."""
-    return f'<div class="scroll" role="region" aria-label="{caption}" tabindex="0">{body}</div>'
-
-
-def read(text: str) -> str:
-    """Write the paragraph below a figure or table that says how to read it."""
-    return f'<p class="read">{text}</p>'

@@ -83,16 +83,16 @@ def error_grid(
 
 def _scale(row: Sequence[Axes], curves: Curves, names: Sequence[str], log: bool | None) -> None:
     """Choose the vertical axes of a row from the quartiles, and say how many runs leave them."""
-    found = [np.stack([curves[f"{n}/{kind}"] for kind in ("train", "test")]) for n in names]
-    quartiles = np.concatenate([style.quantiles(e, [0.75]) for errors in found for e in errors])
+    errors_of = [np.stack([curves[f"{n}/{kind}"] for kind in ("train", "test")]) for n in names]
+    quartiles = np.concatenate([style.quantiles(e, [0.75]) for errors in errors_of for e in errors])
     usual = float(max(quartiles[:, 0].max(), *np.nanquantile(_finite(quartiles), STEPS, axis=1)))
-    highest = max(float(errors.max()) for errors in found)
-    start = max(float(errors[:, :, 0].max()) for errors in found)
+    highest = max(float(errors.max()) for errors in errors_of)
+    start = max(float(errors[:, :, 0].max()) for errors in errors_of)
     logarithmic = usual > EXPLOSION * start if log is None else log
     top = min(highest, (ROOM_LOG if logarithmic else ROOM_LINEAR) * usual, CEILING * start)
-    for ax, errors in zip(row, found, strict=True):
+    for ax, errors in zip(row, errors_of, strict=True):
         if top < highest:
-            smallest = min(float(errors.min()) for errors in found)
+            smallest = min(float(errors.min()) for errors in errors_of)
             ax.set_ylim(smallest / 1.5 if logarithmic else -0.04 * top, top)
         if logarithmic:
             ax.set_yscale("log")

@@ -62,9 +62,9 @@ class Experiment:
     prepare: Callable[[Path | None], Settings] | None = None
     timed: bool = False  # measures time, so that replications must not run at the same time
 
-    def resolve(self, quick: bool, replications: int | None, found: Settings) -> Settings:
-        """Combine the settings with the quick ones, what ``prepare`` found and a number."""
-        settings = self.settings | (self.quick if quick else {}) | found
+    def resolve(self, quick: bool, replications: int | None, of_data: Settings) -> Settings:
+        """Combine the settings with the quick ones, those of the data, and a number."""
+        settings = self.settings | (self.quick if quick else {}) | of_data
         if replications is not None:
             settings["replications"] = whole_number("replications", replications)
         return settings
@@ -136,14 +136,14 @@ def train(problem: Problem, steps: int) -> Curves:
     Both errors of an entry belong to the same iterate, and entry 0 is the start. (The paper's
     listing pairs the train error before an update with the test error after it.) The curves are
     ``"<panel>/<algorithm>/train"``, ``…/test``, ``…/state_evolution`` and, for train errors with a
-    limit of their own, ``…/state_evolution_train``, shape (T,).
+    separate limit, ``…/state_evolution_train``, shape (T,).
     """
     panel, rows, test, objective, algorithms, theta, mixture = problem
     curves: Curves = {}
     for name, algorithm in algorithms.items():
         with ignoring(dd.DivergenceWarning):  # counted in the findings instead
             run = dd.fit(*rows, objective, algorithm, steps, theta=theta, test=test, progress=False)
-            if run.stop_reason is dd.StopReason.INTERRUPTED:
+            if run.stop_reason is dd.training.StopReason.INTERRUPTED:
                 raise KeyboardInterrupt
             errors: dict[str, Any] = {"train": run.train_error, "test": run.test_error}
             if mixture is not None:

@@ -28,7 +28,7 @@ def prepare(data: Path | None) -> Settings:
 
 
 def noisy_digits(settings: Settings, seed: int, data: Path | None) -> tuple[Labelled, Labelled]:
-    """Draw n training rows from MNIST's train part; the test rows are its whole test part.
+    """Draw n training rows from MNIST's train part; the test rows are all of its test part.
 
     Only zeros and eights are used, and the first three streams of the replication's seed.
     """

@@ -73,9 +73,9 @@ def run_all(
     """
     seeds = range(seed, seed + settings["replications"])
     identities = [key(experiment.name, settings, s) for s in seeds]
-    found = {s: load(saved_at(folder, i), i) for s, i in zip(seeds, identities, strict=True)}
-    missing = [s for s, curves in found.items() if curves is None]
-    kept = len(found) - len(missing)
+    loaded = {s: load(saved_at(folder, i), i) for s, i in zip(seeds, identities, strict=True)}
+    missing = [s for s, curves in loaded.items() if curves is None]
+    kept = len(loaded) - len(missing)
     description = experiment.name + (f" ({kept} replications are there already)" if kept else "")
     jobs = 1 if experiment.timed else min(jobs or int(joblib.cpu_count()), max(1, len(missing)))
     parallel = joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1)
@@ -83,10 +83,10 @@ def run_all(
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         calls = (joblib.delayed(_replicate)(experiment, settings, s, folder, data) for s in missing)
         for done, (s, curves) in enumerate(pool(calls), 1):
-            found[s] = curves
+            loaded[s] = curves
             advance(done, f"seed {s}")
-    whole = [curves for curves in found.values() if curves is not None]
-    return {name: np.stack([curves[name] for curves in whole]) for name in whole[0]}
+    every = [curves for curves in loaded.values() if curves is not None]
+    return {name: np.stack([curves[name] for curves in every]) for name in every[0]}
 
 
 def _replicate(

@@ -91,11 +91,11 @@ class Runtime(Experiment):
             ("step", "milliseconds", {k: 1e3 * v.ravel() for k, v in curves.items()}),
             ("total", "seconds", {k: v.sum(axis=1) for k, v in curves.items()}),
         ):
-            found = [
+            summaries = [
                 {"algorithm": name.split("/")[0], unit: quantiles(values)}
                 for name, values in times.items()
             ]
-            panels.append({"name": panel, "curves": found})
+            panels.append({"name": panel, "curves": summaries})
         return panels
 
     def draw(self, settings: Settings, curves: Curves) -> Figure:

@@ -50,8 +50,8 @@ def quantiles(values: ArrayLike) -> dict[str, Any]:
         [2.0]
     """
     levels = {"median": 0.5, "q25": 0.25, "q75": 0.75, "min": 0.0, "max": 1.0}
-    found = style.quantiles(values, list(levels.values()))
-    plain = np.where(np.isfinite(found), found.astype(object), np.array(None)).tolist()
+    computed = style.quantiles(values, list(levels.values()))
+    plain = np.where(np.isfinite(computed), computed.astype(object), np.array(None)).tolist()
     return dict(zip(levels, plain, strict=True))
 
 
@@ -143,15 +143,15 @@ def measure(panel: Panel, algorithm: str, name: str = "mean_absolute_gap") -> fl
 def reached(panel: Panel) -> str:
     """The last errors of every algorithm of a panel and the gap between train and test error."""
     parts = []
-    for found in panel["curves"]:
-        name = found["algorithm"]
+    for one in panel["curves"]:
+        name = one["algorithm"]
         best, step = lowest(panel, name, "test")
         part = (
             f"{NAMES[name]} ends with train error {last(panel, name, 'train'):.3g} and test error "
             f"{last(panel, name, 'test'):.3g} (lowest {best:.3g}, at step {step}; mean absolute "
             f"gap {measure(panel, name):.3g}"
         )
-        if found["state_evolution"]:
+        if one["state_evolution"]:
             distance = measure(panel, name, "distance_to_theory")
             part += f"; state evolution is within {distance:.3g} of the test error on average"
         parts.append(f"{part})")
@@ -178,10 +178,10 @@ def selection(panels: list[Panel]) -> str:
 
 def diverged(panels: list[Panel]) -> list[str]:
     """Say which runs diverged, if any did."""
-    found = [
+    counts = [
         f"{c['diverged']} of {NAMES[c['algorithm']]} in panel {p['name']}"
         for p in panels
         for c in p["curves"]
         if c["diverged"]
     ]
-    return [f"Runs that diverged: {', '.join(found)}."] if found else []
+    return [f"Runs that diverged: {', '.join(counts)}."] if counts else []

@@ -64,13 +64,13 @@ def _members(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         check_size(sum(one.file_size for one in members), most_bytes(len(content)))
-        found = {}
+        contents = {}
         for one in members:
             if one.compress_type not in PACKED:
                 raise ValueError(UNREADABLE.format("it was not packed by NumPy"))
             with archive.open(one) as file:  # the size may be wrong: never read more than that
-                found[one.filename.removesuffix(".npy")] = file.read(one.file_size)
-    return found
+                contents[one.filename.removesuffix(".npy")] = file.read(one.file_size)
+    return contents
 
 
 def _array(member: bytes) -> NDArray[Any]:
@@ -89,10 +89,10 @@ def _array(member: bytes) -> NDArray[Any]:
         raise ValueError(UNREADABLE.format(error)) from error
     check_width(shape[1] if len(shape) > 1 else 1)
     try:
-        found: NDArray[Any] = np.load(io.BytesIO(member), allow_pickle=False)
+        array: NDArray[Any] = np.load(io.BytesIO(member), allow_pickle=False)
     except Exception as error:
         raise ValueError(UNREADABLE.format(error)) from error
-    return found
+    return array
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:

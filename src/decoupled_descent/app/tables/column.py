@@ -32,10 +32,10 @@ from decoupled_descent.app.tables.words import MOST_TERMS, is_wordy, learn_terms
 
 KINDS = ("number", "date", "category", "presence", "text")
 LEVELS = 20  # the most values of a text column that get a column each
-NEARLY = 0.9  # text with at least this share of different values identifies the rows
-FEWEST, SHARE = 5, 0.01  # missing values are marked from this number and this share on
+NEARLY = 0.9  # text with at least this fraction of different values identifies the rows
+FEWEST, FRACTION = 5, 0.01  # missing values are marked from this number and fraction on
 SHORTEST = 10  # with fewer rows, 1, 2, 3, … is a feature and not a row number
-LONG = 100  # from so many rows on, 1001, 1002, 1003, … is a row number under any name
+LONG = 100  # with at least this number of rows, 1001, 1002, … is a row number under any name
 IDENTIFIER = re.compile(
     r"(^|[\W_])(id|nr|no|number|index)([\W_]|$)|(id|nr|number|index)$", re.IGNORECASE
 )
@@ -61,10 +61,10 @@ class Column:
     fill: float = 0.0  # replaces missing numbers and (in days) dates: their median
     missing: bool = False  # whether a further column marks missing values
     origin: str = ""  # the earliest date, for dates
-    levels: tuple[str, ...] = ()  # values that have a column of their own, for categories
+    levels: tuple[str, ...] = ()  # values with one column each, for categories
     other: bool = False  # whether one column stands for all other values
     style: str = ""  # how numbers or dates are written, if not as 1234.5 and 2024-05-31
-    terms: tuple[str, ...] = ()  # words that have a column of their own, for free text
+    terms: tuple[str, ...] = ()  # words with one column each, for free text
     weights: tuple[float, ...] = ()  # of the words
 
     def __post_init__(self) -> None:
@@ -114,10 +114,10 @@ class Column:
             alike = {spelling(level): k for level, k in exact.items()}
             unknown = len(self.levels) if self.other else -1
             missing = result.shape[1] - 1 if self.missing else -1
-            found = (exact.get(text, alike.get(spelling(text), unknown)) for text in texts)
-            places = np.array([*found, missing])[codes]
-            rows = np.flatnonzero(places >= 0)
-            result[rows, places[rows]] = 1.0
+            outputs = (exact.get(text, alike.get(spelling(text), unknown)) for text in texts)
+            positions = np.array([*outputs, missing])[codes]
+            rows = np.flatnonzero(positions >= 0)
+            result[rows, positions[rows]] = 1.0
         elif self.kind == "presence":
             result[:, 0] = texts_of(column)[0] < 0
         elif self.kind == "text":
@@ -149,7 +149,7 @@ class Column:
 def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]:
     """Return how to treat a column and a note; or None and the reason to drop it.
 
-    ``mark`` is the decimal mark of the file, if it is known.
+    ``mark`` is the decimal mark of the file, empty if the file does not show it.
     """
     kind = kind_of(column, mark)
     if kind == "category":
@@ -162,23 +162,23 @@ def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]
         earliest = np.datetime64(pd.Series(dates).min(), "us")
         origin = "" if np.isnat(earliest) else str(earliest)
         values = (dates - earliest) / DAY
-    known = values[~np.isnan(values)]
-    absent = len(values) - len(known)
-    marked = absent >= max(FEWEST, SHARE * len(values))
-    if not known.size:
+    present = values[~np.isnan(values)]
+    absent = len(values) - len(present)
+    marked = absent >= max(FEWEST, FRACTION * len(values))
+    if not present.size:
         return None, "without values"
     start = _numbering(values, column.index) if kind == "number" else None
     if start is not None and (
         -1 <= start <= 1 or len(values) >= LONG or IDENTIFIER.search(column.name)
     ):
         return None, "row numbers"
-    if kind == "number" and is_repeated(column.name, known):
+    if kind == "number" and is_repeated(column.name, present):
         return None, REPEATS
-    if (known == known[0]).all():
+    if (present == present[0]).all():
         if not marked:
             return None, "the same value in every row"
         return Column(column.name, "presence", missing=True), "used only as present or missing"
-    learnt = Column(column.name, kind, float(np.median(known)), marked, origin, style=style)
+    learnt = Column(column.name, kind, float(np.median(present)), marked, origin, style=style)
     written = f", written as {style}" if style else ""
     notes = [f"dates{written}, turned into days since {origin:.10}"] if origin else []
     notes += [_written(column, style)] if style and not origin else []
@@ -196,12 +196,12 @@ def _written(column: pd.Series, style: str) -> str:
 
 def _numbering(values: Floats, index: pd.Index) -> float | None:
     """Return k if the values are k, k + 1, k + 2, …, possibly with rows left out; else None."""
-    if np.ptp(values) == 0:  # beyond 2⁵³ a subtraction of the place would not change the number
+    if np.ptp(values) == 0:  # beyond 2⁵³ a subtraction of the position would not change the number
         return None
-    places = [np.arange(len(values))]
+    positions = [np.arange(len(values))]
     if types.is_integer_dtype(index.dtype):
-        places.append(index.to_numpy())
-    starts = [values - place for place in places if len(values) >= SHORTEST]
+        positions.append(index.to_numpy())
+    starts = [values - position for position in positions if len(values) >= SHORTEST]
     constant = [float(start[0]) for start in starts if (start == start[0]).all()]
     return min(constant, key=abs, default=None)
 

@@ -6,7 +6,7 @@
 - Dates (``datetime64``, or text such as 2024-05-31, 2024-05-31 17:45, 5 Jan 2024, or 31/05/2024 if
   some value of the column shows the order of day and month): days since the earliest one.
 - Sentences: TF-IDF weights of the words that occur in several rows.
-- Any other text: a column of zeros and ones for each frequent value, one for all others together,
+- Any other text: a column of zeros and ones for each frequent value, one for all other values,
   and one for missing values if there were any. Blanks and capitals are ignored.
 - Columns that cannot help are dropped: constant or empty ones, row numbers and identifiers.
 
@@ -131,13 +131,13 @@ class Columns:
 
     def extra(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that the training table did not have; they are ignored."""
-        known = {column.name for column in self.columns} | set(self.dropped)
-        return [name for name in _names(frame) if name not in known]
+        trained = {column.name for column in self.columns} | set(self.dropped)
+        return [name for name in _names(frame) if name not in trained]
 
     def apply(self, frame: pd.DataFrame) -> Floats:
         """Turn a table into a matrix of finite numbers, shape (n, len(names)).
 
-        The columns may come in any order; unknown ones are ignored. Raises ``ValueError`` if some
+        The columns may come in any order; others are ignored. Raises ``ValueError`` if some
         are missing, or values are not of the kind they were in training.
         """
         table = self.table(frame)

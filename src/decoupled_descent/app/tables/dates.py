@@ -1,6 +1,6 @@
 """How the dates of a column are written: 2024-05-31, 31/05/2024, 5/31/2024 1:05 PM, 5 Jan 2024.
 
-One style is learnt for each column from the training rows and kept.
+One style is learnt for each column from the training rows. Later tables are read in this style.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def date_style(texts: Sequence[str]) -> str:
     """
     clear = [ISO.match(text) or NAMED_MONTH.fullmatch(text) for text in texts]
     texts = [text for text, is_clear in zip(_spelt_out(texts), clear, strict=True) if not is_clear]
-    parts = [found.groups() for text in texts if (found := CALENDAR.fullmatch(text))]
+    parts = [match.groups() for text in texts if (match := CALENDAR.fullmatch(text))]
     if not parts or len(parts) < 0.5 * len(texts):
         return ""
     if all(len(year) == 4 for year, _, _, _ in parts):
@@ -49,7 +49,7 @@ def date_style(texts: Sequence[str]) -> str:
 
 def _spelt_out(texts: Sequence[str]) -> list[str]:
     """Rewrite 5 Jan 2024 as 2024-01-05 and 1:05 PM as 13:05; leave other text alone."""
-    found = []
+    rewritten = []
     for text in texts:
         half = HALF_DAYS.fullmatch(text)
         if half and 1 <= int(half[2]) <= 12:
@@ -61,8 +61,8 @@ def _spelt_out(texts: Sequence[str]) -> list[str]:
         if named and name in MONTHS:
             day = int(named["day"] or named["date"])
             text = f"{named['year']}-{MONTHS.index(name) + 1:02}-{day:02}{named['rest']}"
-        found.append(text)
-    return found
+        rewritten.append(text)
+    return rewritten
 
 
 def iso_dates(texts: Sequence[str], style: str = "") -> list[str]:
@@ -72,12 +72,12 @@ def iso_dates(texts: Sequence[str], style: str = "") -> list[str]:
         >>> iso_dates(["31/05/2024 5:45 pm", "5 Jan 2024", "?"], "31/12/2024")
         ['2024-05-31 17:45', '2024-01-05', '?']
     """
-    order, found = {DAY: (2, 1, 0), MONTH: (2, 0, 1), YEAR: (0, 1, 2)}.get(style), []
+    order, rewritten = {DAY: (2, 1, 0), MONTH: (2, 0, 1), YEAR: (0, 1, 2)}.get(style), []
     for text in _spelt_out(texts):
         match = CALENDAR.fullmatch(text) if order else None
         if match and order:
-            places = (0, 1, 2) if len(match[1]) == 4 else order
-            year, month, day = (match.groups()[k] for k in places)
+            positions = (0, 1, 2) if len(match[1]) == 4 else order
+            year, month, day = (match.groups()[k] for k in positions)
             text = f"{year}-{int(month):02}-{int(day):02}{match[4]}" if len(year) == 4 else text
-        found.append(text)
-    return found
+        rewritten.append(text)
+    return rewritten

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from decoupled_descent.app.tables.limits import check_size, check_width, most_bytes
+from decoupled_descent.app.tables import limits
+from decoupled_descent.app.tables.limits import check_size, check_width, most_bytes, need_pyarrow
 from decoupled_descent.app.tables.text import Notes
 from decoupled_descent.app.tables.values import plain
 
@@ -27,15 +28,17 @@ TEXTS = frozenset(
 NESTED = np.empty(0)
 
 
-class Parquet:
+class ParquetFile:
     """A parquet file. Nested values are not read; each is an empty array instead.
 
     Attributes:
+        path: The file, or a stream of bytes.
         size: The bytes that it unpacks to: what it states, but at least eight for each value, or
             its width if all values of a column have the same.
-        rows: The number of rows.
-        width: The number of columns.
-        about: Names, types and numbers of rows, as bytes.
+        n_rows: The number of rows.
+        names: The names of the columns that are read, without spaces around them.
+        notes: An empty list: there is nothing to tell the user about the format.
+        fingerprint: Names, types and numbers of rows, as text.
 
     Args:
         source: The path, or a stream of bytes.
@@ -45,11 +48,9 @@ class Parquet:
     """
 
     def __init__(self, source: Any, packed: int) -> None:
-        try:
-            import pyarrow.parquet
-        except ImportError as error:
-            remedy = "pip install 'decoupled-descent[tables]'"
-            raise OSError(f"parquet needs pyarrow: {remedy}") from error
+        need_pyarrow("parquet")
+        import pyarrow.parquet
+
         try:
             with pyarrow.parquet.ParquetFile(source) as file:
                 schema, about = file.schema_arrow, file.metadata
@@ -61,18 +62,21 @@ class Parquet:
             self._file = pyarrow.parquet.ParquetFile(source, read_dictionary=texts)
         except Exception as error:  # the type depends on where the damage is
             raise ValueError(NO_PARQUET.format(error)) from error
-        self.rows, self.width, self._most = about.num_rows, len(schema), most_bytes(packed)
+        self.path, self.n_rows, self._most = source, about.num_rows, most_bytes(packed)
         self._ends = np.cumsum([about.row_group(k).num_rows for k in range(about.num_row_groups)])
-        self.about = f"{schema.to_string()} {self._ends.tolist()}".encode()
+        self.fingerprint = f"{packed} {schema.to_string()} {self._ends.tolist()}"
         nested = [pyarrow.types.is_nested(field.type) for field in schema]
         self._nested = [
             field.name for field, is_nested in zip(schema, nested, strict=True) if is_nested
         ]
         flat = [name for name in schema.names if name not in self._nested]
         self._read = {"columns": flat if self._nested else None, "use_threads": False}
-        check_width(self.width)
+        fields = [field for field in self._file.schema_arrow if field.name in flat]
+        self.empty = self._decoded(pyarrow.schema(fields, schema.metadata).empty_table())
+        self.names, self.notes = [name.strip() for name in flat], Notes()
+        check_width(len(schema))
 
-    def whole(self) -> pd.DataFrame:
+    def read(self) -> pd.DataFrame:
         """Read all rows."""
         check_size(self.size, self._most)
         try:
@@ -80,21 +84,26 @@ class Parquet:
         except Exception as error:
             raise _damaged(error) from error
 
-    def batches(self, rows: int, own: slice) -> Iterator[Any]:
-        """Read some of the rows, so many at a time or fewer, as tables of Arrow."""
+    def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Yield the rows from ``start`` to before ``stop``, counted from 0, as tables of Arrow.
+
+        Only row groups with such rows are read, and only one is in memory at a time.
+        """
         import pyarrow
 
+        stop = self.n_rows if stop is None else stop
+        rows = max(1, round(self.n_rows * limits.BATCH_BYTES / max(1, self.size)))
         try:
-            for group, end in enumerate(self._ends.tolist()):  # only one is in memory at a time
-                start = end - self._file.metadata.row_group(group).num_rows
-                if start >= own.stop or end <= own.start:
+            for group, end in enumerate(self._ends.tolist()):
+                first = end - self._file.metadata.row_group(group).num_rows
+                if first >= stop or end <= start:
                     continue
                 options = {"row_groups": [group], "batch_size": rows, **self._read}
                 for batch in self._file.iter_batches(**options):
-                    part = slice(max(0, own.start - start), max(0, own.stop - start))
-                    start += len(batch)
-                    if len(mine := batch[part]):
-                        yield self._decoded(pyarrow.Table.from_batches([mine]))
+                    chosen = batch[max(0, start - first) : max(0, stop - first)]
+                    first += len(batch)
+                    if len(chosen):
+                        yield self._decoded(pyarrow.Table.from_batches([chosen]))
         except Exception as error:
             raise _damaged(error) from error
 
@@ -116,8 +125,11 @@ class Parquet:
         table.validate(full=True)  # text may not be UTF-8
         return table
 
-    def frame(self, table: Any) -> pd.DataFrame:
-        """Turn a table of Arrow into one of pandas, with nested columns in their places."""
+    def frame(self, table: Any, sample: pd.DataFrame | None = None) -> pd.DataFrame:
+        """Turn a table of Arrow into one of pandas, with nested columns in their positions.
+
+        The types are those of the file, whatever the ``sample``.
+        """
         frame: pd.DataFrame = plain_frame(table.unify_dictionaries().to_pandas())
         if not self._nested:
             return frame
@@ -126,10 +138,20 @@ class Parquet:
         order = [name for name in self._types if name in frame.columns]
         return frame[[*order, *(name for name in frame.columns if name not in order)]]
 
+    def series(self, column: Any) -> pd.Series:
+        """Turn a column of Arrow into a series of pandas. Categories become their values."""
+        series = plain(column.to_pandas())
+        if isinstance(series.dtype, pd.CategoricalDtype):
+            return series.astype(series.dtype.categories.dtype)
+        return series
+
+    def as_written(self, column: Any) -> None:
+        """Return None: values of a parquet file have a type, and no spelling."""
+
 
 def read_parquet(content: bytes) -> tuple[pd.DataFrame, Notes]:
     """Read a table from the bytes of a parquet file."""
-    return Parquet(io.BytesIO(content), len(content)).whole(), []
+    return ParquetFile(io.BytesIO(content), len(content)).read(), []
 
 
 def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
@@ -146,7 +168,7 @@ def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
 def _size(group: Any) -> int:
     """The unpacked bytes of a group of rows.
 
-    Columns are not asked for their own numbers: pyarrow ends the process if one is damaged.
+    The numbers of single columns are not read: pyarrow ends the process if one is damaged.
     """
     return int(max(group.total_byte_size, 8 * group.num_rows * group.num_columns))
 

@@ -48,18 +48,20 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
       Windows-1252. Titles above the line of names are left out. Empty lines are skipped. In a table
       of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
+    - A folder of text files, or of parquet files, with the same columns. Its rows are those of the
+      files in the order of their names (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
       called x0, x1, … and y. Pickled objects are refused.
 
     A first column that has no name and a different value in every row is an index. It is left out.
 
     Args:
-        path: The file.
+        path: The file, or the folder.
         usual: The decimal mark of text files, "." or ",", if the file does not show it.
 
     Returns:
         The table, with rows numbered from 1. ``attrs["notes"]`` has sentences for the user,
-        ``attrs["decimal"]`` the decimal mark of a text file, empty if it is not known.
+        ``attrs["decimal"]`` the decimal mark of a text file, empty if the file does not show it.
 
     Raises:
         OSError: If the file cannot be read, or pyarrow is needed but not installed.
@@ -80,8 +82,14 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
     path = Path(path)
     suffix, packed = kind_of_file(path)
     with naming(path):
-        if stat.S_ISDIR(path.stat().st_mode):
-            raise IsADirectoryError
+        is_folder = stat.S_ISDIR(path.stat().st_mode)
+    if is_folder:
+        from decoupled_descent.app.tables.opening import files_of, load
+
+        files = files_of(path, usual)
+        with naming(path):
+            return load(files).first_pass().sample
+    with naming(path):
         if suffix not in READERS or (packed and READERS[suffix] is not read_text):
             raise ValueError(
                 f"the extension {suffix + '.gz' * packed!r} is not known; use one of "
@@ -91,7 +99,7 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
         if not content:
             raise ValueError("the file is empty; save the table again")
         read = partial(read_text, usual=usual) if READERS[suffix] is read_text else READERS[suffix]
-        return named(*read(content))
+        return checked_names(*read(content))
 
 
 def as_written(path: Path, name: str) -> list[str] | None:
@@ -109,8 +117,6 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{path} does not exist; check the name and the folder") from error
-    except IsADirectoryError as error:
-        raise IsADirectoryError(f"{path} is a folder; name a file in it") from error
     except OSError as error:
         if error.strerror is None:  # an error of ours
             raise OSError(f"{path}: {error}") from error
@@ -128,11 +134,11 @@ def opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path) if kind_of_file(path)[1] else path.open("rb"))
 
 
-def blocks_of(path: Path, whole: bool = True) -> Iterator[bytes]:
+def blocks_of(path: Path, in_memory: bool = True) -> Iterator[bytes]:
     """Yield the content of a file, unpacked, in blocks.
 
-    Raises ``ValueError`` if the file is damaged, or unpacks to more than is allowed for a file that
-    is read as a ``whole``, or in pieces.
+    Raises ``ValueError`` if the file is damaged, or unpacks to more bytes than are allowed. The
+    limit for a file that is read as a whole (``in_memory``) is lower.
     """
     packed, size = kind_of_file(path)[1], 0
     try:
@@ -140,15 +146,15 @@ def blocks_of(path: Path, whole: bool = True) -> Iterator[bytes]:
             while block := stream.read(BLOCK):
                 size += len(block)
                 if packed:
-                    check_size(size, most_bytes(path.stat().st_size, whole))
+                    check_size(size, most_bytes(path.stat().st_size, in_memory))
                 yield block
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:  # it depends on the place
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:  # the type depends on the damage
         raise ValueError(
             f"the file is damaged or not a .gz file ({error}); save it again"
         ) from error
 
 
-def named(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+def checked_names(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Check the names and the size; drop an index column and empty columns without a name."""
     check_width(frame.shape[1])
     names = [str(name).strip() for name in frame.columns]

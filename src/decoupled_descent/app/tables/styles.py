@@ -1,7 +1,7 @@
 """How the numbers of a column are written: $1,234.50, 12 %, 1.234,50 €, 85 kg, <0.5, 12:30.
 
-One style is learnt for each column from the training rows and kept, so that 1,234 has the same
-meaning in every later table.
+One style is learnt for each column from the training rows. Later tables are read in this style, so
+that 1,234 has the same meaning in all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNIT = re.compile(r"[^\W\d_](?:[^\W_]|[°²³/·.^*-]| (?=[^\W\d_])){0,14}|°[CF
 WITH_UNIT = re.compile(rf"(.*\d[.,]?)( ?)({UNIT.pattern})")
 #: What every number has: a digit, or the word infinity.
 NUMERIC = re.compile(r"\d|inf", re.IGNORECASE)
-#: So many different numbers with a unit are no codes, even if no blank is between: 316L, 304L.
+#: A few texts such as 316L and 304L may be codes. More texts than this are numbers with a unit.
 MANY = 20
 
 
@@ -52,8 +52,8 @@ def plain_numbers(texts: Sequence[str]) -> Floats:
     if not any(NUMERIC.search(text) for text in texts):  # as in most columns of words
         return np.full(len(texts), np.nan)
     numbers = pd.to_numeric(pd.Series(list(texts), dtype=object), errors="coerce")
-    found: Floats = numbers.to_numpy(dtype=np.float64)
-    return found
+    values: Floats = numbers.to_numpy(dtype=np.float64)
+    return values
 
 
 def is_number_style(style: str) -> bool:
@@ -71,8 +71,8 @@ def only_one(text: str) -> str:
         >>> only_one("0,5 kg"), only_one("$1,234.50"), only_one("1,234"), only_one("Ulm, 5")
         (',', '.', '', '')
     """
-    found = WITH_UNIT.fullmatch(text)
-    number = found[1] if found else text
+    match = WITH_UNIT.fullmatch(text)
+    number = match[1] if match else text
     if not re.search(r"\d", number):
         return ""
     english, european = (PATTERNS[style].fullmatch(number) for style in (ENGLISH, EUROPEAN))
@@ -125,18 +125,18 @@ def _unit(texts: list[str]) -> str:
 
     The signs of money and percentages are units as well: beside 5 %, 7 kg is no number.
     """
-    found = []
+    with_unit = []
     for text in texts:
         match = WITH_UNIT.fullmatch(text)
         if match and not re.fullmatch(SIGNS, match[3]):
-            found.append(match)
+            with_unit.append(match)
         elif re.search(SIGNS, text):
             return ""
-    if len({_one(match[3]) for match in found}) != 1 or re.fullmatch("[eE]", found[0][3]):
+    if len({_one(match[3]) for match in with_unit}) != 1 or re.fullmatch("[eE]", with_unit[0][3]):
         return ""
-    if not any(match[2] for match in found) and len(found) <= MANY:
+    if not any(match[2] for match in with_unit) and len(with_unit) <= MANY:
         return ""
-    return Counter(match[3] for match in found).most_common(1)[0][0]
+    return Counter(match[3] for match in with_unit).most_common(1)[0][0]
 
 
 def _one(unit: str) -> str:
@@ -146,8 +146,8 @@ def _one(unit: str) -> str:
 
 def _bare(text: str, unit: str) -> str:
     """A number without its unit, and without the mark of a limit."""
-    found = WITH_UNIT.fullmatch(text) if unit else None
-    text = found[1] if found and _one(found[3]) == _one(unit) else text
+    match = WITH_UNIT.fullmatch(text) if unit else None
+    text = match[1] if match and _one(match[3]) == _one(unit) else text
     return re.sub(rf"^{LIMIT}=? ?", "", text)
 
 
@@ -166,7 +166,7 @@ def read_numbers(texts: Sequence[str], style: str = "") -> Floats:
     if style == CLOCK:
         clocks = [TIME_OF_DAY.fullmatch(text) for text in texts]
         return np.array([_hours(clock) if clock else np.nan for clock in clocks], dtype=np.float64)
-    pattern, found = PATTERNS[base], []
+    pattern, rewritten = PATTERNS[base], []
     for text in texts:
         number = _bare(text, unit)
         fits = pattern.fullmatch(number) and re.search(r"\d", number)
@@ -176,8 +176,8 @@ def read_numbers(texts: Sequence[str], style: str = "") -> Floats:
         point, comma = (".", ",") if base == ENGLISH else (",", ".")
         negative = "(" in body or "-" in body or "−" in body
         value = bare.replace(comma, "").replace(point, ".") + (power[0] if power else "")
-        found.append(("-" if negative else "") + value if fits else text)
-    return plain_numbers(found)
+        rewritten.append(("-" if negative else "") + value if fits else text)
+    return plain_numbers(rewritten)
 
 
 def _hours(clock: re.Match[str]) -> float:

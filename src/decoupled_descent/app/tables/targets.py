@@ -21,6 +21,7 @@ from decoupled_descent.app.tables.values import (
     TRUTHS,
     apart_by_capitals,
     example_of,
+    fraction,
     is_number,
     listed,
     matches,
@@ -28,14 +29,12 @@ from decoupled_descent.app.tables.values import (
     merged_spellings,
     numbers_of,
     parse_numbers,
-    share,
     texts_of,
 )
+from decoupled_descent.checks import LARGEST, LIKELY_CLASSES, ROWS_PER_CLASS
 
 TASKS = ("classification", "regression")
-LARGEST = 1e150  # its square is still finite
 CLASSES = 100  # the most classes
-LIKELY_CLASSES, ROWS = 20, 10  # at most 20 whole numbers with 10 rows each are classes
 #: Missing values among numbers; among text they are probably classes.
 ANSWERS = frozenset({"none", "nil", "-", "--", "."})
 DATES = "{!r} holds dates; turn them into numbers to predict them"
@@ -70,22 +69,22 @@ def labels_of(
     Whole numbers become int64, other numbers float64, true and false bool, all else text. In a
     column of numbers, "?", "none" and the like
     (:data:`~decoupled_descent.app.tables.values.MARKERS`) are missing labels; among text they may
-    be classes and are kept. Where many different ones occur, or a ``quantity`` is expected, numbers
-    may be written as $1,234.50. ``mark`` is the decimal mark of the file, if it is known. Classes
-    that differ only by capitals become one if ``merge`` is true, unless only capitals tell all
-    classes apart.
+    be classes. Where many different ones occur, or a ``quantity`` is expected, numbers may be
+    written as $1,234.50. ``mark`` is the decimal mark of the file, empty if the file does not show
+    it. Classes that differ only by capitals become one if ``merge`` is true, unless only capitals
+    tell all classes apart.
 
     Example:
-        >>> labels, known, notes = labels_of(pd.Series(["20", "?", "30"], name="price"))
-        >>> labels.tolist(), known.tolist(), notes
+        >>> labels, labelled, notes = labels_of(pd.Series(["20", "?", "30"], name="price"))
+        >>> labels.tolist(), labelled.tolist(), notes
         ([20, 30], [True, False, True], ["1 row without a value of 'price' was left out: 1"])
     """
     target = column.name
-    values, known, style = _labels(column, quantity, mark)
-    if not known.any():
+    values, labelled, style = _labels(column, quantity, mark)
+    if not labelled.any():
         raise ValueError(f"the column {target!r} has no values")
     notes = []
-    absent = [str(row) for row in column.index[~known]]
+    absent = [str(row) for row in column.index[~labelled]]
     if absent:
         rows = f"{len(absent)} row{'s' * (len(absent) > 1)} without a value of {target!r}"
         first = ", ".join(absent[:10]) + ", …" * (len(absent) > 10)
@@ -93,12 +92,12 @@ def labels_of(
     if style:
         example = example_of(texts_of(column)[1], style)
         notes.append(f"{target!r}: numbers, written as {style}{example}")
-    labels = values[known]
+    labels = values[labelled]
     if merge and labels.dtype.kind == "O":
-        labels, said = _one_spelling(labels)
-        notes += [f"{target!r}: {said}"] if said else []
+        labels, note = _one_spelling(labels)
+        notes += [f"{target!r}: {note}"] if note else []
     notes += _perhaps_missing(labels, str(target))
-    return pd.Series(labels, index=column.index[known], name=target), known, notes
+    return pd.Series(labels, index=column.index[labelled], name=target), labelled, notes
 
 
 def _one_spelling(labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
@@ -107,8 +106,8 @@ def _one_spelling(labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
     best = merged_spellings(counts)
     other = sorted(text for text in counts if best[text] != text)
     if other:
-        said = ", ".join(f"{text!r} ({counts[text]}) as {best[text]!r}" for text in other)
-        return np.array([best[text] for text in labels], dtype=object), f"other spellings: {said}"
+        merged = ", ".join(f"{text!r} ({counts[text]}) as {best[text]!r}" for text in other)
+        return np.array([best[text] for text in labels], dtype=object), f"other spellings: {merged}"
     apart = apart_by_capitals(counts)
     return labels, f"classes that differ only by capitals were kept apart: {apart}" if apart else ""
 
@@ -140,20 +139,20 @@ def _labels(
         numbers = parse_numbers(texts, style)
         if not texts or np.isnan(numbers).any():
             if len(texts) > LIKELY_CLASSES:
-                if share(~np.isnan(numbers) | matches(LIKELY, texts), codes) >= MOSTLY:
+                if fraction(~np.isnan(numbers) | matches(LIKELY, texts), codes) >= MOSTLY:
                     numbers_of(column, style)  # names the value that is not a number
-                if share(matches(MEANT_DATE, texts), codes) >= MOSTLY:
+                if fraction(matches(MEANT_DATE, texts), codes) >= MOSTLY:
                     raise ValueError(DATES.format(column.name))
             codes, texts = texts_of(column, frozenset({""}))
             texts = [" ".join(text.split()) for text in texts]
             return np.array([*texts, ""], dtype=object)[codes], codes >= 0, ""
         truths = all(text.casefold() in TRUTHS for text in texts)
         values = np.append(numbers, np.nan)[codes]
-    known = ~np.isnan(values)
+    labelled = ~np.isnan(values)
     if truths:
-        return values == 1, known, ""
-    whole = (np.abs(values[known]) < 2**53).all() and (values[known] % 1 == 0).all()
-    return (np.where(known, values, 0).astype(np.int64) if whole else values), known, style
+        return values == 1, labelled, ""
+    integers = (np.abs(values[labelled]) < 2**53).all() and (values[labelled] % 1 == 0).all()
+    return (np.where(labelled, values, 0).astype(np.int64) if integers else values), labelled, style
 
 
 def recognise_task(labels: pd.Series, task: str | None = None) -> str:
@@ -214,8 +213,8 @@ def decimals_of(values: NDArray[np.float64], most: int) -> int:
         (2, 0)
     """
     texts = (f"{abs(value):.12g}" for value in set(values.tolist()))
-    found = [len(text.partition(".")[2]) if "e" not in text else most for text in texts]
-    return min(most, max(found, default=0))
+    counts = [len(text.partition(".")[2]) if "e" not in text else most for text in texts]
+    return min(most, max(counts, default=0))
 
 
 def spellings_of(labels: NDArray[Any], texts: list[str]) -> tuple[str, ...]:
@@ -229,16 +228,16 @@ def spellings_of(labels: NDArray[Any], texts: list[str]) -> tuple[str, ...]:
     best: dict[Any, str] = {}
     for (label, text), _ in counts.most_common():
         best.setdefault(label, text)
-    found = tuple(best[label] for label in np.unique(labels).tolist())
+    spellings = tuple(best[label] for label in np.unique(labels).tolist())
     alike = all(str(label) == text for label, text in best.items())
-    return () if alike or len(set(found)) < len(found) else found
+    return () if alike or len(set(spellings)) < len(spellings) else spellings
 
 
 def _few(labels: pd.Series, counts: pd.Series) -> bool:
     """Whether there are so few different numbers that they are probably classes."""
-    different, whole = len(counts), bool((labels % 1 == 0).all())
-    few = different <= LIKELY_CLASSES and different * ROWS <= len(labels)
-    return bool(counts.min() > 1) and (different == 2 or (whole and few))
+    different, integers = len(counts), bool((labels % 1 == 0).all())
+    few = different <= LIKELY_CLASSES and different * ROWS_PER_CLASS <= len(labels)
+    return bool(counts.min() > 1) and (different == 2 or (integers and few))
 
 
 def _check_classes(name: str, labels: pd.Series, counts: pd.Series, numeric: bool) -> None:

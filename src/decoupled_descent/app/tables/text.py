@@ -39,13 +39,13 @@ OTHERS = {
 #: In the order in which they are tried.
 ENCODINGS = ("utf-8-sig", "cp1252")
 OTHER_ENCODING = "the text is not UTF-8; it was read as Windows-1252 (Latin-1)"
-#: The separator and the decimal mark are recognised from so many rows and bytes.
+#: The largest number of rows, and of bytes, from which separator and decimal mark are recognised.
 LOOK, HEAD = 1000, 16 * 2**20
-#: The names of the columns are looked for in so many rows.
+#: The number of rows in which the names of the columns are looked for.
 TITLES = 20
 
 
-class Written(NamedTuple):
+class TextFormat(NamedTuple):
     """The format of a text file, as recognised from its first rows."""
 
     encoding: str
@@ -87,11 +87,11 @@ class Written(NamedTuple):
 
 
 def records(
-    stream: BinaryIO, encoding: str, separator: str, before: Callable[[], int] = lambda: 0
+    stream: BinaryIO, encoding: str, separator: str, above: int = 0
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and the fields of each row. Skip blank lines; close the stream.
 
-    ``before()`` is the number of lines of the file before the stream, for errors.
+    ``above`` is the number of lines of the file before the stream, for errors.
     """
     with io.TextIOWrapper(stream, encoding=encoding, newline="") as text:
         reader = csv.reader(text, delimiter=separator, skipinitialspace=True)
@@ -102,39 +102,39 @@ def records(
                     yield line, record
                 line = reader.line_num + 1
         except csv.Error as error:
-            where = line + before()
-            raise ValueError(f"line {where}: {error}; is a quotation mark left open?") from error
+            raise ValueError(
+                f"line {line + above}: {error}; is a quotation mark left open?"
+            ) from error
 
 
 def _widths(content: bytes, encoding: str, separator: str) -> Iterator[tuple[int, int]]:
     """Yield the line number and the number of fields of each row. Fast without quotation marks."""
     if b'"' in content:
-        found = records(io.BytesIO(content), encoding, separator)
-        return ((line, len(record)) for line, record in found)
+        rows = records(io.BytesIO(content), encoding, separator)
+        return ((line, len(record)) for line, record in rows)
     lines = enumerate(content.splitlines(), start=1)
     return ((k, line.count(separator.encode()) + 1) for k, line in lines if line)
 
 
-def decodes(blocks: Iterable[bytes], encoding: str, place: int = 0) -> bool:
-    """Whether text can be decoded so. Raise ``ValueError`` if the content is not text.
+def decodes(blocks: Iterable[bytes], encoding: str) -> bool:
+    """Return whether text can be decoded. Raise ``ValueError`` if the content is not text.
 
     Args:
         blocks: The bytes, in blocks.
         encoding: The encoding.
-        place: The number of bytes of the file before them.
     """
-    decoder, possible = codecs.getincrementaldecoder(encoding)(), True
+    decoder, possible, offset = codecs.getincrementaldecoder(encoding)(), True, 0
     for block in blocks:
-        if not place and block.startswith(UTF_16):
+        if not offset and block.startswith(UTF_16):
             raise ValueError("the text is UTF-16; save it as UTF-8")  # smaller files are converted
-        control = CONTROL.search(block, 0, 1 << 20) if not place else None
-        found = control.start() if control else block.find(b"\0")
-        if found >= 0:
+        control = CONTROL.search(block, 0, 1 << 20) if not offset else None
+        position = control.start() if control else block.find(b"\0")
+        if position >= 0:
             raise ValueError(
-                f"byte {place + found} is 0x{block[found]:02x}, which does not occur in text "
-                "files; check that the extension matches the content"
+                f"byte {offset + position} is 0x{block[position]:02x}, which does not occur in "
+                "text files; check that the extension matches the content"
             )
-        place += len(block)
+        offset += len(block)
         possible = possible and _decoded(decoder, block)
     return possible and _decoded(decoder, b"")
 
@@ -156,12 +156,12 @@ def _separator(content: bytes, encoding: str) -> str:
     scores = {}
     for separator in SEPARATORS:
         try:
-            found = list(itertools.islice(records(io.BytesIO(content), encoding, separator), LOOK))
+            rows = list(itertools.islice(records(io.BytesIO(content), encoding, separator), LOOK))
         except ValueError:  # a wrong separator can make fields too long for the reader
             continue
-        widths = [len(record) for _, record in found]
+        widths = [len(record) for _, record in rows]
         start = next((k for k, width in enumerate(widths[:TITLES]) if width > 1), len(widths))
-        if widths[start:] and not any(re.search(r"\d", row[0]) for _, row in found[:start]):
+        if widths[start:] and not any(re.search(r"\d", row[0]) for _, row in rows[:start]):
             first = widths[start]
             scores[separator] = (widths.count(first) / len(widths), first)
     return max(scores, key=lambda separator: scores[separator], default=",")
@@ -175,14 +175,14 @@ def _names_at(rows: list[tuple[int, list[str]]]) -> int:
     """
     width = max(len(row) for _, row in rows)
     used = {k for _, row in rows if len(row) == width for k, cell in enumerate(row) if cell.strip()}
-    for place, (_, row) in enumerate(rows[:TITLES]):
+    for position, (_, row) in enumerate(rows[:TITLES]):
         cells = [row[k].strip() for k in sorted(used) if k < len(row)]
         lacking = len(row) < width or not all(cells[1:])  # the first column may be an index
-        if place == 0 and not lacking:
+        if position == 0 and not lacking:
             return 0
-        if not lacking and all(cells) and len(set(cells)) == len(cells) and place:
+        if not lacking and all(cells) and len(set(cells)) == len(cells) and position:
             words = pd.isna(plain_numbers(cells)).all()
-            return place if words and _is_title(rows[:place], width) else 0
+            return position if words and _is_title(rows[:position], width) else 0
     return 0
 
 
@@ -196,7 +196,7 @@ def _decimal(rows: list[list[str]], separator: str, usual: str) -> tuple[str, No
     """Return the decimal mark: a comma if some number needs one and no number needs a point.
 
     If no number needs one of them, it is the ``usual`` one. Empty if different numbers need
-    different marks, or none is known.
+    different marks, or no number shows one.
     """
     values = [value.strip() for row in rows for value in row if "," in value or "." in value]
     commas = [value for value in values if "," in value and only_one(value) == ","]
@@ -207,18 +207,18 @@ def _decimal(rows: list[list[str]], separator: str, usual: str) -> tuple[str, No
     if any(only_one(value) == "." for value in values if "." in value):
         return "", []
     plain = [value for value in commas if COMMA.fullmatch(value)]
-    said = "the comma is the decimal mark"
     if not plain or separator == ",":
         return ",", []
-    return ",", [f"{said}: {plain[0]!r} was read as {float(plain[0].replace(',', '.'))!r}"]
+    number = float(plain[0].replace(",", "."))
+    return ",", [f"the comma is the decimal mark: {plain[0]!r} was read as {number!r}"]
 
 
-def recognise(head: bytes, decoded: Callable[[str], bool], usual: str = "") -> Written:
+def recognise(head: bytes, decoded: Callable[[str], bool], usual: str = "") -> TextFormat:
     """Recognise the format of a text file.
 
     Args:
-        head: The first bytes of the file, at least ``HEAD`` if it has so many. Separator, names and
-            decimal mark are found in whole lines of them.
+        head: The first bytes of the file: ``HEAD`` or more, or all bytes. Separator, names and
+            decimal mark are recognised from complete lines of them.
         decoded: Whether all bytes of the file can be decoded in an encoding.
         usual: The decimal mark, if the file does not show it.
     """
@@ -232,23 +232,23 @@ def recognise(head: bytes, decoded: Callable[[str], bool], usual: str = "") -> W
     if encoding is None:
         raise ValueError("the text is neither UTF-8 nor Windows-1252 (Latin-1); save it as UTF-8")
     notes = [] if encoding == ENCODINGS[0] else [OTHER_ENCODING]
-    told = SEP_LINE.match(head)
-    skipped = told.end() if told else 0
-    separator = told[1].decode() if told else _separator(head, encoding)
-    found = records(io.BytesIO(head[skipped:]), encoding, separator)
-    rows = list(itertools.islice(found, LOOK + 1)) or [(1, [""])]
-    place = _names_at(rows)
-    above = rows[place][0] - 1 if place else 0
+    sep_line = SEP_LINE.match(head)
+    skipped = sep_line.end() if sep_line else 0
+    separator = sep_line[1].decode() if sep_line else _separator(head, encoding)
+    parsed = records(io.BytesIO(head[skipped:]), encoding, separator)
+    rows = list(itertools.islice(parsed, LOOK + 1)) or [(1, [""])]
+    position = _names_at(rows)
+    above = rows[position][0] - 1 if position else 0
     skipped += sum(map(len, head[skipped:].splitlines(keepends=True)[:above]))
-    names, first = rows[place][1], [record for _, record in rows[place + 1 :]]
+    names, first = rows[position][1], [record for _, record in rows[position + 1 :]]
     if not any(name.strip() for name in names):
         raise ValueError("the file is empty or begins with an empty row; save the table again")
-    if place:
+    if position:
         lines = f"lines 1 to {above} were" if above > 1 else "line 1 was"
         notes = [*notes, f"{lines} left out: the names of the columns are in line {above + 1}"]
     check_width(len(names))
     decimal, more = _decimal(first, separator, usual)
-    return Written(encoding, separator, decimal, names, first, skipped, above, notes + more)
+    return TextFormat(encoding, separator, decimal, names, first, skipped, above, notes + more)
 
 
 def read_text(
@@ -263,29 +263,29 @@ def read_text(
 
     Returns:
         The table, and sentences for the user about its format. ``attrs["decimal"]`` is the decimal
-        mark, empty if it is not known.
+        mark, empty if the file does not show it.
     """
     if content.startswith(UTF_16):
         content = _from_utf_16(content)
-    written = recognise(content, lambda encoding: decodes([content], encoding), usual)
-    content, names = content[written.skipped :], written.names
-    for line, width in _widths(content, written.encoding, written.separator):
+    text_format = recognise(content, lambda encoding: decodes([content], encoding), usual)
+    content, names = content[text_format.skipped :], text_format.names
+    for line, width in _widths(content, text_format.encoding, text_format.separator):
         if width != len(names):
-            raise written.wrong_width(line + written.above, width)
+            raise text_format.wrong_width(line + text_format.above, width)
     if len(names) == 1:
-        _check_single([names, *written.first])
+        _check_single([names, *text_format.first])
         content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines inside are rows
     options: dict[str, Any] = {}
     if only is not None:
-        place = [name.strip() for name in names].index(only)
-        options, names = {"usecols": [place], "dtype": str}, [only]
+        position = [name.strip() for name in names].index(only)
+        options, names = {"usecols": [position], "dtype": str}, [only]
     try:
-        frame = written.read(io.BytesIO(content), **options)
+        frame = text_format.read(io.BytesIO(content), **options)
     except pd.errors.ParserError as error:
         raise ValueError(f"{error}; is a quotation mark left open?") from error
     frame.columns = names
-    frame.attrs["decimal"] = written.decimal
-    return frame, written.notes
+    frame.attrs["decimal"] = text_format.decimal
+    return frame, text_format.notes
 
 
 def _from_utf_16(content: bytes) -> bytes:

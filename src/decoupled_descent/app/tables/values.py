@@ -32,7 +32,7 @@ MARKERS = frozenset(
 TRUTHS = {"true": 1.0, "false": 0.0}
 LARGEST = 1e100  # squares and sums of such numbers are still finite
 DIGITS = 7  # of an example
-MOSTLY = 0.8  # if this share of the rows are numbers, other text is an error
+MOSTLY = 0.8  # if this fraction of the rows are numbers, other text is an error
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 #: Numbers with commas and units, which are not text.
 LIKELY = re.compile(r"[+-]?[$€£]? ?(\d+(,\d+)*(\.\d+)?|\d{1,3}(\.\d{3})*,\d+) ?[%$€£]?")
@@ -81,9 +81,12 @@ def matches(pattern: re.Pattern[str], texts: list[str]) -> NDArray[np.bool_]:
     return np.array([pattern.fullmatch(text) is not None for text in texts], dtype=bool)
 
 
-def share(found: NDArray[np.bool_], codes: NDArray[np.intp]) -> float:
-    """Return the share of the rows with a value whose text is among those found; 1 for no rows."""
-    present = found[codes[codes >= 0]]
+def fraction(matching: NDArray[np.bool_], codes: NDArray[np.intp]) -> float:
+    """Return the fraction of matching rows among those with a value; 1 if there are none.
+
+    ``matching`` tells which of the different texts match; ``codes`` has the text of each row.
+    """
+    present = matching[codes[codes >= 0]]
     return float(present.mean()) if present.size else 1.0
 
 
@@ -110,26 +113,25 @@ def _text(column: pd.Series, value: object) -> str:
 
 def _merge(codes: NDArray[np.intp], texts: list[Any]) -> tuple[NDArray[np.intp], list[str]]:
     """Give equal texts one number, and None the number −1."""
-    places: dict[str, int] = {}
-    merged = [-1 if text is None else places.setdefault(text, len(places)) for text in texts]
-    return np.array([*merged, -1], dtype=np.intp)[codes], list(places)
+    merged, different = pd.factorize(np.array(texts, dtype=object))
+    return np.append(merged, -1)[codes], list(different)
 
 
 def levels(texts: list[str]) -> list[str]:
     """Return the texts with one spelling for 1, 1.0 and 01, and one for TRUE and true."""
-    found = []
+    unified = []
     for text, number in zip(texts, plain_numbers(texts), strict=True):
         if math.isfinite(number):
             text = repr(float(number)).removesuffix(".0")
-        found.append(text.title() if text.casefold() in TRUTHS else text)
-    return found
+        unified.append(text.title() if text.casefold() in TRUTHS else text)
+    return unified
 
 
 def levels_of(column: pd.Series) -> tuple[NDArray[np.intp], list[str]]:
     """Like :func:`texts_of`, but 1, 1.0 and 01 are one value, and so are TRUE, True and true.
 
     Of several spellings of a value, the most frequent one is returned. If only capitals tell all
-    values apart (the genotypes AA, Aa and aa), they are kept apart.
+    values apart (the genotypes AA, Aa and aa), they are not merged.
     """
     codes, texts = spelt_levels_of(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
@@ -218,8 +220,8 @@ def dates_of(column: pd.Series, style: str = "", strict: bool = True) -> NDArray
     if types.is_datetime64_any_dtype(column.dtype):
         return _utc(column)
     parse = partial(parse_dates, style=style)
-    found = _parsed(column, parse, f"date such as {style or '2024-05-31'}", strict)
-    return cast(NDArray[np.datetime64], found)
+    dates = _parsed(column, parse, f"date such as {style or '2024-05-31'}", strict)
+    return cast(NDArray[np.datetime64], dates)
 
 
 def style_of(column: pd.Series, kind: str, mark: str = "") -> str:
@@ -252,17 +254,19 @@ def spelling(text: str) -> str:
 
 def mark_missing(frame: pd.DataFrame, words: Iterable[str]) -> pd.DataFrame:
     """Make the cells missing that hold one of these words or numbers."""
-    known = {word.strip().casefold() for word in words}
-    if not known:
+    markers = {word.strip().casefold() for word in words}
+    if not markers:
         return frame
-    numbers = plain_numbers(sorted(known))
+    numbers = plain_numbers(sorted(markers))
     marked = frame.copy()
     for k in range(frame.shape[1]):
         column = frame.iloc[:, k]
         if is_number(column.dtype) and not types.is_bool_dtype(column.dtype):
             gone = column.isin(numbers[~np.isnan(numbers)])
         else:
-            gone = column.map(lambda one: isinstance(one, str) and one.strip().casefold() in known)
+            gone = column.map(
+                lambda one: isinstance(one, str) and one.strip().casefold() in markers
+            )
         if gone.any():
             marked.isetitem(k, column.mask(gone.to_numpy(dtype=bool)))
     marked.attrs = dict(frame.attrs)
@@ -272,11 +276,11 @@ def mark_missing(frame: pd.DataFrame, words: Iterable[str]) -> pd.DataFrame:
 def meant_as(texts: list[str], codes: NDArray[np.intp]) -> str:
     """Say how to write text that was probably meant as dates or numbers; empty for words."""
     numbers = ~np.isnan(plain_numbers(texts)) | matches(MEANT_NUMBER, texts)
-    for found, what in (
+    for matching, what in (
         (matches(MEANT_DATE, texts), "dates: write all as 2024-05-31"),
         (numbers, "numbers: write all as 1234.5"),
     ):
-        if texts and share(found, codes) >= 0.5:
+        if texts and fraction(matching, codes) >= 0.5:
             return f"most look like {what}, or leave cells empty"
     return ""
 
@@ -294,7 +298,7 @@ def plain(column: pd.Series) -> pd.Series:
 def kind_of(column: pd.Series, mark: str = "") -> str:
     """Recognise what a column holds, by its type or by most of its texts.
 
-    ``mark`` is the decimal mark of the file, if it is known.
+    ``mark`` is the decimal mark of the file, empty if the file does not show it.
     """
     dtype = column.dtype
     if is_number(dtype):
@@ -310,7 +314,7 @@ def kind_of(column: pd.Series, mark: str = "") -> str:
         )
     codes, texts = texts_of(column)
     numbers = ~np.isnan(parse_numbers(texts, number_style(texts, mark))) | matches(LIKELY, texts)
-    if share(numbers, codes) >= MOSTLY:
+    if fraction(numbers, codes) >= MOSTLY:
         return "number"
     dates = parse_dates(texts, date_style(texts))
-    return "date" if share(~np.isnat(dates), codes) >= MOSTLY else "category"
+    return "date" if fraction(~np.isnat(dates), codes) >= MOSTLY else "category"

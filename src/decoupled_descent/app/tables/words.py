@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MOST_TERMS = 500  # the most columns for one column of text
-FEWEST_ROWS = 3  # a word must occur in so many rows
-TOO_COMMON = 0.5  # words in a larger share of the rows are not used
-WORDY = 4  # texts with a median of at least so many words are sentences, others are names
+FEWEST_ROWS = 3  # the fewest rows in which a word must occur
+TOO_COMMON = 0.5  # words in a larger fraction of the rows are not used
+WORDY = 4  # the fewest words, in the median text, of sentences; other texts are names
 WORD = r"(?u)\b\w\w+\b"  # at least two characters, as in scikit-learn
 
 
@@ -46,5 +46,5 @@ def tf_idf(texts: Sequence[str], terms: Sequence[str], weights: Sequence[float])
 
     vectoriser = TfidfVectorizer(token_pattern=WORD, vocabulary=list(terms), sublinear_tf=True)
     vectoriser.idf_ = np.asarray(weights)
-    found: Floats = vectoriser.transform(texts).toarray()
-    return found
+    weighted: Floats = vectoriser.transform(texts).toarray()
+    return weighted

@@ -1,14 +1,17 @@
-"""The report's figures as hand-written SVG: small, and coloured by the page's style sheet."""
+"""The report's figures as lists of marks, which ``templates/svg.html`` draws.
+
+The figures are small, and coloured by the page's style sheet.
+"""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from decoupled_descent.app.report.text import number, power_of_ten
@@ -18,10 +21,58 @@ from decoupled_descent.checks import Z95
 MOST_POINTS = 2000
 
 #: Values beyond this, or within its inverse on a logarithmic axis, are drawn at the edge.
-LARGEST = 1e300
+FARTHEST = 1e300
 
 #: Errors that span more than this factor are drawn on a logarithmic axis.
 WIDE_SPAN = 50.0
+
+
+class Path(NamedTuple):
+    """A line or an area."""
+
+    kind: str  # its class in the style sheet
+    commands: Markup  # numbers and letters only
+    tag: str = "path"
+
+
+class Label(NamedTuple):
+    """A text."""
+
+    kind: str
+    x: str
+    y: str
+    words: str
+    shift: str = ""  # downwards
+    tag: str = "text"
+
+
+class Circle(NamedTuple):
+    """A dot of a curve."""
+
+    x: str
+    y: str
+    tag: str = "circle"
+
+
+class Dots(NamedTuple):
+    """A cloud of points."""
+
+    kind: str
+    points: list[str]
+    tag: str = "dots"
+
+
+Mark = Path | Label | Circle | Dots
+
+
+class Drawing(NamedTuple):
+    """One figure; ``name`` is unique in the page."""
+
+    name: str
+    shape: str  # "wide" or "square"
+    size: tuple[int, int]
+    title: str
+    marks: Sequence[Mark]
 
 
 @dataclass(frozen=True)
@@ -36,19 +87,19 @@ class Axis:
 
     def __call__(self, values: Any) -> np.ndarray:
         """Positions of values. Values outside the range are moved to its edge; NaN stays NaN."""
-        held = np.clip(np.asarray(values, dtype=float), self.low, self.high)
+        inside = np.clip(np.asarray(values, dtype=float), self.low, self.high)
         low, high = self.low, self.high
         if self.log:
-            held, low, high = np.log10(held), math.log10(low), math.log10(high)
-        positions: np.ndarray = self.start + (held - low) / (high - low) * (self.end - self.start)
+            inside, low, high = np.log10(inside), math.log10(low), math.log10(high)
+        positions: np.ndarray = self.start + (inside - low) / (high - low) * (self.end - self.start)
         return positions
 
     def ticks(self, most: int = 6) -> list[float]:
         """Round values between the ends, at most about ``most``."""
         if not self.log:
-            found = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+            values = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
             slack = 1e-9 * (self.high - self.low)
-            return [float(t) for t in found if self.low - slack <= t <= self.high + slack]
+            return [float(t) for t in values if self.low - slack <= t <= self.high + slack]
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         ordinary = self.low >= 1e-3 and self.high < 1e5
         for leads in ((1, 2, 5), (1,)) if ordinary else ((1,),):
@@ -65,9 +116,9 @@ def span(values: Any, start: float, end: float, log: bool = False) -> Axis:
     finite = finite[np.isfinite(finite)]
     if not finite.size:
         return Axis(0.0, 1.0, start, end)
-    low, high = (float(v) for v in np.clip([finite.min(), finite.max()], -LARGEST, LARGEST))
+    low, high = (float(v) for v in np.clip([finite.min(), finite.max()], -FARTHEST, FARTHEST))
     if log:
-        return Axis(max(low, 1 / LARGEST) / 1.2, high * 1.2, start, end, True)
+        return Axis(max(low, 1 / FARTHEST) / 1.2, high * 1.2, start, end, True)
     margin = 0.05 * (high - low)
     if not margin > 1e-9 * max(abs(low), abs(high)):
         margin = 0.5 * abs(low) or 0.5
@@ -76,7 +127,7 @@ def span(values: Any, start: float, end: float, log: bool = False) -> Axis:
 
 def error_curve(
     error: Any, stderr: Any, best: int, name: str, title: str, over: str = "step"
-) -> tuple[str, bool]:
+) -> tuple[Drawing, bool]:
     """Draw the train error with its 95 % band and the best step; say if the axis is logarithmic."""
     error, margin = np.asarray(error, dtype=float), Z95 * np.asarray(stderr, dtype=float)
     even = np.linspace(0, len(error) - 1, min(len(error), MOST_POINTS // 2)).round().astype(int)
@@ -88,19 +139,19 @@ def error_curve(
     shown = finite if log else np.concatenate([finite, low, high])
     down = span(shown, 254, 46, log)
     x, y = across(steps), down(error[steps])
-    parts = [_frame(across, down, over, name, whole=True)]
+    marks = _frame(across, down, over, name, integers=True)
     for run in _finite_runs(np.isfinite(low) & np.isfinite(high)):
         around = np.append(x[run], x[run][::-1])
         band = _path(around, np.append(down(high)[run], down(low)[run][::-1]))
-        kind, end = ("band", "Z") if run.stop - run.start > 1 else ("whisker", "")
-        parts.append(f'<path class="{kind}" d="{band}{end}"/>')
+        is_area = run.stop - run.start > 1
+        marks.append(Path("band", Markup(f"{band}Z")) if is_area else Path("whisker", band))
     for run in _finite_runs(np.isfinite(error[steps])):
-        parts.append(f'<path class="line" d="{_path(x[run], y[run])}"/>')
-    parts.append(_mark(float(across(best)), float(down(error[best])), f"{over} {best}"))
-    return _svg("curve", "wide", (560, 300), title, parts), log
+        marks.append(Path("line", _path(x[run], y[run])))
+    marks += _best_mark(float(across(best)), float(down(error[best])), f"{over} {best}")
+    return Drawing("curve", "wide", (560, 300), title, marks), log
 
 
-def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str) -> str:
+def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str) -> Drawing:
     """Draw errors with the ends of their intervals over the number of rows.
 
     The last one is extrapolated.
@@ -111,47 +162,39 @@ def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str
     down = span(np.concatenate([low, high]), 254, 46)
     x, y = across(counts), down(error)
     ends = zip(x, down(low), down(high), strict=True)
-    parts = [_frame(across, down, "training rows", name, ticks=counts.tolist())]
-    parts += [f'<path class="whisker" d="M{a:.1f} {b:.1f}V{c:.1f}"/>' for a, b, c in ends]
-    parts.append(f'<path class="line" d="{_path(x[:-1], y[:-1])}"/>')
-    parts.append(f'<path class="reference" d="{_path(x[-2:], y[-2:])}"/>')
-    parts += [
-        f'<circle class="best" cx="{a:.1f}" cy="{b:.1f}" r="4.5"/>'
-        for a, b in zip(x, y, strict=True)
-    ]
-    return _svg("rows", "wide", (560, 300), title, parts)
+    marks = _frame(across, down, "training rows", name, ticks=counts.tolist())
+    marks += [Path("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
+    marks.append(Path("line", _path(x[:-1], y[:-1])))
+    marks.append(Path("reference", _path(x[-2:], y[-2:])))
+    marks += [Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True)]
+    return Drawing("rows", "wide", (560, 300), title, marks)
 
 
 def scatter(
-    x: Any, y: Any, names: tuple[str, str], title: str, id: str, same: bool = False,
+    x: Any, y: Any, names: tuple[str, str], title: str, name: str, same: bool = False,
     trend: np.ndarray | None = None,
-) -> str:  # fmt: skip
+) -> Drawing:  # fmt: skip
     """Draw points with the line y = x (and one range for both axes) if ``same``, else y = 0.
 
-    ``trend`` are points (m, 2) of a line drawn over the cloud; ``id`` is unique in the page.
+    ``trend`` are points (m, 2) of a line drawn over the cloud; ``name`` is unique in the page.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     both = np.concatenate([x, y])
     across = span(both if same else x, 76, 426)
     down = span(both if same else np.append(y, 0.0), 332, 30)
     ends = np.array([across.low, across.high])
-    line = _path(across(ends), down(ends if same else 0 * ends))
-    dots = "".join(f'<path d="M{point}h0"/>' for point in _points(across(x), down(y)))
-    parts = [
-        _frame(across, down, *names, most=5),
-        f'<g class="dots{" many" if len(x) > 500 else ""}">{dots}</g>',
-        f'<path class="reference" d="{line}"/>',
-    ]
+    marks = _frame(across, down, *names, most=5)
+    marks.append(Dots("dots many" if len(x) > 500 else "dots", _points(across(x), down(y))))
+    marks.append(Path("reference", _path(across(ends), down(ends if same else 0 * ends))))
     if trend is not None and len(trend) > 1:
-        path = _path(across(trend[:, 0]), down(trend[:, 1]))
-        parts.append(f'<path class="trend" d="{path}"/>')
-    return _svg(id, "square", (440, 376), title, parts)
+        marks.append(Path("trend", _path(across(trend[:, 0]), down(trend[:, 1]))))
+    return Drawing(name, "square", (440, 376), title, marks)
 
 
 def chart(
-    x: Any, y: Any, names: tuple[str, str], title: str, id: str,
+    x: Any, y: Any, names: tuple[str, str], title: str, name: str,
     ends: tuple[tuple[float, float], tuple[float, float]], dots: bool = False, top: float = 1.0,
-) -> str:  # fmt: skip
+) -> Drawing:  # fmt: skip
     """Draw a line of shares up to ``top``, with dots if wanted, and a dashed line between ends."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(x) > MOST_POINTS // 4:
@@ -160,15 +203,11 @@ def chart(
     across, down = Axis(0, top, 76, 426), Axis(0, top, 332, 30)
     from_, to = np.array(ends, dtype=float)
     reference = _path(across(np.array([from_[0], to[0]])), down(np.array([from_[1], to[1]])))
-    parts = [
-        _frame(across, down, *names, most=5),
-        f'<path class="reference" d="{reference}"/>',
-        f'<path class="line" d="{_path(across(x), down(y))}"/>',
-    ]
+    marks = _frame(across, down, *names, most=5)
+    marks += [Path("reference", reference), Path("line", _path(across(x), down(y)))]
     if dots:
-        marks = "".join(f'<path d="M{point}h0"/>' for point in _points(across(x), down(y)))
-        parts.append(f'<g class="dots bins">{marks}</g>')
-    return _svg(id, "square", (440, 376), title, parts)
+        marks.append(Dots("dots bins", _points(across(x), down(y))))
+    return Drawing(name, "square", (440, 376), title, marks)
 
 
 def bin_means(x: Any, y: Any, bins: int = 10) -> np.ndarray:
@@ -196,37 +235,36 @@ def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
     return [f"{a:.1f} {b:.1f}".replace(".0 ", " ").removesuffix(".0") for a, b in pairs]
 
 
-def _path(x: np.ndarray, y: np.ndarray) -> str:
-    return "M" + "L".join(_points(x, y))
+def _path(x: np.ndarray, y: np.ndarray) -> Markup:
+    return Markup("M" + "L".join(_points(x, y)))
 
 
 def _frame(
-    across: Axis, down: Axis, x_name: str, y_name: str, most: int = 6, whole: bool = False,
+    across: Axis, down: Axis, x_name: str, y_name: str, most: int = 6, integers: bool = False,
     ticks: list[float] | None = None,
-) -> str:  # fmt: skip
+) -> list[Mark]:  # fmt: skip
     """Grid, ticks and the names of the axes.
 
-    ``whole`` keeps horizontal ticks to integers, ``ticks`` are given ones.
+    ``integers`` leaves out horizontal ticks that are not whole numbers, ``ticks`` replaces them.
     """
-    parts = []
-    right, bottom = across.end, down.start
+    marks: list[Mark] = []
+    left, right, bottom = across.start, across.end, down.start
     along = across.ticks(most) if ticks is None else ticks
     ticks, labels, y_unit = _labelled(down.ticks(most), down.log)
     for tick, label in zip(ticks, labels, strict=True):
         y = f"{float(down(tick)):.1f}"
-        parts.append(f'<path class="grid" d="M{across.start} {y}H{right}"/>')
-        parts.append(f'<text class="end" x="{across.start - 7}" y="{y}" dy=".35em">{label}</text>')
-    along = [t for t in along if not whole or (t >= 0 and t == int(t))]
+        marks.append(Path("grid", Markup(f"M{left} {y}H{right}")))
+        marks.append(Label("end", f"{left - 7}", y, label, ".35em"))
+    along = [t for t in along if not integers or (t >= 0 and t == int(t))]
     ticks, labels, x_unit = _labelled(along, across.log)
     for tick, label in zip(ticks, labels, strict=True):
         x = f"{float(across(tick)):.1f}"
-        parts.append(f'<path class="tick" d="M{x} {bottom}v5"/>')
-        parts.append(f'<text class="middle" x="{x}" y="{bottom + 8}" dy=".8em">{label}</text>')
-    x_name, y_name = html.escape(x_name + x_unit), html.escape(y_name + y_unit)
-    parts.append(f'<path class="axis" d="M{across.start} {bottom}H{right}"/>')
-    parts.append(f'<text class="end name" x="{right}" y="{bottom + 40}">{x_name}</text>')
-    parts.append(f'<text class="name" x="4" y="16">{y_name}</text>')
-    return "".join(parts)
+        marks.append(Path("tick", Markup(f"M{x} {bottom}v5")))
+        marks.append(Label("middle", x, f"{bottom + 8}", label, ".8em"))
+    marks.append(Path("axis", Markup(f"M{left} {bottom}H{right}")))
+    marks.append(Label("end name", f"{right}", f"{bottom + 40}", x_name + x_unit))
+    marks.append(Label("name", "4", "16", y_name + y_unit))
+    return marks
 
 
 def _labelled(ticks: list[float], log: bool) -> tuple[list[float], list[str], str]:
@@ -242,20 +280,13 @@ def _labelled(ticks: list[float], log: bool) -> tuple[list[float], list[str], st
     return ticks, labels, f", in units of {power_of_ten(exponent)}" if exponent else ""
 
 
-def _mark(x: float, y: float, best: str) -> str:
+def _best_mark(x: float, y: float, best: str) -> list[Mark]:
     """A dot at the best step, with a line to its name."""
     if not math.isfinite(y):
-        return ""
+        return []
     side = "start" if x < 120 else "end" if x > 488 else "middle"
-    return (
-        f'<path class="mark" d="M{x:.1f} 46V254"/><circle class="best" cx="{x:.1f}" cy="{y:.1f}" '
-        f'r="4.5"/><text class="{side} best-name" x="{x:.1f}" y="40">best: {best}</text>'
-    )
-
-
-def _svg(id: str, shape: str, size: tuple[int, int], title: str, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" role="img" '
-        f'class="{shape}" aria-labelledby="{id}-title"><title id="{id}-title">{html.escape(title)}'
-        f"</title>{''.join(parts)}</svg>"
-    )
+    return [
+        Path("mark", Markup(f"M{x:.1f} 46V254")),
+        Circle(f"{x:.1f}", f"{y:.1f}"),
+        Label(f"{side} best-name", f"{x:.1f}", "40", f"best: {best}"),
+    ]

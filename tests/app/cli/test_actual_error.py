@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from decoupled_descent.app.cli import actual
+from decoupled_descent.app.cli import actual_error
 from decoupled_descent.app.models import load_model
 from decoupled_descent.app.report.text import together
 from tests.app.cli.conftest import table
@@ -66,7 +66,7 @@ def test_labels_of_other_kinds(run, tmp_path, trained):
     found = json.loads(run("predict", trained / "answer", saved(tmp_path, strange), "--json")[1])
     assert found["actual"]["remark"].startswith("10 of the labels are classes that the model")
     assert found["actual"]["score"] <= 0.75
-    assert (found["actual"]["rows"], found["actual"]["judged"]) == (40, 30)
+    assert (found["actual"]["rows"], found["actual"]["rows_in_error"]) == (40, 30)
     two = strange[["a", "b", "town"]][:3].assign(answer=["yes", "maybe", None])
     err = run("predict", trained / "answer", saved(tmp_path, two))[2]
     assert "note: 1 of the labels is a class that the model does not know" in err
@@ -101,23 +101,24 @@ def test_few_rows_tell_nothing(run, tmp_path, trained, rows):
     far = NEW[["a", "b", "town"]].assign(price=NEW["price"] + 5000)[:rows]
     err = run("predict", trained / "price", saved(tmp_path, far))[2]
     assert "The difference is significant" not in err
-    assert err.count("95\u00a0% interval") == err.count("no interval") == 1
+    assert err.count("95\u00a0% interval") == 2  # of the estimated error and score
+    assert err.count("no interval") == 1
     assert f"{rows} row{'s are' if rows > 1 else ' is'} too few to test whether" in err
 
 
 def test_false_alarms_are_rare(trained):
     """Skewed losses, such as squared errors, with the mean that was estimated."""
     model = load_model(trained / "price")
-    error, _ = actual.estimate(model)
+    error, *_ = actual_error.estimate(model)
     generator = np.random.default_rng(0)
     for rows in (30, 50, 200, 500):
         losses = error * generator.normal(size=(3000, rows)) ** 2
         means, errors = losses.mean(1), losses.std(1, ddof=1) / rows**0.5
-        chances = [
-            actual.chance(model, actual.Actual(rows, rows, *pair, 0.0))
+        p_values = [
+            actual_error.p_value(model, actual_error.ActualError(rows, rows, *pair, 0.0))
             for pair in zip(means, errors, strict=True)
         ]
-        assert np.mean(np.array(chances) < actual.UNLIKELY) < 0.01
+        assert np.mean(np.array(p_values) < actual_error.UNLIKELY) < 0.01
 
 
 def test_classes_are_found_however_a_file_was_typed(run, tmp_path):
@@ -127,11 +128,11 @@ def test_classes_are_found_however_a_file_was_typed(run, tmp_path):
         arguments = ("--target", "answer", "--out", tmp_path / "o", "--max-iter", "3")
         assert run("train", data, *arguments)[0] == 0
         whole = json.loads(run("predict", tmp_path / "o", data, "--json")[1])["actual"]
-        assert (whole["judged"], whole["remark"]) == (40, "")
+        assert (whole["rows_in_error"], whole["remark"]) == (40, "")
         some = (NEW["grade"] < 3).to_numpy()
         data = saved(tmp_path, NEW[["a", "b"]].assign(answer=labels)[some])
         found = json.loads(run("predict", tmp_path / "o", data, "--json")[1])
-        assert (found["actual"]["judged"], found["actual"]["remark"]) == (some.sum(), "")
-    assert actual.class_codes(["1", "01", "x"], ["01", "1", "x", 1, 1.0, "y"]).tolist() == [
+        assert (found["actual"]["rows_in_error"], found["actual"]["remark"]) == (some.sum(), "")
+    assert actual_error.class_codes(["1", "01", "x"], ["01", "1", "x", 1, 1.0, "y"]).tolist() == [
         *(1, 0, 2, 0, 0, -1)
     ]

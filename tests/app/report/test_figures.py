@@ -36,7 +36,7 @@ def points(svg, kind):
 def test_curve_and_band_are_drawn_to_scale():
     svg, across, vertical = drawing(render_report(regression()), -1)
     step, value = ruler(across), ruler(vertical)
-    error, stderr = regression().train_error.numpy(), regression().train_error_stderr.numpy()
+    error, stderr = regression().training.errors.numpy(), regression().training.stderrs.numpy()
     pixel = abs(value(1) - value(0))
     x, y = points(svg, "line")
     np.testing.assert_allclose(step(x), np.arange(len(error)), atol=0.02)
@@ -45,13 +45,13 @@ def test_curve_and_band_are_drawn_to_scale():
     both = np.concatenate([error + 1.96 * stderr, (error - 1.96 * stderr)[::-1]])
     np.testing.assert_allclose(value(band), both, atol=0.11 * pixel)
     dot = re.search(r'cx="([\d.]+)" cy="([\d.]+)"', svg)
-    assert step(float(dot[1])) == pytest.approx(regression().best_step, abs=0.02)
+    assert step(float(dot[1])) == pytest.approx(regression().training.best_step, abs=0.02)
     assert value(float(dot[2])) == pytest.approx(min(error), abs=0.11 * pixel)
 
 
 def test_tiny_errors_have_a_unit():
     error = np.linspace(3e-5, 1e-5, 30)
-    source = render_report(classification(train_error=error, train_error_stderr=error / 20))
+    source = render_report(classification(errors=error, stderrs=error / 20))
     assert "train error (log loss), in units of 10⁻⁵" in source
     svg, _, vertical = drawing(source, -1)
     value = ruler(vertical)
@@ -61,7 +61,7 @@ def test_tiny_errors_have_a_unit():
 
 def test_errors_of_very_different_size_get_a_logarithmic_axis():
     error = list(10.0 ** np.linspace(2, -1, 30))
-    source = render_report(classification(train_error=error))
+    source = render_report(classification(errors=error))
     svg, _, vertical = drawing(source, -1)
     value = ruler(vertical, np.log10)
     _, y = points(svg, "line")
@@ -71,11 +71,14 @@ def test_errors_of_very_different_size_get_a_logarithmic_axis():
 
 def test_scatter_plots_are_drawn_to_scale():
     source = render_report(regression())
-    true, predicted = np.asarray(regression().labels), np.asarray(regression().predictions)
+    true, predicted = (
+        np.asarray(regression().rows.labels),
+        np.asarray(regression().rows.predictions),
+    )
     for index, (x, y) in enumerate([(true, predicted), (predicted, true - predicted)]):
         svg, across, vertical = drawing(source, index)
         right, up = ruler(across), ruler(vertical)
         found = re.findall(r'<path d="M([\d.]+) ([\d.]+)h0"/>', svg)
-        place = np.array(found, dtype=float)
-        np.testing.assert_allclose(right(place[:, 0]), x, atol=0.11 * abs(right(1) - right(0)))
-        np.testing.assert_allclose(up(place[:, 1]), y, atol=0.11 * abs(up(1) - up(0)))
+        positions = np.array(found, dtype=float)
+        np.testing.assert_allclose(right(positions[:, 0]), x, atol=0.11 * abs(right(1) - right(0)))
+        np.testing.assert_allclose(up(positions[:, 1]), y, atol=0.11 * abs(up(1) - up(0)))

@@ -1,4 +1,4 @@
-"""The actual error of a saved model on rows whose labels are known."""
+"""The actual error of a saved model on rows that have labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from scipy.special import stdtr, stdtrit
 
 from decoupled_descent.app.cli.output import intervals
 from decoupled_descent.app.models import TableModel
-from decoupled_descent.app.report.text import error_interval, together
+from decoupled_descent.app.report.data import with_interval
+from decoupled_descent.app.report.headline import roots
+from decoupled_descent.app.report.text import INTERVAL, error_interval, together
 from decoupled_descent.app.tables.targets import labels_of
 from decoupled_descent.app.tables.values import levels, spelling
 from decoupled_descent.checks import Z95
@@ -26,25 +28,25 @@ UNLIKELY = 0.003
 ENOUGH, MANY = 30, 200
 
 
-class Actual(NamedTuple):
-    """The error on rows whose labels are known."""
+class ActualError(NamedTuple):
+    """The error on rows that have labels."""
 
     rows: int  # the number of rows with a label; the score uses all of them
-    judged: int  # the number of rows in the error: those of a class that the model knows
+    rows_in_error: int  # those of a class that the model has
     error: float  # mean log loss or squared error
     stderr: float  # its standard error
     score: float  # accuracy or R²
     remark: str = ""  # on labels that are unknown classes, if any
 
 
-def judged(
-    saved: TableModel, target: pd.Series | None, said: NDArray[np.float64], notes: list[str]
-) -> Actual | None:
+def actual_error(
+    saved: TableModel, target: pd.Series | None, outputs: NDArray[np.float64], notes: list[str]
+) -> ActualError | None:
     """Return the actual error if the table has the target; add remarks on it to ``notes``."""
     if target is None:
         return None
     try:
-        actual = compare(saved, target, said)
+        actual = compare(saved, target, outputs)
     except ValueError as error:
         notes.append(f"no actual error: {error}")
         return None
@@ -52,13 +54,13 @@ def judged(
     return actual
 
 
-def compare(saved: TableModel, target: pd.Series, said: NDArray[np.float64]) -> Actual:
+def compare(saved: TableModel, target: pd.Series, outputs: NDArray[np.float64]) -> ActualError:
     """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
 
     Raises ``ValueError`` if no row has a label that can be used.
     """
-    labels, known, _ = labels_of(target, quantity=saved.task == "regression", merge=False)
-    chosen = said[known]
+    labels, labelled, _ = labels_of(target, quantity=saved.task == "regression", merge=False)
+    chosen = outputs[labelled]
     estimator: Any = saved.estimator
     if saved.task == "regression":
         if labels.dtype.kind not in "biuf":
@@ -67,21 +69,21 @@ def compare(saved: TableModel, target: pd.Series, said: NDArray[np.float64]) -> 
         losses = (chosen[:, 0] - truth) ** 2
         spread = float(truth.var())
         score = 1 - float(losses.mean()) / spread if spread > 0 else math.nan
-        return Actual(len(losses), len(losses), *_mean(losses), score)
+        return ActualError(len(losses), len(losses), *_mean(losses), score)
     codes = class_codes(estimator.classes_.tolist(), labels.tolist())
-    known = codes >= 0
-    if not known.any():
+    is_class = codes >= 0
+    if not is_class.any():
         raise ValueError(f"{saved.target!r} has none of the classes that the model knows")
     shares = chosen
     right = float((shares.argmax(1) == codes).mean())
-    losses = -np.log(np.maximum(shares[known, codes[known]], np.finfo(float).tiny))
-    unknown = int((~known).sum())
+    losses = -np.log(np.maximum(shares[is_class, codes[is_class]], np.finfo(float).tiny))
+    unknown = int((~is_class).sum())
     are = "are classes" if unknown > 1 else "is a class"
     remark = (
         f"{unknown} of the labels {are} that the model does not know: they count as wrong in the "
         "accuracy, and are left out of the log loss"
     )
-    return Actual(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
+    return ActualError(len(codes), len(losses), *_mean(losses), right, remark if unknown else "")
 
 
 def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
@@ -91,15 +93,15 @@ def class_codes(classes: list[Any], labels: list[Any]) -> NDArray[np.intp]:
     same class in any case, unless the model has a class with exactly this text. Capitals matter
     only where they tell two classes apart.
     """
-    texts, known = [str(label) for label in labels], [str(label) for label in classes]
-    places = {name: k for names in (levels(known), known) for k, name in enumerate(names)}
-    spelt = [spelling(name) for name in known]
-    alike = {name: k for k, name in enumerate(spelt) if spelt.count(name) == 1}
-    found = zip(texts, levels(texts), strict=True)
+    texts, names = [str(label) for label in labels], [str(label) for label in classes]
+    exact = {name: k for several in (levels(names), names) for k, name in enumerate(several)}
+    spelt = [spelling(name) for name in names]
+    similar = {name: k for k, name in enumerate(spelt) if spelt.count(name) == 1}
+    pairs = zip(texts, levels(texts), strict=True)
     return np.array(
         [
-            places.get(text, places.get(level, alike.get(spelling(text), -1)))
-            for text, level in found
+            exact.get(text, exact.get(level, similar.get(spelling(text), -1)))
+            for text, level in pairs
         ]
     )
 
@@ -110,43 +112,51 @@ def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
     return float(losses.mean()), stderr
 
 
-def estimate(saved: TableModel) -> tuple[float, float]:
-    """Return the error that was estimated at training, and its standard error."""
-    estimator = saved.estimator
-    return float(estimator.estimated_test_error_), float(estimator.estimated_test_error_stderr_)
+def estimate(saved: TableModel) -> tuple[float, ...]:
+    """Return the error that was estimated at training, and the ends of its 95 % interval."""
+    result = saved.estimator
+    return with_interval(float(result.estimated_test_error_), result.estimated_test_error_interval_)
 
 
-def chance(saved: TableModel, actual: Actual) -> float:
+def p_value(saved: TableModel, actual: ActualError) -> float:
     """Return the p-value of the difference between the actual and the estimated error."""
-    error, stderr = estimate(saved)
-    width = math.hypot(stderr, actual.stderr)
-    if actual.judged < (MANY if actual.error < error else ENOUGH) or not 0 < width < math.inf:
+    error, *ends = estimate(saved)
+    towards = ends[int(actual.error > error)] if ends else math.nan  # the interval may be skewed
+    width = math.hypot((towards - error) / Z95, actual.stderr)
+    if (
+        actual.rows_in_error < (MANY if actual.error < error else ENOUGH)
+        or not 0 < width < math.inf
+    ):
         return 1.0
-    return float(2 * stdtr(actual.judged - 1, -abs(actual.error - error) / width))
+    return float(2 * stdtr(actual.rows_in_error - 1, -abs(actual.error - error) / width))
 
 
-def show(screen: Console, saved: TableModel, actual: Actual) -> None:
+def show(screen: Console, saved: TableModel, actual: ActualError) -> None:
     """Print the actual error beside the estimate."""
-    enough = actual.judged >= ENOUGH
-    student = float(stdtrit(actual.judged - 1, 0.975)) / Z95 if enough else math.nan
-    these = f"these {actual.judged:,} rows" if actual.judged > 1 else "this row"
+    enough = actual.rows_in_error >= ENOUGH
+    student = float(stdtrit(actual.rows_in_error - 1, 0.975)) / Z95 if enough else math.nan
+    these = f"these {actual.rows_in_error:,} rows" if actual.rows_in_error > 1 else "this row"
     classes = saved.task == "classification"
     errors = (
         error_interval(actual.error, student * actual.stderr),
-        error_interval(*estimate(saved)),
+        estimate(saved),
     )
     if not classes:  # in the units of the target
-        errors = tuple(map(math.sqrt, errors[0])), tuple(map(math.sqrt, errors[1]))
+        errors = roots(errors[0]), roots(errors[1])
     name = saved.estimator._error_name if classes else "typical error (RMSE)"
     intervals(screen, {f"{name} on {these}": errors[0], "estimated at training": errors[1]})
-    scores = [actual.score, float(getattr(saved.estimator, SCORES[saved.task]))]
-    now, before = together(scores, 0.01, percent=classes)
+    score = SCORES[saved.task]
+    before = with_interval(
+        float(getattr(saved.estimator, score)), getattr(saved.estimator, f"{score}interval_")
+    )
     name = "accuracy" if classes else "R²"
-    screen.print(f"  {name} {now}, estimated at training {before}", soft_wrap=True)
+    now, then, *ends = together([actual.score, *before], 0.01, percent=classes)
+    between = f" ({INTERVAL} {ends[0]} to {ends[1]})" if ends else ""
+    screen.print(f"  {name} {now}, estimated at training {then}{between}", soft_wrap=True)
     if not enough:
-        count = f"{actual.judged} rows are" if actual.judged > 1 else "1 row is"
+        count = f"{actual.rows_in_error} rows are" if actual.rows_in_error > 1 else "1 row is"
         screen.print(f"{count} too few to test whether the difference is significant.")
-    elif chance(saved, actual) < UNLIKELY:
+    elif p_value(saved, actual) < UNLIKELY:
         reason = (
             "the verdict at training was not to trust the estimate"
             if saved.metadata["verdict"] == "do not trust"

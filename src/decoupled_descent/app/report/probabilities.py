@@ -1,0 +1,124 @@
+"""The report's sections on probabilities: thresholds for one of two classes, and calibration."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
+
+from decoupled_descent.app.report.data import ReportData
+from decoupled_descent.app.report.figures import chart
+from decoupled_descent.app.report.tables import Table, numbers
+from decoupled_descent.app.report.text import written_interval
+from decoupled_descent.checks import percent
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+
+
+class Counts(NamedTuple):
+    """Rows with at least the probability of a threshold, for every threshold, largest first."""
+
+    thresholds: Floats
+    flagged: NDArray[np.int64]  # all such rows
+    hits: NDArray[np.int64]  # those of the class
+
+
+def counts(probabilities: Any, positive: Any) -> Counts:
+    """Count the rows that each threshold flags, and those of the class among them.
+
+    Example:
+        >>> counts([0.9, 0.2, 0.6, 0.6], [True, False, True, False])
+        Counts(thresholds=array([0.9, 0.6, 0.2]), flagged=array([1, 3, 4]), hits=array([1, 2, 2]))
+    """
+    positive = np.asarray(positive, dtype=bool)
+    others, own, limits = roc_curve(positive, probabilities, drop_intermediate=False)
+    hits = np.rint(own[1:] * positive.sum()).astype(np.int64)
+    false_alarms = np.rint(others[1:] * (~positive).sum()).astype(np.int64)
+    return Counts(limits[1:], hits + false_alarms, hits)
+
+
+def thresholds(data: ReportData) -> dict[str, Any] | None:
+    """ROC and precision-recall curves of one of two classes, with a table of thresholds."""
+    rows = data.rows
+    if rows.classes is None or len(rows.classes) != 2 or rows.probabilities is None:
+        return None
+    column = rows.class_to_find
+    positive = np.array([str(one) == str(rows.classes[column]) for one in rows.labels])
+    if not 0 < positive.sum() < len(positive):
+        return None
+    probabilities = np.asarray(rows.probabilities, dtype=float)[:, column]
+    name, share = str(rows.classes[column]), float(positive.mean())
+    others, own, _ = roc_curve(positive, probabilities, drop_intermediate=False)
+    precision, recall, _ = precision_recall_curve(positive, probabilities)
+    axes = ("share of the others flagged", f"share of “{name}” found")
+    return {
+        "name": name,
+        "area": _area(data, positive, probabilities),
+        "roc": chart(others, own, axes, "ROC curve", "roc", ends=((0, 0), (1, 1))),
+        "precision": chart(
+            recall[-2::-1], precision[-2::-1], (axes[1], "right among those flagged"),
+            "Precision and recall", "precise", ends=((0, share), (1, share)),
+        ),
+        "table": _threshold_table(counts(probabilities, positive), positive, name),
+    }  # fmt: skip
+
+
+def _area(data: ReportData, positive: Booleans, probabilities: Floats) -> str:
+    """The area under the ROC curve with its interval; that of the drawn line if there is none."""
+    result = data.estimate.measure("AUC")
+    if result is None:
+        return percent(roc_auc_score(positive, probabilities))
+    value, between = written_interval(result.with_interval, percent=True)
+    return f"{value} ({between})"
+
+
+def _threshold_table(at: Counts, positive: Booleans, name: str) -> Table:
+    """What some thresholds flag and find; a row for each different number of flagged rows."""
+    total = int(positive.sum())
+    rows: dict[int, list[str]] = {}
+    for limit in _listed_thresholds(at, positive):
+        last = int(np.searchsorted(-at.thresholds, -limit, "right")) - 1
+        flagged, hits = (int(one[last]) if last >= 0 else 0 for one in (at.flagged, at.hits))
+        result = f"{hits:,} of {total:,} ({percent(hits, total)})"
+        rows.setdefault(flagged, [f"{limit:.3g}", f"{flagged:,}", result, percent(hits, flagged)])
+    names = numbers("threshold", "rows flagged", f"“{name}” found", "right among flagged")
+    return Table(names, list(rows.values()))
+
+
+def _listed_thresholds(at: Counts, positive: Booleans) -> list[float]:
+    """Thresholds to list, largest first.
+
+    These are 0.5, those that flag about ½, 1, 2 and 5 times the true share, and those that find
+    90 and 99 % of the rows of the class.
+    """
+    share, n = float(positive.mean()), len(positive)
+    flagged = [share * factor for factor in (0.5, 1, 2, 5) if share * factor < 0.9]
+    indices = [int(np.searchsorted(at.flagged, max(1.0, part * n))) for part in flagged]
+    indices += [int(np.searchsorted(at.hits, part * positive.sum())) for part in (0.9, 0.99)]
+    limits = {float(at.thresholds[min(k, len(at.thresholds) - 1)]) for k in indices}
+    return sorted({one for one in limits if abs(one - 0.5) > 0.02} | {0.5}, reverse=True)
+
+
+def calibration(data: ReportData) -> dict[str, Any] | None:
+    """Observed frequencies against predicted probabilities."""
+    content, classes = data.rows.calibration, data.rows.classes
+    if not content or len(content["stated"]) < 2 or classes is None:
+        return None
+    top = min(1.0, 1.1 * max(*content["stated"], *content["seen"], 1e-6))
+    drawing = chart(
+        content["stated"], content["seen"], ("predicted probability", "observed frequency"),
+        "Predicted probabilities and observed frequencies", "calibration",
+        ends=((0, 0), (top, top)), dots=True, top=top,
+    )  # fmt: skip
+    example = 0.3 if top > 0.3 else float(f"{top / 2:.0e}")
+    return {
+        "drawing": drawing,
+        "class_name": f"“{classes[1]}”" if len(classes) == 2 else "the predicted class",
+        "example": percent(example, decimals=0 if top > 0.02 else 1),
+        "error": percent(content["error"]),
+        "by_chance": percent(content["chance"]),
+        "is_calibrated": content["error"] <= content["chance"] + 2 * content["stderr"],
+    }

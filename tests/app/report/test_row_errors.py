@@ -1,0 +1,26 @@
+"""Sections on single rows and columns."""
+
+from decoupled_descent.app.report import render_report
+from decoupled_descent.app.report.data import IntervalWidth
+from decoupled_descent.app.report.page import render_section
+from tests.app.report.examples import changed, classification, regression
+from tests.app.report.reading import Page
+
+
+def test_widths_in_words():
+    width = IntervalWidth(0.9, 1.65, 0.91, (1.0, 1.5, 2.5), (0.95, 0.9, 0.8))
+    text = Page(render_section("intervals", changed(regression(), intervals=[width]))).text
+    assert "90 % ± 1.65 91.0 % 95.0 % (± 1) 90.0 % (± 1.5) 80.0 % (± 2.5)" in text.replace(
+        "\xa0", " "
+    )
+    page = render_report(changed(regression(), intervals=[width]))
+    assert "How wide are prediction intervals?" in Page(page).text
+
+
+def test_importance_of_columns_is_in_the_units_of_the_target():
+    data = changed(regression(), importance=[("a", 120.0), ("b", 0.21), ("c", -0.1)])
+    text = Page(render_section("importance", data)).text.replace("\u00a0", " ")
+    assert "typical error rises" in text
+    assert "a to 11 times b by 10.0 % c not at all" in text  # roots of 121 and 1.21
+    data = classification(importance=[("a", 0.21)])
+    assert "log loss rises a by 21.0" in Page(render_section("importance", data)).text
