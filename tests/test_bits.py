@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from tests.problems import binary, two_layer
 
 X, Y = binary(60, 12)
@@ -22,7 +23,7 @@ DESCENTS = {
     "batches, momentum": dd.DecoupledDescent(0.05, rule=dd.rules.SGD(0.02, 0.5), batch_size=7),
 }
 ALGORITHMS = DESCENTS | {
-    "greedy": dd.GreedyDescent.grid(0.05),
+    "greedy": GreedyDescent.grid(0.05),
     "Hessian": dd.DecoupledDescent(0.01, hessian_damping=0.1),
     "newton": dd.DecoupledNewton(1.0),
 }

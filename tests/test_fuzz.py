@@ -30,8 +30,8 @@ from decoupled_descent.app.models import load_model
 from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.app.tables.reading import read_table
 from decoupled_descent.estimators.saving import save_model
-from decoupled_descent.training import checkpoint as checkpoints
-from decoupled_descent.training import state_file
+from decoupled_descent.tensor_file import CHECKSUM, DESCRIPTION, content_checksum
+from decoupled_descent.training import checkpoint_file as checkpoints
 from tests.estimators.test_saving import resigned
 from tests.problems import binary, two_layer
 
@@ -134,13 +134,13 @@ def fuzz_checkpoint(run, data):
     path, call = run
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
-    tensors, about = load_file(path), json.loads(metadata["about"])
+    tensors, about = load_file(path), json.loads(metadata[DESCRIPTION])
     if data.draw(st.booleans()):
         about = replaced(about, data.draw(st.sampled_from(nodes(about))), data.draw(VALUES))
     else:
         del tensors[data.draw(st.sampled_from(sorted(tensors)))]
     text = json.dumps(about)
-    metadata |= {"about": text, "checksum": state_file.content_checksum(tensors, text)}
+    metadata |= {DESCRIPTION: text, CHECKSUM: content_checksum(tensors, text)}
     folder = path.parent / "again"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

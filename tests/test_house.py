@@ -20,8 +20,8 @@ ROOT = Path(dd.__file__).parent
 #: The order of the packages, lowest first: a module imports from its own level or from below.
 #: Packages of one level do not import each other, except from left to right.
 ORDER = [
-    ["checks", "files", "model_file", "progress"],
-    ["datasets"],
+    ["checks", "files", "method_names", "progress", "tensor_file"],
+    ["datasets", "plotting"],  # runs, sweeps, evolutions and estimators draw themselves with it
     ["objective", "rows"],
     ["descent"],
     ["training"],
@@ -29,9 +29,9 @@ ORDER = [
     ["features"],
     ["leave_one_out"],
     ["networks"],
+    ["integrations"],
     ["selection"],
     ["diagnostics"],
-    ["plotting"],  # runs, sweeps and evolutions; estimators draw themselves with it
     ["estimators"],
     ["app.tables", "app.models", "app.report", "app.reproduce", "app.cli"],
 ]
@@ -262,7 +262,7 @@ def test_every_warning_names_the_first_line_outside_the_package():
 
 def algorithm_names() -> set[str]:
     """Names of all algorithm classes of the package, their common bases included."""
-    names, classes = set(), [dd.Algorithm]
+    names, classes = set(), [dd.descent.Algorithm]
     while classes:
         kind = classes.pop()
         if kind.__module__.startswith("decoupled_descent"):
@@ -314,7 +314,7 @@ class ToyState(NamedTuple):
     step: int
 
 
-class Toy(dd.Algorithm):
+class Toy(dd.descent.Algorithm):
     """Moves θ along the signs of the gradient, and calls its train error no estimate."""
 
     estimates_test_error = False
@@ -344,7 +344,7 @@ def test_a_toy_algorithm_is_fitted():
 def test_there_is_one_way_to_write_a_step():
     """Training would not call what these classes define, or would have nothing to call."""
     with pytest.raises(TypeError, match=r"abstract method '?step\b"):
-        type("Incomplete", (dd.Algorithm,), {"start": Toy.start})()
+        type("Incomplete", (dd.descent.Algorithm,), {"start": Toy.start})()
     with pytest.raises(TypeError, match=r"abstract method '?stacked_step\b"):
         type("Incomplete", (StackedAlgorithm,), {"start": Toy.start})()
     with pytest.raises(TypeError, match="Both defines step, but training calls stacked_step"):

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.command import app
+from decoupled_descent.training import StopReason
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -30,7 +31,7 @@ def run_blocks(page, **names):
 
 def test_python_blocks_run():
     names = run_blocks(README)
-    assert names["run"].stop_reason is not dd.StopReason.STEPS
+    assert names["run"].stop_reason is not StopReason.STEPS
     assert names["result"].names[names["result"].best_index] == "0.95"
     assert bool(names["theory"].test_error.isfinite().all())
 
@@ -67,6 +68,19 @@ def test_diagnostics_page_runs(capsys):
     names = run_blocks(ROOT / "docs" / "diagnostics.md")
     assert names["diagnosis"].verdict == "trust"
     assert capsys.readouterr().out.startswith("trust")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")  # within Lightning
+def test_integrations_page_runs(tmp_path, monkeypatch):
+    for library in ("lightning", "skorch", "torchmetrics"):
+        pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)  # Lightning writes its checkpoints here
+    torch.manual_seed(0)
+    names = run_blocks(ROOT / "docs" / "integrations.md")
+    found, test = names["in_lightning"], names["test"]
+    noise = (found.stderr**2 + float(test["accuracy_stderr"]) ** 2) ** 0.5
+    assert abs(found.value - float(test["accuracy"])) < 3 * noise
+    assert found.value > 0.6
 
 
 def test_orthogonal_page_runs():

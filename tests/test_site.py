@@ -23,7 +23,7 @@ DOCS = ROOT / "docs"
 #: Pages whose blocks a test of their own runs, here or in test_readme.py.
 OWN_TEST = {
     "big.md", "checkpoints.md", "developing.md", "diagnostics.md", "estimators.md",
-    "orthogonal.md", "own-parts.md",
+    "integrations.md", "orthogonal.md", "own-parts.md",
     "probing.md", "pytorch.md", "quickstart-pytorch.md", "quickstart-table.md", "tutorial.md",
     "validation.md",
     "theory/corrections.md", "theory/errata.md", "theory/state_evolution.md",

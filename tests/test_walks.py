@@ -7,10 +7,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.app.cli.command import answer
 from tests.problems import binary, xor_objective
 
 ROOT = Path(dd.__file__).parent
@@ -74,9 +76,21 @@ def evolve():
     return partial(theory.run, 2, theta=torch.ones(2, 20))
 
 
+def train(folder):
+    X, y = (one.numpy() for one in binary())
+    frame = pd.DataFrame(X).rename(columns="x{}".format).assign(y=y)
+    frame.to_csv(folder / "data.csv", index=False)
+    options = ("--target", "y", "--features", "linear", "--ridge", "1", "--out", str(folder / "o"))
+    return partial(answer, ["train", str(folder / "data.csv"), *options])
+
+
 @pytest.mark.parametrize(
     ("title", "longest"),
-    [("`fit` with `DecoupledDescent`", 10), ("`StateEvolution.run`", 15)],
+    [
+        ("`fit` with `DecoupledDescent`", 10),
+        ("`StateEvolution.run`", 15),
+        ("`decoupled train`", 17),
+    ],
 )
 def test_walks_are_short(title, longest):
     assert 5 < len(walk(title)) <= longest
@@ -91,3 +105,9 @@ def test_fit_walks_to_the_step():
 def test_state_evolution_walks_through_its_recursion():
     listed, seen = walk("`StateEvolution.run`"), Trace(evolve)
     assert [name for name in seen.files if name in listed] == listed
+
+
+def test_train_walks_from_the_options_to_the_report(tmp_path, capsys):
+    listed, seen = walk("`decoupled train`"), Trace(partial(train, tmp_path))
+    assert [name for name in seen.files if name in listed] == listed
+    assert (tmp_path / "o" / "report.html").exists()

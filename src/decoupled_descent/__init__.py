@@ -17,27 +17,28 @@ del os, sys
 TYPE_CHECKING = False  # type checkers take a variable of this name as true
 if TYPE_CHECKING:  # what type checkers and editors read; the tables below are what runs
     from decoupled_descent import datasets as datasets
+    from decoupled_descent import descent as descent
+    from decoupled_descent import diagnostics as diagnostics
     from decoupled_descent import estimators as estimators
     from decoupled_descent import features as features
+    from decoupled_descent import objective as objective
+    from decoupled_descent import plotting as plotting
+    from decoupled_descent import rows as rows
     from decoupled_descent import selection as selection
     from decoupled_descent import theory as theory
+    from decoupled_descent import training as training
     from decoupled_descent.app import reproduce as reproduce
     from decoupled_descent.app.models import load_model as load_model
     from decoupled_descent.app.tables.reading import read_table as read_table
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
-    from decoupled_descent.datasets.continuous import ContinuousMixture as ContinuousMixture
     from decoupled_descent.datasets.mixtures import GaussianMixture as GaussianMixture
-    from decoupled_descent.descent import Algorithm as Algorithm
     from decoupled_descent.descent import DecoupledDescent as DecoupledDescent
     from decoupled_descent.descent import DivergenceWarning as DivergenceWarning
     from decoupled_descent.descent import GradientDescent as GradientDescent
-    from decoupled_descent.descent import GreedyDescent as GreedyDescent
     from decoupled_descent.descent import OrthogonalDecoupledDescent as OrthogonalDecoupledDescent
-    from decoupled_descent.descent import ScalingWarning as ScalingWarning
     from decoupled_descent.descent import noise as noise
     from decoupled_descent.descent import rules as rules
-    from decoupled_descent.diagnostics.diagnosis import Diagnosis as Diagnosis
     from decoupled_descent.diagnostics.diagnosis import diagnose as diagnose
     from decoupled_descent.estimators import DecoupledClassifier as DecoupledClassifier
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
@@ -46,25 +47,13 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
     from decoupled_descent.networks.fit import fit as fit
     from decoupled_descent.networks.gauss_newton import DecoupledGaussNewton as DecoupledGaussNewton
-    from decoupled_descent.objective import BoundObjective as BoundObjective
     from decoupled_descent.objective import Objective as Objective
     from decoupled_descent.objective import heads as heads
-    from decoupled_descent.objective.kinks import KinkWarning as KinkWarning
-    from decoupled_descent.objective.shift import label_shift as label_shift
-    from decoupled_descent.plotting.runs import plot_run as plot_run
-    from decoupled_descent.plotting.runs import plot_sweep as plot_sweep
-    from decoupled_descent.plotting.theory import plot_preactivations as plot_preactivations
     from decoupled_descent.rows.blocks import Rows as Rows
-    from decoupled_descent.rows.processes import ProcessLostError as ProcessLostError
-    from decoupled_descent.selection.sweep import Halving as Halving
-    from decoupled_descent.selection.sweep import Sweep as Sweep
-    from decoupled_descent.selection.sweep import select_architecture as select_architecture
     from decoupled_descent.selection.sweep import sweep as sweep
     from decoupled_descent.selection.tuning import tune as tune
     from decoupled_descent.theory.state_evolution import StateEvolution as StateEvolution
-    from decoupled_descent.training.callbacks import Step as Step
-    from decoupled_descent.training.callbacks import StopReason as StopReason
-    from decoupled_descent.training.checkpoint import Checkpoint as Checkpoint
+    from decoupled_descent.training.checkpoint_file import Checkpoint as Checkpoint
     from decoupled_descent.training.decoupling import Decoupling as Decoupling
     from decoupled_descent.training.run import Run as Run
     from decoupled_descent.training.stopping import EarlyStopping as EarlyStopping
@@ -76,50 +65,32 @@ _NAMES = {
     # for everybody: tables in, models and verdicts out
     "DecoupledClassifier": "estimators",
     "DecoupledRegressor": "estimators",
-    "Diagnosis": "diagnostics.diagnosis",
     "diagnose": "diagnostics.diagnosis",
     "load_model": "app.models",
     "read_table": "app.tables.reading",
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained
-    "Checkpoint": "training.checkpoint",
+    "Checkpoint": "training.checkpoint_file",
     "CrossFit": "networks.cross_fit",
     "DecoupledDescent": "descent",
     "Decoupling": "training.decoupling",
     "EarlyStopping": "training.stopping",
     "GradientDescent": "descent",
-    "GreedyDescent": "descent",
     "Objective": "objective",
     "DecoupledNewton": "leave_one_out",
     "DecoupledGaussNewton": "networks.gauss_newton",
     "OrthogonalDecoupledDescent": "descent",
-    "ProcessLostError": "rows.processes",
     "Rows": "rows.blocks",
     "Run": "training.run",
-    "StopReason": "training.callbacks",
     "fit": "networks.fit",
-    "label_shift": "objective.shift",
-    "plot_run": "plotting.runs",
     # for choosing among many models
-    "Halving": "selection.sweep",
-    "Sweep": "selection.sweep",
-    "plot_sweep": "plotting.runs",
-    "select_architecture": "selection.sweep",
     "sweep": "selection.sweep",
     "tune": "selection.tuning",
     # for theorists
-    "ContinuousMixture": "datasets.continuous",
     "GaussianMixture": "datasets.mixtures",
-    "plot_preactivations": "plotting.theory",
     "StateEvolution": "theory.state_evolution",
-    # for algorithms and callbacks of one's own
-    "Algorithm": "descent",
-    "BoundObjective": "objective",
-    "Step": "training.callbacks",
     # warnings
     "DivergenceWarning": "descent",
-    "KinkWarning": "objective.kinks",
-    "ScalingWarning": "descent",
 }
 #: Modules that are used as ``dd.heads``, and where they are.
 _MODULES = {
@@ -128,13 +99,19 @@ _MODULES = {
     "features": "features",
     "heads": "objective.heads",
     "mixtures": "datasets.mixtures",
+    "objective": "objective",
     "responses": "datasets.responses",
-    # options of algorithms, and choices among runs
+    "rows": "rows",
+    # algorithms and their options, the loop, choices among runs
+    "descent": "descent",
     "noise": "descent.noise",
     "rules": "descent.rules",
     "selection": "selection",
-    # theory, figures of the paper, scikit-learn
+    "training": "training",
+    # theory, checks, figures, scikit-learn
+    "diagnostics": "diagnostics",
     "estimators": "estimators",
+    "plotting": "plotting",
     "reproduce": "app.reproduce",
     "theory": "theory",
 }

@@ -14,6 +14,12 @@ from typing import Any
 
 #: 97.5 % quantile of the normal law: a 95 % interval is estimate ± Z95 standard errors.
 Z95 = 1.959963984540054
+#: Squares of numbers above this, or below its inverse, are outside the range of float64.
+LARGEST = 1e150
+#: Up to this many different whole numbers are classes, for the estimators and for tables …
+LIKELY_CLASSES = 20
+#: … and more of them only if each has this many rows on average.
+ROWS_PER_CLASS = 10
 #: Control characters of terminals, and characters that reverse the direction of text.
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 #: Held while the filters of warnings are changed.

@@ -49,7 +49,7 @@ def test_the_rule_of_a_normal_law_is_that_of_gauss_and_hermite():
 
 def test_theory_averages_over_the_law():
     """A squared loss has a closed form."""
-    mixture = dd.ContinuousMixture(
+    mixture = dd.datasets.ContinuousMixture(
         torch.ones(20), stats.norm(0, 1), lambda c: dd.responses.Noisy(c, 0.5)
     )
     objective = dd.Objective(dd.heads.Linear(), "squared")
@@ -62,7 +62,7 @@ def test_theory_averages_over_the_law():
 @pytest.mark.parametrize("kind", [dd.DecoupledDescent, dd.GradientDescent])
 def test_runs_on_drawn_rows_have_the_predicted_errors(kind):
     n, steps, runs = 1000, 12, 6
-    mixture = dd.ContinuousMixture(
+    mixture = dd.datasets.ContinuousMixture(
         torch.ones(n), stats.uniform(-2, 4), lambda c: dd.responses.Noisy(np.tanh(2 * c), 0.2)
     )
     objective = dd.Objective(dd.heads.TwoLayer(1, bias=True, seed=2).double(), "squared")
@@ -85,4 +85,4 @@ def test_what_cannot_be_done_is_refused():
     with pytest.raises(ValueError, match="accuracy=1e-30 is not reached"):
         prior_nodes(stats.norm(), 1e-30)
     with pytest.raises(ValueError, match="direction has shape"):
-        dd.ContinuousMixture(torch.ones(2, 2), stats.norm(), lambda c: c)
+        dd.datasets.ContinuousMixture(torch.ones(2, 2), stats.norm(), lambda c: c)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from tests.problems import binary, in_turn, normal, two_layer, xor_objective
 
 COSINE = partial(torch.optim.lr_scheduler.CosineAnnealingLR, T_max=10)
@@ -47,11 +48,11 @@ ALGORITHMS = {
     "dd, folds": dd.DecoupledDescent(0.05, head_folds=3),
     "dd, batches, folds": dd.DecoupledDescent(0.05, batch_size=8, head_folds=4),
     "odd, folds, Adam": dd.OrthogonalDecoupledDescent(0.05, head_optimizer=ADAM, head_folds=2),
-    "greedy": dd.GreedyDescent.grid(0.05),
-    "greedy, all options": dd.GreedyDescent(
+    "greedy": GreedyDescent.grid(0.05),
+    "greedy, all options": GreedyDescent(
         tuple(dd.DecoupledDescent(lr, **RATES, reduction="mean") for lr in (0.2, 0.5))
     ),
-    "greedy, momentum": dd.GreedyDescent(
+    "greedy, momentum": GreedyDescent(
         tuple(dd.DecoupledDescent(0.1, rule=dd.rules.SGD(lr, 0.5)) for lr in (0.03, 0.1))
     ),
 }

@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import softplus
 
 import decoupled_descent as dd
+from decoupled_descent.descent import ScalingWarning
 from tests.problems import binary, normal, two_layer
 
 
@@ -67,7 +68,7 @@ def test_unscaled_features_are_pointed_out(scale):
         lambda: algorithm.init(dd.Rows(scale * X, y), two_layer()),
     )
     for call in calls:
-        with pytest.warns(dd.ScalingWarning, match=r"norm [\d.e+]+.*divide by √d") as caught:
+        with pytest.warns(ScalingWarning, match=r"norm [\d.e+]+.*divide by √d") as caught:
             call()
         assert caught[0].filename == __file__
     dd.fit(scale * X, y, two_layer(), dd.GradientDescent(0.01, reduction="mean"), 2)

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
+from decoupled_descent.training import StopReason
 
 
 def problem(n=60, d=50):
@@ -16,7 +18,7 @@ def test_equals_trying_every_candidate(reduction):
     X, y, objective = problem()
     rows = dd.Rows(X, y)
     lr = 0.2 if reduction == "sum" else 10.0
-    greedy = dd.GreedyDescent.grid(lr, reduction=reduction)
+    greedy = GreedyDescent.grid(lr, reduction=reduction)
     state = greedy.init(rows, objective, seed=0)
     plain = greedy.candidates[0].init(rows, objective, seed=0)
     for _ in range(40):
@@ -39,9 +41,9 @@ def test_equals_trying_every_candidate(reduction):
 def test_error_never_rises_and_stopping_ends_the_run_where_nothing_helps():
     X, y = dd.mixtures.signalless(80).sample(40, seed=0, dtype=torch.float64)
     objective = dd.Objective(dd.heads.Linear(), "squared")
-    greedy = dd.GreedyDescent.grid(0.1, dampings=(1.0,))
+    greedy = GreedyDescent.grid(0.1, dampings=(1.0,))
     run = dd.fit(X, y, objective, greedy, 200, callbacks=[dd.EarlyStopping()])
-    assert run.stop_reason is dd.StopReason.CONVERGED
+    assert run.stop_reason is StopReason.CONVERGED
     assert (run.train_error.diff() <= 0).all()
     assert run.state.chosen == -1
     assert torch.equal(run.theta, run.best_theta)
@@ -56,7 +58,7 @@ def test_keeps_the_identity():
         X, y = mixture.sample(400, seed=2 * seed)
         objective = dd.Objective(dd.heads.TwoLayer(3, seed=seed), "logistic")
         test = mixture.sample(4000, seed=2 * seed + 1)
-        greedy = dd.GreedyDescent.grid(0.1, dampings=(1.0, 0.95))
+        greedy = GreedyDescent.grid(0.1, dampings=(1.0, 0.95))
         run = dd.fit(X, y, objective, greedy, 40, seed=seed, test=test)
         gaps.append(float(run.gap[run.best_step]))
     mean, stderr = torch.tensor(gaps).mean(), torch.tensor(gaps).std() / len(gaps) ** 0.5
@@ -78,7 +80,7 @@ def test_keeps_the_identity():
 )
 def test_bad_candidates(candidates, message):
     with pytest.raises(ValueError, match=message):
-        dd.GreedyDescent(candidates)
+        GreedyDescent(candidates)
 
 
 def test_continues_across_kinks_as_if_it_had_never_stopped():
@@ -88,7 +90,7 @@ def test_continues_across_kinks_as_if_it_had_never_stopped():
         head = dd.heads.TwoLayer(3, "relu", seed=0).double()
         return dd.Objective(head, "logistic", curvature="smoothed")
 
-    greedy = dd.GreedyDescent.grid(0.1)
+    greedy = GreedyDescent.grid(0.1)
     full, part = dd.fit(X, y, fresh(), greedy, 13), dd.fit(X, y, fresh(), greedy, 7)
     rest = dd.fit(X, y, fresh(), greedy, 7, state=part.state)
     assert rest.history.train_error == full.history.train_error[6:]
@@ -103,16 +105,16 @@ def test_says_what_its_candidates_share():
         return {}
 
     candidates = tuple(dd.DecoupledDescent(lr, head_lr=0, g=g, f=f) for lr in (0.1, 0.2))
-    greedy = dd.GreedyDescent(candidates)
+    greedy = GreedyDescent(candidates)
     assert (greedy.g, greedy.f, greedy.trains_head) == (g, f, False)
     mixed = (dd.DecoupledDescent(0.1, head_lr=0), dd.DecoupledDescent(0.1))
-    assert dd.GreedyDescent(mixed).trains_head
+    assert GreedyDescent(mixed).trains_head
 
 
 def test_diagnosed_like_its_only_candidate():
     X, y, objective = problem()
     only = dd.DecoupledDescent(0.1, head_lr=0)
-    one, other = (dd.fit(X, y, objective, a, 4) for a in (only, dd.GreedyDescent((only,))))
+    one, other = (dd.fit(X, y, objective, a, 4) for a in (only, GreedyDescent((only,))))
     findings = [
         {finding.name: finding.value for finding in dd.diagnose(X, y, run).findings}
         for run in (one, other)
@@ -135,7 +137,7 @@ OTHERS = {
 @pytest.mark.parametrize("candidates", OTHERS.values(), ids=OTHERS)
 def test_any_candidates_are_tried_one_by_one(candidates):
     X, y, objective = problem()
-    rows, greedy = dd.Rows(X, y), dd.GreedyDescent(candidates)
+    rows, greedy = dd.Rows(X, y), GreedyDescent(candidates)
     assert not greedy.shared
     state = greedy.init(rows, objective, seed=0)
     plain = candidates[0].init(rows, objective, seed=0)
@@ -158,4 +160,4 @@ def test_candidates_that_carry_other_things():
     X, y, objective = problem()
     pair = (dd.DecoupledDescent(0.1), dd.DecoupledDescent(0.1, rule=dd.rules.SGD(0.1, 0.5)))
     with pytest.raises(ValueError, match="carries other things from step to step"):
-        dd.GreedyDescent(pair).init(dd.Rows(X, y), objective, seed=0)
+        GreedyDescent(pair).init(dd.Rows(X, y), objective, seed=0)

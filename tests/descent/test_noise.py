@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from decoupled_descent.descent.noise import Covariance, RowNorms, White
 from tests.oracles import descent as rows_of
 from tests.oracles import noise as oracle
@@ -200,7 +201,7 @@ def test_models_of_other_rows(noise, message):
 def test_greedy_descent_keeps_the_noise_of_its_candidates():
     (X, y), noise = binary(), Covariance(torch.linspace(0.5, 1.5, 16).double())
     candidates = tuple(dd.DecoupledDescent(lr, noise=noise) for lr in (0.02, 0.1))
-    greedy = dd.GreedyDescent(candidates)
+    greedy = GreedyDescent(candidates)
     rows, objective = dd.Rows(X, y), two_layer()
     following, _ = greedy.step(greedy.init(rows, objective, seed=0), rows, objective)
     assert following.chosen >= 0

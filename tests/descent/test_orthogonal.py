@@ -10,6 +10,7 @@ import decoupled_descent as dd
 from decoupled_descent.datasets.embeddings import CATS_DOGS, load_embeddings
 from decoupled_descent.datasets.whitening import Whitening
 from decoupled_descent.rows.gram import Gram
+from decoupled_descent.training import StopReason
 from tests.descent.test_noise import draw
 from tests.descent.test_rules import Momentum
 from tests.oracles import descent as rows_of
@@ -200,7 +201,7 @@ def test_a_sweep_finds_a_damping_that_does_not_blow_up():
     with pytest.warns(dd.DivergenceWarning):
         swept = dd.sweep(*data, objective, grid, 150, test=test, seed=3)
     undamped, damped = swept.runs
-    assert undamped.stop_reason is dd.StopReason.DIVERGED
+    assert undamped.stop_reason is StopReason.DIVERGED
     assert swept.best is damped
     assert torch.isfinite(swept.best.theta).all()
     step = damped.best_step

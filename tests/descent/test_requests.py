@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import grad, hessian
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from decoupled_descent.descent.requests import Pass, RowProduct, one_pass, run_stacked
 from tests.problems import binary, normal, two_layer
 
@@ -132,7 +133,7 @@ def test_requests_of_all_steps_are_answered_together():
 def test_a_stacked_run_keeps_no_numbers_of_the_others():
     """Views into the stack would keep it in memory, and in every file that a run is pickled to."""
     (X, y), objective = binary(), two_layer(3)
-    kinds = [dd.GradientDescent(0.1), dd.DecoupledDescent(0.1), dd.GreedyDescent.grid(0.1)]
+    kinds = [dd.GradientDescent(0.1), dd.DecoupledDescent(0.1), GreedyDescent.grid(0.1)]
     kinds += [dd.OrthogonalDecoupledDescent(0.1)]
     for run in dd.sweep(X, y, objective, kinds, 4).runs:
         info, state = run.best.info, run.best_state

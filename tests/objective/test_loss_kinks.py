@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 import decoupled_descent as dd
-from decoupled_descent.objective import kinks
+from decoupled_descent.objective import KinkWarning, kinks
 from tests.objective.test_kinks import absolute, difference, pinball
 from tests.problems import in_turn, normal
 
@@ -43,7 +43,7 @@ def insensitive(u, y):
 def curvature(head, loss, y, g=None):
     """How the objective decides to take J̄ for these labels."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dd.KinkWarning)
+        warnings.simplefilter("ignore", KinkWarning)
         objective = dd.Objective(head, loss)
         like = torch.zeros((), dtype=torch.float64)
         return objective.bind(y, objective.width or 1, like, g=g).curvature
@@ -90,7 +90,7 @@ def test_the_same_run_as_with_the_named_loss():
     X, _ = dd.mixtures.signalless(40).sample(60, seed=0)
     y = torch.where(normal(60) > 0, 39.0, 41.0)
     head, algorithm = nn.Linear(1, 1), dd.DecoupledDescent(0.05)
-    with pytest.warns(dd.KinkWarning):
+    with pytest.warns(KinkWarning):
         result = dd.fit(X, y, dd.Objective(head, absolute), algorithm, 10, seed=0)
     named = dd.Objective(head, "absolute", curvature="smoothed")
     wanted = dd.fit(X, y, named, algorithm, 10, seed=0)
@@ -167,10 +167,10 @@ def test_every_fit_looks_at_its_own_labels():
     y, algorithm = normal(60), dd.DecoupledDescent(0.05)
     objective = dd.Objective(dd.heads.Linear(), clipped_below_five)
     first = dd.fit(X, y + 30, objective, algorithm, 3)
-    with pytest.warns(dd.KinkWarning):
+    with pytest.warns(KinkWarning):
         kinked = dd.fit(X, y, objective, algorithm, 3)
     second = dd.fit(X, y + 30, objective, algorithm, 3)  # warnings are errors here
-    with pytest.warns(dd.KinkWarning):
+    with pytest.warns(KinkWarning):
         again = dd.fit(X, y, objective, algorithm, 3)
     assert first.bound.curvature == second.bound.curvature == "autodiff"
     assert kinked.bound.curvature == again.bound.curvature == "smoothed"

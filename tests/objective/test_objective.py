@@ -10,6 +10,7 @@ from torch import nn
 from torch.func import functional_call, grad, hessian
 
 import decoupled_descent as dd
+from decoupled_descent.objective import KinkWarning
 from tests.problems import binary, normal, two_layer, xor_objective
 
 N, SHARE = 6, torch.rand(6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -215,7 +216,7 @@ def test_constants_in_single_precision():
     kinked = dd.Objective(
         dd.heads.TwoLayer(3, outputs=3, seed=0), lambda u, y: loss(torch.relu(u), y)
     )
-    with pytest.warns(dd.KinkWarning):
+    with pytest.warns(KinkWarning):
         dd.fit(X, y, kinked, dd.DecoupledDescent(0.1), 3)
 
 
@@ -267,7 +268,7 @@ def test_parameters_of_g_and_f_leave_no_graph_behind():
         g=lambda h, y, a: own * (h > 0) - y.unsqueeze(1),
         f=lambda h, y, a: {"1.weight": own * torch.tanh(h).unsqueeze(1)},
     )
-    with pytest.warns(dd.KinkWarning):
+    with pytest.warns(KinkWarning):
         run = dd.fit(X, y, two_layer(), algorithm, 3)
     assert not run.theta.requires_grad
     assert not run.state.head["1.weight"].requires_grad

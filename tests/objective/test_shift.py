@@ -18,7 +18,7 @@ def test_training_is_descent_with_row_weights():
     """Against equation "dd" with weights on every row, written out for one logistic unit."""
     d, n, lr, damping = 40, 60, 0.3, 0.9
     X, y = mixture(d, BEFORE).sample(n, seed=0, dtype=torch.float64)
-    objective = dd.label_shift(dd.Objective(dd.heads.Linear(), "logistic"), BEFORE, AFTER)
+    objective = dd.objective.label_shift(dd.Objective(dd.heads.Linear(), "logistic"), BEFORE, AFTER)
     start = torch.randn(1, d, generator=torch.Generator().manual_seed(1)).double()
     run = dd.fit(X, y, objective, dd.DecoupledDescent(lr, damping), 8, start)
     X, y, theta = X.numpy(), y.numpy(), start[0].numpy()
@@ -37,7 +37,7 @@ def test_training_is_descent_with_row_weights():
 def test_weighted_errors_before_are_errors_after():
     """The same number from either side of the shift, in the limit."""
     plain = dd.Objective(dd.heads.Linear(), "logistic")
-    weighted = dd.label_shift(plain, BEFORE, AFTER)
+    weighted = dd.objective.label_shift(plain, BEFORE, AFTER)
     m, omega = [[-0.7], [0.7]], [[1.1]]
     before = dd.theory.asymptotic_test_error(mixture(10, BEFORE), weighted, m, omega)
     after = dd.theory.asymptotic_test_error(mixture(10, AFTER), plain, m, omega)
@@ -47,7 +47,7 @@ def test_weighted_errors_before_are_errors_after():
 def test_the_train_error_estimates_the_error_after_the_shift():
     n, steps, runs = 800, 10, 8
     plain = dd.Objective(dd.heads.Linear(), "logistic")
-    weighted = dd.label_shift(plain, BEFORE, AFTER)
+    weighted = dd.objective.label_shift(plain, BEFORE, AFTER)
     gaps, naive = [], []
     for seed in range(runs):
         X, y = mixture(n, BEFORE).sample(n, seed=seed)
@@ -72,4 +72,4 @@ def test_the_train_error_estimates_the_error_after_the_shift():
 )
 def test_frequencies_that_make_no_sense_are_refused(before, after, message):
     with pytest.raises(ValueError, match=message):
-        dd.label_shift(dd.Objective(dd.heads.Linear(), "logistic"), before, after)
+        dd.objective.label_shift(dd.Objective(dd.heads.Linear(), "logistic"), before, after)

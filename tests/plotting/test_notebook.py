@@ -8,7 +8,7 @@ import decoupled_descent as dd
 def test_figures_of_runs_are_pictures_in_notebooks():
     X, y = dd.mixtures.xor(10, 4.0).sample(30, seed=0)
     objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-    figure = dd.plot_run(dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 5))
+    figure = dd.fit(X, y, objective, dd.DecoupledDescent(0.05), 5).plot()
     picture = figure._repr_png_()
     assert picture.startswith(b"\x89PNG")
     width, height = struct.unpack(">II", picture[16:24])

@@ -7,6 +7,8 @@ import decoupled_descent as dd
 from decoupled_descent.checks import Z95
 from decoupled_descent.plotting.runs import plot_curve, plot_learning_curve
 from decoupled_descent.plotting.style import COLOURS
+from decoupled_descent.selection import Halving
+from decoupled_descent.training import StopReason
 
 MIXTURE = dd.mixtures.flipped_classes(40, 3.0, labels=(0, 1))
 DATA, TEST = MIXTURE.sample(60, seed=0), MIXTURE.sample(60, seed=1)
@@ -15,7 +17,7 @@ OBJECTIVE = dd.Objective(dd.heads.Linear(), "logistic")
 
 def test_run_with_interval_and_best_step():
     run = dd.fit(*DATA, OBJECTIVE, dd.DecoupledDescent(0.2), 30, test=TEST)
-    ax = dd.plot_run(run).axes[0]
+    ax = run.plot().axes[0]
     lines = {line.get_label(): line for line in ax.lines}
     np.testing.assert_allclose(lines["train error"].get_ydata(), run.train_error)
     np.testing.assert_allclose(lines["test error"].get_ydata(), run.test_error)
@@ -28,12 +30,12 @@ def test_run_with_interval_and_best_step():
 
 def test_sweep_marks_the_winner_and_the_pruned():
     algorithms = {f"{lr}": dd.DecoupledDescent(lr, 0.9) for lr in (0.3, 0.2, 0.0, 0.001)}
-    result = dd.sweep(*DATA, OBJECTIVE, algorithms, 40, halving=dd.Halving(z=0.5))
-    curves, behind = dd.plot_sweep(result).axes
+    result = dd.sweep(*DATA, OBJECTIVE, algorithms, 40, halving=Halving(z=0.5))
+    curves, behind = result.plot().axes
     (winner,) = [line for line in curves.lines if line.get_color() == COLOURS["train"]]
     np.testing.assert_allclose(winner.get_ydata(), result.best.train_error)
     crosses = [line for line in curves.lines if line.get_marker() == "x"]
-    pruned = [run for run in result.runs if run.stop_reason is dd.StopReason.PRUNED]
+    pruned = [run for run in result.runs if run.stop_reason is StopReason.PRUNED]
     assert len(crosses) == len(pruned) > 0
     shown = [label.get_text() for label in behind.get_yticklabels()]
     assert shown[-1] == result.names[result.best_index]

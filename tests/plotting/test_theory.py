@@ -17,7 +17,7 @@ def problem(algorithm, steps=4):
 
 def test_the_curve_is_the_density_of_the_limit():
     h, modes, evolution = problem(dd.DecoupledDescent(0.1))
-    figure = dd.plot_preactivations(h, modes, evolution, -1)
+    figure = evolution.plot_preactivations(h, modes, -1)
     for j, ax in enumerate(figure.axes):
         x, density = ax.lines[0].get_data()
         np.testing.assert_allclose(np.trapezoid(density, x), 1, atol=1e-3)
@@ -30,7 +30,7 @@ def test_the_curve_is_the_density_of_the_limit():
 
 def test_training_rows_of_gradient_descent_have_a_limit_of_their_own():
     h, modes, evolution = problem(dd.GradientDescent(0.4))
-    legend = dd.plot_preactivations(h, modes, evolution, -1).legends[0]
+    legend = evolution.plot_preactivations(h, modes, -1).legends[0]
     labels = [text.get_text() for text in legend.get_texts()]
     assert "limit, training rows" in labels
 
@@ -38,4 +38,4 @@ def test_training_rows_of_gradient_descent_have_a_limit_of_their_own():
 def test_bad_shapes_are_refused():
     _, modes, evolution = problem(dd.DecoupledDescent(0.1))
     with pytest.raises(ValueError, match=r"preactivations has shape \(300, 2\)"):
-        dd.plot_preactivations(torch.zeros(300, 2), modes, evolution, 0)
+        evolution.plot_preactivations(torch.zeros(300, 2), modes, 0)

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 
 SIZES = (31, 9, 20)  # rows per process, of 60
 D, STEPS, INF = 12, 4, float("inf")
@@ -49,8 +50,8 @@ def calls():
         "dd, kinks": ("logistic", kinked, dd.DecoupledDescent(0.05)),
         "odd": ("logistic", tanh, dd.OrthogonalDecoupledDescent(0.5, **mean, ridge=0.3)),
         "odd, no ridge": ("logistic", tanh, dd.OrthogonalDecoupledDescent(0.05, ridge=INF)),
-        "greedy": ("logistic", tanh, dd.GreedyDescent.grid(0.05)),
-        "greedy, momentum": ("logistic", tanh, dd.GreedyDescent(greedy)),
+        "greedy": ("logistic", tanh, GreedyDescent.grid(0.05)),
+        "greedy, momentum": ("logistic", tanh, GreedyDescent(greedy)),
         "newton": ("logistic", linear, dd.DecoupledNewton(5.0)),
         "newton, squared": ("squared", squared, dd.DecoupledNewton(0.5)),
         "newton, weights": ("logistic", linear, dd.DecoupledNewton(5.0)),
@@ -128,7 +129,7 @@ def lose(folder, rank, size):
 
     try:
         dd.fit(rows, None, objective, algorithm, STEPS, callbacks=third)
-    except dd.ProcessLostError as error:
+    except dd.rows.ProcessLostError as error:
         (folder / f"{rank}.txt").write_text(str(error))
     os._exit(0)  # the group is broken; nothing is left to take down
 

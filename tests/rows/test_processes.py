@@ -5,6 +5,7 @@ import runpy
 import socket
 import subprocess
 import sys
+import weakref
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 import torch
 
 import decoupled_descent as dd
+from decoupled_descent.objective import KinkWarning
+from decoupled_descent.rows import ProcessLostError
 
 WORKER = Path(__file__).with_name("processes_worker.py")
 
@@ -57,7 +60,7 @@ def test_training_is_that_of_one_process(compared, worker):
     close = {"rtol": 1e-10, "atol": 1e-11}
     for name, (labels, objective, algorithm) in worker["calls"]().items():
         X, y = worker["problem"](labels)
-        with pytest.warns(dd.KinkWarning) if "kinks" in name else nullcontext():
+        with pytest.warns(KinkWarning) if "kinks" in name else nullcontext():
             rows = dd.Rows(X, y, weights=worker["weights"]() if "weights" in name else None)
             run = dd.fit(rows, None, objective, algorithm, worker["STEPS"], seed=0)
         result = [part[name] for part in parts]
@@ -130,3 +133,17 @@ def test_a_process_that_dies_costs_one_interval(tmp_path, worker):
 def test_processes_must_know_each_other():
     with pytest.raises(ValueError, match=r"start them with torchrun"):
         dd.Rows(torch.ones(3, 2), torch.ones(3), group=object())
+
+
+def test_rows_do_not_keep_a_destroyed_group_alive(tmp_path):
+    file = f"file://{tmp_path}/store"
+    torch.distributed.init_process_group("gloo", init_method=file, rank=0, world_size=1)
+    try:
+        group = weakref.ref(torch.distributed.group.WORLD)
+        rows = dd.Rows(torch.eye(3), torch.ones(3), group=group())
+        assert rows.total(torch.ones(2))[0].tolist() == [1, 1]
+    finally:
+        torch.distributed.destroy_process_group()
+    assert group() is None  # its threads have ended, before Python shuts down
+    with pytest.raises(ProcessLostError, match="the group of these rows was destroyed"):
+        rows.total(torch.ones(2))

@@ -23,7 +23,7 @@ def test_the_recursion_ends_where_the_solver_says(c, ratio):
 
 @pytest.mark.parametrize("ridge", [0.5, np.inf])
 @pytest.mark.parametrize("loss", ["logistic", "absolute"])
-@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
+@pytest.mark.filterwarnings("ignore::decoupled_descent.objective.KinkWarning")
 def test_orthogonal_descent_ends_where_the_solver_says(ridge, loss):
     mixture = dd.mixtures.flipped_classes(60, snr=2.0, flip=0.1, labels=(0.0, 1.0))
     smooth = loss == "logistic"

@@ -271,7 +271,7 @@ def test_what_the_curvature_is_called_makes_no_difference(curvature):
         assert has_kinks(Model(objective, MIXTURE, 1)) is kinked
 
 
-@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
+@pytest.mark.filterwarnings("ignore::decoupled_descent.objective.KinkWarning")
 @pytest.mark.parametrize(
     ("g", "kinked"),
     [

@@ -5,6 +5,7 @@ from scipy.stats import multivariate_normal, norm
 from torch import nn
 
 import decoupled_descent as dd
+from decoupled_descent.descent import GreedyDescent
 from tests.oracles import state_evolution as oracle
 
 from . import problems
@@ -359,7 +360,7 @@ def test_steps_must_be_positive(steps):
         ({"method": "magic"}, "method='magic'"),
         ({"randomisations": 1}, "randomisations=1"),
         (
-            {"algorithm": dd.GreedyDescent.grid(0.1)},
+            {"algorithm": GreedyDescent.grid(0.1)},
             "no limit of GreedyDescent.*population_test_error",
         ),
         ({"algorithm": 0.1}, "algorithm=0.1 must be an Algorithm"),

@@ -146,7 +146,7 @@ def smooth(h, y, a):
     return torch.tanh(h - y.unsqueeze(1))
 
 
-@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
+@pytest.mark.filterwarnings("ignore::decoupled_descent.objective.KinkWarning")
 def test_terms_do_not_depend_on_what_else_was_done_with_the_objective():
     theory = absolute()
     evolution = theory.run(4)
@@ -162,7 +162,7 @@ def test_terms_do_not_depend_on_what_else_was_done_with_the_objective():
     assert float(before.variance_damping[0]) == pytest.approx(expected, rel=spacing / 2)
 
 
-@pytest.mark.filterwarnings("ignore::decoupled_descent.KinkWarning")
+@pytest.mark.filterwarnings("ignore::decoupled_descent.objective.KinkWarning")
 @pytest.mark.parametrize("g", [None, smooth])
 def test_the_remainder_across_kinks_is_of_second_order(g):
     terms = taylor_terms(absolute(g).run(6))

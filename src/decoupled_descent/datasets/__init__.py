@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from decoupled_descent.datasets import mixtures, responses
+from decoupled_descent.datasets.continuous import ContinuousMixture
 from decoupled_descent.datasets.embeddings import Embeddings, find_cats_dogs, load_embeddings
 from decoupled_descent.datasets.mixtures import GaussianMixture
 from decoupled_descent.datasets.mnist import Mnist, add_noise, load_mnist, two_digits
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from decoupled_descent.datasets.whitening import Whitening
 
 __all__ = [
+    "ContinuousMixture",
     "Embeddings",
     "GaussianMixture",
     "Mnist",

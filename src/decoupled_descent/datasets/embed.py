@@ -66,13 +66,13 @@ def embed(
 ) -> NDArray[np.float32]:
     """Send images through a network in evaluation mode; return the features, shape (n, d)."""
     network.eval()
-    found = []
+    result = []
     with torch.inference_mode(), progress_bar(len(images), "embedding", progress) as advance:
         for start in range(0, len(images), batch):
             some = prepare_images(images[start : start + batch], size)
-            found.append(network(some).flatten(1))
+            result.append(network(some).flatten(1))
             advance(start + len(some), "")
-    features: NDArray[np.float32] = torch.cat(found).numpy()
+    features: NDArray[np.float32] = torch.cat(result).numpy()
     return features
 
 

@@ -90,12 +90,12 @@ def get_modes(
     weights: Sequence[float] | Tensor, responses: Sequence[float | Sampler], modes: int
 ) -> tuple[Tensor, list[Sampler]]:
     """Check the weights of J modes, and turn one number (a Dirac law) or sampler each into laws."""
-    found = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
-    total = float(found.sum())
-    fitting = found.shape == (modes,) and bool((found >= 0).all())
+    result = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
+    total = float(result.sum())
+    fitting = result.shape == (modes,) and bool((result >= 0).all())
     if not fitting or abs(total - 1) > 1e-6:
         raise ValueError(
-            f"weights={found.tolist()} must be {modes} probabilities that sum to 1 (they sum to "
+            f"weights={result.tolist()} must be {modes} probabilities that sum to 1 (they sum to "
             f"{total:g})"
         )
     if len(responses) != modes:
@@ -103,4 +103,4 @@ def get_modes(
             f"responses has {len(responses)} entries but there are {modes} means; give one number "
             "or sampler per mode"
         )
-    return found, [law if callable(law) else dirac(law) for law in responses]
+    return result, [law if callable(law) else dirac(law) for law in responses]

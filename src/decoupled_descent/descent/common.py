@@ -252,7 +252,7 @@ def check_algorithm(algorithm: Any) -> None:
     if not isinstance(algorithm, Algorithm):
         raise ValueError(
             f"algorithm={algorithm!r} must be an Algorithm, such as DecoupledDescent(lr=0.05); "
-            "your own algorithm must subclass decoupled_descent.Algorithm"
+            "your own algorithm must subclass decoupled_descent.descent.Algorithm"
         )
 
 

@@ -71,7 +71,7 @@ class GreedyDescent(StackedAlgorithm):
         >>> import decoupled_descent as dd
         >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
         >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> run = dd.fit(X, y, objective, dd.GreedyDescent.grid(lr=0.05), steps=30)
+        >>> run = dd.fit(X, y, objective, dd.descent.GreedyDescent.grid(lr=0.05), steps=30)
         >>> bool((run.train_error.diff() <= 0).all())
         True
     """

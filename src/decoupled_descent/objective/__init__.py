@@ -5,19 +5,18 @@ forms layer by layer, ``autodiff`` works for any smooth module, ``smoothed`` is 
 """
 
 from decoupled_descent.objective.bound import BoundObjective
-from decoupled_descent.objective.derivatives import (
-    Direction,
-    HeadDirection,
-    Parameters,
-    RowDerivatives,
-)
+from decoupled_descent.objective.derivatives import Direction as Direction
+from decoupled_descent.objective.derivatives import HeadDirection as HeadDirection
+from decoupled_descent.objective.derivatives import Parameters as Parameters
+from decoupled_descent.objective.derivatives import RowDerivatives
+from decoupled_descent.objective.kinks import KinkWarning
 from decoupled_descent.objective.objective import Objective
+from decoupled_descent.objective.shift import label_shift
 
 __all__ = [
     "BoundObjective",
-    "Direction",
-    "HeadDirection",
+    "KinkWarning",
     "Objective",
-    "Parameters",
     "RowDerivatives",
+    "label_shift",
 ]

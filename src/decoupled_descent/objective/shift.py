@@ -53,7 +53,9 @@ def label_shift(
     Example:
         >>> import decoupled_descent as dd
         >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
-        >>> shifted = dd.label_shift(objective, {0.0: 0.5, 1.0: 0.5}, {0.0: 0.9, 1.0: 0.1})
+        >>> shifted = dd.objective.label_shift(
+        ...     objective, {0.0: 0.5, 1.0: 0.5}, {0.0: 0.9, 1.0: 0.1}
+        ... )
         >>> shifted.losses(torch.zeros(2, 1), torch.tensor([0.0, 1.0]), {})
         tensor([1.2477, 0.1386])
     """

@@ -1,16 +1,10 @@
-"""Figures of runs and sweeps in one style. Matplotlib is imported when something is drawn."""
+"""Figures in one style. Matplotlib is imported when something is drawn.
 
-from decoupled_descent.plotting.runs import plot_curve, plot_run, plot_sweep
-from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, save_figure
-from decoupled_descent.plotting.theory import plot_preactivations
+Runs, sweeps and evolutions draw themselves: ``run.plot()``, ``sweep.plot()``,
+``evolution.plot_preactivations(…)``. :func:`save_figure` writes a figure to a file.
+"""
 
-__all__ = [
-    "COLOURS",
-    "THEORY",
-    "new_figure",
-    "plot_curve",
-    "plot_preactivations",
-    "plot_run",
-    "plot_sweep",
-    "save_figure",
-]
+from decoupled_descent.plotting.runs import plot_curve
+from decoupled_descent.plotting.style import new_figure, save_figure
+
+__all__ = ["new_figure", "plot_curve", "save_figure"]

@@ -9,54 +9,31 @@ import numpy as np
 
 from decoupled_descent.checks import Z95
 from decoupled_descent.plotting.style import COLOURS, THEORY, new_figure, tidy
-from decoupled_descent.training.callbacks import StopReason
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from decoupled_descent.selection.sweep import Sweep
-    from decoupled_descent.training.run import Run
-
-
-def plot_run(run: Run, title: str = "", theory: Any = None) -> Figure:
-    """Draw a run's train error with its 95 % interval, the best step, and the test error if known.
-
-    Args:
-        run: What :func:`fit` returned.
-        title: The title of the figure.
-        theory: What state evolution predicts, shape (T,): ``StateEvolution(…).run(…).test_error``.
-
-    Returns:
-        A figure; ``decoupled_descent.plotting.save_figure`` writes it to a file.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
-        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> figure = plot_run(dd.fit(X, y, objective, dd.DecoupledDescent(0.05), steps=20))
-        >>> figure.axes[0].get_xlabel()
-        'step'
-    """
-    title = title or type(run.algorithm).__name__
-    figure = plot_curve(run.train_error, run.train_error_stderr, title=title)
-    ax = figure.axes[0]
-    if run.test_error is not None:
-        ax.plot(run.test_error, color=COLOURS["test"], lw=1.4, label="test error", zorder=1.9)
-    if theory is not None:
-        ax.plot(np.asarray(theory, dtype=float), **THEORY)
-    tidy(ax, "small")
-    return figure
 
 
 def plot_curve(
-    error: Any, stderr: Any, *, title: str = "", ylabel: str = "error", xlabel: str = "step"
+    error: Any,
+    stderr: Any,
+    *,
+    test: Any = None,
+    theory: Any = None,
+    title: str = "",
+    ylabel: str = "error",
+    xlabel: str = "step",
 ) -> Figure:
     """Draw a train error with its 95 % interval and mark the lowest point.
 
     Args:
         error: The train error, shape (T,).
         stderr: Its standard error, shape (T,).
+        test: The error on test rows, shape (T,), if there are any.
+        theory: What state evolution predicts, shape (T,).
         title: The title of the figure.
         ylabel: The name of the error.
         xlabel: The name of the horizontal axis.
@@ -73,29 +50,17 @@ def plot_curve(
     interval = ax.fill_between(steps, error - margin, error + margin, alpha=0.2, lw=0)
     interval.set(color=COLOURS["train"], label="its 95 % interval")
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")
+    if test is not None:
+        ax.plot(np.asarray(test), color=COLOURS["test"], lw=1.4, label="test error", zorder=1.9)
+    if theory is not None:
+        ax.plot(np.asarray(theory, dtype=float), **THEORY)
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     tidy(ax, "small")
     return figure
 
 
 def plot_sweep(sweep: Sweep) -> Figure:
-    """Draw a sweep: all train errors over the steps, and the difference of each from the winner.
-
-    Args:
-        sweep: What :func:`sweep` returned.
-
-    Returns:
-        A figure with two panels. Whiskers are 95 % intervals of the *difference* from the winner on
-        the same rows; a cross marks where a configuration was pruned or diverged.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> X, y = dd.mixtures.xor(dimension=100, snr=8.0).sample(200, seed=0)
-        >>> objective = dd.Objective(dd.heads.Product(a=1.0), "logistic")
-        >>> algorithms = [dd.DecoupledDescent(lr) for lr in (0.02, 0.05)]
-        >>> len(plot_sweep(dd.sweep(X, y, objective, algorithms, steps=20)).axes)
-        2
-    """
+    """Draw a sweep; see :meth:`~decoupled_descent.selection.Sweep.plot`."""
     figure, axes = new_figure(columns=2)
     errors, behind = axes[0]
     for index, run in enumerate(sweep.runs):
@@ -104,7 +69,7 @@ def plot_sweep(sweep: Sweep) -> Figure:
         if index == sweep.best_index:
             name = f"winner: {sweep.names[index]}"
             line.set(color=COLOURS["train"], lw=2.0, zorder=3, label=name)
-        if run.stop_reason in (StopReason.PRUNED, StopReason.DIVERGED):
+        if run.stop_reason.is_failure:
             errors.plot(len(error) - 1, error[-1], "x", color="0.4", ms=5)
     errors.set(xlabel="step", ylabel="train error")
     highest_start = max(float(run.train_error[0]) for run in sweep.runs)

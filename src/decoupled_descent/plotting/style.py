@@ -71,9 +71,9 @@ def quantiles(values: Any, levels: Sequence[float]) -> np.ndarray:
     """
     values = np.asarray(values, dtype=float)
     with np.errstate(invalid="ignore"):  # infinity minus infinity
-        found = np.quantile(values, levels, axis=0)
+        result = np.quantile(values, levels, axis=0)
     higher: np.ndarray = np.quantile(values, levels, axis=0, method="higher")
-    return np.where(np.isnan(found), higher, found)
+    return np.where(np.isnan(result), higher, result)
 
 
 def error_band(ax: Axes, curves: Any, kind: str) -> None:

@@ -22,34 +22,7 @@ BINS = 40
 def plot_preactivations(
     preactivations: Tensor, modes: Any, evolution: Evolution, step: int
 ) -> Figure:
-    r"""Draw the pre-activations of a run for each mode, and their limit for new rows, N(m_j, Ω).
-
-    For methods with a correction the training rows have the same limit. For other methods the limit
-    of the training rows is drawn as well.
-
-    Args:
-        preactivations: h of the rows at one step, shape (n, L), such as ``info.preactivations`` in
-            a callback.
-        modes: The mode of each row, as :meth:`GaussianMixture.sample_with_modes` gives it, (n,).
-        evolution: The limit of the run.
-        step: The step.
-
-    Returns:
-        A figure with a row per unit and a column per mode.
-
-    Example:
-        >>> import decoupled_descent as dd
-        >>> mixture = dd.mixtures.flipped_classes(100, snr=2.0, labels=(0.0, 1.0))
-        >>> X, y, modes = mixture.sample_with_modes(200, seed=0)
-        >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
-        >>> seen, algorithm = [], dd.DecoupledDescent(0.1)
-        >>> run = dd.fit(X, y, objective, algorithm, 3, callbacks=[seen.append], seed=0)
-        >>> evolution = dd.StateEvolution(mixture, objective, algorithm).run(3)
-        >>> h = seen[2].info.preactivations
-        >>> figure = plot_preactivations(h, modes, evolution, step=2)
-        >>> len(figure.axes)
-        2
-    """
+    """Draw pre-activations beside their limit; see :meth:`Evolution.plot_preactivations`."""
     h = torch.as_tensor(preactivations, device="cpu").double()
     modes = torch.as_tensor(modes, device="cpu")
     step = range(len(evolution.test_error))[step]

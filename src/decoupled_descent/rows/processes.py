@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -35,22 +36,36 @@ class Processes:
                 "group= needs processes that know each other: start them with torchrun and call "
                 "torch.distributed.init_process_group('gloo') first"
             )
-        self.group, self.timeout = group, real_number("timeout", timeout)
+        self.timeout = real_number("timeout", timeout)
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self._group: Any = dist.group.WORLD if group is None else group
+        # A group that outlives destroy_process_group has threads that run while Python shuts
+        # down, which can abort the process: rows that still exist then must not keep it alive.
+        self._group = weakref.ref(dist.group.WORLD if group is None else group)
         # The sum itself ends then. If only the wait for it did, the process could not end: its last
         # act is to wait for the sum, for as long as the group allows, half an hour by default.
         self._limits = dist.AllreduceOptions()
         self._limits.timeout = timedelta(seconds=self.timeout)
         self._sums = 0
 
+    @property
+    def group(self) -> Any:
+        """The group of these processes, or raise ``ProcessLostError`` after it was destroyed."""
+        group = self._group()
+        if group is None:
+            raise ProcessLostError(
+                "the group of these rows was destroyed; call "
+                "torch.distributed.destroy_process_group() after the last use of the rows"
+            )
+        return group
+
     def total(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """Sums of tensors over all processes, in one message; the same bits in each process."""
         widest = torch.float64 if any(p.dtype == torch.float64 for p in parts) else parts[0].dtype
         flat = torch.cat([part.reshape(-1).to(widest) for part in parts])
         self._sums += 1
+        group = self.group
         try:
-            self._group.allreduce([flat], self._limits).wait()
+            group.allreduce([flat], self._limits).wait()
         except RuntimeError as error:
             raise ProcessLostError(self._lost(error)) from error
         sums = torch.split(flat, [part.numel() for part in parts])

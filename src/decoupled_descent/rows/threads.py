@@ -2,7 +2,9 @@ r"""How many threads PyTorch uses: one for small matrices, the caller's number f
 
 ``torch.set_num_threads`` also sets what threads of Python that begin later start with, so two of
 them could leave each other at one thread for good. The settings below it are per thread: OpenMP's
-by its standard, and MKL's own. They are set here, and set back afterwards.
+by its standard, and MKL's own. They are set here, and set back afterwards. ``threadpoolctl`` does
+not reach them: under its limit of one thread, ``torch.get_num_threads()`` stays at two, because MKL
+is a part of PyTorch's own library, which it does not list.
 """
 
 from __future__ import annotations

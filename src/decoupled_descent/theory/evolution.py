@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.kinks import Values
+from decoupled_descent.plotting.theory import plot_preactivations
 from decoupled_descent.theory.averages import Point
 from decoupled_descent.theory.laws import on_cpu
 from decoupled_descent.theory.orders import value_orders
 from decoupled_descent.theory.risk import Estimate, average_over, mean_value
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from decoupled_descent.theory.reuse import ReuseTrajectory
     from decoupled_descent.theory.state_evolution import StateEvolution
 
@@ -110,6 +113,37 @@ class Evolution:
         model, at = self.theory.model(self.overlap.shape[-1]), self.point(step)
         orders = value_orders(model, phi, at.head)
         return average_over(model, phi, at, orders, seed=self.theory.seed)
+
+    def plot_preactivations(self, preactivations: Tensor, modes: Any, step: int) -> Figure:
+        r"""Draw the pre-activations of a run for each mode, and their limit N(m_j, Ω) for new rows.
+
+        For methods with a correction the training rows have the same limit. For other methods the
+        limit of the training rows is drawn as well.
+
+        Args:
+            preactivations: h of the rows at one step, shape (n, L), such as
+                ``info.preactivations`` in a callback.
+            modes: The mode of each row, shape (n,), from
+                :meth:`GaussianMixture.sample_with_modes`.
+            step: The step.
+
+        Returns:
+            A figure with a row per unit and a column per mode.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> mixture = dd.mixtures.flipped_classes(100, snr=2.0, labels=(0.0, 1.0))
+            >>> X, y, modes = mixture.sample_with_modes(200, seed=0)
+            >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
+            >>> seen, algorithm = [], dd.DecoupledDescent(0.1)
+            >>> run = dd.fit(X, y, objective, algorithm, 3, callbacks=[seen.append], seed=0)
+            >>> evolution = dd.StateEvolution(mixture, objective, algorithm).run(3)
+            >>> h = seen[2].info.preactivations
+            >>> figure = evolution.plot_preactivations(h, modes, step=2)
+            >>> len(figure.axes)
+            2
+        """
+        return plot_preactivations(preactivations, modes, self, step)
 
     def training_rows(self, step: int) -> TrainingRows | None:
         """Sampled training rows in the limit if they differ from new rows; else None."""
