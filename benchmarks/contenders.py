@@ -27,7 +27,7 @@ def ours(
     X: Tensor,
     y: Tensor,
     width: int,
-    algorithm: dd.Algorithm,
+    algorithm: dd.descent.Algorithm,
     block_size: int | None = None,
     **options,
 ) -> Step:

@@ -1,4 +1,4 @@
-"""Figures of ``dd.plot_run`` and the like for the gallery: they are not known to pyplot."""
+"""Figures of ``run.plot()`` and the like for the gallery: they are not known to pyplot."""
 
 from weakref import WeakSet
 

@@ -24,7 +24,7 @@ result = dd.sweep(X, y, objective, algorithms, steps=120, test=fresh, progress=F
 # Left: all training curves. Right: the difference of each from the winner. Differences are taken
 # row by row on the same data, so their intervals are narrow.
 
-figure = dd.plot_sweep(result)
+figure = result.plot()
 figure.set_size_inches(9, 3.6)
 figure
 

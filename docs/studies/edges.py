@@ -1,9 +1,10 @@
 """Where estimates fail first: no signal, balanced classes, weights. Are they right there?
 
 ``python docs/studies/edges.py signal [DRAWS]`` draws tables without signal and with a weak one,
-for several shares of classes; ``… weights [DRAWS]`` draws rows with weights. Each line compares the
-mean estimate with the mean truth, which is measured on 3,000 other rows of each draw, and counts
-how often the 95 % interval covers the truth. The tables are those of docs/studies/edges.md.
+for several shares of classes; ``… weights [DRAWS]`` draws rows with weights, ``… groups [DRAWS]``
+patients with several rows. Each line compares the mean estimate with the mean truth, which is
+measured on 3,000 other rows of each draw, and counts how often the 95 % interval covers the truth.
+The tables are those of docs/studies/edges.md.
 """
 
 import sys
@@ -14,7 +15,6 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import decoupled_descent as dd
-from decoupled_descent.checks import error_interval, share_interval
 
 NEW = 3000
 #: Rows, columns, signal, shares of the classes, and whether a design fixes the shares.
@@ -31,14 +31,14 @@ SETTINGS = [
     (200, 20, 0.0, (0.5, 0.5), True),
     (200, 20, 0.7, (0.5, 0.5), False),
     (90, 5, 0.0, (1 / 3, 1 / 3, 1 / 3), True),
+    (400, 20, 0.7, (0.5, 0.5), False),
+    (80, 1000, 0.7, (0.5, 0.5), False),
     (200, 5, 0.7, (0.1,) * 10, False),
 ]
 #: Sample weights: a constant, or a function of a generator and the number of rows.
 WEIGHTS = {
     "none": None,
     "2 for all": 2.0,
-    "0.5 for all": 0.5,
-    "100 for all": 100.0,
     "lognormal": lambda rng, n: np.exp(rng.normal(size=n) - 0.5),
     "1, 2 or 3": lambda rng, n: rng.integers(1, 4, n).astype(float),
 }
@@ -75,13 +75,14 @@ def classified(seed, setting, weights=None):
     chances = model.predict_proba(new)
     right = np.mean(chances.argmax(1) == labels)
     loss = -np.log(chances[np.arange(len(labels)), labels]).mean()
-    accuracy, stderr = model.estimated_accuracy_, model.estimated_accuracy_stderr_
-    low, high = share_interval(accuracy, stderr)
+    accuracy = model.estimated_accuracy_
+    low, high = model.estimated_accuracy_interval_
     error, doubt = model.estimated_test_error_, model.estimated_test_error_stderr_
-    below, above = error_interval(error, doubt)
-    auc = [0.5, 0.5]
+    below, above = model.estimated_test_error_interval_
+    auc = [0.5, 0.5, True]
     if chances.shape[1] == 2:
-        auc = [roc_auc_score(y, model.corrected_proba_[:, 1]), roc_auc_score(labels, chances[:, 1])]
+        area, truth = model.estimate("auc", y), roc_auc_score(labels, chances[:, 1])
+        auc = [area.value, truth, area.interval[0] <= truth <= area.interval[1]]
     return [
         accuracy, right, low <= right <= high, *auc, error, loss, below <= loss <= above,
         (error - loss) / doubt,
@@ -96,8 +97,38 @@ def regressed(seed, n, weights):
     model = dd.DecoupledRegressor().fit(X[:n], y[:n], sample_weight=weights_of(weights, rng, n))
     error, doubt = model.estimated_test_error_, model.estimated_test_error_stderr_
     truth = np.mean((model.predict(X[n:]) - y[n:]) ** 2)
-    low, high = error_interval(error, doubt)
+    low, high = model.estimated_test_error_interval_
     return [error, truth, low <= truth <= high, (error - truth) / doubt]
+
+
+def grouped(seed, patients=30, rows=8):
+    """Patients without signal, left out together: accuracy and log loss for new patients."""
+    rng = np.random.default_rng(3000 + seed)
+
+    def draw_patients(count):
+        who = np.repeat(np.arange(count), rows)
+        X = rng.normal(size=(count, 5))[who] + 0.5 * rng.normal(size=(len(who), 5))
+        return X, rng.integers(0, 2, count)[who], who
+
+    X, y, who = draw_patients(patients)
+    new, labels, _ = draw_patients(400)
+    model = dd.DecoupledClassifier().fit(X, y, groups=who)
+    chances = model.predict_proba(new)
+    right = np.mean(chances.argmax(1) == labels)
+    low, high = model.estimated_accuracy_interval_
+    error, loss = model.estimated_test_error_, -np.log(chances[np.arange(len(new)), labels]).mean()
+    below, above = model.estimated_test_error_interval_
+    return [model.estimated_accuracy_, right, low <= right <= high, error, loss,
+            below <= loss <= above]  # fmt: skip
+
+
+def groups(draws):
+    a = np.array([grouped(seed) for seed in range(draws)], dtype=float)
+    print("| table | accuracy, truth | bias | covered | log loss bias | covered |")
+    print("|---|---|---|---|---|---|")
+    print(f"| 30 patients × 8 rows | {a[:, 0].mean():.3f}, {a[:, 1].mean():.3f} | "
+          f"{bias(a[:, 0], a[:, 1])} | {100 * a[:, 2].mean():.0f} % | "
+          f"{bias(a[:, 3], a[:, 4])} | {100 * a[:, 5].mean():.0f} % |")  # fmt: skip
 
 
 def bias(estimates, truths):
@@ -107,20 +138,22 @@ def bias(estimates, truths):
 
 
 def signal(draws):
-    print("| rows, columns | signal | classes | accuracy, truth | bias | covered | AUC bias | log "
-          "loss bias | covered |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| rows, columns | signal | classes | accuracy, truth | bias | covered | AUC bias | "
+          "covered | log loss bias | covered |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for setting in SETTINGS:
-        found = [one for seed in range(draws) if (one := classified(seed, setting)) is not None]
-        a = np.array(found, dtype=float)
+        results = [one for seed in range(draws) if (one := classified(seed, setting)) is not None]
+        a = np.array(results, dtype=float)
         shares = f"{len(setting[3])} equal" if len(setting[3]) > 2 else ":".join(
             f"{100 * share:.0f}" for share in setting[3]
         )  # fmt: skip
         kind = f"{shares}, {'by design' if setting[4] else 'drawn'}"
-        auc = bias(a[:, 3], a[:, 4]) if len(setting[3]) == 2 else "–"
+        auc = "– | –"
+        if len(setting[3]) == 2:
+            auc = f"{bias(a[:, 3], a[:, 4])} | {100 * a[:, 5].mean():.0f} %"
         print(f"| {setting[0]}, {setting[1]} | {setting[2]:g} | {kind} | {a[:, 0].mean():.3f}, "
               f"{a[:, 1].mean():.3f} | {bias(a[:, 0], a[:, 1])} | {100 * a[:, 2].mean():.0f} % | "
-              f"{auc} | {bias(a[:, 5], a[:, 6])} | {100 * a[:, 7].mean():.0f} % |",
+              f"{auc} | {bias(a[:, 6], a[:, 7])} | {100 * a[:, 8].mean():.0f} % |",
               flush=True)  # fmt: skip
 
 
@@ -133,7 +166,7 @@ def weights(draws):
             classes = np.array([classified(seed, setting, make) for seed in range(draws)], float)
             numbers = np.array([regressed(seed, n, make) for seed in range(draws)], float)
             for kind, columns in (
-                ("log loss", classes[:, [5, 6, 7, 8]]),
+                ("log loss", classes[:, [6, 7, 8, 9]]),
                 ("squared error", numbers),
             ):
                 estimate, truth, covered, z = columns.T
@@ -145,5 +178,5 @@ def weights(draws):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    chosen = {"signal": signal, "weights": weights}[sys.argv[1]]
+    chosen = {"signal": signal, "weights": weights, "groups": groups}[sys.argv[1]]
     chosen(int(sys.argv[2]) if len(sys.argv) > 2 else 200)

@@ -54,7 +54,9 @@ def sweep(folder: Path) -> object:
     (X, y), objective = problem()
     algorithms = [dd.OrthogonalDecoupledDescent(lr, 0.9) for lr in (0.02, 0.05, 0.1)]
     where = dd.Checkpoint(folder, seconds=0)
-    found = dd.sweep(X, y, objective, algorithms, 200, halving=dd.Halving(), checkpoint=where)
+    found = dd.sweep(
+        X, y, objective, algorithms, 200, halving=dd.selection.Halving(), checkpoint=where
+    )
     return [numbers(run) for run in found.runs]
 
 

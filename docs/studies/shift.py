@@ -42,7 +42,7 @@ def by_label(share):
 def labels(share, weighted, seed):
     plain = dd.Objective(dd.heads.TwoLayer(1, bias=True, seed=0), "logistic")
     half, after = {0.0: 0.5, 1.0: 0.5}, {0.0: 1 - share, 1.0: share}
-    objective = plain if weighted == "no" else dd.label_shift(plain, half, after)
+    objective = plain if weighted == "no" else dd.objective.label_shift(plain, half, after)
     train, state = trained(*by_label(0.5).sample(N, seed=seed), objective, seed)
     return train, truth(by_label(share), plain, state.theta, state.head)
 
@@ -66,7 +66,7 @@ def modes(rare, weighted, seed):
     before, after = (
         dict(enumerate(mixture.weights.tolist())) for mixture in (by_mode(0.05), by_mode(rare))
     )
-    objective = plain if weighted == "no" else dd.label_shift(plain, before, after)
+    objective = plain if weighted == "no" else dd.objective.label_shift(plain, before, after)
     train, state = trained(*by_mode(0.05).sample(N, seed=seed), objective, seed)
     return train, truth(by_mode(rare), plain, state.theta, state.head)
 

@@ -51,13 +51,13 @@ def judged(X, y, classes, **options):
 
 
 def main(data, draws):
-    measured = readings.companions.company
+    measured = readings.companions.companion_effect
 
     def watched(*given):
         SEEN.append(measured(*given))
         return SEEN[-1]
 
-    readings.companions.company = watched
+    readings.companions.companion_effect = watched
     features = ["linear", "rbf(1)", "laplace(1)"]
     for case in DRAWN:
         found = [

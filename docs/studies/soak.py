@@ -37,7 +37,7 @@ def main() -> None:
     objective = dd.Objective(dd.heads.TwoLayer(4, seed=0), "logistic")
     algorithm, begun = dd.DecoupledDescent(0.01, 0.99), time.monotonic()
 
-    def told(step: dd.Step) -> None:
+    def told(step: dd.training.Step) -> None:
         if step.index % (options.steps // 10) == 1:
             passed = time.monotonic() - begun
             print(f"step {step.index}: {resident():.1f} MB, {passed:.0f} s", flush=True)
