@@ -35,6 +35,10 @@ class Minimum(NamedTuple):
         """g_i of all rows, shape (n, K)."""
         return self.problem.weights.unsqueeze(1) * self.curvature.slope
 
+    def rough(self) -> Minimum:
+        """The same with products that have few digits, see :meth:`Influence.rough`."""
+        return self._replace(influence=self.influence.rough())
+
     def hessians(self, rows: Tensor) -> Tensor:
         """W_i of some rows, shape (…, K, K)."""
         return self.problem.weights[rows][..., None, None] * self.curvature.matrices(rows)

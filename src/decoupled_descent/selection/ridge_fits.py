@@ -231,7 +231,7 @@ def _resampled(fitted: CandidateFit, folds: Tensor, signs: Tensor | None) -> Can
     """Add predictions with each fold left out as well, and how outputs vary with the sample."""
     rows, run = fitted.rows, fitted.run
     problem = Problem(rows, run.bound, fitted.ridge)
-    minimum = linear_minimum(problem, fitted_outputs(fitted))
+    minimum = linear_minimum(problem, fitted_outputs(fitted)).rough()  # first order is rougher
     loss, count = run.objective.loss, row_count(rows)
     without = torch.stack(
         [
