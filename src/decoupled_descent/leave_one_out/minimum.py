@@ -67,7 +67,8 @@ def forget_influence(rows: Rows) -> None:
 def _structured(problem: Problem, curvature: Curvature) -> Influence:
     """The structure of V with the smallest matrices."""
     rows, ridge, intercept = problem.rows, problem.ridge, problem.intercept
-    many = rows.n > SQUARE or not rows.in_memory
+    parameters = curvature.diagonal.shape[1] * (rows.d + 1)
+    many = rows.n > SQUARE or not rows.in_memory or parameters <= rows.n
     if curvature.full is not None or (curvature.rank_one is not None and many):
         return SoftmaxPrimal(problem, curvature)
     diagonal = problem.weights * curvature.diagonal.T.clamp_min(TINY)

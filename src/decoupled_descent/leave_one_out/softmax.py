@@ -28,6 +28,8 @@ from decoupled_descent.objective.second_order import Curvature
 
 #: The rows of the blocks V_ii are computed in pieces of at most this many rows times outputs.
 PIECE = 2**12
+#: L⁻¹ΠᵀS is kept if it has no more numbers than this, 256 MiB; else it is made where it is needed.
+KEPT = 2**25
 
 
 class SoftmaxDual(Influence):
@@ -64,8 +66,17 @@ class SoftmaxDual(Influence):
             blocks[some] += half @ half.mT
         return blocks
 
+    @cached_property
+    def _halves(self) -> Tensor | None:
+        """What belongs to each row, if it may be kept."""
+        count, n, _ = self.matrices.shape
+        return self._solved(torch.arange(n)) if count * n * n <= KEPT else None
+
     def _half(self, rows: Tensor) -> Tensor:
         """(L⁻¹ΠᵀS)ᵀ of some rows, shape (s, K, n)."""
+        return self._solved(rows) if self._halves is None else self._halves[rows]
+
+    def _solved(self, rows: Tensor) -> Tensor:
         own = self.matrices[:, rows] * self.arms.mT
         half = own.transpose(0, 1).to(self.factor, memory_format=torch.contiguous_format, copy=True)
         flat = half.view(-1, half.shape[2])
