@@ -24,7 +24,7 @@ from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store
-from decoupled_descent.selection.cost import FITS
+from decoupled_descent.selection.cost import FITS, SAMPLED
 from decoupled_descent.selection.decisions import half_sample_count
 from decoupled_descent.selection.fits import (
     CandidateFit,
@@ -40,8 +40,6 @@ from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.run import fit
 
-#: With more rows than this, ridges are first chosen on this many rows.
-SAMPLED = 2000
 #: The tolerance of fits. Newton's method converges quadratically, so that a small one costs only
 #: one more step. With it a row of weight 2 trains the same model as two equal rows.
 CLOSE = 1e-14

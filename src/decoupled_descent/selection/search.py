@@ -37,7 +37,8 @@ from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, sele
 from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
 
-#: Searches whose features have fewer entries than this take seconds; no time is announced.
+#: Searches whose features, times classes, have fewer entries than this take seconds; no time is
+#: announced.
 QUICK = 10**6
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
 MOST_PARAMETERS = 4000
@@ -125,7 +126,7 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
 
 def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
     """Print on a terminal how long the search will take, if that is long."""
-    if show_progress(progress) and not in_stages() and n * max(widths) > QUICK:
+    if show_progress(progress) and not in_stages() and n * max(widths) * outputs > QUICK:
         seconds = expected_seconds(n, widths, outputs)
         if seconds > LONG:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)

@@ -88,7 +88,9 @@ def train_and_report(
             out = Path(f"{out.resolve()}-interrupted")
             replaced = check_folder(out, data)
         enter(CHECKING)
-        report = results.report_data(data, target, out, prepared, estimator, warned, seconds)
+        report = results.report_data(
+            data, target, out, prepared, estimator, warned, seconds, options.fast
+        )
         if not first:
             return
         enter(WRITING)
