@@ -336,11 +336,15 @@ X, Y = binary()
         ({"test": (X * torch.inf, Y)}, r"test: X\[0, 0\] is -?inf"),
     ],
 )
-def test_bad_input_is_refused_before_any_work(change, message, monkeypatch):
-    monkeypatch.setattr(dd.DecoupledDescent, "step", Idle.step)
-    arguments = {"X": X, "y": Y, "objective": two_layer(), "algorithm": DD, "steps": 3} | change
+def test_bad_input_is_refused_before_any_work(change, message):
+    """The first step would end in another error."""
+
+    class Untouched(dd.DecoupledDescent):
+        stacked_step = Idle.step
+
+    arguments = {"X": X, "y": Y, "objective": two_layer(), "steps": 3} | change
     with pytest.raises(ValueError, match=message):
-        dd.fit(**arguments)
+        dd.fit(**{"algorithm": Untouched(0.05)} | arguments)
 
 
 def test_a_single_callback_needs_no_list(problem):
