@@ -67,23 +67,32 @@ def fit_maps(
 ) -> Iterator[tuple[float, CandidateFit]]:
     """Fit every map with every ridge that is tried; yield the share of work done, and the fit.
 
-    Large features are in memory for one map at a time, and in the end for the best one.
+    Large features are in memory for one map at a time, and in the end for the best one. Maps that
+    only serve the cross-fit come last and get one ridge each. The first ridge of a kernel is
+    corrected by as much as those of the kernels before it were wrong.
     """
     X, y, objective, *_ = sample
     fits: list[CandidateFit] = []
     rows_of_maps: list[Rows] = []
     outputs: Tensor | None = None  # of the best fit so far
     signs = None if folds is None else _half_samples(sample)
+    correction = 1.0
     for index, one in enumerate(maps):
+        start = one.start if one.features.is_linear else correction * one.start
+        tried = start if isinstance(ridge, str) and not one.selected[-1] else ridge
+        own: list[CandidateFit] = []
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
         rows = divided(phi, y, X, **sample.common)
         del phi
         rows_of_maps.append(rows)
         everything = gather_rows(rows, y, **sample.common)
         inputs = FitInputs(rows, everything, objective, folds, sample.unit, outputs, signs)
-        for count, fitted in enumerate(fit_ridges(one, inputs, ridge), 1):
-            fits.append(fitted)
-            yield (index + min(count / FITS, 1.0)) / len(maps), fitted
+        for fitted in fit_ridges(one._replace(start=start), inputs, tried):
+            own.append(fitted)
+            yield (index + min(len(own) / FITS, 1.0)) / len(maps), fitted
+        fits += own
+        if not one.features.is_linear:
+            correction *= lowest_error(own).ridge / own[0].ridge
         rows.kept.clear()
         everything.kept.clear()
         if rows.processes is None and (best := lowest_error(fits)).rows is rows:
@@ -231,7 +240,7 @@ def _resampled(fitted: CandidateFit, folds: Tensor, signs: Tensor | None) -> Can
     """Add predictions with each fold left out as well, and how outputs vary with the sample."""
     rows, run = fitted.rows, fitted.run
     problem = Problem(rows, run.bound, fitted.ridge)
-    minimum = linear_minimum(problem, fitted_outputs(fitted))
+    minimum = linear_minimum(problem, fitted_outputs(fitted)).rough()  # first order is rougher
     loss, count = run.objective.loss, row_count(rows)
     without = torch.stack(
         [
