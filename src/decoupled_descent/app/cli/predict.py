@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from decoupled_descent.app.cli.predictions import Predictions
-    from decoupled_descent.app.models import TableModel
-    from decoupled_descent.app.tables.columns import Columns
+    from decoupled_descent.columns.rules import Columns
+    from decoupled_descent.estimators.saving import SavedModel
 
 #: Endings of a file of predictions. All of them are written as CSV.
 SUFFIXES = (".csv", ".txt", "")
@@ -69,7 +69,7 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
         predictions_of_training_rows,
     )
     from decoupled_descent.app.cli.output import echo_json
-    from decoupled_descent.app.models import load_model
+    from decoupled_descent.estimators.saving import load_model
 
     saved, text = load_model(model), StringIO()
     before = partial(predictions_of_training_rows, model)
@@ -90,7 +90,7 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
 
 def _columns(about: str) -> Columns | None:
     """The rules for columns in a model's description, or None: the model itself is read later."""
-    from decoupled_descent.app.tables.columns import Columns
+    from decoupled_descent.columns.rules import Columns
 
     try:
         return Columns.from_dict(json.loads(about)["columns"])
@@ -116,7 +116,7 @@ def _to_file(out: Path) -> Iterator[TextIO]:
         raise cannot_write(out, error) from error
 
 
-def _show(saved: TableModel, predicted: Predictions, text: str, out: Path | None) -> None:
+def _show(saved: SavedModel, predicted: Predictions, text: str, out: Path | None) -> None:
     """Print the notes, the predictions or the name of their file, and the actual error."""
     from decoupled_descent.app.cli import actual_error
     from decoupled_descent.app.cli.output import console, few

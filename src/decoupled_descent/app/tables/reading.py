@@ -26,7 +26,7 @@ from decoupled_descent.app.tables.arrays import arrays_of, read_matrix
 from decoupled_descent.app.tables.limits import check_size, check_width, most_bytes
 from decoupled_descent.app.tables.parquet import read_parquet
 from decoupled_descent.app.tables.text import Notes, read_text
-from decoupled_descent.app.tables.values import listed
+from decoupled_descent.columns.values import listed
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
 BLOCK = 2**20  # bytes that are read at a time; gzip takes memory for all that is asked for

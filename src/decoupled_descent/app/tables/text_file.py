@@ -34,7 +34,7 @@ from decoupled_descent.app.tables import limits
 from decoupled_descent.app.tables.limits import need_pyarrow
 from decoupled_descent.app.tables.reading import blocks_of, kind_of_file
 from decoupled_descent.app.tables.text import HEAD, decodes, recognise, records
-from decoupled_descent.app.tables.values import is_number
+from decoupled_descent.columns.values import is_number
 
 #: The fields of the row that is added at the end. Zero bytes do not occur in text files.
 END = "\0"
