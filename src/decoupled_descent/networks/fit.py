@@ -21,7 +21,7 @@ from decoupled_descent.networks.network_run import NetworkRun
 from decoupled_descent.networks.run import as_examples, described
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import show_progress
-from decoupled_descent.training import run as training
+from decoupled_descent.training import fit as training
 from decoupled_descent.training.callbacks import Callback, as_callbacks
 from decoupled_descent.training.checkpoint_file import Checkpoint
 from decoupled_descent.training.stopping import EarlyStopping

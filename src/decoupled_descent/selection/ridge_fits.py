@@ -38,7 +38,7 @@ from decoupled_descent.selection.fits import (
 from decoupled_descent.selection.ranking import HIGHEST, LOWEST, RankedMap, Sample
 from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.run import fit
+from decoupled_descent.training.fit import fit
 
 #: With more rows than this, ridges are first chosen on this many rows.
 SAMPLED = 2000
