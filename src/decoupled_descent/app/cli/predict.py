@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from decoupled_descent.app.cli.options import Data, Json, argument, cannot_write, must_exist, option
+from decoupled_descent.app.cli.options import (
+    Data,
+    Json,
+    Sheet,
+    argument,
+    cannot_write,
+    must_exist,
+    option,
+)
 from decoupled_descent.checks import harmless
 from decoupled_descent.files import written_whole
 from decoupled_descent.tensor_file import MODEL_FILE, model_file, read_header
@@ -39,7 +47,9 @@ Out = Annotated[
 ]
 
 
-def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) -> None:
+def predict(
+    model: Model, data: Data, out: Out = None, sheet: Sheet = None, as_json: Json = False
+) -> None:
     """Predict the rows of a table with a saved model.
 
     Columns may be in any order, and columns that the model does not know are ignored. If the table
@@ -48,11 +58,19 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     must_exist(model, data)
     if out is not None:
         check_file(out, (data, model, model / MODEL_FILE))
+    from decoupled_descent.app.tables.standard_input import table_path
+
+    with table_path(data) as path:
+        _predict(model, path, out, sheet, as_json)
+
+
+def _predict(model: Path, data: Path, out: Path | None, sheet: str | None, as_json: bool) -> None:
+    """Predict a table in a file, and write or print the result."""
     about, _ = read_header(model_file(model))
     from decoupled_descent.app.tables.opening import open_table
 
     columns = _columns(about)
-    reader = open_table(data, usual="" if columns is None else columns.mark)
+    reader = open_table(data, usual="" if columns is None else columns.mark, sheet=sheet)
     if out is None and not reader.in_memory:
         raise ValueError(
             f"{data}: it has {reader.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "

@@ -79,6 +79,7 @@ class Wishes(NamedTuple):
     drop: tuple[str, ...] = ()  # columns that are not used
     words: tuple[str, ...] = ()  # texts that stand for missing values
     log_target: bool = False  # fit the logarithm of the target
+    sheet: str | None = None  # of a spreadsheet
 
 
 def prepare(
@@ -93,11 +94,12 @@ def prepare(
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    reader = open_table(path, group)
+    wishes = wishes or Wishes()
+    reader = open_table(path, group, sheet=wishes.sheet)
     if reader.in_memory and group is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
-        return _prepare(reader, target, task, wishes or Wishes())
+        return _prepare(reader, target, task, wishes)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error
