@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
@@ -28,7 +28,7 @@ from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_model import NetworkModel
 from decoupled_descent.estimators.newton_model import NewtonModel, search_rows
-from decoupled_descent.estimators.options import Options
+from decoupled_descent.estimators.raw_inputs import RawInputs
 from decoupled_descent.estimators.row_weights import RowWeights, combine_weights
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.scaling import is_sparse
@@ -59,13 +59,11 @@ def model_class(method: str) -> type[Model]:
     return NewtonModel if check_method(method).minimises else NetworkModel
 
 
-class DecoupledEstimator(Options):
+class DecoupledEstimator(RawInputs):
     """The common base; see :class:`DecoupledClassifier` for the options and attributes."""
 
     _error_name: ClassVar[str]
     _unit: float = 1.0
-    #: Columns that are times of the rows, by name; None looks for them by their names and values.
-    _time_columns: ClassVar[dict[str, int] | None] = None
     method_: str
     model_: Model
     train_error_curve_: Floats
@@ -83,7 +81,9 @@ class DecoupledEstimator(Options):
         """Train on all rows.
 
         Args:
-            X: Features, shape (n, d): numbers, none missing; may be sparse.
+            X: Features, shape (n, d): a table of pandas or polars with text, dates, categories and
+                missing values, or an array of numbers; may be sparse. ``columns_`` tells what was
+                done with each column of a table.
                 Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
                 blocks of rows are read block by block (docs/big.md).
             y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
@@ -108,7 +108,7 @@ class DecoupledEstimator(Options):
         encoded = self._encoded(labels)
         self._check_settings(self.method_)
         kind.check_options(self, self.method_)
-        entries = len(encoded.targets) * self.n_features_in_
+        entries = len(encoded.targets) * self._width
         with threads_for(entries, encoded.outputs):
             self.model_, training = kind.fit(self, features, encoded, weights)
             self._record(training)
@@ -169,10 +169,11 @@ class DecoupledEstimator(Options):
         return self.model_
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that sparse matrices are supported, and several targets by the Newton method."""
+        """Declare the supported inputs, and several targets for the Newton method."""
         tags = super().__sklearn_tags__()
         several = model_class(self._chosen_method()).leaves_rows_out
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = tags.input_tags.string = True
         tags.target_tags.multi_output = several and self._takes_several
         return tags
 
@@ -221,10 +222,9 @@ class DecoupledEstimator(Options):
         self._require_leave_one_out("learning_curve")
         if streamed(X) is not None:
             raise ValueError("learning_curve needs X in memory, but it is read block by block")
-        rows, labels = validate_data(
-            self, X, y, dtype=np.float64, reset=False, accept_sparse=SPARSE,
-            multi_output=self._takes_several,
-        )  # fmt: skip
+        rows, labels = check_X_y(
+            self._checked(X), y, accept_sparse=SPARSE, multi_output=self._takes_several
+        )
         weights = self._row_weights(rows, labels, sample_weight, groups)
         if weights.kept is not None:
             rows, labels = rows[weights.kept], labels[weights.kept]
@@ -333,8 +333,14 @@ class DecoupledEstimator(Options):
 
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as a checked matrix, or ``ValueError``."""
-        X = plain("X", X)
-        return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
+        if self.columns_ is not None:
+            return self._encoded_table(X)
+        finite = True if self._medians is None else "allow-nan"
+        rows = validate_data(
+            self, plain("X", X), dtype=np.float64, reset=False, accept_sparse=SPARSE,
+            ensure_all_finite=finite,
+        )  # fmt: skip
+        return self._filled(rows)
 
     def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
@@ -343,6 +349,13 @@ class DecoupledEstimator(Options):
         X, y = plain("X", X), plain("y", y)
         if y is not None:
             check_label_values(y)
+        table = self._learn_table(X)
+        if table is not None:
+            rows, labels = check_X_y(
+                table, y, ensure_min_samples=2, multi_output=several, y_numeric=several,
+                estimator=self,
+            )  # fmt: skip
+            return rows, self._cleaned(labels)
         source = X if isinstance(X, Rows) else streamed(X)
         if is_sparse(X) and not self._takes_sparse():
             source = as_source(X.tocsr())
@@ -351,6 +364,7 @@ class DecoupledEstimator(Options):
                 self, X, y, dtype=PRECISIONS, ensure_min_samples=2, multi_output=several,
                 y_numeric=several, accept_sparse=SPARSE,
             )  # fmt: skip
+            self._learn_medians(rows)
             return rows, self._cleaned(labels)
         if y is not None:
             labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)

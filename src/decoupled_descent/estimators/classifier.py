@@ -46,6 +46,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     error on new rows. Columns are centred, scaled and clipped at five standard deviations
     internally.
 
+    X may be a raw table of pandas or polars, with text, categories, dates, truth values and
+    missing values, or an array with NaN. Its columns become numbers as in ``decoupled train``.
+
     Args:
         hidden: Width of the hidden layer, or several widths; ``"auto"``: 8 for two classes, else
             four per class, and at least 12.
@@ -99,7 +102,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         head_: The trained head.
         mean_: Column means.
         scale_: Column deviations; infinite for constant columns.
-        n_features_in_: d.
+        columns_: What was done with the columns of a raw table: ``columns_.summary()``,
+            ``columns_.notes`` and ``columns_.apply(table)``; None for a matrix of numbers.
+        n_features_in_: The number of columns of X.
         feature_names_in_: Column names, if X has them.
 
     Example:

@@ -123,7 +123,7 @@ class NetworkModel(Model):
         continuation = Continuation(key, method, wanted, run, chosen.optimism)
         kept = continuation if estimator.warm_start else None
         model = cls(theta, run.best_head.cpu(), scaling, loss, kept)
-        names = getattr(estimator, "feature_names_in_", [f"X[:, {k}]" for k in range(inputs.d)])
+        names = estimator._matrix_names or [f"X[:, {k}]" for k in range(inputs.d)]
         varying = [
             str(name) for name, one in zip(names, scaling.scale, strict=True) if one < np.inf
         ]

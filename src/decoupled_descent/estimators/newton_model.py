@@ -84,7 +84,7 @@ class NewtonModel(Model):
                 optimism=result.estimate.optimism,
                 columns=standardised(everything),
                 stderr=result.estimate.stderr,
-                names=[] if is_sparse(X) else getattr(estimator, "feature_names_in_", None),
+                names=[] if is_sparse(X) else estimator._matrix_names,
                 time=times_of(estimator, everything),
             ),
             run=best.run,
@@ -179,8 +179,8 @@ def standardised(X: Any) -> Rows | None:
 
 
 def times_of(estimator: DecoupledEstimator, rows: Any) -> dict[str, Tensor] | None:
-    """The columns that the application knows to be dates; None if it does not say."""
-    known = estimator._time_columns
+    """The columns that are times of the rows; None if nothing tells."""
+    known = estimator._times
     if known is None or is_sparse(rows) or rows.n > MOST_TOGETHER:
         return None
     chosen = list(known.values())

@@ -38,8 +38,8 @@ MIXED = 1000
 class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     r"""Regressor that estimates its own test error without a hold-out set.
 
-    Like :class:`DecoupledClassifier`, for real targets and squared error. Targets are standardised
-    internally; errors are mean squared errors in the units of the target.
+    Like :class:`DecoupledClassifier`, also for raw tables, for real targets and squared error.
+    Targets are standardised internally; errors are mean squared errors in the units of the target.
 
     Args:
         hidden: Width of the hidden layer, or several widths; ``"auto"`` is 8.

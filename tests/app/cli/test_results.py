@@ -7,7 +7,7 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli.results import FEWEST, PATIENCE, interval_widths, more_rows
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.columns.rules import Columns
 
 
 def problem(rows=60, seed=0):

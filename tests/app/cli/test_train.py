@@ -18,10 +18,10 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli import results
 from decoupled_descent.app.cli.train import SEARCHING, WRITING
-from decoupled_descent.app.models import load_model
 from decoupled_descent.app.report.text import together
 from decoupled_descent.app.tables import opening
 from decoupled_descent.checks import Z95
+from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
 
