@@ -63,15 +63,18 @@ def least_squares() -> None:
     from benchmarks.versus.paths import bellec_tan, descend
 
     print("\n| estimate | RMS error, in standard errors of a test set of n rows |\n|---|---|")
-    mixture, objective = dd.mixtures.signalless(400), dd.Objective(dd.heads.Linear(), "squared")
+    objective, size = dd.Objective(dd.heads.Linear(), "squared"), 400
     gaps: dict[str, list[float]] = {"responses": [], "Bellec–Tan": []}
     for seed in range(DRAWS):
-        (X, y), test = mixture.sample(400, seed=seed), mixture.sample(40_000, seed=10_000 + seed)
-        algorithm, start = dd.GradientDescent(0.1, estimate=True), torch.zeros(1, 400)
+        draw = torch.Generator().manual_seed(seed)
+        X = torch.randn(size + 40_000, size, generator=draw) / size**0.5
+        y = X @ torch.randn(size, generator=draw) + torch.randn(len(X), generator=draw)
+        test, X, y = (X[size:], y[size:]), X[:size], y[:size]
+        algorithm, start = dd.GradientDescent(0.1, estimate=True), torch.zeros(1, size)
         run = dd.fit(X, y, objective, algorithm, 60, start, test=test, progress=False)
         assert run.test_error is not None
         losses = 0.5 * (test[1] - test[0] @ run.theta[0]).square()
-        unit = float(losses.std()) / 20
+        unit = float(losses.std()) / size**0.5
         gaps["responses"].append(float(run.estimated_test_error[-1] - run.test_error[-1]) / unit)
         rows, labels = X.double().numpy(), y.double().numpy()
         residuals = labels - descend(rows, labels, 0.1, 60) @ rows.T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -27,7 +28,7 @@ from decoupled_descent.estimators.learning_curve import (
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_model import NetworkModel
-from decoupled_descent.estimators.newton_model import NewtonModel, search_rows
+from decoupled_descent.estimators.newton_model import NewtonModel, recipes, search_rows
 from decoupled_descent.estimators.raw_inputs import RawInputs
 from decoupled_descent.estimators.row_weights import RowWeights, combine_weights
 from decoupled_descent.features.candidates import as_features
@@ -203,9 +204,9 @@ class DecoupledEstimator(RawInputs):
     ) -> LearningCurve:
         """Predict the error with twice as many rows, from fits to quarters and halves of the rows.
 
-        Every part is fitted with the features of largest weight in the model. Its ridge is chosen
-        again, and its errors are leave-one-out errors. Each division of the rows takes about as
-        long as ``fit``.
+        Every part is fitted with the features of largest weight in the model, and with its other
+        members. Its ridge is chosen again, and its errors are leave-one-out errors. Each division
+        of the rows takes about as long as ``fit``.
 
         Args:
             X: Features of ``fit``, shape (n, d), n at least 40.
@@ -230,11 +231,14 @@ class DecoupledEstimator(RawInputs):
             rows, labels = rows[weights.kept], labels[weights.kept]
         encoded = self._encoded(labels)
         n, seed, features = len(labels), self._seed(), self.mixture_.main_features()
+        names = {other.model.name for other in self.mixture_.others}
+        members = [one for one in recipes(self) if one.name in names]
 
         def part_losses(part: NDArray[np.intp]) -> Floats:
             """Fit some of the rows alone, and return their leave-one-out losses."""
             some = encoded._replace(targets=encoded.targets[part])
-            result = search_rows(self, rows[part], some, weights, features, seed, False, part)
+            given = some, weights, features, seed, False, part, members
+            result = search_rows(self, rows[part], *given)
             losses: Floats = self._row_errors(result).numpy()
             return losses
 
@@ -269,6 +273,12 @@ class DecoupledEstimator(RawInputs):
     def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out error of one candidate, and its standard error."""
         return fit.error, fit.run.best.train_error_stderr
+
+    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
+        """Mean loss of honest predictions of the rows, shape (n, K), and its standard error."""
+        rows = result.best.rows
+        values = rows.averaged(result.objective.loss.of_predictions(predictions, rows.y))
+        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """Weights that follow from the labels; none unless a task has them."""
