@@ -16,6 +16,7 @@ from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.training.callbacks import Step, StopReason
+from decoupled_descent.training.drift import row_weights_of, weighted_mean
 from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
@@ -260,6 +261,30 @@ class Run:
                 "metric from best_outputs"
             )
         return self.labels.estimate(metric, self.best_outputs, blocks)
+
+    def under(self, weights: Any) -> Estimate:
+        r"""Estimate the test error after a drift that is given by weights of the rows.
+
+        .. math:: \frac{\sum_i w_i \ell_i}{\sum_i w_i}, \qquad
+                  \text{stderr}^2 = \frac{\sum_i w_i^2 (\ell_i - \bar\ell)^2}{(\sum_i w_i)^2}
+
+        with the losses ℓ of rows as if they were new, at the best step.
+
+        Args:
+            weights: How much more frequent each row is after the drift, w = p_after/p_before up to
+                a factor, shape (n,); or these numbers by label, such as {0.0: 0.5, 1.0: 2.0}. For a
+                drift to other shares of the labels they are the ratios of the shares.
+
+        Returns:
+            The value and its standard error, which grows as the weights become unequal: few rows
+            then speak for all. If they are fewer than ten, there is no estimate.
+        """
+        if self.labels is None or not self.algorithm.estimates_test_error:
+            raise ValueError(
+                "under() needs a run of all rows in one process whose losses estimate the test "
+                "error, such as that of DecoupledDescent"
+            )
+        return weighted_mean(self.best_losses, row_weights_of(weights, self.labels.y))
 
     def plot(self, title: str = "", theory: Any = None) -> Figure:
         """Draw the train error with its 95 % interval, the best step, and the test error if known.
