@@ -42,6 +42,7 @@ class RankedMap(NamedTuple):
     start: float  # the first ridge to try with the real loss
     phi: Tensor | None  # the features of all rows, if all were used for the ranking; else None
     selected: Tensor  # whether it is selected without each fold of rows, and, last, on all rows
+    chosen: bool = False  # whether the ridge is chosen, so that no others are tried
 
 
 class Sample(NamedTuple):

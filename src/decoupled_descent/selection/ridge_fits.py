@@ -67,9 +67,9 @@ def fit_maps(
 ) -> Iterator[tuple[float, CandidateFit]]:
     """Fit every map with every ridge that is tried; yield the share of work done, and the fit.
 
-    Large features are in memory for one map at a time, and in the end for the best one. Maps that
-    only serve the cross-fit come last and get one ridge each. The first ridge of a kernel is
-    corrected by as much as those of the kernels before it were wrong.
+    Large features are in memory for one map at a time, and in the end for the best one. Maps whose
+    ridge is chosen get this one only, and so do those that come last and only serve the cross-fit.
+    The first ridge of a kernel is corrected by as much as those of kernels before it were wrong.
     """
     X, y, objective, *_ = sample
     fits: list[CandidateFit] = []
@@ -79,7 +79,8 @@ def fit_maps(
     correction = 1.0
     for index, one in enumerate(maps):
         start = one.start if one.features.is_linear else correction * one.start
-        tried = start if isinstance(ridge, str) and not one.selected[-1] else ridge
+        alone = one.chosen or not one.selected[-1]
+        tried = start if isinstance(ridge, str) and alone else ridge
         own: list[CandidateFit] = []
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
         rows = divided(phi, y, X, **sample.common)
@@ -148,7 +149,7 @@ def _fit_sample(one: RankedMap, few: Sample) -> tuple[RankedMap, Tensor]:
     inputs = FitInputs(rows, rows, few.objective, None, few.unit)
     best = lowest_error(list(fit_ridges(again, inputs, "auto")))
     losses = best.rows.averaged(few.objective.loss.of_predictions(best.predictions, few.y))
-    return one._replace(start=best.ridge, error=best.error, phi=None), losses
+    return one._replace(start=best.ridge, error=best.error, phi=None, chosen=True), losses
 
 
 def fit_ridges(one: RankedMap, inputs: FitInputs, ridge: float | str) -> Iterator[CandidateFit]:
