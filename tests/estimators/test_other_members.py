@@ -1,6 +1,7 @@
 """Estimators whose mixture has forests: predictions, intervals, files, weights, groups."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -110,3 +111,31 @@ def test_options(regressor):
         dd.DecoupledRegressor(members="oak").fit(X, y)
     with pytest.raises(ValueError, match=r"members=\[\] has no effect"):
         dd.DecoupledRegressor(method="orthogonal", members=[]).fit(X, y)
+
+
+def test_selected_columns(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 400)), columns=[f"gene {k}" for k in range(400)])
+    y = (X["gene 5"] - X["gene 7"] + 0.2 * rng.normal(size=60) > 0).to_numpy()
+    model = dd.DecoupledClassifier(features="linear", members=["sparse linear"]).fit(X, y)
+    first, second = model.selected_columns_[:2]
+    assert {first["column"], second["column"]} == {"gene 5", "gene 7"}
+    assert first["stays_selected"] == 1
+    assert len(first["coefficients"]) == 1
+    again = dd.load_model(dd.save_model(model, tmp_path / "m.safetensors")).estimator
+    assert again.selected_columns_ == model.selected_columns_
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert dd.DecoupledClassifier(features="linear", ridge=1.0).fit(X, y).selected_columns_ == []
+
+
+def test_intervals_of_a_sparse_model(tmp_path):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(100, 300))
+    y = X[:, 0] - X[:, 1] + 0.5 * rng.normal(size=100)
+    fresh = rng.normal(size=(1000, 300))
+    truth = fresh[:, 0] - fresh[:, 1] + 0.5 * rng.normal(size=1000)
+    model = dd.DecoupledRegressor(features="linear", members=["sparse linear"]).fit(X, y)
+    ends = model.predict_interval(fresh, 0.8)
+    assert 0.68 < ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean() < 0.92
+    again = dd.load_model(dd.save_model(model, tmp_path / "m.safetensors")).estimator
+    np.testing.assert_array_equal(again.predict_interval(fresh[:9], 0.8), ends[:9])

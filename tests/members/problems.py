@@ -25,4 +25,5 @@ def table(kind="logistic", n=80, outputs=1, weights=None, groups=None, seed=0):
         y = torch.from_numpy((signal[:, 0] > 0).astype(float))
     else:
         y = torch.from_numpy(np.digitize(signal[:, 0], [-0.7, 0.7]))
-    return TrainingTable(X, y, get_loss(kind), outputs, weights, groups)
+    folds = (torch.arange(n) if groups is None else groups) % 20
+    return TrainingTable(X, y, get_loss(kind), outputs, weights, groups, folds)

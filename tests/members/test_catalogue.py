@@ -8,7 +8,7 @@ from tests.members.problems import table
 
 
 def test_names():
-    assert as_recipes("auto", True) == list(RECIPES.values())
+    assert [one.name for one in as_recipes("auto", True)] == list(RECIPES)
     assert as_recipes("auto", False) == []
     assert as_recipes(["extra trees"], False) == [FORESTS[1]]
 

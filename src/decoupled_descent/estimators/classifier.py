@@ -65,7 +65,8 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         stack: Whether to mix all candidates; otherwise the best one is the model.
         members: Further members of the mixture: ``"auto"``: a random forest and extremely
             randomised trees, by their out-of-bag predictions, if ``features`` is ``"auto"`` too; or
-            a list of ``"random forest"`` and ``"extra trees"``. For Newton's method.
+            a list of ``"random forest"``, ``"extra trees"`` and ``"sparse linear"``, which "auto"
+            has for wide tables. For Newton's method.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
@@ -98,6 +99,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         n_iter_: The number of steps.
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and their results, a list of dictionaries.
+        selected_columns_: The columns of a sparse linear model, if one has a share.
         algorithm_: The algorithm of the best candidate.
         metadata_: Versions, threads, block size, device and dtype of the training.
         classes_: The labels.

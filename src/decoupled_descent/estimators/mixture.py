@@ -15,6 +15,7 @@ from decoupled_descent.features.candidates import restore
 from decoupled_descent.features.interface import Features
 from decoupled_descent.members.catalogue import restore_member
 from decoupled_descent.members.interface import Member as ModelOfMember
+from decoupled_descent.members.interface import SelectedColumn
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.selection.fits import (
     SearchResult,
@@ -70,6 +71,12 @@ class Mixture:
             shares[id(member.features)] = shares.get(id(member.features), 0.0) + member.share
         main = max(shares, key=lambda key: shares[key])
         return next(one.features for one in self.members if id(one.features) == main)
+
+    def selected_columns(self) -> list[SelectedColumn]:
+        """The columns that the other member of the largest share selects, if any does."""
+        ordered = sorted(self.others, key=lambda other: -other.share)
+        found = [columns for other in ordered if (columns := other.model.selected_columns())]
+        return found[0] if found else []
 
     def predict(self, X: Any) -> Floats:
         """Probabilities of all classes, or numbers, shape (m, K)."""

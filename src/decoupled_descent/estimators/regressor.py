@@ -51,7 +51,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         stack: Whether to mix all candidates; otherwise the best one is the model.
         members: Further members of the mixture: ``"auto"``: a random forest and extremely
             randomised trees, by their out-of-bag predictions, if ``features`` is ``"auto"`` too; or
-            a list of ``"random forest"`` and ``"extra trees"``. For Newton's method.
+            a list of ``"random forest"``, ``"extra trees"`` and ``"sparse linear"``, which "auto"
+            has for wide tables. For Newton's method.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
             estimates are in the units of the target; predictions are medians, not means. For

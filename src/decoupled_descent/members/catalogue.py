@@ -9,29 +9,32 @@ from torch import Tensor
 from decoupled_descent.members.forest import Forest
 from decoupled_descent.members.growing import FORESTS
 from decoupled_descent.members.interface import Member, Recipe
+from decoupled_descent.members.sparse_linear import SparseLinear, SparseRecipe
 
 #: All kinds of members, by the name that files have. A new one is a file and a line here.
-KINDS: dict[str, type[Member]] = {one.kind: one for one in (Forest,)}
+KINDS: dict[str, type[Member]] = {one.kind: one for one in (Forest, SparseLinear)}
 #: Recipes that users choose by name.
-RECIPES: dict[str, Recipe] = {one.name: one for one in FORESTS}
+RECIPES: dict[str, Recipe] = {one.name: one for one in (*FORESTS, SparseRecipe())}
+#: What ``"auto"`` trains.
+AUTO: tuple[Recipe, ...] = (*FORESTS, SparseRecipe(only_wide=True))
 
 
 def as_recipes(spec: Any, default: bool) -> list[Recipe]:
     """Turn a description of members into recipes.
 
     Args:
-        spec: ``"auto"``: all that have a name, if ``default`` is true, else none; or a list of
-            names.
+        spec: ``"auto"``: forests, and sparse linear models for wide tables, if ``default`` is
+            true, else none; or a list of names.
         default: Whether ``"auto"`` trains any.
 
     Example:
         >>> [one.name for one in as_recipes("auto", True)]
-        ['random forest', 'extra trees']
+        ['random forest', 'extra trees', 'sparse linear']
         >>> as_recipes([], True)
         []
     """
     if isinstance(spec, str) and spec == "auto":
-        return list(RECIPES.values()) if default else []
+        return list(AUTO) if default else []
     if not isinstance(spec, (list, tuple)):
         raise ValueError(f"members={spec!r} must be 'auto' or a list; {_choices()}")
     return [_recipe(one) for one in spec]

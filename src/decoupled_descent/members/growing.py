@@ -39,9 +39,9 @@ class ForestKind(NamedTuple):
     columns: float | str  # how many columns are tried for a split, as scikit-learn takes it
     leaf: int = 1  # the fewest rows of a leaf
 
-    def train(self, table: TrainingTable, seed: int) -> MemberFit:
+    def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Grow a forest, and predict its training rows out of bag."""
-        return grow_forest(table, self, seed)
+        return [grow_forest(table, self, seed)]
 
 
 #: The forests of the default mixture.
@@ -58,14 +58,13 @@ def grow_forest(table: TrainingTable, kind: ForestKind, seed: int) -> MemberFit:
     X = np.ascontiguousarray(scaled_columns(np.asarray(table.X, np.float64), low, high))
     classes = table.classes
     y = table.y.numpy() if classes is None else classes.numpy()
-    weights = 1.0 if table.weights is None else table.weights.numpy()
     seeds = np.random.default_rng([seed, 1]).integers(0, 2**31 - 1, len(bags))
     trees = []
     for bag, own in zip(bags, seeds, strict=True):
         tree = _kind_of_tree(table, kind)(
             max_features=kind.columns, min_samples_leaf=kind.leaf, random_state=int(own)
         )
-        trees.append(tree.fit(X, y, sample_weight=bag * weights, check_input=False))
+        trees.append(tree.fit(X, y, sample_weight=bag * table.row_weights, check_input=False))
     forest = Forest(
         kind.name, **_arrays(trees, table.width), low=low, high=high, unseen=bags.T == 0
     )
@@ -132,8 +131,7 @@ def _out_of_bag(forest: Forest, table: TrainingTable) -> MemberFit:
 
 def _usual(table: TrainingTable) -> Floats:
     """The shares of the classes, or the means of the targets."""
-    weights = np.ones(len(table.y)) if table.weights is None else table.weights.numpy()
-    classes = table.classes
+    weights, classes = table.row_weights, table.classes
     if classes is None:
         targets = table.y.reshape(len(weights), -1).numpy()
     else:

@@ -29,6 +29,7 @@ class TrainingTable(NamedTuple):
     outputs: int  # K
     weights: Tensor | None  # of the rows, shape (n,)
     groups: Tensor | None  # rows with the same whole number are left out together, shape (n,)
+    folds: Tensor  # stratified folds of the mixture, from 0 on, shape (n,); groups are in one fold
 
     @property
     def classes(self) -> Tensor | None:
@@ -45,6 +46,40 @@ class TrainingTable(NamedTuple):
         """The number of the unit that each row is left out with: itself, or its group."""
         return torch.arange(len(self.y)) if self.groups is None else self.groups
 
+    @property
+    def row_weights(self) -> Floats:
+        """Weights of the rows, ones by default, shape (n,)."""
+        return np.ones(len(self.y)) if self.weights is None else self.weights.double().numpy()
+
+    def weights_without(self, left_out: NDArray[np.bool_]) -> Floats:
+        """Weights of the rows if some are left out; classes keep their total weights.
+
+        A class without other rows loses its weight.
+        """
+        weights = self.row_weights
+        kept = np.where(left_out, 0.0, weights)
+        classes = self.classes
+        if classes is None:
+            return kept
+        totals, rest = (np.bincount(classes, one) for one in (weights, kept))
+        factors = totals / np.where(rest > 0, rest, 1.0)
+        shares: Floats = kept * factors[classes]
+        return shares
+
+    def error(self, predictions: Tensor) -> float:
+        """The mean loss of predictions of the rows, shape (n, C)."""
+        losses = self.loss.of_predictions(predictions, self.y)
+        weights = torch.from_numpy(self.row_weights)
+        return float(losses @ weights / weights.sum())
+
+
+class SelectedColumn(NamedTuple):
+    """A column that a sparse model selects."""
+
+    column: int  # its number
+    coefficients: list[float]  # for the column as it is, one for each output
+    stays_selected: float  # how often it is selected without a fold of rows, from 0 to 1
+
 
 class KeptRows(NamedTuple):
     """What a member needs to predict without each of s training rows."""
@@ -60,6 +95,15 @@ class Member(ABC):
     kind: ClassVar[str]
     #: What it is, for tables of candidates.
     name: str
+
+    @property
+    def recipe(self) -> str:
+        """The name of the recipe that made it."""
+        return self.name
+
+    def selected_columns(self) -> list[SelectedColumn]:
+        """Columns with a coefficient, the largest effect first; none if it selects none."""
+        return []
 
     @abstractmethod
     def predict(self, X: Any) -> Tensor:
@@ -113,5 +157,8 @@ class Recipe(Protocol):
     def name(self) -> str:
         """What is trained, for messages."""
 
-    def train(self, table: TrainingTable, seed: int) -> MemberFit:
-        """Train on all rows, and predict each row by parts that did not see it."""
+    def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
+        """Train on all rows, and predict each row by parts that did not see it.
+
+        A recipe may have several results, such as penalties; those of no use are left out.
+        """

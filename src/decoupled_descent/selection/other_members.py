@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from torch import Tensor
 
 from decoupled_descent.features.scaling import is_sparse
 from decoupled_descent.members.interface import MemberFit, Recipe, TrainingTable
@@ -15,7 +16,7 @@ from decoupled_descent.selection.ranking import Sample
 FEWEST = 20
 
 
-def training_table(sample: Sample) -> TrainingTable | None:
+def training_table(sample: Sample, folds: Tensor) -> TrainingTable | None:
     """The rows in memory; None if there are too few, or if they are sparse, divided or on disk."""
     X, objective = sample.X, sample.objective
     if is_sparse(X) or not X.in_memory:
@@ -25,8 +26,8 @@ def training_table(sample: Sample) -> TrainingTable | None:
     if units < FEWEST or (objective.loss.has_classes and classes is None):
         return None
     rows = np.asarray(X.X.cpu())
-    outputs = objective.width or 1
-    return TrainingTable(rows, sample.y, objective.loss, outputs, sample.weights, sample.groups)
+    outputs, common = objective.width or 1, (sample.weights, sample.groups)
+    return TrainingTable(rows, sample.y, objective.loss, outputs, *common, folds)
 
 
 def train_members(
@@ -35,5 +36,5 @@ def train_members(
     """Train one member after the other, with probabilities bounded away from 0 as those of fits."""
     count = effective_count(len(table.y), table.weights, table.groups)
     for number, recipe in enumerate(recipes):
-        fit = recipe.train(table, seed + number)
-        yield fit._replace(predictions=smoothed(table.loss, fit.predictions, count))
+        for fit in recipe.train(table, seed + number):
+            yield fit._replace(predictions=smoothed(table.loss, fit.predictions, count))

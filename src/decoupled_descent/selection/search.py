@@ -88,7 +88,7 @@ def search_models(
     fits: list[CandidateFit] = []
     ranking: list[tuple[str, float]] = []
     interrupted = False
-    table = training_table(sample) if members and stack else None
+    table = training_table(sample, folds) if members and stack else None
     others: list[MemberFit] = []
     count = min(len(maps), KEPT + 1)
     n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
