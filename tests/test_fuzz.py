@@ -26,10 +26,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import decoupled_descent as dd
-from decoupled_descent.app.models import load_model
-from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.app.tables.reading import read_table
-from decoupled_descent.estimators.saving import save_model
+from decoupled_descent.columns.rules import Columns
+from decoupled_descent.estimators.saving import load_model, save_model
 from decoupled_descent.tensor_file import CHECKSUM, DESCRIPTION, content_checksum
 from decoupled_descent.training import checkpoint_file as checkpoints
 from tests.estimators.test_saving import resigned

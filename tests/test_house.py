@@ -26,14 +26,16 @@ ORDER = [
     ["descent"],
     ["training"],
     ["theory"],
+    ["columns"],
     ["features"],
     ["leave_one_out"],
     ["networks"],
+    ["members"],
     ["integrations"],
     ["selection"],
     ["diagnostics"],
     ["estimators"],
-    ["app.tables", "app.models", "app.report", "app.reproduce", "app.cli"],
+    ["app.tables", "app.report", "app.reproduce", "app.cli"],
 ]
 LEVEL = {
     name: (level, place) for level, names in enumerate(ORDER) for place, name in enumerate(names)

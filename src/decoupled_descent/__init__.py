@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent import theory as theory
     from decoupled_descent import training as training
     from decoupled_descent.app import reproduce as reproduce
-    from decoupled_descent.app.models import load_model as load_model
     from decoupled_descent.app.tables.reading import read_table as read_table
     from decoupled_descent.datasets import mixtures as mixtures
     from decoupled_descent.datasets import responses as responses
@@ -42,6 +41,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; the tables below are w
     from decoupled_descent.diagnostics.diagnosis import diagnose as diagnose
     from decoupled_descent.estimators import DecoupledClassifier as DecoupledClassifier
     from decoupled_descent.estimators import DecoupledRegressor as DecoupledRegressor
+    from decoupled_descent.estimators.saving import load_model as load_model
     from decoupled_descent.estimators.saving import save_model as save_model
     from decoupled_descent.leave_one_out import DecoupledNewton as DecoupledNewton
     from decoupled_descent.networks.cross_fit import CrossFit as CrossFit
@@ -66,7 +66,7 @@ _NAMES = {
     "DecoupledClassifier": "estimators",
     "DecoupledRegressor": "estimators",
     "diagnose": "diagnostics.diagnosis",
-    "load_model": "app.models",
+    "load_model": "estimators.saving",
     "read_table": "app.tables.reading",
     "save_model": "estimators.saving",
     # for users of PyTorch: models of their own, and the way they are trained

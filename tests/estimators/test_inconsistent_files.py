@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import save_model
 from tests.estimators.test_saving import classifier, put, refused, regressor, resigned
 

@@ -17,9 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.app.models import load_model
-from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.estimators.saving import save_model
+from decoupled_descent.columns.rules import Columns
+from decoupled_descent.estimators.saving import load_model, save_model
 from decoupled_descent.objective import heads
 from decoupled_descent.tensor_file import (
     CHECKSUM,

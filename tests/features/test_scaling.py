@@ -140,8 +140,8 @@ BAD = {
 def test_the_unit_of_a_column_does_not_matter(kind, power, monkeypatch):
     """Multiplying by a power of two is exact, and so is what follows, to the last bit."""
     if kind == "in pieces":
-        monkeypatch.setattr(inputs, "piece_size", lambda width: 3)
-    X = table()
+        monkeypatch.setattr(inputs, "PIECE_BYTES", 0)  # 64 rows at a time
+    X = table(100)
     factors = np.ones(X.shape[1])
     factors[1:3] = 2.0**power
     result = []

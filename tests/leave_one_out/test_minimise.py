@@ -1,5 +1,7 @@
 """One Newton step: its direction against a dense solve, its length, and its bookkeeping."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch.func import grad, hessian
 
 import decoupled_descent as dd
 from decoupled_descent.leave_one_out import minimise as module
-from decoupled_descent.leave_one_out import precondition
+from decoupled_descent.leave_one_out import minimum
 from decoupled_descent.leave_one_out.minimise import conjugate_gradients, line_search, newton_step
 from decoupled_descent.leave_one_out.problem import Problem
 from tests.leave_one_out.test_newton import own_softmax, problem
@@ -51,7 +53,7 @@ CASES = [
 @pytest.mark.parametrize(("loss", "outputs", "intercept"), CASES)
 def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, weighted, dual):
     monkeypatch.setattr(module, "FORCING", 1e-14)
-    monkeypatch.setattr(precondition, "is_dual", lambda features: dual)
+    monkeypatch.setattr(minimum, "DUAL", 0.0 if dual else math.inf)
     weights = normal(40, seed=8).abs().numpy() + 0.3 if weighted else None
     at = posed(loss, outputs, intercept=intercept, weights=weights)
     size = outputs * at.rows.d
@@ -64,7 +66,6 @@ def test_the_direction_is_a_dense_solve(monkeypatch, loss, outputs, intercept, w
     def value(flat):
         return total(at, flat, outputs)
 
-    monkeypatch.setattr(module, "line_search", lambda value, start, gain, rounding: 1.0)
     # a Newton direction need not be exact far from the minimum: solve again from where it led
     move = newton_step(at, theta, head)
     for _ in range(8):

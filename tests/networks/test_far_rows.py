@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from sklearn.datasets import load_diabetes
 from torch import nn
 
 import decoupled_descent as dd
-from decoupled_descent.networks import path
+from decoupled_descent.networks import far_rows, path
 
 STEPS = 32
 
@@ -41,7 +43,9 @@ def test_a_long_path_of_a_real_table_does_not_diverge():
 
 def test_without_conjugate_gradients_it_does_and_names_remedies_of_its_own(monkeypatch):
     (X, y), _, model = diabetes()
-    monkeypatch.setattr(path, "correct", lambda runs, differences, errors, lost: (0.0, errors))
+    limits = [(far_rows, "APART"), (far_rows, "AGAIN"), (path, "CONTRACTION"), (path, "LOST")]
+    for module, limit in limits:  # no refinement counts as too large, and no run as lost
+        monkeypatch.setattr(module, limit, math.inf)
     with pytest.warns(dd.DivergenceWarning, match="larger ridge or a smaller rate") as caught:
         run = dd.fit(X, y, model, dd.DecoupledGaussNewton(), 60, loss="squared")
     assert "Decoupled descent grows" not in str(caught[0].message)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from decoupled_descent.rows import store
+from decoupled_descent.rows import inputs, store
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.rows.sources import Sliced
 from decoupled_descent.rows.store import Mapped, Store
 from tests.problems import normal
 
@@ -27,7 +28,9 @@ def test_what_is_written_is_read(on_disk, monkeypatch):
     rows = rows_of(X)
     if on_disk:
         monkeypatch.setattr(store, "MEMORY", 0)
-        monkeypatch.setattr(Rows, "held", False)
+        with monkeypatch.context() as reading:
+            reading.setattr(inputs, "HELD", 0)  # rows that are read in blocks stay where they are
+            rows = Rows(Sliced(X, len(X)))
     result = written(X, rows)
     assert (result.map is not None) == on_disk
     assert torch.equal(torch.cat([part.X for part in result.parts(20)]), X)

@@ -1,5 +1,7 @@
 """The time that a search will take: its order of magnitude, and what it grows with."""
 
+import re
+
 import pytest
 import torch
 
@@ -26,9 +28,9 @@ def test_long_work_is_announced_on_a_terminal_only(monkeypatch, capsys):
 
     X, y = torch.eye(20, 3).double(), (torch.arange(20) % 2).double()
     monkeypatch.setattr(module, "QUICK", 0)
-    monkeypatch.setattr(module, "expected_seconds", lambda *asked: 600.0)
+    monkeypatch.setattr(cost, "_speed", lambda: 10.0)  # a machine that is very slow
     search_models(X, y, "logistic", features="linear", ridge=1.0, progress=True)
-    assert "This will take about 10 minutes." in capsys.readouterr().err
+    assert re.search(r"This will take about [\d.]+ hours\.", capsys.readouterr().err)
     search_models(X, y, "logistic", features="linear", ridge=1.0, progress=False)
     assert capsys.readouterr().err == ""
 

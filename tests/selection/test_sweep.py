@@ -53,10 +53,10 @@ def test_equals_separate_runs_of_all_kinds(n_jobs):
         assert_same_run(run, dd.fit(X, Y, objective, algorithm, 8, seed=seed, test=TEST))
 
 
-def test_blocks_change_nothing(monkeypatch):
-    complete = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
-    monkeypatch.setattr("decoupled_descent.rows.inputs.automatic_block_size", lambda X: 7)
-    blocks = dd.sweep(X, Y, OBJECTIVE, [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)], 10)
+def test_blocks_change_nothing():
+    algorithms = [dd.DecoupledDescent(lr) for lr in (0.1, 0.2)]
+    complete = dd.sweep(X, Y, OBJECTIVE, algorithms, 10)
+    blocks = dd.sweep(dd.Rows(X, Y, block_size=7), None, OBJECTIVE, algorithms, 10)
     for one, other in zip(complete.runs, blocks.runs, strict=True):
         assert_same_run(one, other)
 

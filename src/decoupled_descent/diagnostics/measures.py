@@ -13,7 +13,8 @@ from decoupled_descent.objective.derivatives import RowDerivatives
 from decoupled_descent.objective.objective import Objective
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gram import Gram
-from decoupled_descent.training.run import Run, fit
+from decoupled_descent.training.fit import fit
+from decoupled_descent.training.run import Run
 
 #: Principal directions that are processed at a time.
 DIRECTIONS = 64

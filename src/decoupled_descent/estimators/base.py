@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
@@ -27,8 +28,8 @@ from decoupled_descent.estimators.learning_curve import (
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_model import NetworkModel
-from decoupled_descent.estimators.newton_model import NewtonModel, search_rows
-from decoupled_descent.estimators.options import Options
+from decoupled_descent.estimators.newton_model import NewtonModel, recipes, search_rows
+from decoupled_descent.estimators.raw_inputs import RawInputs
 from decoupled_descent.estimators.row_weights import RowWeights, combine_weights
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.scaling import is_sparse
@@ -59,13 +60,11 @@ def model_class(method: str) -> type[Model]:
     return NewtonModel if check_method(method).minimises else NetworkModel
 
 
-class DecoupledEstimator(Options):
+class DecoupledEstimator(RawInputs):
     """The common base; see :class:`DecoupledClassifier` for the options and attributes."""
 
     _error_name: ClassVar[str]
     _unit: float = 1.0
-    #: Columns that are times of the rows, by name; None looks for them by their names and values.
-    _time_columns: ClassVar[dict[str, int] | None] = None
     method_: str
     model_: Model
     train_error_curve_: Floats
@@ -83,7 +82,9 @@ class DecoupledEstimator(Options):
         """Train on all rows.
 
         Args:
-            X: Features, shape (n, d): numbers, none missing; may be sparse.
+            X: Features, shape (n, d): a table of pandas or polars with text, dates, categories and
+                missing values, or an array of numbers; may be sparse. ``columns_`` tells what was
+                done with each column of a table.
                 Large memory maps, HDF5 and Zarr arrays, datasets of PyTorch and objects that yield
                 blocks of rows are read block by block (docs/big.md).
             y: Class labels of any kind, or targets, shape (n,); with the Newton method also K
@@ -108,7 +109,7 @@ class DecoupledEstimator(Options):
         encoded = self._encoded(labels)
         self._check_settings(self.method_)
         kind.check_options(self, self.method_)
-        entries = len(encoded.targets) * self.n_features_in_
+        entries = len(encoded.targets) * self._width
         with threads_for(entries, encoded.outputs):
             self.model_, training = kind.fit(self, features, encoded, weights)
             self._record(training)
@@ -142,6 +143,20 @@ class DecoupledEstimator(Options):
         return mixture
 
     @property
+    def selected_columns_(self) -> list[dict[str, Any]]:
+        """Columns of the sparse linear model with the largest share, the largest effect first.
+
+        Each has its ``column`` (the name, or the number), its ``coefficients`` (of each class, or
+        of each target on the scale of the fit), and ``stays_selected``: how often it is selected if
+        a tenth of the rows is left out. The list is empty if no such model has a share.
+        """
+        selected, names = self.mixture_.selected_columns(), getattr(self, "feature_names_in_", None)
+        return [
+            one._asdict() | ({} if names is None else {"column": str(names[one.column])})
+            for one in selected
+        ]
+
+    @property
     def theta_(self) -> Floats:
         """Weights of a network's input layer, for scaled columns."""
         return self._network.theta
@@ -169,10 +184,11 @@ class DecoupledEstimator(Options):
         return self.model_
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that sparse matrices are supported, and several targets by the Newton method."""
+        """Declare the supported inputs, and several targets for the Newton method."""
         tags = super().__sklearn_tags__()
         several = model_class(self._chosen_method()).leaves_rows_out
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = tags.input_tags.string = True
         tags.target_tags.multi_output = several and self._takes_several
         return tags
 
@@ -202,9 +218,9 @@ class DecoupledEstimator(Options):
     ) -> LearningCurve:
         """Predict the error with twice as many rows, from fits to quarters and halves of the rows.
 
-        Every part is fitted with the features of largest weight in the model. Its ridge is chosen
-        again, and its errors are leave-one-out errors. Each division of the rows takes about as
-        long as ``fit``.
+        Every part is fitted with the features of largest weight in the model, and with its other
+        members. Its ridge is chosen again, and its errors are leave-one-out errors. Each division
+        of the rows takes about as long as ``fit``.
 
         Args:
             X: Features of ``fit``, shape (n, d), n at least 40.
@@ -221,20 +237,22 @@ class DecoupledEstimator(Options):
         self._require_leave_one_out("learning_curve")
         if streamed(X) is not None:
             raise ValueError("learning_curve needs X in memory, but it is read block by block")
-        rows, labels = validate_data(
-            self, X, y, dtype=np.float64, reset=False, accept_sparse=SPARSE,
-            multi_output=self._takes_several,
-        )  # fmt: skip
+        rows, labels = check_X_y(
+            self._checked(X), y, accept_sparse=SPARSE, multi_output=self._takes_several
+        )
         weights = self._row_weights(rows, labels, sample_weight, groups)
         if weights.kept is not None:
             rows, labels = rows[weights.kept], labels[weights.kept]
         encoded = self._encoded(labels)
         n, seed, features = len(labels), self._seed(), self.mixture_.main_features()
+        names = {other.model.recipe for other in self.mixture_.others}
+        members = [one for one in recipes(self) if one.name in names]
 
         def part_losses(part: NDArray[np.intp]) -> Floats:
             """Fit some of the rows alone, and return their leave-one-out losses."""
             some = encoded._replace(targets=encoded.targets[part])
-            result = search_rows(self, rows[part], some, weights, features, seed, False, part)
+            given = some, weights, features, seed, False, part, members
+            result = search_rows(self, rows[part], *given)
             losses: Floats = self._row_errors(result).numpy()
             return losses
 
@@ -269,6 +287,12 @@ class DecoupledEstimator(Options):
     def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out error of one candidate, and its standard error."""
         return fit.error, fit.run.best.train_error_stderr
+
+    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
+        """Mean loss of honest predictions of the rows, shape (n, K), and its standard error."""
+        rows = result.best.rows
+        values = rows.averaged(result.objective.loss.of_predictions(predictions, rows.y))
+        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """Weights that follow from the labels; none unless a task has them."""
@@ -333,8 +357,14 @@ class DecoupledEstimator(Options):
 
     def _checked(self, X: ArrayLike) -> Any:
         """New rows as a checked matrix, or ``ValueError``."""
-        X = plain("X", X)
-        return validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=SPARSE)
+        if self.columns_ is not None:
+            return self._encoded_table(X)
+        finite = True if self._medians is None else "allow-nan"
+        rows = validate_data(
+            self, plain("X", X), dtype=np.float64, reset=False, accept_sparse=SPARSE,
+            ensure_all_finite=finite,
+        )  # fmt: skip
+        return self._filled(rows)
 
     def _given(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
         """Check rows and labels of ``fit``; the rows become a matrix, sparse or not, or Rows."""
@@ -343,6 +373,13 @@ class DecoupledEstimator(Options):
         X, y = plain("X", X), plain("y", y)
         if y is not None:
             check_label_values(y)
+        table = self._learn_table(X)
+        if table is not None:
+            rows, labels = check_X_y(
+                table, y, ensure_min_samples=2, multi_output=several, y_numeric=several,
+                estimator=self,
+            )  # fmt: skip
+            return rows, self._cleaned(labels)
         source = X if isinstance(X, Rows) else streamed(X)
         if is_sparse(X) and not self._takes_sparse():
             source = as_source(X.tocsr())
@@ -351,6 +388,7 @@ class DecoupledEstimator(Options):
                 self, X, y, dtype=PRECISIONS, ensure_min_samples=2, multi_output=several,
                 y_numeric=several, accept_sparse=SPARSE,
             )  # fmt: skip
+            self._learn_medians(rows)
             return rows, self._cleaned(labels)
         if y is not None:
             labels = check_array(y, ensure_2d=False, dtype=np.float64 if several else None)

@@ -46,6 +46,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
     error on new rows. Columns are centred, scaled and clipped at five standard deviations
     internally.
 
+    X may be a raw table of pandas or polars, with text, categories, dates, truth values and
+    missing values, or an array with NaN. Its columns become numbers as in ``decoupled train``.
+
     Args:
         hidden: Width of the hidden layer, or several widths; ``"auto"``: 8 for two classes, else
             four per class, and at least 12.
@@ -60,6 +63,10 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         features: ``"auto"``; the name of a kernel (``"linear"``, ``"rbf"``, ``"matern(2)/ranks"``);
             a kernel function, a scikit-learn transformer, or a list of these. For Newton's method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
+        members: Further members of the mixture: ``"auto"``: a random forest and extremely
+            randomised trees, by their out-of-bag predictions, if ``features`` is ``"auto"`` too; or
+            a list of ``"random forest"``, ``"extra trees"`` and ``"sparse linear"``, which "auto"
+            has for wide tables. For Newton's method.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
@@ -92,6 +99,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         n_iter_: The number of steps.
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and their results, a list of dictionaries.
+        selected_columns_: The columns of a sparse linear model, if one has a share.
         algorithm_: The algorithm of the best candidate.
         metadata_: Versions, threads, block size, device and dtype of the training.
         classes_: The labels.
@@ -99,7 +107,9 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         head_: The trained head.
         mean_: Column means.
         scale_: Column deviations; infinite for constant columns.
-        n_features_in_: d.
+        columns_: What was done with the columns of a raw table: ``columns_.summary()``,
+            ``columns_.notes`` and ``columns_.apply(table)``; None for a matrix of numbers.
+        n_features_in_: The number of columns of X.
         feature_names_in_: Column names, if X has them.
 
     Example:

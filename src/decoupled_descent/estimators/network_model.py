@@ -80,10 +80,10 @@ class NetworkModel(Model):
     def check_options(options: Options, method: str) -> None:
         """Raise ``ValueError`` for features, which networks do not use."""
         whole_number("max_iter", options.max_iter)
-        if options._changed("features"):
+        for name in options._changed("features", "members"):
             raise ValueError(
-                f"features={options.features!r} has no effect with method={method!r}; leave out "
-                "one of the two, or train on the features with dd.tune"
+                f"{name}={getattr(options, name)!r} has no effect with method={method!r}; leave "
+                "out one of the two, or train on the features with dd.tune"
             )
 
     @classmethod
@@ -123,7 +123,7 @@ class NetworkModel(Model):
         continuation = Continuation(key, method, wanted, run, chosen.optimism)
         kept = continuation if estimator.warm_start else None
         model = cls(theta, run.best_head.cpu(), scaling, loss, kept)
-        names = getattr(estimator, "feature_names_in_", [f"X[:, {k}]" for k in range(inputs.d)])
+        names = estimator._matrix_names or [f"X[:, {k}]" for k in range(inputs.d)]
         varying = [
             str(name) for name, one in zip(names, scaling.scale, strict=True) if one < np.inf
         ]

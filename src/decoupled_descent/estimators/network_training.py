@@ -21,8 +21,9 @@ from decoupled_descent.selection.methods import check_method
 from decoupled_descent.selection.sweep import Sweep
 from decoupled_descent.selection.tuning import STILL_FALLING, stopping, tune
 from decoupled_descent.training.callbacks import Callback
+from decoupled_descent.training.fit import fit
 from decoupled_descent.training.loop import History
-from decoupled_descent.training.run import Run, fit
+from decoupled_descent.training.run import Run
 
 
 class Continuation(NamedTuple):

@@ -36,12 +36,15 @@ def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any
     """Return the tensors of a fitted estimator by name, and the rest as JSON, without its model."""
     arrays = {"error": estimator.train_error_curve_, "stderr": estimator.train_error_stderr_curve_}
     tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
+    if estimator._medians is not None:
+        tensors["medians"] = torch.from_numpy(estimator._medians)
     task, names = estimator._task, getattr(estimator, "feature_names_in_", None)
+    names = names if estimator.columns_ is None else None  # those of the raw table
     kept, description = describe_jackknife(estimator._jackknife)
     of_task = _describe_classes if task == "classification" else _describe_targets
     description |= of_task(estimator) | _describe_settings(estimator) | {
         "task": task,
-        "columns_in": int(estimator.n_features_in_),
+        "columns_in": int(estimator._width),
         "method": estimator.method_,
         "clip": CLIP,
         "feature_names": None if names is None else [str(name) for name in names],
@@ -105,6 +108,10 @@ def rebuild_estimator(estimator: Any, content: dict[str, Any], tensors: dict[str
         right = len(names) == count and all(isinstance(name, str) for name in names)
         require(right, "the column names do not match the weights")
         estimator.feature_names_in_ = np.array(names, dtype=object)
+    if "medians" in tensors:
+        estimator._medians = _array(tensors, "medians")
+        right = estimator._medians.shape == (count,) and np.isfinite(estimator._medians).all()
+        require(right, "the medians do not match the columns")
     if estimator._task == "classification":
         estimator.classes_ = _rebuild_classes(content["classes"])
         estimator.calibration_ = _rebuild_calibration(content["calibration"])

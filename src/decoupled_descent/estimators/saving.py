@@ -11,17 +11,18 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
 import decoupled_descent
+from decoupled_descent.columns.frames import as_frame
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators import DecoupledClassifier, DecoupledRegressor
 from decoupled_descent.estimators.base import DecoupledEstimator, model_class
 from decoupled_descent.estimators.layers import require
@@ -37,29 +38,8 @@ ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
 }
 
 
-class TableColumns(Protocol):
-    """The rules that turn a table into a matrix, as far as the file of a model is concerned."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the columns of the matrix."""
-
-    def apply(self, frame: Any) -> Any:
-        """Turn a table into a matrix."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Describe the rules, for JSON."""
-
-    @classmethod
-    def from_dict(cls, content: Any) -> Self:
-        """Make the rules again from their description, or raise ``ValueError``."""
-
-
-Rules = TypeVar("Rules", bound=TableColumns)
-
-
 @dataclass(frozen=True)
-class SavedModel(Generic[Rules]):
+class SavedModel:
     """A model that was read from a file.
 
     Attributes:
@@ -73,7 +53,7 @@ class SavedModel(Generic[Rules]):
     """
 
     estimator: DecoupledClassifier | DecoupledRegressor
-    columns: Rules | None
+    columns: Columns | None
     target: str | None
     task: str
     metadata: Mapping[str, Any]
@@ -82,8 +62,19 @@ class SavedModel(Generic[Rules]):
         """Turn a table into the estimator's matrix, or return a matrix as it is."""
         if self.columns is None:
             return frame
-        foreign = not isinstance(frame, pd.DataFrame) and hasattr(frame, "to_pandas")  # polars
-        return self.columns.apply(frame.to_pandas() if foreign else frame)
+        table = as_frame(frame)
+        return self.columns.apply(frame if table is None else table)
+
+    @property
+    def on_matrix(self) -> Any:
+        """The estimator for the matrix that ``columns`` makes of a table."""
+        if self.estimator.columns_ is None:
+            return self.estimator
+        estimator = copy.copy(self.estimator)
+        estimator.n_features_in_, estimator.columns_ = estimator._width, None
+        if hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+        return estimator
 
     def predict(self, frame: Any) -> NDArray[Any]:
         """Predict the target.
@@ -95,14 +86,14 @@ class SavedModel(Generic[Rules]):
         Returns:
             One label or number per row.
         """
-        result: NDArray[Any] = self.estimator.predict(self.features(frame))
+        result: NDArray[Any] = self.on_matrix.predict(self.features(frame))
         return result
 
 
 def save_model(
     estimator: Any,
     path: str | os.PathLike[str],
-    columns: Rules | None = None,
+    columns: Columns | None = None,
     target: str | None = None,
     *,
     left_out: str | None = None,
@@ -112,7 +103,8 @@ def save_model(
     Args:
         estimator: The fitted estimator.
         path: The file; ``.safetensors`` is the usual suffix.
-        columns: The rules that turn a table into its matrix; None if it was trained on a matrix.
+        columns: The rules that turn a table into the matrix of ``fit``. The rules of an estimator
+            that was trained on a raw table are saved without this.
         target: Name of the column that is predicted.
         left_out: SHA-256 of the table of leave-one-out predictions that belongs to the model.
 
@@ -136,17 +128,17 @@ def save_model(
         estimator, "estimated_test_error_"
     ):
         raise ValueError(f"estimator={estimator!r:.80} must be a fitted classifier or regressor")
-    path = Path(path)
+    if columns is not None and estimator.columns_ is not None:
+        raise ValueError("the estimator has rules for its columns in columns_; leave out columns=")
+    path, columns = Path(path), columns or estimator.columns_
     tensors, content = _described(estimator)
     content |= {
         "columns": None if columns is None else columns.to_dict(),
+        "raw": _describe_raw(estimator),
         "target": None if target is None else str(target),
         "left_out": left_out,
     }
-    made = None if columns is None else type(columns).from_dict
-    _rebuild(
-        json.loads(json.dumps(content, allow_nan=False)), tensors, made
-    )  # it can be read again
+    _rebuild(json.loads(json.dumps(content, allow_nan=False)), tensors)  # it can be read again
     try:
         with written_whole(path) as partial:
             write_tensors(partial, tensors, content)
@@ -167,13 +159,36 @@ def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors | parts, description
 
 
-def read_model(
-    path: str | os.PathLike[str], columns: Callable[[Any], Rules] | None = None
-) -> SavedModel[Rules]:
-    """Read a model from a file, and check it; see :func:`~decoupled_descent.load_model`.
+def _describe_raw(estimator: Any) -> dict[str, Any] | None:
+    """The columns of the raw table of ``fit``; None if the estimator was trained on a matrix."""
+    if estimator.columns_ is None:
+        return None
+    return {"count": int(estimator.n_features_in_), "names": estimator._raw_names}
 
-    ``columns`` makes the rules for tables from their description. Models that were trained on a
-    table need it.
+
+def load_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model from a file, and check it.
+
+    Args:
+        path: The file, or a folder with ``model.safetensors`` in it, such as ``decoupled train``
+            writes.
+
+    Returns:
+        The model. Its ``predict`` takes the raw table that the model was trained on; its
+        predictions are bit for bit those of the saved one.
+
+    Raises:
+        OSError: If there is no such file, or it cannot be read.
+        ValueError: If it is not a model, has an unknown version, or was damaged or edited.
+
+    Example:
+        >>> import tempfile, decoupled_descent as dd, pandas as pd
+        >>> table = pd.DataFrame({"size": [1.0, None, 3.0, 5.0] * 9, "town": [*"abcd"] * 9})
+        >>> model = dd.DecoupledRegressor(ridge=1.0).fit(table, table["size"].fillna(0))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     loaded = dd.load_model(dd.save_model(model, Path(folder, "model.safetensors")))
+        >>> bool((loaded.predict(table) == model.predict(table)).all())
+        True
     """
     path = model_file(path)
     try:
@@ -187,7 +202,7 @@ def read_model(
                 f"it has format {given!r:.20} and this version reads {FORMAT}; update "
                 "decoupled-descent, or train the model again"
             )
-        return _rebuild(content, tensors, columns)
+        return _rebuild(content, tensors)
     except RecursionError:
         raise ValueError(f"{path}: nested too deeply; train the model again") from None
     except (LookupError, TypeError, AttributeError, OverflowError, RuntimeError) as error:
@@ -199,19 +214,12 @@ def read_model(
         raise ValueError(f"{path}: {error}") from error
 
 
-def _rebuild(
-    content: dict[str, Any],
-    tensors: dict[str, Tensor],
-    make_columns: Callable[[Any], Rules] | None,
-) -> SavedModel[Rules]:
+def _rebuild(content: dict[str, Any], tensors: dict[str, Tensor]) -> SavedModel:
     task, target = content["task"], content["target"]
     if task not in ESTIMATORS or not (target is None or isinstance(target, str)):
         raise ValueError(f"task {task!r:.40} or target {target!r:.40} is not valid")
-    columns = None
-    if content["columns"] is not None:
-        if make_columns is None:
-            raise ValueError("it was trained on a table; read it with dd.load_model")
-        columns = make_columns(content["columns"])
+    described = content["columns"]
+    columns = None if described is None else Columns.from_dict(described)
     estimator: Any = ESTIMATORS[task]()
     own = rebuild_estimator(estimator, content, tensors)
     _rebuild_model(estimator, content, tensors)
@@ -222,10 +230,30 @@ def _rebuild(
         made == estimator.n_features_in_,
         f"its columns make {made} features but it has {estimator.n_features_in_}",
     )
+    _rebuild_raw(estimator, content["raw"], columns)
     estimator.metadata_ = dict(content["made_with"])
     kept = ("library", "settings", "chosen", "made_with")
     metadata = {name: content[name] for name in kept} | {"verdict": estimator.diagnostics_.verdict}
     return SavedModel(estimator, columns, target, task, metadata)
+
+
+def _rebuild_raw(estimator: Any, raw: Any, columns: Columns | None) -> None:
+    """Set the rules of an estimator that was trained on a raw table, and the names of its columns.
+
+    ``raw`` is what :func:`_describe_raw` returned.
+    """
+    if raw is None:
+        return
+    require(columns is not None, "it was trained on a raw table, but has no rules for columns")
+    assert columns is not None
+    count, names = raw["count"], raw["names"]
+    used = {column.name for column in columns.columns}
+    right = type(count) is int and count == len(columns.columns) + len(columns.dropped)
+    if names is not None:
+        right = right and len(names) == count and {*names} == used | {*columns.dropped}
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    require(right, "the names of the columns do not match the rules for them")
+    estimator.n_features_in_, estimator.columns_ = count, columns
 
 
 def _rebuild_model(estimator: Any, content: dict[str, Any], tensors: dict[str, Tensor]) -> None:

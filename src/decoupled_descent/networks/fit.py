@@ -21,7 +21,7 @@ from decoupled_descent.networks.network_run import NetworkRun
 from decoupled_descent.networks.run import as_examples, described
 from decoupled_descent.objective import Objective
 from decoupled_descent.progress import show_progress
-from decoupled_descent.training import run as training
+from decoupled_descent.training import fit as training
 from decoupled_descent.training.callbacks import Callback, as_callbacks
 from decoupled_descent.training.checkpoint_file import Checkpoint
 from decoupled_descent.training.stopping import EarlyStopping
@@ -98,6 +98,7 @@ def fit(
     Example:
         >>> import decoupled_descent as dd
         >>> X, y = dd.mixtures.xor(dimension=10, snr=6.0).sample(80, seed=0)
+        >>> _ = torch.manual_seed(0)  # draws the weights of the model
         >>> model = nn.Sequential(nn.Linear(10, 4), nn.Tanh(), nn.Linear(4, 1))
         >>> run = dd.fit(X, y, model, loss="logistic", steps=10)
         >>> run.train_error.shape

@@ -38,7 +38,7 @@ from decoupled_descent.selection.fits import (
 from decoupled_descent.selection.ranking import HIGHEST, LOWEST, RankedMap, Sample
 from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.training.callbacks import StopReason
-from decoupled_descent.training.run import fit
+from decoupled_descent.training.fit import fit
 
 #: The tolerance of fits. Newton's method converges quadratically, so that a small one costs only
 #: one more step. With it a row of weight 2 trains the same model as two equal rows.

@@ -38,8 +38,9 @@ from decoupled_descent.selection.configurations import Configuration, combine
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint import Saver
 from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.fit import labels_of
 from decoupled_descent.training.loop import Trainee, check_test, train_together
-from decoupled_descent.training.run import Run, labels_of
+from decoupled_descent.training.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,7 +31,8 @@ from decoupled_descent.selection.sweep import Halving, Sweep, train_stack
 from decoupled_descent.selection.tuner import DEFAULTS, Tuner, lowest, was_interrupted
 from decoupled_descent.training.callbacks import Callback, StopReason, as_callbacks
 from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
-from decoupled_descent.training.run import FALLING, Run, fit
+from decoupled_descent.training.fit import fit
+from decoupled_descent.training.run import FALLING, Run
 from decoupled_descent.training.stopping import EarlyStopping
 
 #: How the warning begins that more steps are needed.

@@ -12,7 +12,7 @@ from decoupled_descent.datasets import mixtures
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.theory.evolution import Evolution
 from decoupled_descent.theory.state_evolution import StateEvolution
-from decoupled_descent.training.run import fit
+from decoupled_descent.training.fit import fit
 
 NAMES = ("signalless", "flipped", "discrete", "xor")
 

@@ -18,7 +18,7 @@ from decoupled_descent.theory.laws import on_cpu
 from decoupled_descent.theory.populations import Nodes, independent_seeds
 from decoupled_descent.theory.reuse import coordinates
 from decoupled_descent.theory.state_evolution import StateEvolution
-from decoupled_descent.training.run import fit
+from decoupled_descent.training.fit import fit
 
 if TYPE_CHECKING:
     from decoupled_descent.training.run import Run

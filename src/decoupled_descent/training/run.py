@@ -1,39 +1,27 @@
-"""``fit``: train once, and the run that it returns."""
+"""The run that ``fit`` returns."""
 
 from __future__ import annotations
 
 import html
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from decoupled_descent.checks import outside, whole_number
-from decoupled_descent.descent.common import Algorithm, check_algorithm
-from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.descent.common import Algorithm
 from decoupled_descent.objective import BoundObjective, Objective
 from decoupled_descent.plotting.runs import plot_curve
-from decoupled_descent.progress import progress_bar
-from decoupled_descent.rows.blocks import Rows, as_rows
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
-from decoupled_descent.rows.threads import threads_for
-from decoupled_descent.training.callbacks import Callback, Step, StopReason, as_callbacks
-from decoupled_descent.training.checkpoint import Saver
-from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.callbacks import Step, StopReason
+from decoupled_descent.training.drift import row_weights_of, weighted_mean
 from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
     Trainee,
-    check_test,
-    train_together,
 )
-from decoupled_descent.training.output_scale import OutputScale
-from decoupled_descent.training.state_file import leaves
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,9 +63,13 @@ class Run:
         """Summarise in one line."""
         last, stderr = self.train_error[-1], self.train_error_stderr[-1]
         test = "" if self.test_error is None else f", test error {self.test_error[-1]:.4g}"
+        shown = f"{last:.4g} ± {stderr:.2g}"
+        if self.history.fitted_error:
+            estimate = self.history.train_error[-1]
+            shown = f"{last:.4g}, estimated test error {estimate:.4g} ± {stderr:.2g}"
         return (
             f"Run({type(self.algorithm).__name__}, {len(self.train_error)} iterates, train error "
-            f"{last:.4g} ± {stderr:.2g}{test}, best step {self.best_step}, {self.stop_reason})"
+            f"{shown}{test}, best step {self.best_step}, {self.stop_reason})"
         )
 
     def _repr_html_(self) -> str:
@@ -90,6 +82,10 @@ class Run:
             "train error at this step": f"{error:.4g} ± {self.best.train_error_stderr:.2g}, "
             + ("the estimated test error" if estimated else "not an estimate of the test error"),
         }
+        if self.history.fitted_error:
+            estimate = cells.pop("train error at this step").split(",")[0]
+            cells["train error at this step"] = f"{self.train_error[best]:.4g}"
+            cells["estimated test error at this step"] = estimate
         if self.test_error is not None:
             cells["test error at this step"] = f"{self.test_error[best]:.4g}"
         cells["ended"] = self.message
@@ -107,13 +103,31 @@ class Run:
 
     @property
     def train_error(self) -> Tensor:
-        """(T,) mean loss; for decoupled descent the estimate of the test error."""
-        return torch.tensor(self.history.train_error, dtype=torch.float64, device="cpu")
+        """(T,) mean loss; for decoupled descent the estimate of the test error.
+
+        For ``GradientDescent(estimate=True)`` it is the error of the fitted rows, which is too low
+        for new ones; :attr:`estimated_test_error` is the estimate.
+        """
+        errors = self.history.fitted_error or self.history.train_error
+        return torch.tensor(errors, dtype=torch.float64, device="cpu")
 
     @property
     def train_error_stderr(self) -> Tensor:
-        """(T,) standard error of the train error."""
+        """(T,) standard error of the train error, or of the estimate beside it."""
         return torch.tensor(self.history.train_error_stderr, dtype=torch.float64, device="cpu")
+
+    @property
+    def estimated_test_error(self) -> Tensor:
+        """(T,) the estimate of the test error, with standard error ``train_error_stderr``.
+
+        For decoupled algorithms it is the train error.
+        """
+        if not self.algorithm.estimates_test_error:
+            raise ValueError(
+                f"{type(self.algorithm).__name__} does not estimate its test error; use "
+                "GradientDescent(…, estimate=True) or a decoupled algorithm"
+            )
+        return torch.tensor(self.history.train_error, dtype=torch.float64, device="cpu")
 
     @property
     def test_error(self) -> Tensor | None:
@@ -248,8 +262,34 @@ class Run:
             )
         return self.labels.estimate(metric, self.best_outputs, blocks)
 
+    def under(self, weights: Any) -> Estimate:
+        r"""Estimate the test error after a drift that is given by weights of the rows.
+
+        .. math:: \frac{\sum_i w_i \ell_i}{\sum_i w_i}, \qquad
+                  \text{stderr}^2 = \frac{\sum_i w_i^2 (\ell_i - \bar\ell)^2}{(\sum_i w_i)^2}
+
+        with the losses ℓ of rows as if they were new, at the best step.
+
+        Args:
+            weights: How much more frequent each row is after the drift, w = p_after/p_before up to
+                a factor, shape (n,); or these numbers by label, such as {0.0: 0.5, 1.0: 2.0}. For a
+                drift to other shares of the labels they are the ratios of the shares.
+
+        Returns:
+            The value and its standard error, which grows as the weights become unequal: few rows
+            then speak for all. If they are fewer than ten, there is no estimate.
+        """
+        if self.labels is None or not self.algorithm.estimates_test_error:
+            raise ValueError(
+                "under() needs a run of all rows in one process whose losses estimate the test "
+                "error, such as that of DecoupledDescent"
+            )
+        return weighted_mean(self.best_losses, row_weights_of(weights, self.labels.y))
+
     def plot(self, title: str = "", theory: Any = None) -> Figure:
         """Draw the train error with its 95 % interval, the best step, and the test error if known.
+
+        For ``GradientDescent(estimate=True)`` the interval is that of the estimate beside it.
 
         Args:
             title: The title of the figure.
@@ -267,8 +307,9 @@ class Run:
             'step'
         """
         return plot_curve(
-            self.train_error,
+            self.history.train_error,
             self.train_error_stderr,
+            fitted=self.history.fitted_error or None,
             test=self.test_error,
             theory=theory,
             title=title or type(self.algorithm).__name__,
@@ -283,77 +324,6 @@ class Run:
         return cls(*parts, *ended)
 
 
-def fit(
-    X: Any,
-    y: Any,
-    objective: Objective | nn.Module,
-    algorithm: Algorithm,
-    steps: int = 200,
-    theta: Tensor | None = None,
-    test: tuple[Any, Any] | None = None,
-    callbacks: Callback | Sequence[Callback] = (),
-    seed: int | None = 0,
-    progress: bool | None = None,
-    state: Any = None,
-    checkpoint: str | Path | Checkpoint | None = None,
-    *,
-    loss: Any = None,
-    weights: Any = None,
-    groups: Any = None,
-) -> Run:
-    """Train by an algorithm, and record the error of every iterate θ_1, …, θ_T.
-
-    :func:`decoupled_descent.fit` is the same, and describes the arguments; without an algorithm it
-    chooses one.
-    """
-    whole_number("steps", steps)
-    check_algorithm(algorithm)
-    if algorithm.trains_modules:
-        if theta is not None:
-            raise ValueError("theta has no effect on a whole module, which starts as it is")
-        options = {"loss": loss, "steps": steps, "test": test, "callbacks": callbacks}
-        options |= {"seed": seed, "progress": progress, "state": state, "checkpoint": checkpoint}
-        result: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
-        return result
-    if isinstance(objective, nn.Module):
-        if loss is None:
-            raise ValueError("loss is None; a module needs one, such as loss='logistic'")
-        objective, algorithm = Objective.of_model(objective, loss), algorithm.for_module()
-        objective.require_head()
-    elif loss is not None:
-        raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
-    if weights is not None or groups is not None:
-        X, y = Rows(X, y, weights=weights, groups=groups), None
-    rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
-    if state is not None:
-        _check_columns(state, rows)
-    bound = algorithm.bind(rows, objective, theta if state is None else state.theta)
-    with threads_for(rows.here * rows.d, bound.width):
-        start = {"theta": theta, "seed": seed} if state is None else {"state": state}
-        if state is None:
-            state = algorithm.init(rows, bound, theta=theta, seed=seed)
-        else:
-            _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
-        trainee = Trainee(bound, algorithm, state, callbacks)
-        held_out = check_test(test, rows, [trainee])
-        saver = None
-        if (folder := as_checkpoint(checkpoint)) is not None:
-            asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
-            saver = Saver(folder, [trainee], asked | {"rows": rows, "test": held_out})
-        with progress_bar(steps, describe(algorithm, bound, rows), progress) as advance:
-            train_together([trainee], rows, steps, held_out, advance, saver=saver)
-    if (alarm := trainee.alarm) is not None:
-        warnings.warn(alarm, DivergenceWarning, outside())
-    return Run.of(trainee, labels_of(rows, bound))
-
-
-def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
-    """The labels for metrics, where all rows are in this process."""
-    if rows.processes is not None:
-        return None
-    return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
-
-
 def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
     """The rows to predict, checked; those that are not in memory come in blocks."""
     if (source := as_source(X)) is None:
@@ -362,52 +332,3 @@ def _blocks(X: Any, like: Tensor) -> Iterator[Tensor]:
     for part in source.to(like.dtype).parts(read_size(source.values, 8 * like.shape[1])):
         check_finite("X", part.X, part.span.start)
         yield part.X.to(like)
-
-
-def describe(algorithm: Algorithm, bound: BoundObjective, rows: Rows) -> str:
-    """Name an algorithm in a progress bar, and say when steps are slow."""
-    if forecast := algorithm.forecast(rows, bound):
-        return f"{type(algorithm).__name__} ({forecast})"
-    name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
-    return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
-
-
-def _check_columns(state: Any, rows: Rows) -> None:
-    """Raise ``ValueError`` when this is no state to continue from, or has other columns."""
-    if isinstance(state, Run) or not hasattr(state, "theta"):
-        raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
-    if state.theta.shape[1] != rows.d:
-        raise ValueError(
-            f"state was made for {state.theta.shape[1]} columns but X has shape "
-            f"{(rows.n, rows.d)}; continue on the rows that the state comes from"
-        )
-    if state.theta.dtype != rows.like.dtype:
-        raise ValueError(
-            f"state is in {state.theta.dtype} but X in {rows.like.dtype}; convert X first"
-        )
-
-
-def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
-    """Raise ``ValueError`` when a state belongs to other rows, heads, rules or algorithms."""
-    carried, needed = (
-        {name: getattr(part, "shape", None) for name, part in leaves(each) if part is not None}
-        for each in (state, fresh)
-    )
-    for name in needed | carried:
-        has, wants = (_described(each, name) for each in (carried, needed))
-        if has != wants:
-            raise ValueError(
-                f"state has {has}, but {type(algorithm).__name__} with this head on these rows "
-                f"needs {wants}: it comes from other rows or another algorithm, head or update "
-                "rule. Continue with those, or start anew from theta=run.theta and "
-                "Objective(run.head, …); if theta was trained on these rows, the train error is "
-                "then too low"
-            )
-
-
-def _described(shapes: Mapping[str, torch.Size | None], name: str) -> str:
-    """Name a part of a state, with its shape."""
-    if name not in shapes:
-        return f"no {name}"
-    shape = shapes[name]
-    return name if shape is None else f"{name} of shape {tuple(shape)}"

@@ -103,7 +103,7 @@ DATA = {
         as_bytes(np.save, np.array([["a"], ["b"]]))[:-4] + b"\xff\xff\xff\x7f",
         "invalid characters",
     ),
-    "unknown extension": ("a.xlsx", TEXT, "'.xlsx' is not known; use one of .csv"),
+    "unknown extension": ("a.sav", TEXT, "'.sav' is not known; use one of .csv"),
     "no extension": ("data", TEXT, "'' is not known"),
     "one class": ("a.csv", changed(answer="yes"), "'yes' in every row"),
     "constant number as target": ("a.csv", changed(answer=2.5), "'2.5' in every row"),

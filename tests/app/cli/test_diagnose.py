@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.features.scaling import CLIP
 from tests.app.cli.conftest import spoilt, table
 

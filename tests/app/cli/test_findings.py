@@ -10,7 +10,7 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli import findings
 from decoupled_descent.app.cli.tables import Prepared, prepare
-from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.diagnosis import diagnose_table
 from decoupled_descent.diagnostics.table_checks import LEAK, TABLE_CHECKS

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from decoupled_descent.app.cli import command
-from decoupled_descent.app.models import load_model
+from decoupled_descent.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, SAID, table
 
 NEW = table(40, seed=1)

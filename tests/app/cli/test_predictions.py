@@ -37,12 +37,15 @@ def test_a_model_trained_in_python(run, tmp_path):
     assert found["actual"]["score"] == named.score(NEW[["a", "b"]], NEW["answer"])
     for frame, words in (
         (NEW[["a", "answer"]], "lacks 'b'"),
-        (NEW[["a", "b"]].assign(b=np.nan), "column 'b' has missing values"),
         (NEW[["a", "b"]].assign(b="x"), "column 'b', row 1: 'x' is not a number"),
     ):
         status, _, err = run("predict", path, saved(tmp_path, frame))
         assert status == 2
         assert words in err
+    gaps = saved(tmp_path, NEW[["a", "b"]].assign(b=np.nan))
+    found = json.loads(run("predict", path, gaps, "--json")[1])
+    filled = NEW[["a"]].assign(b=NEW["b"].median())
+    assert found["predictions"] == named.predict(filled).tolist()
     np.save(tmp_path / "wide.npy", np.c_[X, X])
     status, _, err = run("predict", tmp_path / "bare.safetensors", tmp_path / "wide.npy")
     assert status == 2

@@ -1,63 +1,50 @@
 """``decoupled reproduce``: options reach the experiment, JSON and words; bad input."""
 
 import json
-from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
+from dataclasses import replace
 
 from decoupled_descent.app import reproduce
 from decoupled_descent.app.cli.reproduce import FIGURES
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """Stand-ins for the computation of figures; what they were asked for."""
-    calls = []
-
-    def one(name, folder, **options):
-        calls.append((name, folder, options))
-        return SimpleNamespace(
-            experiment=SimpleNamespace(name=name),
-            summary={"figure": name, "findings": {"gap": float("nan")}},
-            files=[Path(folder) / f"{name}.png"],
-        )
-
-    def every(folder, report, **options):
-        done = [one("xor", folder, **options)]
-        report(done[0])
-        return done, {"mnist": "no data"}
-
-    monkeypatch.setattr(reproduce, "reproduce", one)
-    monkeypatch.setattr(reproduce, "reproduce_all", every)
-    monkeypatch.setattr(reproduce, "find_data", lambda figure, data: None)
-    return calls
+def summary_of(folder, figure):
+    return json.loads((folder / figure / "summary.json").read_text())
 
 
-def test_options(run, asked, tmp_path):
-    options = ("--quick", "--replications", 3, "--seed", 5, "--jobs", 2, "--data", tmp_path)
-    status, out, err = run("reproduce", "xor", *options, "--out", tmp_path / "out")
-    assert (status, err) == (0, "")
-    assert out == f"xor: {{'gap': nan}}\n{tmp_path / 'out' / 'xor.png'}\n\n"
-    expected = {"quick": True, "replications": 3, "seed": 5, "jobs": 2, "data": tmp_path}
-    assert asked == [("xor", tmp_path / "out", expected)]
-
-
-def test_all_in_json_has_no_words_and_no_nan(run, asked, tmp_path):
-    status, out, err = run("reproduce", "all", "--out", tmp_path, "--json")
-    assert (status, err) == (0, "left out mnist: no data\n")
-    assert json.loads(out) == {
-        "figures": [
-            {"figure": "xor", "findings": {"gap": None}, "files": [str(tmp_path / "xor.png")]}
-        ],
-        "skipped": {"mnist": "no data"},
-    }
-
-
-def test_all_names_the_gallery(run, asked, tmp_path):
-    status, out, _ = run("reproduce", "all", "--out", tmp_path)
+def test_options(run, tiny):
+    small = replace(reproduce.EXPERIMENTS["xor"], quick={"steps": 3})
+    reproduce.EXPERIMENTS["xor"] = small  # the fixture restores it
+    options = ("--quick", "--replications", 3, "--seed", 5, "--jobs", 1)
+    status, out, _ = run("reproduce", "xor", *options, "--out", tiny)
     assert status == 0
-    assert out.endswith(f"gallery: {tmp_path / 'index.html'}\n")
+    assert out.startswith("xor: ")
+    for name in ("xor.png", "xor.svg", "summary.json"):
+        assert f"{tiny / 'xor' / name}\n" in out
+        assert (tiny / "xor" / name).exists()
+    settings = summary_of(tiny, "xor")["settings"]
+    expected = {"steps": 3, "replications": 3, "seed": 5}
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_data_are_read_from_the_folder_that_is_given(run, tiny, tmp_path):
+    status, out, err = run("reproduce", "mnist", "--data", tmp_path, "--out", tiny)
+    assert (status, out) == (2, "")
+    assert str(tmp_path) in err
+    assert not tiny.exists()
+
+
+def test_all_names_what_is_left_out_and_the_gallery(run, tiny, monkeypatch):
+    two = {name: reproduce.EXPERIMENTS[name] for name in ("xor", "mnist")}
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", two)
+    status, out, err = run("reproduce", "all", "--jobs", 1, "--out", tiny, "--json")
+    assert status == 0
+    assert err.startswith("left out mnist: ")
+    content = json.loads(out)  # JSON has no NaN
+    assert [one["figure"] for one in content["figures"]] == ["xor"]
+    assert list(content["skipped"]) == ["mnist"]
+    status, out, _ = run("reproduce", "all", "--jobs", 1, "--out", tiny)
+    assert status == 0
+    assert out.endswith(f"gallery: {tiny / 'index.html'}\n")
 
 
 def test_unknown_figures_make_no_folder(run, tmp_path):

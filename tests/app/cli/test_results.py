@@ -15,7 +15,7 @@ from decoupled_descent.app.cli.results import (
     report_data,
 )
 from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.columns.rules import Columns
 
 
 def problem(rows=60, seed=0):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from decoupled_descent.app.cli.tables import prepare
-from decoupled_descent.app.models import load_model
+from decoupled_descent.estimators.saving import load_model
 from tests.app.cli.conftest import FAST, table
 from tests.app.tables.threads import in_threads
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from decoupled_descent.app.tables import limits
-from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.app.tables.opening import open_table
 from decoupled_descent.app.tables.parquet import ParquetFile
 from decoupled_descent.app.tables.reading import read_table
+from decoupled_descent.columns.rules import Columns
 
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -186,7 +186,7 @@ EXPLOIT = b"\x80\x04\x95" + b"cos\nsystem\n(S'false'\ntR."
         ("commas.csv", ",,\n1,2,3\n", "begins with an empty row"),
         ("header.csv", "a,b\n", "names but no rows"),
         ("header.csv", "a,b", "names but no rows"),
-        ("a.xlsx", "PK", r"'\.xlsx' is not known; use one of \.csv, "),
+        ("a.sav", "PK", r"'\.sav' is not known; use one of \.csv, "),
         ("nothing", "a,b\n1,2\n", "'' is not known"),
         ("a.npz.gz", "x", r"'\.npz\.gz' is not known"),
         ("double.csv", "a,b,a\n1,2,3\n", "more than one column is called 'a'; rename"),

@@ -12,14 +12,14 @@ from rich.console import Console
 from scipy.special import stdtr, stdtrit
 
 from decoupled_descent.app.cli.output import intervals
-from decoupled_descent.app.models import TableModel
 from decoupled_descent.app.report.data import with_interval
 from decoupled_descent.app.report.headline import roots
 from decoupled_descent.app.report.text import INTERVAL, error_interval, together
 from decoupled_descent.app.tables.targets import labels_of
-from decoupled_descent.app.tables.values import levels, spelling
 from decoupled_descent.checks import Z95
+from decoupled_descent.columns.values import levels, spelling
 from decoupled_descent.estimators.parts import SCORES
+from decoupled_descent.estimators.saving import SavedModel
 
 #: A difference is called significant if its p-value is below this.
 UNLIKELY = 0.003
@@ -40,7 +40,7 @@ class ActualError(NamedTuple):
 
 
 def actual_error(
-    saved: TableModel, target: pd.Series | None, outputs: NDArray[np.float64], notes: list[str]
+    saved: SavedModel, target: pd.Series | None, outputs: NDArray[np.float64], notes: list[str]
 ) -> ActualError | None:
     """Return the actual error if the table has the target; add remarks on it to ``notes``."""
     if target is None:
@@ -54,7 +54,7 @@ def actual_error(
     return actual
 
 
-def compare(saved: TableModel, target: pd.Series, outputs: NDArray[np.float64]) -> ActualError:
+def compare(saved: SavedModel, target: pd.Series, outputs: NDArray[np.float64]) -> ActualError:
     """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
 
     Raises ``ValueError`` if no row has a label that can be used.
@@ -112,13 +112,13 @@ def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
     return float(losses.mean()), stderr
 
 
-def estimate(saved: TableModel) -> tuple[float, ...]:
+def estimate(saved: SavedModel) -> tuple[float, ...]:
     """Return the error that was estimated at training, and the ends of its 95 % interval."""
     result = saved.estimator
     return with_interval(float(result.estimated_test_error_), result.estimated_test_error_interval_)
 
 
-def p_value(saved: TableModel, actual: ActualError) -> float:
+def p_value(saved: SavedModel, actual: ActualError) -> float:
     """Return the p-value of the difference between the actual and the estimated error."""
     error, *ends = estimate(saved)
     towards = ends[int(actual.error > error)] if ends else math.nan  # the interval may be skewed
@@ -131,7 +131,7 @@ def p_value(saved: TableModel, actual: ActualError) -> float:
     return float(2 * stdtr(actual.rows_in_error - 1, -abs(actual.error - error) / width))
 
 
-def show(screen: Console, saved: TableModel, actual: ActualError) -> None:
+def show(screen: Console, saved: SavedModel, actual: ActualError) -> None:
     """Print the actual error beside the estimate."""
     enough = actual.rows_in_error >= ENOUGH
     student = float(stdtrit(actual.rows_in_error - 1, 0.975)) / Z95 if enough else math.nan

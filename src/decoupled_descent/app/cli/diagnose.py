@@ -18,6 +18,7 @@ def diagnose(
     identifier: options.Identifier = None,
     drop: options.Drop = None,
     missing: options.Missing = None,
+    sheet: options.Sheet = None,
     as_json: options.Json = False,
 ) -> None:
     """Check before training whether the train error will be a good estimate of the test error.
@@ -26,9 +27,11 @@ def diagnose(
     """
     options.must_exist(data)
     from decoupled_descent.app.cli.tables import Wishes, prepare
+    from decoupled_descent.app.tables.standard_input import table_path
 
-    wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()))
-    prepared = prepare(data, target, task, wishes)
+    wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()), sheet=sheet)
+    with table_path(data) as path:
+        prepared = prepare(path, target, task, wishes)
     from decoupled_descent.app.cli.output import console, echo_json, few, heading, points, verdict
 
     diagnosis = before_training(prepared).to_dict()

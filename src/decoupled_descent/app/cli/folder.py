@@ -19,8 +19,8 @@ from decoupled_descent.app.cli.left_out import checksum
 from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
 from decoupled_descent.app.report import ReportData, write_report
-from decoupled_descent.app.tables.columns import Columns
 from decoupled_descent.checks import harmless
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.files import permissions, sync, temporary_folder, write_text
 from decoupled_descent.plotting import style as plotting

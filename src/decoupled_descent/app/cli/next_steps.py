@@ -15,8 +15,8 @@ from decoupled_descent.app.report.learning import sentence
 
 def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
     """Say what to do with the model: first whether to use it and its estimate, then how."""
-    compressed = data.suffix.lower() == ".gz"
-    suffix = "".join(data.suffixes[-2:]) if compressed else data.suffix or ".csv"
+    packed = data.suffix.lower() in (".gz", ".bz2")
+    suffix = "".join(data.suffixes[-2:]) if packed else data.suffix or ".csv"
     predict = f"decoupled predict {shlex.quote(str(out))}"
     steps = (
         _to_check(report)

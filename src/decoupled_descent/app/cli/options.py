@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import partial, update_wrapper
@@ -19,9 +20,14 @@ Data = Annotated[
     Path,
     argument(
         metavar="DATA",
-        help="Table: .csv, .tsv, .txt (also .gz), .parquet, .npz or .npy, or a folder of csv or "
-        "parquet files. Tables of more than 250 MB are read in pieces.",
+        help="Table: .csv, .tsv, .txt, .jsonl (also .gz, .bz2 or .zip), .xlsx, .xls, .ods, "
+        ".parquet, .npz or .npy, or a folder of csv or parquet files; - is standard input. Tables "
+        "of more than 250 MB are read in pieces.",
     ),
+]
+Sheet = Annotated[
+    str | None,
+    option(metavar="NAME", help="Sheet of a spreadsheet; by default the first one with values."),
 ]
 Target = Annotated[str, option(metavar="COLUMN", help="The column to predict.")]
 Task = Annotated[
@@ -52,6 +58,9 @@ Missing = Annotated[
 ]
 
 Options = TypeVar("Options")
+STANDARD_INPUT = Path("-")
+#: What an address on the web begins with. A path has one slash where an address has two.
+ADDRESS = re.compile("[a-zA-Z0-9]{2,}:/")
 
 
 def takes(options: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
@@ -90,7 +99,11 @@ class StoppedError(Exception):
 def must_exist(*paths: Path) -> None:
     """Raise ``FileNotFoundError`` if a file does not exist, before anything slow is done."""
     for path in paths:
-        if not path.exists():
+        if ADDRESS.match(str(path)):
+            from decoupled_descent.app.tables.reading import check_no_address
+
+            check_no_address(path)
+        if path != STANDARD_INPUT and not path.exists():
             raise FileNotFoundError(f"{path} does not exist; check the name and the folder")
 
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from decoupled_descent.app.cli.options import Data, Json, argument, cannot_write, must_exist, option
+from decoupled_descent.app.cli.options import (
+    Data,
+    Json,
+    Sheet,
+    argument,
+    cannot_write,
+    must_exist,
+    option,
+)
 from decoupled_descent.checks import harmless
 from decoupled_descent.files import written_whole
 from decoupled_descent.tensor_file import MODEL_FILE, model_file, read_header
@@ -23,8 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from decoupled_descent.app.cli.predictions import Predictions
-    from decoupled_descent.app.models import TableModel
-    from decoupled_descent.app.tables.columns import Columns
+    from decoupled_descent.columns.rules import Columns
+    from decoupled_descent.estimators.saving import SavedModel
 
 #: Endings of a file of predictions. All of them are written as CSV.
 SUFFIXES = (".csv", ".txt", "")
@@ -39,7 +47,9 @@ Out = Annotated[
 ]
 
 
-def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) -> None:
+def predict(
+    model: Model, data: Data, out: Out = None, sheet: Sheet = None, as_json: Json = False
+) -> None:
     """Predict the rows of a table with a saved model.
 
     Columns may be in any order, and columns that the model does not know are ignored. If the table
@@ -48,11 +58,19 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
     must_exist(model, data)
     if out is not None:
         check_file(out, (data, model, model / MODEL_FILE))
+    from decoupled_descent.app.tables.standard_input import table_path
+
+    with table_path(data) as path:
+        _predict(model, path, out, sheet, as_json)
+
+
+def _predict(model: Path, data: Path, out: Path | None, sheet: str | None, as_json: bool) -> None:
+    """Predict a table in a file, and write or print the result."""
     about, _ = read_header(model_file(model))
     from decoupled_descent.app.tables.opening import open_table
 
     columns = _columns(about)
-    reader = open_table(data, usual="" if columns is None else columns.mark)
+    reader = open_table(data, usual="" if columns is None else columns.mark, sheet=sheet)
     if out is None and not reader.in_memory:
         raise ValueError(
             f"{data}: it has {reader.size / 1e6:,.0f} MB and is read in pieces; use --out FILE for "
@@ -69,7 +87,7 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
         predictions_of_training_rows,
     )
     from decoupled_descent.app.cli.output import echo_json
-    from decoupled_descent.app.models import load_model
+    from decoupled_descent.estimators.saving import load_model
 
     saved, text = load_model(model), StringIO()
     before = partial(predictions_of_training_rows, model)
@@ -90,7 +108,7 @@ def predict(model: Model, data: Data, out: Out = None, as_json: Json = False) ->
 
 def _columns(about: str) -> Columns | None:
     """The rules for columns in a model's description, or None: the model itself is read later."""
-    from decoupled_descent.app.tables.columns import Columns
+    from decoupled_descent.columns.rules import Columns
 
     try:
         return Columns.from_dict(json.loads(about)["columns"])
@@ -116,7 +134,7 @@ def _to_file(out: Path) -> Iterator[TextIO]:
         raise cannot_write(out, error) from error
 
 
-def _show(saved: TableModel, predicted: Predictions, text: str, out: Path | None) -> None:
+def _show(saved: SavedModel, predicted: Predictions, text: str, out: Path | None) -> None:
     """Print the notes, the predictions or the name of their file, and the actual error."""
     from decoupled_descent.app.cli import actual_error
     from decoupled_descent.app.cli.output import console, few

@@ -12,11 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.cli.actual_error import ActualError, actual_error, estimate
-from decoupled_descent.app.models import TableModel
-from decoupled_descent.app.tables.columns import MOST_DECIMALS, Columns
-from decoupled_descent.app.tables.encoding import CountingEncoder
 from decoupled_descent.app.tables.table_reader import TableReader
-from decoupled_descent.app.tables.values import is_number, listed, mark_missing, numbers_of
+from decoupled_descent.columns.counting import CountingEncoder
+from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
+from decoupled_descent.columns.values import is_number, listed, mark_missing, numbers_of
+from decoupled_descent.estimators.saving import SavedModel
 
 #: Text that a spreadsheet would run as a formula, also with full-width signs, and after signs that
 #: it skips: spaces, invisible ones, and separators at which it may cut. A single sign is not.
@@ -41,7 +41,7 @@ class Predictions(NamedTuple):
     table: pd.DataFrame | None = None
 
 
-def predict(saved: TableModel, reader: TableReader, file: TextIO, before: Before) -> Predictions:
+def predict(saved: SavedModel, reader: TableReader, file: TextIO, before: Before) -> Predictions:
     """Predict the rows of a table piece by piece, and write them to a file as CSV.
 
     ``before`` returns the leave-one-out predictions of training rows; it is asked only for a table
@@ -76,20 +76,20 @@ def predict(saved: TableModel, reader: TableReader, file: TextIO, before: Before
     return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
 
 
-def rules(saved: TableModel) -> Columns:
+def rules(saved: SavedModel) -> Columns:
     """The rules for the columns; those of a model that was trained in Python are empty."""
     return Columns(()) if saved.columns is None else saved.columns
 
 
-def outputs(saved: TableModel, rows: Any) -> NDArray[np.float64]:
+def outputs(saved: SavedModel, rows: Any) -> NDArray[np.float64]:
     """Predictions of a model: probabilities of the classes, or one column of numbers."""
-    estimator: Any = saved.estimator
+    estimator: Any = saved.on_matrix
     if saved.task == "classification":
         return np.asarray(estimator.predict_proba(rows))
     return np.asarray(estimator.predict(rows))[:, None]
 
 
-def as_table(saved: TableModel, frame: pd.DataFrame, outputs: NDArray[np.float64]) -> pd.DataFrame:
+def as_table(saved: SavedModel, frame: pd.DataFrame, outputs: NDArray[np.float64]) -> pd.DataFrame:
     """Predictions as a table, with the identifier of the rows before them."""
     table = pd.DataFrame({"prediction": as_target(saved, outputs)})
     if saved.task == "classification":
@@ -102,7 +102,7 @@ def as_table(saved: TableModel, frame: pd.DataFrame, outputs: NDArray[np.float64
     return table
 
 
-def unlike_training(saved: TableModel, frame: pd.DataFrame) -> list[str]:
+def unlike_training(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
     """Say which columns the model does not know, and whether the identifier is missing."""
     if saved.columns is None:
         return []
@@ -115,7 +115,7 @@ def unlike_training(saved: TableModel, frame: pd.DataFrame) -> list[str]:
     return notes
 
 
-def class_names(saved: TableModel) -> NDArray[Any]:
+def class_names(saved: SavedModel) -> NDArray[Any]:
     """The classes as they were written in the training table."""
     estimator: Any = saved.estimator
     spelt = rules(saved).spellings
@@ -123,7 +123,7 @@ def class_names(saved: TableModel) -> NDArray[Any]:
     return np.array(spelt, dtype=object) if len(spelt) == len(classes) else classes
 
 
-def as_target(saved: TableModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
+def as_target(saved: SavedModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
     """Predictions written like the target: its classes, or numbers with as many decimals.
 
     Numbers get more decimals if their typical error is small: rounding never moves them by more
@@ -160,7 +160,7 @@ def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return safe.rename(columns={name: f"'{name}" for name in formulas}), count
 
 
-def matrix(saved: TableModel, frame: pd.DataFrame) -> Any:
+def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
     """Turn a table into the input of an estimator that was trained in Python."""
     names = getattr(saved.estimator, "feature_names_in_", None)
     used = [name for name in frame.columns if name != saved.target] if names is None else names
@@ -173,13 +173,10 @@ def matrix(saved: TableModel, frame: pd.DataFrame) -> Any:
             f"{saved.estimator.n_features_in_}"
         )
     rows = np.stack([numbers_of(frame[name]) for name in used], 1)
-    if np.isnan(rows).any():
-        column = used[int(np.isnan(rows).any(0).argmax())]
-        raise ValueError(f"column {column!r} has missing values; the model was trained without any")
     return rows if names is None else pd.DataFrame(rows, columns=list(used))
 
 
-def to_dict(saved: TableModel, predictions: Predictions) -> dict[str, Any]:
+def to_dict(saved: SavedModel, predictions: Predictions) -> dict[str, Any]:
     """Return the result for machines; without a table, the predictions are in the file alone."""
     table = predictions.table
     columns = {} if table is None else {str(k): v.tolist() for k, v in table.items()}

@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoupled_descent.app.tables.columns import MOST_DECIMALS, Columns
-from decoupled_descent.app.tables.encoding import CountingEncoder, encode
+from decoupled_descent.app.tables.encoding import encode
 from decoupled_descent.app.tables.opening import open_table
 from decoupled_descent.app.tables.process_group import ProcessGroup
 from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
@@ -28,7 +27,9 @@ from decoupled_descent.app.tables.targets import (
     spellings_of,
     values_of,
 )
-from decoupled_descent.app.tables.values import Floats, is_number, listed, mark_missing
+from decoupled_descent.columns.counting import CountingEncoder
+from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
+from decoupled_descent.columns.values import Floats, is_number, listed, mark_missing
 
 #: The fewest rows from which an error is estimated.
 FEWEST = 10
@@ -60,15 +61,9 @@ class Prepared(NamedTuple):
     @property
     def time_columns(self) -> dict[str, int]:
         """Columns of X that are times of the rows: dates, or numbers with the name of a time."""
-        from decoupled_descent.diagnostics.time_names import is_other_time, is_time
+        from decoupled_descent.estimators.raw_inputs import time_columns
 
-        times, start = {}, 0
-        for column in self.columns.columns:
-            certain = column.kind == "date" and not is_other_time(column.name)
-            if certain or (column.kind == "number" and is_time(column.name)):
-                times[column.name] = start
-            start += len(column.outputs)
-        return times
+        return time_columns(self.columns)
 
     @property
     def in_memory(self) -> tuple[Floats, NDArray[Any]]:
@@ -84,6 +79,7 @@ class Wishes(NamedTuple):
     drop: tuple[str, ...] = ()  # columns that are not used
     words: tuple[str, ...] = ()  # texts that stand for missing values
     log_target: bool = False  # fit the logarithm of the target
+    sheet: str | None = None  # of a spreadsheet
 
 
 def prepare(
@@ -98,11 +94,12 @@ def prepare(
 
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
-    reader = open_table(path, group)
+    wishes = wishes or Wishes()
+    reader = open_table(path, group, sheet=wishes.sheet)
     if reader.in_memory and group is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
-        return _prepare(reader, target, task, wishes or Wishes())
+        return _prepare(reader, target, task, wishes)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
         raise ValueError(f"{path}: {message}") from error

@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_folder
-from decoupled_descent.app.cli.options import must_exist, takes
+from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
 from decoupled_descent.method_names import METHOD_NAMES
@@ -40,10 +41,19 @@ def train(options: TrainOptions) -> None:
     arguments = options.for_estimator()
     must_exist(options.data)
     check_folder(options.out, options.data)
-    from decoupled_descent.app.cli.tables import Wishes, prepare
+    if options.distributed and options.data == STANDARD_INPUT:
+        raise ValueError("--distributed reads a file in every process; save standard input first")
+    from decoupled_descent.app.tables.standard_input import table_path
 
-    drop, words = tuple(options.drop or ()), tuple(options.missing or ())
-    wishes = Wishes(options.group, options.identifier, drop, words, options.log_target)
+    with table_path(options.data) as data:
+        _train(replace(options, data=data), arguments)
+
+
+def _train(options: TrainOptions, arguments: dict[str, Any]) -> None:
+    """Prepare the table, in this process or in several, and train."""
+    from decoupled_descent.app.cli.tables import prepare
+
+    wishes = options.wishes
     if options.distributed:
         from decoupled_descent.app.cli.distributed import joined, rows_of, this_process_group
 

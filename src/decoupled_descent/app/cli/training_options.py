@@ -7,13 +7,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from decoupled_descent.app.cli import options as common
 from decoupled_descent.app.cli.options import option
 from decoupled_descent.method_names import AT_MINIMUM, BY_DESCENT, METHOD_NAMES
+
+if TYPE_CHECKING:
+    from decoupled_descent.app.cli.tables import Wishes
 
 #: The widest hidden layer: time and memory grow with the square of the width.
 WIDEST = 1000
@@ -123,6 +126,7 @@ class TrainOptions:
     identifier: common.Identifier = None
     drop: common.Drop = None
     missing: common.Missing = None
+    sheet: common.Sheet = None
     log_target: LogTarget = False
     lr: Rate = "auto"
     damping: Damping = "auto"
@@ -139,6 +143,14 @@ class TrainOptions:
         """Whether an option of networks or of steps has another value than by default."""
         names = ("hidden", "activation", "lr", "damping", "max_iter")
         return any(getattr(self, name) != getattr(TrainOptions, name) for name in names)
+
+    @property
+    def wishes(self) -> Wishes:
+        """What was asked for about the columns of the table."""
+        from decoupled_descent.app.cli.tables import Wishes
+
+        drop, words = tuple(self.drop or ()), tuple(self.missing or ())
+        return Wishes(self.group, self.identifier, drop, words, self.log_target, self.sheet)
 
     def for_estimator(self) -> dict[str, Any]:
         """Keyword arguments of an estimator, or ``ValueError`` for options that do not agree."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from decoupled_descent.app.tables.limits import check_size, check_width, most_bytes
 from decoupled_descent.app.tables.text import Notes
-from decoupled_descent.app.tables.values import listed
+from decoupled_descent.columns.values import listed
 
 KINDS = "biufU"  # NumPy's codes of types that are read: booleans, numbers, text
 #: What NumPy writes. Other ways to pack cannot be unpacked step by step with Python's zipfile.

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 from decoupled_descent.app.tables import limits
+from decoupled_descent.app.tables.packing import is_large, kind_of_file
 from decoupled_descent.app.tables.parquet import ParquetFile
 from decoupled_descent.app.tables.process_group import ProcessGroup
 from decoupled_descent.app.tables.reading import (
-    READERS,
+    TEXTS,
     as_written,
-    blocks_of,
-    kind_of_file,
+    check_no_address,
     naming,
     read_table,
 )
@@ -25,11 +25,7 @@ from decoupled_descent.app.tables.table_reader import (
     TableFile,
     TableReader,
 )
-from decoupled_descent.app.tables.text import read_text
 from decoupled_descent.app.tables.text_file import TextFile
-
-#: The largest factor by which gzip can shrink a file.
-DENSEST = 1032
 
 
 class LoadedTable(TableReader):
@@ -61,7 +57,9 @@ class LoadedTable(TableReader):
         yield first.sample
 
 
-def open_table(path: Path, group: ProcessGroup | None = None, usual: str = "") -> TableReader:
+def open_table(
+    path: Path, group: ProcessGroup | None = None, usual: str = "", sheet: str | None = None
+) -> TableReader:
     """Open a table.
 
     Tables of at most ``LARGE`` bytes, text files with one column, and files that are neither text
@@ -72,6 +70,7 @@ def open_table(path: Path, group: ProcessGroup | None = None, usual: str = "") -
         path: The file or folder.
         group: The processes that read the table, if there are several.
         usual: The decimal mark of a text file that does not show it.
+        sheet: The sheet of a spreadsheet; the first one with values by default.
 
     Raises ``ValueError`` or ``OSError`` that names the file.
     """
@@ -79,13 +78,14 @@ def open_table(path: Path, group: ProcessGroup | None = None, usual: str = "") -
     group, files = group or ProcessGroup(), list[TableFile]()
 
     def fingerprints() -> list[str]:
-        files.extend(_files(path, usual, most))
+        check_no_address(path)
+        files.extend(_files(path, usual, most) if sheet is None else [])
         return [file.fingerprint for file in files]
 
     group.check_same_files(group.all_gather(fingerprints))
     if not files:
-        table = partial(as_written, path)
-        return LoadedTable(read_table(path, usual), path.stat().st_size, table)
+        table = partial(as_written, path, sheet=sheet)
+        return LoadedTable(read_table(path, usual, sheet), path.stat().st_size, table)
     if sum(file.size for file in files) > most:
         return BatchReader(files, group)
     with naming(path):
@@ -104,15 +104,15 @@ def _files(path: Path, usual: str, most: int) -> list[TableFile]:
     """Return the files of a table that needs them, or an empty list if it is read as a whole."""
     if path.is_dir():
         return files_of(path, usual)
-    suffix, packed = kind_of_file(path)
-    text = READERS.get(suffix) is read_text
-    if not path.is_file() or not (text or suffix == ".parquet") or (packed and not text):
-        return []
     with naming(path):
+        suffix, packing = kind_of_file(path)
+        text = suffix in TEXTS
+        if not path.is_file() or not (text or suffix == ".parquet") or (packing and not text):
+            return []
         if not text:
             file = _parquet(path)
             return [file] if file.size > most else []
-        table = TextFile(path, usual) if _is_large(path, packed, most) else None
+        table = TextFile(path, usual) if is_large(path, most) else None
         return [] if table is None or len(table.names) == 1 else [table]
 
 
@@ -121,9 +121,8 @@ def files_of(folder: Path, usual: str = "") -> list[TableFile]:
     kinds = {path: kind_of_file(path) for path in sorted(folder.iterdir()) if path.is_file()}
     paths = {
         path: suffix == ".parquet"
-        for path, (suffix, packed) in kinds.items()
-        if path.name[0] not in "._"
-        and (READERS.get(suffix) is read_text or (suffix == ".parquet" and not packed))
+        for path, (suffix, packing) in kinds.items()
+        if path.name[0] not in "._" and (suffix in TEXTS or (suffix == ".parquet" and not packing))
     }
     if not paths:
         raise IsADirectoryError(
@@ -154,11 +153,3 @@ def _parquet(path: Path) -> ParquetFile:
     file = ParquetFile(path, packed)
     limits.check_size(file.size, limits.most_bytes(packed, in_memory=False))
     return file
-
-
-def _is_large(path: Path, packed: bool, most: int) -> bool:
-    """Whether a text file has more than ``most`` bytes, unpacked."""
-    size = path.stat().st_size
-    if not packed or size * DENSEST <= most:
-        return not packed and size > most
-    return sum(map(len, blocks_of(path, in_memory=False))) > most

@@ -17,7 +17,7 @@ import pandas as pd
 from decoupled_descent.app.tables import limits
 from decoupled_descent.app.tables.limits import check_size, check_width, most_bytes, need_pyarrow
 from decoupled_descent.app.tables.text import Notes
-from decoupled_descent.app.tables.values import plain
+from decoupled_descent.columns.values import plain
 
 NO_PARQUET = "the file is damaged or not a parquet file ({}); save it again"
 #: Arrow's names of types that hold text or bytes.

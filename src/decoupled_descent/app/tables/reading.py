@@ -6,16 +6,14 @@ column that was left out.
 
 from __future__ import annotations
 
-import gzip
 import re
+import shlex
 import stat
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,31 +21,29 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 from decoupled_descent.app.tables.arrays import arrays_of, read_matrix
-from decoupled_descent.app.tables.limits import check_size, check_width, most_bytes
+from decoupled_descent.app.tables.json_lines import read_json_lines
+from decoupled_descent.app.tables.limits import LARGE, check_width
+from decoupled_descent.app.tables.packing import FileKind, content_of, kind_of_file
 from decoupled_descent.app.tables.parquet import read_parquet
+from decoupled_descent.app.tables.spreadsheets import BOOKS, as_csv
 from decoupled_descent.app.tables.text import Notes, read_text
-from decoupled_descent.app.tables.values import listed
+from decoupled_descent.columns.values import listed
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
-BLOCK = 2**20  # bytes that are read at a time; gzip takes memory for all that is asked for
 
 
-def kind_of_file(path: Path) -> tuple[str, bool]:
-    """Return the suffix of a file without ``.gz``, and whether it had ``.gz``."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = len(suffixes) > 1 and suffixes[-1] == ".gz"
-    return suffixes[-2] if packed else "".join(suffixes[-1:]), packed
-
-
-def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
+def read_table(path: str | Path, usual: str = "", sheet: str | None = None) -> pd.DataFrame:
     r"""Read a table with named columns.
 
-    - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``: a line of names, then one line per row.
-      Fields are separated by commas, semicolons or tabs, with any of these suffixes. With
-      semicolons or tabs, the decimal mark may be a comma. The encoding is UTF-8, UTF-16 or
-      Windows-1252. Titles above the line of names are left out. Empty lines are skipped. In a table
-      of one column they are missing values.
+    - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``, ``.bz2`` or ``.zip``: a line of
+      names, then one line per row. Fields are separated by commas, semicolons or tabs, with any
+      of these suffixes. With semicolons or tabs, the decimal mark may be a comma. The encoding is
+      UTF-8, UTF-16 or Windows-1252. Titles above the line of names are left out. Empty lines are
+      skipped. In a table of one column they are missing values.
     - ``.parquet`` (needs the extra ``tables``).
+    - ``.xlsx``, ``.xls``, ``.ods``: one sheet, as if it were saved as csv (Excel needs the extra
+      ``tables``). Formulas have the values that were saved with them.
+    - ``.jsonl``: one JSON object per line.
     - A folder of text files, or of parquet files, with the same columns. Its rows are those of the
       files in the order of their names (needs the extra ``tables``).
     - ``.npz`` with one matrix, or with ``X`` and ``y``; ``.npy`` with one matrix. The columns are
@@ -58,6 +54,7 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
     Args:
         path: The file, or the folder.
         usual: The decimal mark of text files, "." or ",", if the file does not show it.
+        sheet: The sheet of a spreadsheet; the first one with values by default.
 
     Returns:
         The table, with rows numbered from 1. ``attrs["notes"]`` has sentences for the user,
@@ -79,10 +76,11 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
         >>> table.attrs["notes"]
         ["the comma is the decimal mark: '1,5' was read as 1.5"]
     """
+    check_no_address(path)
     path = Path(path)
-    suffix, packed = kind_of_file(path)
     with naming(path):
         is_folder = stat.S_ISDIR(path.stat().st_mode)
+        kind = kind_of_file(path)
     if is_folder:
         from decoupled_descent.app.tables.opening import files_of, load
 
@@ -90,23 +88,51 @@ def read_table(path: str | Path, usual: str = "") -> pd.DataFrame:
         with naming(path):
             return load(files).first_pass().sample
     with naming(path):
-        if suffix not in READERS or (packed and READERS[suffix] is not read_text):
-            raise ValueError(
-                f"the extension {suffix + '.gz' * packed!r} is not known; use one of "
-                f"{', '.join(READERS)}"
-            )
-        content = _content(path)
+        _check_kind(kind, sheet)
+        content, notes = _as_text(path, kind, sheet)
         if not content:
             raise ValueError("the file is empty; save the table again")
-        read = partial(read_text, usual=usual) if READERS[suffix] is read_text else READERS[suffix]
-        return checked_names(*read(content))
+        if kind.suffix in READERS:
+            return checked_names(*READERS[kind.suffix](content))
+        frame, more = read_text(content, usual=usual)
+        return checked_names(frame, [*notes, *more])
 
 
-def as_written(path: Path, name: str) -> list[str] | None:
-    """Return one column of a text file as it is written; None for other kinds of files."""
-    if READERS.get(kind_of_file(path)[0]) is not read_text:
+def _check_kind(kind: FileKind, sheet: str | None) -> None:
+    """Raise ``ValueError`` for files that cannot be read, and for a sheet of other files."""
+    suffix, packing = kind
+    together = packing in (".gz", ".bz2") and suffix not in PACKED
+    if suffix not in SUFFIXES or together:
+        raise ValueError(
+            f"the extension {suffix + packing!r} is not known; use one of {', '.join(SUFFIXES)}"
+        )
+    if sheet is not None and suffix not in BOOKS:
+        raise ValueError(f"a sheet is for {', '.join(BOOKS)}, and not for {suffix}; leave it out")
+
+
+def _as_text(path: Path, kind: FileKind, sheet: str | None) -> tuple[bytes, Notes]:
+    """Return the content of a file, that of a spreadsheet as CSV text, with its notes."""
+    as_a_whole = kind.suffix in BOOKS or kind.suffix in JSON_LINES
+    if as_a_whole and not kind.packing and path.stat().st_size > LARGE:
+        raise ValueError(f"it has more than {LARGE / 1e6:,.0f} MB; save it as .csv or .parquet")
+    content = content_of(path)
+    return as_csv(content, kind.suffix, sheet) if kind.suffix in BOOKS else (content, [])
+
+
+def check_no_address(path: str | Path) -> None:
+    """Raise ``ValueError`` for the address of a file on the web."""
+    address = ADDRESS.match(str(path))
+    if address:
+        url = f"{address[1]}://{address[2]}"
+        raise ValueError(f"{url} is a web address; download it first: curl -LO {shlex.quote(url)}")
+
+
+def as_written(path: Path, name: str, sheet: str | None = None) -> list[str] | None:
+    """Return one column of text or of a sheet as it is written; None for other kinds of files."""
+    kind = kind_of_file(path)
+    if kind.suffix not in (*TEXTS, *BOOKS):
         return None
-    frame, _ = read_text(_content(path), only=name)
+    frame, _ = read_text(_as_text(path, kind, sheet)[0], only=name)
     return [str(one).strip() for one in frame.iloc[:, 0]]
 
 
@@ -123,35 +149,6 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
     except ValueError as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
-
-
-def _content(path: Path) -> bytes:
-    return b"".join(blocks_of(path)) if kind_of_file(path)[1] else path.read_bytes()
-
-
-def opened(path: Path) -> BinaryIO:
-    """Open a file; the content of a ``.gz`` file is unpacked."""
-    return cast(BinaryIO, gzip.open(path) if kind_of_file(path)[1] else path.open("rb"))
-
-
-def blocks_of(path: Path, in_memory: bool = True) -> Iterator[bytes]:
-    """Yield the content of a file, unpacked, in blocks.
-
-    Raises ``ValueError`` if the file is damaged, or unpacks to more bytes than are allowed. The
-    limit for a file that is read as a whole (``in_memory``) is lower.
-    """
-    packed, size = kind_of_file(path)[1], 0
-    try:
-        with opened(path) as stream:
-            while block := stream.read(BLOCK):
-                size += len(block)
-                if packed:
-                    check_size(size, most_bytes(path.stat().st_size, in_memory))
-                yield block
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:  # the type depends on the damage
-        raise ValueError(
-            f"the file is damaged or not a .gz file ({error}); save it again"
-        ) from error
 
 
 def checked_names(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
@@ -190,7 +187,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """
     if path.suffix.lower() in (".npz", ".npy"):
         with naming(path):
-            return arrays_of(_content(path))
+            return arrays_of(content_of(path))
     frame = read_table(path)
     numbers = [name for name in frame.columns if types.is_float_dtype(frame[name].dtype)]
     if len(numbers) < 2:
@@ -202,8 +199,16 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 INDEX = (
     "the first column has no name and a different value in every row; it was left out as an index"
 )
+TEXTS = (".csv", ".tsv", ".txt")
+JSON_LINES = (".jsonl", ".ndjson")
+#: Addresses of files on the web. A path has one slash where an address has two.
+ADDRESS = re.compile(r"(https?|ftps?|s3|gs|hdfs):/{1,2}(.*)", re.IGNORECASE)
+#: How files are read that are not text.
 READERS: dict[str, Callable[[bytes], tuple[pd.DataFrame, Notes]]] = {
-    **dict.fromkeys((".csv", ".tsv", ".txt"), read_text),
+    **dict.fromkeys(JSON_LINES, read_json_lines),
     ".parquet": read_parquet,
     **dict.fromkeys((".npz", ".npy"), read_matrix),
 }
+#: The suffixes of all tables, and of those that may be packed.
+SUFFIXES = (*TEXTS, *JSON_LINES, *BOOKS, ".parquet", ".npz", ".npy")
+PACKED = (*TEXTS, *JSON_LINES)

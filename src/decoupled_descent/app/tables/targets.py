@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.app.tables.styles import number_style
-from decoupled_descent.app.tables.values import (
+from decoupled_descent.checks import LARGEST, LIKELY_CLASSES, ROWS_PER_CLASS
+from decoupled_descent.columns.styles import number_style
+from decoupled_descent.columns.values import (
     LIKELY,
     MARKERS,
     MEANT_DATE,
@@ -31,7 +32,6 @@ from decoupled_descent.app.tables.values import (
     parse_numbers,
     texts_of,
 )
-from decoupled_descent.checks import LARGEST, LIKELY_CLASSES, ROWS_PER_CLASS
 
 TASKS = ("classification", "regression")
 CLASSES = 100  # the most classes
@@ -68,7 +68,7 @@ def labels_of(
 
     Whole numbers become int64, other numbers float64, true and false bool, all else text. In a
     column of numbers, "?", "none" and the like
-    (:data:`~decoupled_descent.app.tables.values.MARKERS`) are missing labels; among text they may
+    (:data:`~decoupled_descent.columns.values.MARKERS`) are missing labels; among text they may
     be classes. Where many different ones occur, or a ``quantity`` is expected, numbers may be
     written as $1,234.50. ``mark`` is the decimal mark of the file, empty if the file does not show
     it. Classes that differ only by capitals become one if ``merge`` is true, unless only capitals

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pandas as pd
 
 from decoupled_descent.app.tables.limits import check_width
-from decoupled_descent.app.tables.styles import only_one, plain_numbers
+from decoupled_descent.columns.styles import only_one, plain_numbers
 
 Notes = list[str]
 

@@ -32,9 +32,9 @@ import pandas as pd
 
 from decoupled_descent.app.tables import limits
 from decoupled_descent.app.tables.limits import need_pyarrow
-from decoupled_descent.app.tables.reading import blocks_of, kind_of_file
+from decoupled_descent.app.tables.packing import blocks_of, kind_of_file
 from decoupled_descent.app.tables.text import HEAD, decodes, recognise, records
-from decoupled_descent.app.tables.values import is_number
+from decoupled_descent.columns.values import is_number
 
 #: The fields of the row that is added at the end. Zero bytes do not occur in text files.
 END = "\0"
@@ -63,7 +63,7 @@ class ByteStream(io.RawIOBase):
 
 
 class TextFile:
-    """A text file with several columns, with or without gzip.
+    """A text file with several columns, packed or not.
 
     Attributes:
         path: The file.
@@ -83,7 +83,7 @@ class TextFile:
     def __init__(self, path: Path, usual: str = "") -> None:
         need_pyarrow("a table that is read in pieces")
         self.path, self.size = path, path.stat().st_size
-        if kind_of_file(path)[1]:
+        if kind_of_file(path).packing:
             self.size = sum(map(len, blocks_of(path, in_memory=False)))
         head = io.BufferedReader(ByteStream(self._blocks())).read(HEAD)
         self.fingerprint = f"{self.size} {hashlib.sha256(head).hexdigest()}"

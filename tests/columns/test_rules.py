@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.app.tables.encoding import CountingEncoder
+from decoupled_descent.columns.counting import CountingEncoder
+from decoupled_descent.columns.rules import Columns
 
 NAN, INF = float("nan"), float("inf")
 ROWS = 200

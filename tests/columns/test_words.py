@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from decoupled_descent.app.tables import words
-from decoupled_descent.app.tables.columns import Columns
-from decoupled_descent.app.tables.encoding import CountingEncoder
+from decoupled_descent.columns import words
+from decoupled_descent.columns.counting import CountingEncoder
+from decoupled_descent.columns.rules import Columns
 
 
 def sentences(rows=60, seed=0):

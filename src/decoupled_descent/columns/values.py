@@ -17,8 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.app.tables.dates import date_style, iso_dates
-from decoupled_descent.app.tables.styles import number_style, plain_numbers, read_numbers
+from decoupled_descent.columns.dates import date_style, iso_dates
+from decoupled_descent.columns.styles import number_style, plain_numbers, read_numbers
 
 #: Texts that stand for a missing value, in lower case.
 MARKERS = frozenset(
@@ -182,8 +182,8 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str, str
     if wrong.size and strict:
         raise ValueError(
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
-            f"is not a {what}; correct it, or leave it empty if it is missing (in training, "
-            "--na names such values)"
+            f"is not a {what}; correct it, or leave it empty if it is missing "
+            "(decoupled train --na names such values)"
         )
     missing = np.full(1, "nan" if values.dtype.kind == "f" else "NaT", dtype=values.dtype)
     return np.append(values, missing)[codes]

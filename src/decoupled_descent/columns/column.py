@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-from decoupled_descent.app.tables.dates import DATE_STYLES
-from decoupled_descent.app.tables.styles import CLOCK, is_number_style
-from decoupled_descent.app.tables.values import (
+from decoupled_descent.columns.dates import DATE_STYLES
+from decoupled_descent.columns.styles import CLOCK, is_number_style
+from decoupled_descent.columns.values import (
     LARGEST,
     Floats,
     apart_by_capitals,
@@ -28,7 +28,7 @@ from decoupled_descent.app.tables.values import (
     style_of,
     texts_of,
 )
-from decoupled_descent.app.tables.words import MOST_TERMS, is_wordy, learn_terms, tf_idf
+from decoupled_descent.columns.words import MOST_TERMS, is_wordy, learn_terms, tf_idf
 
 KINDS = ("number", "date", "category", "presence", "text")
 LEVELS = 20  # the most values of a text column that get a column each

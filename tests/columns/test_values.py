@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.app.tables import values
+from decoupled_descent.columns import values
 
 
 @pytest.mark.parametrize(

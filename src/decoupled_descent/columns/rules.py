@@ -25,12 +25,14 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from decoupled_descent.app.tables.column import REPEATS, Column, learn_column
-from decoupled_descent.app.tables.styles import EUROPEAN
-from decoupled_descent.app.tables.values import Floats, listed, mark_missing, plain
+from decoupled_descent.columns.column import REPEATS, Column, learn_column
+from decoupled_descent.columns.styles import EUROPEAN
+from decoupled_descent.columns.values import Floats, listed, mark_missing, plain
 
 #: The most decimals of predicted numbers.
 MOST_DECIMALS = 12
+#: How a note on dropped columns begins.
+DROPPED = "dropped, "
 #: Attributes of :class:`Columns` that are lists of texts.
 LISTS = ("dropped", "notes", "words", "repeated", "spellings")
 
@@ -106,7 +108,7 @@ class Columns:
         if problems:
             more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
             raise ValueError("; ".join([*problems[:10], *more]))
-        notes += [f"dropped, {why}: {listed(names)}" for why, names in dropped.items()]
+        notes += [f"{DROPPED}{why}: {listed(names)}" for why, names in dropped.items()]
         if not columns:
             raise ValueError(
                 f"no column is left to learn from ({'; '.join(notes) or 'none given'})"
@@ -128,6 +130,30 @@ class Columns:
     def mark(self) -> str:
         """The decimal mark of the training table: a comma if some numbers need one."""
         return "," * any(column.style.startswith(EUROPEAN) for column in self.columns)
+
+    def summary(self) -> pd.DataFrame:
+        """Return what is done with each column of the table, one row per column.
+
+        Example:
+            >>> table = pd.DataFrame({"age": [31, 35, 40], "same": 1})
+            >>> Columns.learn(table).summary().loc["same", "note"]
+            'the same value in every row'
+        """
+        rows = [(one.name, one.kind, len(one.outputs)) for one in self.columns]
+        rows += [(name, "dropped", 0) for name in self.dropped]
+        names, kinds, counts = zip(*rows, strict=True)
+        notes = [self._note(name) for name in names]
+        content = {"used as": kinds, "columns": counts, "note": notes}
+        return pd.DataFrame(content, index=pd.Index(names, name="column"))
+
+    def _note(self, name: str) -> str:
+        """What the notes say about one column, or why it was dropped."""
+        own = [note for note in self.notes if note.startswith(f"{name!r}: ")]
+        if own:
+            return own[0].removeprefix(f"{name!r}: ")
+        reasons = (note.removeprefix(DROPPED).split(": ", 1) for note in self.notes)
+        why = (one[0] for one in reasons if len(one) == 2 and repr(name) in one[1])
+        return next(why, "") if name in self.dropped else ""
 
     def extra(self, frame: pd.DataFrame) -> list[str]:
         """Names of the columns that the training table did not have; they are ignored."""

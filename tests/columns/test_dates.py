@@ -2,7 +2,7 @@
 
 import pytest
 
-from decoupled_descent.app.tables import dates
+from decoupled_descent.columns import dates
 
 
 def test_a_style_is_learnt_and_applied():

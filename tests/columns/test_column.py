@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from decoupled_descent.app.tables.column import LEVELS, Column
-from decoupled_descent.app.tables.columns import Columns
+from decoupled_descent.columns.column import LEVELS, Column
+from decoupled_descent.columns.rules import Columns
 
 NAN, INF = float("nan"), float("inf")
 ROWS = 200

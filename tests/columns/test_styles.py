@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from decoupled_descent.app.tables import styles
+from decoupled_descent.columns import styles
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Columns of a raw table: recognised, and turned into columns of numbers."""

@@ -1,0 +1,58 @@
+"""Which members a search trains beside the Newton fits, and members from files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from decoupled_descent.members.forest import Forest
+from decoupled_descent.members.growing import FORESTS
+from decoupled_descent.members.interface import Member, Recipe
+from decoupled_descent.members.sparse_linear import SparseLinear, SparseRecipe
+
+#: All kinds of members, by the name that files have. A new one is a file and a line here.
+KINDS: dict[str, type[Member]] = {one.kind: one for one in (Forest, SparseLinear)}
+#: Recipes that users choose by name.
+RECIPES: dict[str, Recipe] = {one.name: one for one in (*FORESTS, SparseRecipe())}
+#: What ``"auto"`` trains.
+AUTO: tuple[Recipe, ...] = (*FORESTS, SparseRecipe(only_wide=True))
+
+
+def as_recipes(spec: Any, default: bool) -> list[Recipe]:
+    """Turn a description of members into recipes.
+
+    Args:
+        spec: ``"auto"``: forests, and sparse linear models for wide tables, if ``default`` is
+            true, else none; or a list of names.
+        default: Whether ``"auto"`` trains any.
+
+    Example:
+        >>> [one.name for one in as_recipes("auto", True)]
+        ['random forest', 'extra trees', 'sparse linear']
+        >>> as_recipes([], True)
+        []
+    """
+    if isinstance(spec, str) and spec == "auto":
+        return list(AUTO) if default else []
+    if not isinstance(spec, (list, tuple)):
+        raise ValueError(f"members={spec!r} must be 'auto' or a list; {_choices()}")
+    return [_recipe(one) for one in spec]
+
+
+def _recipe(one: Any) -> Recipe:
+    if isinstance(one, str) and one in RECIPES:
+        return RECIPES[one]
+    raise ValueError(f"members has {one!r:.60}, which is not one of {_choices()}")
+
+
+def _choices() -> str:
+    return ", ".join(map(repr, RECIPES))
+
+
+def restore_member(settings: Any, tensors: dict[str, Tensor], width: int) -> Member:
+    """Make a member again from its ``state()``, or raise ``ValueError``."""
+    kind = settings["kind"]
+    if kind not in KINDS:
+        raise ValueError(f"its member {kind!r:.40} does not exist; update decoupled-descent")
+    return KINDS[kind].restore(settings, tensors, width)

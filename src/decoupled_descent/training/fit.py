@@ -1,0 +1,150 @@
+"""``fit``: train once by an algorithm."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from decoupled_descent.checks import outside, whole_number
+from decoupled_descent.descent.common import Algorithm, check_algorithm
+from decoupled_descent.descent.info import DivergenceWarning
+from decoupled_descent.objective import BoundObjective, Objective
+from decoupled_descent.progress import progress_bar
+from decoupled_descent.rows.blocks import Rows, as_rows
+from decoupled_descent.rows.threads import threads_for
+from decoupled_descent.training.callbacks import Callback, as_callbacks
+from decoupled_descent.training.checkpoint import Saver
+from decoupled_descent.training.checkpoint_file import Checkpoint, as_checkpoint
+from decoupled_descent.training.estimate import Labels
+from decoupled_descent.training.loop import Trainee, check_test, train_together
+from decoupled_descent.training.output_scale import OutputScale
+from decoupled_descent.training.run import Run
+from decoupled_descent.training.state_file import grown, leaves
+
+
+def fit(
+    X: Any,
+    y: Any,
+    objective: Objective | nn.Module,
+    algorithm: Algorithm,
+    steps: int = 200,
+    theta: Tensor | None = None,
+    test: tuple[Any, Any] | None = None,
+    callbacks: Callback | Sequence[Callback] = (),
+    seed: int | None = 0,
+    progress: bool | None = None,
+    state: Any = None,
+    checkpoint: str | Path | Checkpoint | None = None,
+    *,
+    loss: Any = None,
+    weights: Any = None,
+    groups: Any = None,
+) -> Run:
+    """Train by an algorithm, and record the error of every iterate θ_1, …, θ_T.
+
+    :func:`decoupled_descent.fit` is the same, and describes the arguments; without an algorithm it
+    chooses one.
+    """
+    whole_number("steps", steps)
+    check_algorithm(algorithm)
+    if algorithm.trains_modules:
+        if theta is not None:
+            raise ValueError("theta has no effect on a whole module, which starts as it is")
+        options = {"loss": loss, "steps": steps, "test": test, "callbacks": callbacks}
+        options |= {"seed": seed, "progress": progress, "state": state, "checkpoint": checkpoint}
+        result: Run = algorithm.fit(X, y, objective, **options, weights=weights, groups=groups)
+        return result
+    if isinstance(objective, nn.Module):
+        if loss is None:
+            raise ValueError("loss is None; a module needs one, such as loss='logistic'")
+        objective, algorithm = Objective.of_model(objective, loss), algorithm.for_module()
+        objective.require_head()
+    elif loss is not None:
+        raise ValueError(f"loss={loss!r} is given twice; the objective has its own")
+    if weights is not None or groups is not None:
+        X, y = Rows(X, y, weights=weights, groups=groups), None
+    rows, callbacks = as_rows(X, y), as_callbacks(callbacks)
+    if state is not None:
+        _check_columns(state, rows)
+    bound = algorithm.bind(rows, objective, theta if state is None else state.theta)
+    with threads_for(rows.here * rows.d, bound.width):
+        start = {"theta": theta, "seed": seed} if state is None else {"state": state}
+        if state is None:
+            state = algorithm.init(rows, bound, theta=theta, seed=seed)
+        else:
+            _check_state(state, algorithm.init(rows, bound, theta=state.theta, seed=0), algorithm)
+        trainee = Trainee(bound, algorithm, state, callbacks)
+        held_out = check_test(test, rows, [trainee])
+        saver = None
+        if (folder := as_checkpoint(checkpoint)) is not None:
+            asked = {"algorithm": algorithm, "objective": objective, "steps": steps, **start}
+            saver = Saver(folder, [trainee], asked | {"rows": rows, "test": held_out})
+        with progress_bar(steps, describe(algorithm, bound, rows), progress) as advance:
+            train_together([trainee], rows, steps, held_out, advance, saver=saver)
+    if (alarm := trainee.alarm) is not None:
+        warnings.warn(alarm, DivergenceWarning, outside())
+    return Run.of(trainee, labels_of(rows, bound))
+
+
+def labels_of(rows: Rows, bound: BoundObjective) -> Labels | None:
+    """The labels for metrics, where all rows are in this process."""
+    if rows.processes is not None:
+        return None
+    return Labels(rows.y, OutputScale.of(bound.objective.loss, rows.y), rows.weights, rows.groups)
+
+
+def describe(algorithm: Algorithm, bound: BoundObjective, rows: Rows) -> str:
+    """Name an algorithm in a progress bar, and say when steps are slow."""
+    if forecast := algorithm.forecast(rows, bound):
+        return f"{type(algorithm).__name__} ({forecast})"
+    name, slow = type(algorithm).__name__, bound.curvature == "autodiff" and bound.g is None
+    return f"{name} (no closed form for this head: autodiff, slower)" if slow else name
+
+
+def _check_columns(state: Any, rows: Rows) -> None:
+    """Raise ``ValueError`` when this is no state to continue from, or has other columns."""
+    if isinstance(state, Run) or not hasattr(state, "theta"):
+        raise ValueError(f"state is a {type(state).__name__}; pass the state of a run, run.state")
+    if state.theta.shape[1] != rows.d:
+        raise ValueError(
+            f"state was made for {state.theta.shape[1]} columns but X has shape "
+            f"{(rows.n, rows.d)}; continue on the rows that the state comes from"
+        )
+    if state.theta.dtype != rows.like.dtype:
+        raise ValueError(
+            f"state is in {state.theta.dtype} but X in {rows.like.dtype}; convert X first"
+        )
+
+
+def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
+    """Raise ``ValueError`` when a state belongs to other rows, heads, rules or algorithms."""
+    carried, needed = (
+        {name: getattr(part, "shape", None) for name, part in leaves(each) if part is not None}
+        for each in (state, fresh)
+    )
+    for name in needed.keys() & carried.keys():
+        if (start := needed[name]) is not None and (now := carried[name]) is not None:
+            needed[name] = grown(start, now)
+    for name in needed | carried:
+        has, wants = (_described(each, name) for each in (carried, needed))
+        if has != wants:
+            raise ValueError(
+                f"state has {has}, but {type(algorithm).__name__} with this head on these rows "
+                f"needs {wants}: it comes from other rows or another algorithm, head or update "
+                "rule. Continue with those, or start anew from theta=run.theta and "
+                "Objective(run.head, …); if theta was trained on these rows, the train error is "
+                "then too low"
+            )
+
+
+def _described(shapes: Mapping[str, torch.Size | None], name: str) -> str:
+    """Name a part of a state, with its shape."""
+    if name not in shapes:
+        return f"no {name}"
+    shape = shapes[name]
+    return name if shape is None else f"{name} of shape {tuple(shape)}"
