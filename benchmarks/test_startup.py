@@ -51,7 +51,7 @@ def test_train_and_predict(race, tmp_path):
     }
     run = partial(subprocess.run, check=True, capture_output=True)
     times = race(
-        {name: partial(run, [sys.executable, *one]) for name, one in programs.items()}, rounds=3
+        {name: partial(run, [sys.executable, *one]) for name, one in programs.items()}, rounds=2
     )
     for name, what, target in (
         ("predict", "decoupled predict, 300 rows", 1.5),
