@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from decoupled_descent.columns.cycles import CYCLES, cycle_columns, learn_cycles
 from decoupled_descent.columns.dates import DATE_STYLES
 from decoupled_descent.columns.styles import CLOCK, is_number_style
 from decoupled_descent.columns.values import (
@@ -66,9 +67,11 @@ class Column:
     style: str = ""  # how numbers or dates are written, if not as 1234.5 and 2024-05-31
     terms: tuple[str, ...] = ()  # words with one column each, for free text
     weights: tuple[float, ...] = ()  # of the words
+    cycles: tuple[str, ...] = ()  # of dates: the hour, the weekday, the season
 
     def __post_init__(self) -> None:
         texts = (self.name, self.kind, self.origin, self.style, *self.levels, *self.terms)
+        texts += tuple(self.cycles)
         right = all(isinstance(text, str) for text in texts)
         right &= all(isinstance(flag, bool) for flag in (self.missing, self.other))
         numbers = (self.fill, *self.weights)
@@ -81,6 +84,8 @@ class Column:
             and bool(self.origin) == (self.kind == "date")
             and (not self.origin or str(parse_dates([self.origin])[0]) == self.origin)
             and (self.kind == "category" or not self.other)
+            and [*self.cycles] == [one for one in CYCLES if one in self.cycles]
+            and (self.kind == "date" or not self.cycles)
             and (self.kind != "presence" or self.missing)
             and (
                 self.style in (DATE_STYLES if self.kind == "date" else ("",))
@@ -97,6 +102,7 @@ class Column:
     def outputs(self) -> list[str]:
         """Names of the columns made from this one."""
         names = [self.name] if self.kind in ("number", "date") else []
+        names += [f"{self.name}_{one}_{wave}" for one in self.cycles for wave in ("sin", "cos")]
         names += [f"{self.name}={level}" for level in self.levels]
         names += [f"{self.name}:{term}" for term in self.terms]
         names += [f"{self.name}=other"] if self.other else []
@@ -129,8 +135,11 @@ class Column:
             values = self.values(column, strict)
             absent = np.isnan(values)
             result[:, 0] = np.where(absent, self.fill, values)
+            if self.cycles:
+                dates = dates_of(column, self.style, strict)
+                result[:, 1 : 1 + 2 * len(self.cycles)] = cycle_columns(dates, self.cycles)
             if self.missing:
-                result[:, 1] = absent
+                result[:, -1] = absent
         return result
 
     def values(self, column: pd.Series, strict: bool = True) -> Floats:
@@ -178,14 +187,24 @@ def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]
         if not marked:
             return None, "the same value in every row"
         return Column(column.name, "presence", missing=True), "used only as present or missing"
-    learnt = Column(column.name, kind, float(np.median(present)), marked, origin, style=style)
-    written = f", written as {style}" if style else ""
-    notes = [f"dates{written}, turned into days since {origin:.10}"] if origin else []
+    cycles = learn_cycles(dates_of(column, style)) if origin else ()
+    fill = float(np.median(present))
+    learnt = Column(column.name, kind, fill, marked, origin, style=style, cycles=cycles)
+    notes = [_dates(learnt)] if origin else []
     notes += [_written(column, style)] if style and not origin else []
     if start is not None:
         notes.append("rises by 1 in every row: drop it if it is a row number")
     notes += [learnt.filled(absent)] if absent else []
     return learnt, "; ".join(notes)
+
+
+def _dates(learnt: Column) -> str:
+    """Say what dates are turned into."""
+    written = f", written as {learnt.style}" if learnt.style else ""
+    note = f"dates{written}, turned into days since {learnt.origin:.10}"
+    if not learnt.cycles:
+        return note
+    return f"{note}, and into columns for the {' and the '.join(learnt.cycles)}"
 
 
 def _written(column: pd.Series, style: str) -> str:
