@@ -39,7 +39,8 @@ def test_pieces_are_predicted_by_models_of_the_past():
 def test_plain_estimates_are_as_before():
     X, y, t = drifting()
     model = regressor().fit(X, y, time=t)
-    assert model.estimated_test_error_ > 1.3 * regressor().fit(X, y).estimated_test_error_
+    plain = regressor().fit(X, y)
+    assert model.estimated_test_error_stderr_ > 2 * plain.estimated_test_error_stderr_
     model.fit(X, y)
     assert model.time_estimate_ is None
     assert model.estimated_test_error_ == regressor().fit(X, y).estimated_test_error_
@@ -99,9 +100,11 @@ def test_the_next_of_several_means():
         values = 5 + rng.normal(size=6)
         value, stderr, _ = next_mean(values[:5], np.zeros(5))
         inside.append(abs(value - values[5]) <= 2 * stderr)
-    assert 0.93 < np.mean(inside) < 0.98  # two standard errors of this share are 0.01
+    assert 0.93 < np.mean(inside) < 0.99  # two standard errors of this share are 0.01
     line = np.arange(6) + 0.1 * rng.normal(size=6)
     value, stderr, rises = next_mean(line[:5], np.zeros(5))
     assert rises
-    assert abs(value - line[5]) <= 2 * stderr < 1.5
+    assert abs(value - line[5]) <= 2 * stderr
+    assert abs(value - 5) < 0.5
     assert next_mean(np.ones(5), np.full(5, 0.5))[:2] == (1.0, pytest.approx(0.5 * 1.2**0.5))
+    assert not next_mean(np.ones(5), np.full(5, 0.5))[2]

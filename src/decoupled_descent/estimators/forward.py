@@ -2,8 +2,8 @@ r"""The error on rows after the last one: models of the past predict the next pi
 
 The rows are sorted by time. The later half is cut into pieces of a tenth of the rows each, and each
 piece is predicted by a model that is trained on all rows before it, with its own choice of features
-and ridges. The errors of these pieces estimate the error on the next tenth of the rows. If they
-rise or fall clearly with time, a line through them is extended.
+and ridges. The errors of these pieces estimate the error on the next tenth of the rows: the line
+through them is extended, with a slope that is shrunk by its noise.
 
 The standard error is for the mean error of the next piece. It contains how much the errors of the
 pieces differ, which leave-one-out errors do not show, and the sampling error of that piece.
@@ -26,9 +26,8 @@ from decoupled_descent.columns.times import pieces_of
 
 Floats = NDArray[np.floating[Any]]
 
-#: Below this p-value of its slope, a line through the errors is extended. At a larger one a line
-#: through five errors is extended too often where nothing drifts, and its error is twice as large.
-CLEAR = 0.02
+#: The error is said to rise or fall if this share of the slope is not noise.
+CLEAR = 0.75
 
 
 class Piece(NamedTuple):
@@ -59,7 +58,7 @@ class TimeEstimate:
         pieces: The pieces of the rows that were predicted from the rows before them.
         error: The expected error on the next piece.
         score: The expected accuracy or R² on it.
-        rises: Whether a line through the errors of the pieces was extended.
+        rises: Whether the errors of the pieces clearly rise or fall with time.
     """
 
     pieces: tuple[Piece, ...]
@@ -75,21 +74,22 @@ class TimeEstimate:
 def next_mean(means: Floats, stderrs: Floats) -> tuple[float, float, bool]:
     """Predict the next of some means in order; return it, its standard error, and if a line rises.
 
+    The line through the means is extended, with its slope shrunk by what noise adds to its square.
     The standard error is such that two of them cover the next mean in 95 % of the cases: it is
     widened by the quantile of Student's distribution. It is never below what the standard errors of
     the single means imply.
     """
     count, own = len(means), float(np.sqrt(np.mean(stderrs**2)))
-    line = stats.linregress(np.arange(count), means) if np.ptp(means) > 0 else None
-    if line is not None and count > 3 and line.pvalue < CLEAR:
-        left = means - line.intercept - line.slope * np.arange(count)
-        spread = math.sqrt(float(left @ left) / (count - 2))
-        away = count - (count - 1) / 2
-        wider = math.sqrt(1 + 1 / count + away**2 / (count * (count**2 - 1) / 12))
-        scale = max(spread * stats.t.ppf(0.975, count - 2) / Z95, own)
-        return float(line.intercept + line.slope * count), scale * wider, True
-    scale = max(float(means.std(ddof=1)) * stats.t.ppf(0.975, count - 1) / Z95, own)
-    return float(means.mean()), scale * math.sqrt(1 + 1 / count), False
+    slope = shrunk = 0.0
+    if count > 2 and np.ptp(means) > 0:
+        line = stats.linregress(np.arange(count), means)
+        slope, noise = float(line.slope), float(line.stderr)
+        shrunk = max(0.0, 1 - noise**2 / slope**2) if slope else 0.0
+    away = (count + 1) / 2  # from the middle of the means to the next one
+    spread = float(means.std(ddof=1)) * stats.t.ppf(0.975, count - 1) / Z95
+    wider = 1 + 1 / count + shrunk * away**2 / (count * (count**2 - 1) / 12)
+    value = float(means.mean()) + shrunk * slope * away
+    return value, max(spread, own) * math.sqrt(wider), shrunk > CLEAR
 
 
 class PieceErrors(NamedTuple):
