@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.columns.codes import PAIR, are_names, pair_of
 from decoupled_descent.columns.dates import date_style, iso_dates
 from decoupled_descent.columns.styles import number_style, plain_numbers, read_numbers
 
@@ -224,6 +225,17 @@ def dates_of(column: pd.Series, style: str = "", strict: bool = True) -> NDArray
     return cast(NDArray[np.datetime64], dates)
 
 
+def pairs_of(column: pd.Series, strict: bool = True) -> Floats:
+    """Read pairs of numbers such as 120/80, shape (n, 2); other text as in numbers_of."""
+
+    def part(texts: list[str], k: int) -> Floats:
+        return np.array([pair_of(text)[k] for text in texts], dtype=np.float64)
+
+    what = "pair of numbers such as 120/80"
+    numbers = [_parsed(column, partial(part, k=k), what, strict) for k in (0, 1)]
+    return np.stack(numbers, 1)
+
+
 def style_of(column: pd.Series, kind: str, mark: str = "") -> str:
     """Recognise how numbers or dates are written; ``mark`` is the decimal mark of the file."""
     if is_number(column.dtype) or types.is_datetime64_any_dtype(column.dtype):
@@ -313,6 +325,10 @@ def kind_of(column: pd.Series, mark: str = "") -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
+    if are_names(texts):
+        return "category"
+    if texts and fraction(matches(PAIR, texts), codes) >= MOSTLY:
+        return "pair"
     numbers = ~np.isnan(parse_numbers(texts, number_style(texts, mark))) | matches(LIKELY, texts)
     if fraction(numbers, codes) >= MOSTLY:
         return "number"

@@ -171,6 +171,24 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         full[self._kept] = codes
         return full
 
+    def _errors_of(
+        self, model: Any, X: Any, labels: NDArray[Any], every: NDArray[Any]
+    ) -> tuple[Floats, Floats]:
+        """Log losses of rows, and which are right, by a model that may not have all classes.
+
+        A class that the model has not seen gets a share of one row: 1 / (n + 1).
+        """
+        chances = np.zeros((len(labels), len(self.classes_)))
+        seen = np.isin(self.classes_, model.classes_)
+        chances[:, seen] = model.predict_proba(X)
+        if not seen.all():
+            left = 1 / (len(model.corrected_proba_) + 1)
+            chances *= 1 - left
+            chances[:, ~seen] = left / (~seen).sum()
+        codes = np.searchsorted(self.classes_, labels)
+        own = chances[np.arange(len(codes)), codes]
+        return -np.log(np.maximum(own, 1e-300)), 1.0 * (chances.argmax(1) == codes)
+
     def _out_of_sample(self, result: SearchResult) -> Floats:
         """Probabilities by mixtures that were chosen without the row."""
         chances: Floats = result.predictions.numpy()

@@ -111,6 +111,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         """Set the out-of-sample predictions of the training rows."""
         self.corrected_prediction_ = self._shaped(every)
 
+    def _errors_of(
+        self, model: Any, X: Any, labels: Floats, every: Floats
+    ) -> tuple[Floats, Floats]:
+        """Squared errors of rows, and one minus their shares of the variance of all targets."""
+        squares = np.square(model.predict(X) - labels)
+        return squares, 1 - squares / (float(every.var()) or 1.0)
+
     def _network_error(
         self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor
     ) -> tuple[float, float]:

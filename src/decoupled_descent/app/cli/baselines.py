@@ -31,7 +31,7 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     linear = (
         estimator
         if tried == {"linear"}
-        else fit_alone(prepared.task, prepared.given, "linear", log)
+        else fit_alone(prepared.task, prepared.given | {"time": None}, "linear", log)
     )
     predictions = [predictions_of(estimator), predictions_of(linear), _guesses(prepared, log)]
     losses = [losses_of(estimator, one, prepared.y) for one in predictions]

@@ -26,6 +26,7 @@ from decoupled_descent.app.report.comparison import answers
 from decoupled_descent.app.report.data import (
     Analyses,
     ErrorsByRows,
+    ErrorsOverTime,
     Estimate,
     IntervalWidth,
     RowPredictions,
@@ -75,7 +76,8 @@ def report_data(
         diagnosis=_diagnosis(estimator, analyses.missing).to_dict(),
         notes=[*prepared.notes, *warned],
     )
-    return replace(report, next_steps=next_steps(report, data, out))
+    asked = None if prepared.time is not None else next(iter(prepared.time_columns), None)
+    return replace(report, next_steps=next_steps(report, data, out, asked))
 
 
 def _training(estimator: Any) -> Training:
@@ -145,6 +147,9 @@ def _analyses(prepared: Prepared, estimator: Any, seconds: float, fast: bool) ->
         except KeyboardInterrupt:
             parts["missing"] = [PARTS[one] for one in makers if one not in parts]
             break
+    if estimator.time_estimate_ is not None and prepared.time is not None:
+        roots = prepared.task == "regression"
+        parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
     return Analyses(**parts)
 
 
@@ -266,6 +271,10 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "stop_reason": training.stop_reason,
         "interrupted": training.interrupted or bool(analyses.missing),
         "missing": list(analyses.missing),
+        "over_time": None
+        if analyses.over_time is None
+        else analyses.over_time._asdict()
+        | {"pieces": [one._asdict() for one in analyses.over_time.pieces]},
         "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
         "prediction_intervals": [one._asdict() for one in analyses.intervals],
         "importance": dict(analyses.importance),
@@ -290,7 +299,8 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
     corrected, contenders = report.estimate.corrected, report.analyses.contenders
-    heading(screen, "Expected on new rows" if corrected else "On the training rows")
+    later = "rows after the last one" if report.analyses.over_time else "new rows"
+    heading(screen, f"Expected on {later}" if corrected else "On the training rows")
     intervals(screen, _named_estimates(report))
     compare(screen, contenders, rare=names_of(report.rows.mostly_missed))
     verdict(screen, report.diagnosis or {}, contenders=contenders)

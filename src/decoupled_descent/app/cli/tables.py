@@ -29,6 +29,7 @@ from decoupled_descent.app.tables.targets import (
 )
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
+from decoupled_descent.columns.times import pieces_of, times_of_rows
 from decoupled_descent.columns.values import Floats, is_number, listed, mark_missing
 
 #: The fewest rows from which an error is estimated.
@@ -49,12 +50,14 @@ class Prepared(NamedTuple):
     frame: pd.DataFrame | None = None  # the identifier, if any; the index has the row numbers
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
     rows: Any = None  # the rows of all processes, if X has only those of one process
+    time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments of ``fit``: all rows, or distributed rows and what belongs to them here."""
         if self.rows is None:
-            return {"X": self.X, "y": self.y, "groups": self.groups}
+            given = {"X": self.X, "y": self.y, "groups": self.groups}
+            return given | ({} if self.time is None else {"time": self.time[1]})
         groups = None if self.groups is None else self.groups[self.rows.span]
         return {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
 
@@ -80,6 +83,7 @@ class Wishes(NamedTuple):
     words: tuple[str, ...] = ()  # texts that stand for missing values
     log_target: bool = False  # fit the logarithm of the target
     sheet: str | None = None  # of a spreadsheet
+    time: str | None = None  # the column of the times, if the estimate is for later rows
 
 
 def prepare(
@@ -110,8 +114,8 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
 
     Rows without a label are left out.
     """
-    named = [name for name in (wishes.group, wishes.identifier) if name is not None]
-    first = reader.first_pass([target, *named])
+    named = (wishes.group, wishes.identifier, wishes.time)
+    first = reader.first_pass([target, *(name for name in named if name is not None)])
     check_target([str(name) for name in first.sample.columns], target)
     complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
     mark = first.sample.attrs.get("decimal", "")
@@ -135,12 +139,15 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     notes = [*_read(reader, first), *first.notes, *about, *encoded.notes]
     notes += [] if task else [_recognised(labels, result)]
     notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
-    rows, few = complete[labelled][named[1:] if wishes.group else named], None
+    rows, few = complete[labelled][[wishes.identifier] if wishes.identifier else []], None
+    time = None if wishes.time is None else (wishes.time, complete[wishes.time][labelled])
+    if time is not None:
+        _check_time(reader, *time)
     if not reader.in_memory:
         places = np.searchsorted(labels.index, sample.index)
         few = CountingEncoder(columns).apply(sample), y[places]
     codes = tuple(encoded.codes.items())
-    return Prepared(encoded.X, y, columns, result, notes, groups, codes, rows, few)
+    return Prepared(encoded.X, y, columns, result, notes, groups, codes, rows, few, time=time)
 
 
 def _read(reader: TableReader, first: FirstPass) -> list[str]:
@@ -170,7 +177,23 @@ def _asked(wishes: Wishes, target: str, groups: NDArray[Any] | None) -> list[str
         notes.append(
             f"rows with the same {wishes.group!r} ({different} values) are left out together"
         )
+    if wishes.time is not None:
+        notes.append(
+            f"the estimate is for rows after the last {wishes.time!r}: models of the past predict "
+            "the next tenth of the rows, and choose features and ridges from the past alone. "
+            "Comparisons, curves and tables below leave out single rows of all times"
+        )
     return notes
+
+
+def _check_time(reader: TableReader, name: str, values: pd.Series) -> None:
+    """Raise ``ValueError`` if the rows cannot be put in order."""
+    if not reader.in_memory:
+        raise ValueError("--time is for tables that fit into memory; leave it out")
+    try:
+        pieces_of(times_of_rows(values, None, len(values))[0])
+    except ValueError as error:
+        raise ValueError(f"--time {name!r}: {error}") from error
 
 
 def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -185,6 +208,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
 def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
     """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
+    named |= {"--time": [wishes.time]}
     for option, names in named.items():
         for name in names:
             if name is not None and name not in features.columns:

@@ -55,6 +55,14 @@ Group = Annotated[
         "column is not used for predictions.",
     ),
 ]
+Time = Annotated[
+    str | None,
+    option(
+        metavar="COLUMN",
+        help="The time of the rows, numbers or dates. The estimate is then for rows after the last "
+        "one: models of the past predict the next tenth of the rows.",
+    ),
+]
 LogTarget = Annotated[
     bool,
     typer.Option(
@@ -123,6 +131,7 @@ class TrainOptions:
     method: Method = "auto"
     features: Features = "auto"
     group: Group = None
+    time: Time = None
     identifier: common.Identifier = None
     drop: common.Drop = None
     missing: common.Missing = None
@@ -150,13 +159,17 @@ class TrainOptions:
         from decoupled_descent.app.cli.tables import Wishes
 
         drop, words = tuple(self.drop or ()), tuple(self.missing or ())
-        return Wishes(self.group, self.identifier, drop, words, self.log_target, self.sheet)
+        return Wishes(
+            self.group, self.identifier, drop, words, self.log_target, self.sheet, self.time
+        )
 
     def for_estimator(self) -> dict[str, Any]:
         """Keyword arguments of an estimator, or ``ValueError`` for options that do not agree."""
         numbers = {"lr": self.lr, "damping": self.damping, "ridge": self.ridge}
         at_minimum = {"--group": self.group is not None, "--log-target": self.log_target}
         at_minimum |= {"--distributed": self.distributed}
+        if self.distributed and self.time is not None:
+            raise ValueError("--time needs all rows in one process; leave out --distributed")
         method = resolve_method(self.method, self.asks_for_network)
         arguments = check_options(self.hidden, method, numbers, at_minimum)
         arguments |= {"activation": self.activation, "max_iter": self.max_iter}

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pandas as pd
 
 from decoupled_descent.app.tables.limits import check_width
+from decoupled_descent.columns.codes import are_names
 from decoupled_descent.columns.styles import only_one, plain_numbers
 
 Notes = list[str]
@@ -56,6 +57,14 @@ class TextFormat(NamedTuple):
     skipped: int  # the number of bytes before the names
     above: int  # the number of lines in these bytes, but not that of ``sep=``
     notes: Notes  # sentences for the user about the format
+
+    @property
+    def padded(self) -> list[int]:
+        """Positions of columns of names such as 01067, which must stay text."""
+        width = len(self.names)
+        rows = [row for row in self.first if len(row) == width]
+        cells = ([row[k].strip() for row in rows] for k in range(width))
+        return [k for k, texts in enumerate(cells) if are_names([t for t in texts if t])]
 
     def read(self, stream: Any, **options: Any) -> Any:
         """Read the table with pandas. The columns of the result are numbered from 0."""
@@ -279,6 +288,8 @@ def read_text(
     if only is not None:
         position = [name.strip() for name in names].index(only)
         options, names = {"usecols": [position], "dtype": str}, [only]
+    else:
+        options["dtype"] = dict.fromkeys(text_format.padded, str)
     try:
         frame = text_format.read(io.BytesIO(content), **options)
     except pd.errors.ParserError as error:
