@@ -154,12 +154,15 @@ class PathStep(NamedTuple):
     model: Coefficients  # of all rows
     without: list[Coefficients]  # of all rows but those of each fold
     predictions: Tensor  # of the rows by models without their fold, shape (n, C)
-    error: float
+    errors: Tensor  # their mean loss without each fold and, last, of all rows
 
 
 @dataclass(frozen=True)
 class SparseRecipe:
-    """A path of sparse linear models, of which the best and its neighbours are kept."""
+    """A path of sparse linear models, of which the best and its neighbours are kept.
+
+    Without a fold another penalty may be the best one; such models serve the estimate only.
+    """
 
     name: str = "sparse linear"
     only_wide: bool = False  # whether to train on wide tables only
@@ -171,9 +174,10 @@ class SparseRecipe:
         mean, scale = _moments(table)
         with ignoring(Warning):  # of a limit of sweeps: the next parabola continues
             steps = list(path(table, mean, scale))
-        best = min(range(len(steps)), key=lambda k: steps[k].error)
-        near = steps[max(best - 1, 0) : best + 2]
-        return [_member(table, mean, scale, step) for step in near]
+        best = torch.stack([one.errors for one in steps]).argmin(0)
+        near = [(best - place).abs() <= 1 for place in range(len(steps))]
+        pairs = zip(steps, near, strict=True)
+        return [_member(table, mean, scale, one, own) for one, own in pairs if bool(own.any())]
 
 
 def path(table: TrainingTable, mean: Floats, scale: Floats) -> Iterator[PathStep]:
@@ -194,15 +198,18 @@ def path(table: TrainingTable, mean: Floats, scale: Floats) -> Iterator[PathStep
         for fold, model in enumerate(models[1:]):
             outputs[folds == fold] = model.outputs(X[folds == fold])
         predictions = table.loss.probabilities(torch.from_numpy(outputs))
-        step = PathStep(penalty, models[0], models[1:], predictions, table.error(predictions))
+        step = PathStep(penalty, models[0], models[1:], predictions, table.errors(predictions))
         yield step
-        worse = 0 if step.error < best else worse + 1
-        best, last = min(best, step.error), penalty
+        error = float(step.errors[-1])
+        worse = 0 if error < best else worse + 1
+        best, last = min(best, error), penalty
         if worse >= PATIENCE:
             return
 
 
-def _member(table: TrainingTable, mean: Floats, scale: Floats, step: PathStep) -> MemberFit:
+def _member(
+    table: TrainingTable, mean: Floats, scale: Floats, step: PathStep, selected: Tensor
+) -> MemberFit:
     """Keep the columns that some of the models use."""
     folds = [one.theta for one in step.without]
     used = np.flatnonzero(step.model.theta.any(1) | np.any([one.any(1) for one in folds], axis=0))
@@ -217,7 +224,7 @@ def _member(table: TrainingTable, mean: Floats, scale: Floats, step: PathStep) -
         np.stack([one[used] for one in folds]),
         np.stack([one.bias for one in step.without]),
     )
-    return MemberFit(model, step.predictions, torch.zeros_like(step.predictions))
+    return MemberFit(model, step.predictions, torch.zeros_like(step.predictions), selected)
 
 
 def _moments(table: TrainingTable) -> tuple[Floats, Floats]:
