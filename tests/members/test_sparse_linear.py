@@ -7,7 +7,7 @@ import torch
 from decoupled_descent.members import sparse_linear
 from decoupled_descent.members.interface import TrainingTable
 from decoupled_descent.members.sparse_linear import FOLDS, SparseLinear, SparseRecipe, path
-from decoupled_descent.members.sparse_linear import _moments as moments
+from decoupled_descent.members.standardised import column_moments as moments
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.selection.stacking import folds_of
 

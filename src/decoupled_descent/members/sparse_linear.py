@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import ignoring, is_finite_number
-from decoupled_descent.features.scaling import CLIP
 from decoupled_descent.members.interface import (
     Floats,
     KeptRows,
@@ -32,6 +31,7 @@ from decoupled_descent.members.sparse_path import (
     SparseProblem,
     steepest,
 )
+from decoupled_descent.members.standardised import column_moments, standardised
 from decoupled_descent.objective.losses import Loss, get_loss
 
 #: The path ends after this many penalties in a row that are worse than the best one.
@@ -97,7 +97,7 @@ class SparseLinear(Member):
 
     def _scaled(self, X: Any) -> Floats:
         values = np.asarray(X, dtype=np.float64)[:, self.columns]
-        return scaled(values, self.mean, self.scale)
+        return standardised(values, self.mean, self.scale)
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """The fold of each row: the model without the fold is a model without the row."""
@@ -171,7 +171,7 @@ class SparseRecipe:
         """Follow the path until the error rises."""
         if self.only_wide and table.X.shape[1] < WIDE * table.X.shape[0]:
             return []
-        mean, scale = _moments(table)
+        mean, scale = column_moments(table)
         with ignoring(Warning):  # of a limit of sweeps: the next parabola continues
             steps = list(path(table, mean, scale))
         best = torch.stack([one.errors for one in steps]).argmin(0)
@@ -182,7 +182,7 @@ class SparseRecipe:
 
 def path(table: TrainingTable, mean: Floats, scale: Floats) -> Iterator[PathStep]:
     """Models of one penalty after the other, the largest first."""
-    X = np.asfortranarray(scaled(np.asarray(table.X, np.float64), mean, scale))
+    X = np.asfortranarray(standardised(np.asarray(table.X, np.float64), mean, scale))
     Y = table.loss.regression_targets(table.y, table.outputs).numpy()
     folds = table.folds.numpy() % FOLDS
     weights = [table.row_weights]
@@ -225,20 +225,3 @@ def _member(
         np.stack([one.bias for one in step.without]),
     )
     return MemberFit(model, step.predictions, torch.zeros_like(step.predictions), selected)
-
-
-def _moments(table: TrainingTable) -> tuple[Floats, Floats]:
-    """Means and deviations of the columns; 1 for constant ones."""
-    X, weights = np.asarray(table.X, np.float64), table.row_weights
-    share = weights / weights.sum()
-    mean = share @ X
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviation = np.sqrt(share @ (X - mean) ** 2)
-    usable = np.isfinite(deviation) & (deviation > 0)
-    return mean, np.where(usable, deviation, 1.0)
-
-
-def scaled(X: Floats, mean: Floats, scale: Floats) -> Floats:
-    """Columns of mean 0 and deviation 1, cut as those of the other models."""
-    result: Floats = np.clip((X - mean) / scale, -CLIP, CLIP)
-    return result
