@@ -168,9 +168,8 @@ def _summary(name, pairs):
 
 def _public(public, scores):
     others = ("tabpfn3", "tabicl", "tabfm", "catboost", "random_forest")
-    print(
-        f"| set | before | default | log loss | {' | '.join(others)} |\n|{'---|' * (4 + len(others))}"
-    )
+    print(f"| set | before | default | log loss | {' | '.join(others)} |")
+    print(f"|{'---|' * (4 + len(others))}")
     columns = []
     for name, several in public.items():
         one, two = (np.mean([pair[k]["precision"] for pair in several]) for k in (0, 1))
