@@ -23,11 +23,11 @@ import numpy as np
 import pandas as pd
 import tables
 import torch
-from decoupled_descent.app.tables.columns import Columns
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 
 import decoupled_descent as dd
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.features.candidates import AUTO
 
 #: The features of before: those without levels.
