@@ -66,6 +66,8 @@ class Columns:
     repeated: tuple[str, ...] = ()  # dropped identifiers that occur in several rows
     spellings: tuple[str, ...] = ()  # how the classes are written, if not as their values
     decimals: int = 0  # of the target, if it is a number
+    positive: str = ""  # the class to find, if there are two
+    threshold: float = 0.0  # of its probability; 0 predicts the more probable class
 
     @classmethod
     def learn(
@@ -193,7 +195,11 @@ class Columns:
         columns = tuple(Column(**_entries(one, Column, "a column")) for one in parts["columns"])
         names = [*(column.name for column in columns), *parts["dropped"]]
         decimals = parts["decimals"]
-        if not all(isinstance(text, str) for text in [parts["identifier"], *texts]):
+        threshold = parts["threshold"]
+        if type(threshold) not in (int, float) or not 0 <= threshold < 1:
+            raise ValueError(f"the columns cannot be used: threshold is {threshold!r:.20}")
+        texts += [parts["identifier"], parts["positive"]]
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
         if not columns or len(set(names)) < len(names):
             raise ValueError("the columns cannot be used: there are none, or one is named twice")

@@ -66,6 +66,7 @@ def report_data(
         task=prepared.task,
         n_rows=len(prepared.y),
         n_features=prepared.X.shape[1],
+        threshold=prepared.columns.threshold,
         training=_training(estimator),
         estimate=_estimate(prepared, estimator, rows),
         rows=rows,
@@ -121,6 +122,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
         calibration=estimator.calibration_.to_dict() if classes else None,
         row_names=row_names(prepared),
         as_csv=as_csv(prepared, estimator, target),
+        positive=prepared.columns.positive,
     )
 
 
@@ -250,6 +252,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "class_to_find": report.rows.classes[report.rows.class_to_find]
         if report.rows.classes is not None and len(report.rows.classes) == 2
         else None,
+        "threshold": report.threshold or None,
         "measures": {
             one.name: {"estimate": one.value, "interval": one.with_interval[1:] or None}
             for one in estimate.measures

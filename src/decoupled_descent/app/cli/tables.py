@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from decoupled_descent.app.tables.encoding import encode
 from decoupled_descent.app.tables.opening import open_table
+from decoupled_descent.app.tables.positive import positive_class
 from decoupled_descent.app.tables.process_group import ProcessGroup
 from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
 from decoupled_descent.app.tables.targets import (
@@ -84,6 +85,7 @@ class Wishes(NamedTuple):
     log_target: bool = False  # fit the logarithm of the target
     sheet: str | None = None  # of a spreadsheet
     time: str | None = None  # the column of the times, if the estimate is for later rows
+    positive: str | None = None  # the class to find
 
 
 def prepare(
@@ -134,9 +136,10 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     )
     y = values_of(labels, result)
     columns = _like_the_target(columns, first, labels, y, result)
+    columns, cases = _positive(columns, y, result, wishes.positive)
     first = reader.rebalance(first, labelled)
     encoded = encode(reader, first, columns, labelled, columns.repeated)
-    notes = [*_read(reader, first), *first.notes, *about, *encoded.notes]
+    notes = [*_read(reader, first), *first.notes, *about, *cases, *encoded.notes]
     notes += [] if task else [_recognised(labels, result)]
     notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
     rows, few = complete[labelled][[wishes.identifier] if wishes.identifier else []], None
@@ -237,6 +240,20 @@ def _like_the_target(
     if written is None:
         return columns
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
+
+
+def _positive(
+    columns: Columns, y: NDArray[Any], task: str, wanted: str | None
+) -> tuple[Columns, list[str]]:
+    """Store the class to find; return a sentence about it, if there are two classes."""
+    if task == "regression":
+        if wanted is not None:
+            raise ValueError("--positive is for two classes, but the target is a number")
+        return columns, []
+    positive = positive_class(y.tolist(), wanted)
+    note = f"{positive!r} is the class to find; --positive CLASS chooses the other one"
+    note = note.partition(";")[0] if wanted is not None else note
+    return replace(columns, positive=positive), [note] if positive else []
 
 
 def _groups(column: pd.Series) -> NDArray[Any]:
