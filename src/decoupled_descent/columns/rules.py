@@ -27,7 +27,7 @@ import pandas as pd
 
 from decoupled_descent.columns.column import REPEATS, Column, learn_column
 from decoupled_descent.columns.styles import EUROPEAN
-from decoupled_descent.columns.values import Floats, listed, mark_missing, plain
+from decoupled_descent.columns.values import BadCellError, Floats, listed, mark_missing, plain
 
 #: The most decimals of predicted numbers.
 MOST_DECIMALS = 12
@@ -91,6 +91,7 @@ class Columns:
         columns, notes = [], []
         dropped: dict[str, list[str]] = {}
         problems: list[str] = []
+        only_cells = True
         for name, column in _by_name(mark_missing(frame, words)).items():
             if name in (identifier, group) or name in drop:
                 why = "as requested" if name in drop else "the identifier of the rows"
@@ -101,6 +102,7 @@ class Columns:
                 learnt, note = learn_column(column, frame.attrs.get("decimal", ""))
             except ValueError as error:
                 problems.append(str(error))
+                only_cells &= isinstance(error, BadCellError)
                 continue
             if learnt is None:
                 dropped.setdefault(note, []).append(name)
@@ -109,7 +111,8 @@ class Columns:
                 notes += [f"{name!r}: {note}"] if note else []
         if problems:
             more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
-            raise ValueError("; ".join([*problems[:10], *more]))
+            kind = BadCellError if only_cells else ValueError
+            raise kind("; ".join([*problems[:10], *more]))
         notes += [f"{DROPPED}{why}: {listed(names)}" for why, names in dropped.items()]
         if not columns:
             raise ValueError(

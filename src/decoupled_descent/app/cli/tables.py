@@ -14,9 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.tables.encoding import encode
-from decoupled_descent.app.tables.opening import open_table
+from decoupled_descent.app.tables.opening import LoadedTable, open_table
+from decoupled_descent.app.tables.other_tasks import several_labels, time_to_event
 from decoupled_descent.app.tables.positive import positive_class
 from decoupled_descent.app.tables.process_group import ProcessGroup
+from decoupled_descent.app.tables.repairs import Skipped, merge_classes, skip_bad_rows
 from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
 from decoupled_descent.app.tables.targets import (
     CLASSES,
@@ -31,8 +33,10 @@ from decoupled_descent.app.tables.targets import (
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.columns.times import pieces_of, times_of_rows
-from decoupled_descent.columns.values import Floats, is_number, listed, mark_missing
+from decoupled_descent.columns.values import BadCellError, Floats, is_number, listed, mark_missing
 
+#: The file that lists rows that were left out.
+SKIPPED = "skipped.csv"
 #: The fewest rows from which an error is estimated.
 FEWEST = 10
 
@@ -52,6 +56,7 @@ class Prepared(NamedTuple):
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
     rows: Any = None  # the rows of all processes, if X has only those of one process
     time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
+    skipped: tuple[Skipped, ...] = ()  # rows that were left out because of bad cells
 
     @property
     def given(self) -> dict[str, Any]:
@@ -86,6 +91,8 @@ class Wishes(NamedTuple):
     sheet: str | None = None  # of a spreadsheet
     time: str | None = None  # the column of the times, if the estimate is for later rows
     positive: str | None = None  # the class to find
+    skip_bad_rows: bool = False  # leave out rows with cells that cannot be read
+    merge_classes: tuple[str, ...] = ()  # pairs old=new
 
 
 def prepare(
@@ -101,14 +108,55 @@ def prepare(
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
     wishes = wishes or Wishes()
-    reader = open_table(path, group, sheet=wishes.sheet)
+    ragged: list[int] | None = [] if wishes.skip_bad_rows else None
+    try:
+        reader = open_table(path, group, sheet=wishes.sheet, ragged=ragged)
+    except BadCellError as error:
+        raise ValueError(f"{error}{_go_on(path, target)}") from error
     if reader.in_memory and group is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
-        return _prepare(reader, target, task, wishes)
+        reader, skipped = _repaired(reader, target, wishes, ragged or [])
+        prepared = _prepare(reader, target, task, wishes)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
-        raise ValueError(f"{path}: {message}") from error
+        further = _go_on(path, target) if isinstance(error, BadCellError) else ""
+        raise ValueError(f"{path}: {message}{further}") from error
+    if not skipped:
+        return prepared
+    count = len({one.where for one in skipped})
+    rows = f"{count} bad rows were" if count > 1 else "1 bad row was"
+    note = f"{rows} left out; {SKIPPED} lists what was bad"
+    return prepared._replace(skipped=skipped, notes=[note, *prepared.notes])
+
+
+def _go_on(path: Path, target: str) -> str:
+    """The command that leaves bad rows out."""
+    command = shlex.join(["decoupled", "train", str(path), "--target", target, "--skip-bad-rows"])
+    return f"; to go on without such rows: {command}"
+
+
+def _repaired(
+    reader: TableReader, target: str, wishes: Wishes, ragged: list[int]
+) -> tuple[TableReader, tuple[Skipped, ...]]:
+    """Merge classes and leave out bad rows, if that was asked for."""
+    if not wishes.skip_bad_rows and not wishes.merge_classes:
+        return reader, ()
+    if not isinstance(reader, LoadedTable):
+        raise ValueError("--skip-bad-rows and --merge-classes are for tables that fit into memory")
+    frame = mark_missing(reader.first_pass().sample, wishes.words)
+    check_target([str(name) for name in frame.columns], target)
+    attributes = dict(frame.attrs)
+    if wishes.merge_classes:
+        frame = frame.assign(**{target: merge_classes(frame[target], wishes.merge_classes)})
+    skipped = [Skipped(f"line {line}", "", "", "too few or too many fields") for line in ragged]
+    if wishes.skip_bad_rows:
+        frame.attrs = attributes
+        unused = [name for name in (wishes.identifier, wishes.group, *wishes.drop) if name]
+        frame, more = skip_bad_rows(frame, target, unused)
+        skipped += more
+    frame.attrs = attributes
+    return reader.with_frame(frame), tuple(skipped)
 
 
 def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> Prepared:
@@ -125,7 +173,13 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
-    result = recognise_task(labels, task)
+    several = several_labels(labels)
+    try:
+        result = recognise_task(labels, task)
+    except ValueError as error:
+        raise type(error)(f"{error}; {several}" if several else str(error)) from error
+    about += [several] if several and result == "classification" else []
+    about += [one for one in [time_to_event(first.sample, target, labels)] if one]
     sample = mark_missing(first.sample, wishes.words).drop(columns=target)
     sample = sample[labelled[sample.index.to_numpy() - 1]]
     sample.attrs = {"decimal": mark}

@@ -18,6 +18,7 @@ from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
 from decoupled_descent.checks import percent
+from decoupled_descent.files import write_text
 from decoupled_descent.method_names import METHOD_NAMES
 from decoupled_descent.progress import stages
 
@@ -107,6 +108,11 @@ def train_and_report(
         enter(WRITING)
     with nothing_written():
         out, files = folder.write_somewhere(out, estimator, prepared.columns, target, report)
+    if prepared.skipped:
+        from decoupled_descent.app.cli.tables import SKIPPED
+        from decoupled_descent.app.tables.repairs import as_table
+
+        write_text(out / SKIPPED, as_table(prepared.skipped))
     with written_to(out, interrupted, report.analyses.missing):
         if resume and not interrupted:
             clear(options.out)

@@ -79,6 +79,17 @@ CostRatio = Annotated[
         "is chosen and stored; its estimates allow for the choice.",
     ),
 ]
+SkipBadRows = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Leave out rows with cells that cannot be read, and list them in DIR/skipped.csv.",
+    ),
+]
+MergeClasses = Annotated[
+    list[str] | None,
+    option(metavar="OLD=NEW", help="Rename a class of the target; may be repeated."),
+]
 LogTarget = Annotated[
     bool,
     typer.Option(
@@ -143,6 +154,8 @@ class TrainOptions:
     time: Time = None
     positive: Positive = None
     cost_ratio: CostRatio = None
+    skip_bad_rows: SkipBadRows = False
+    merge_classes: MergeClasses = None
     identifier: common.Identifier = None
     drop: common.Drop = None
     missing: common.Missing = None
@@ -171,7 +184,7 @@ class TrainOptions:
         drop, words = tuple(self.drop or ()), tuple(self.missing or ())
         return Wishes(
             self.group, self.identifier, drop, words, self.log_target, self.sheet, self.time,
-            self.positive,
+            self.positive, self.skip_bad_rows, tuple(self.merge_classes or ()),
         )  # fmt: skip
 
     def for_estimator(self) -> dict[str, Any]:
