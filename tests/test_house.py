@@ -30,6 +30,7 @@ ORDER = [
     ["features"],
     ["leave_one_out"],
     ["networks"],
+    ["members"],
     ["integrations"],
     ["selection"],
     ["diagnostics"],

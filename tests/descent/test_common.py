@@ -23,6 +23,8 @@ RATES = {"damping": 0.95, "head_lr": 0.2, "head_damping": 0.99}
 ALGORITHMS = {
     "gd": dd.GradientDescent(0.05),
     "gd, all options": dd.GradientDescent(0.5, **RATES, reduction="mean"),
+    "gd, estimate": dd.GradientDescent(0.05, estimate=True),
+    "gd, estimate, batches": dd.GradientDescent(0.05, estimate=True, batch_size=9),
     "dd": dd.DecoupledDescent(0.05),
     "dd, all options": dd.DecoupledDescent(0.5, **RATES, reduction="mean"),
     "odd": dd.OrthogonalDecoupledDescent(0.05),

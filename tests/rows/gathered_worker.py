@@ -38,7 +38,7 @@ def calls():
     three = ["linear", "rbf(1)", "laplace(1)"]
     balanced = dd.DecoupledClassifier(features=["linear", KERNEL], class_weight="balanced")
     return {
-        "numbers": (dd.DecoupledRegressor(), "numbers", {}),
+        "numbers": (dd.DecoupledRegressor(members=[]), "numbers", {}),
         "two classes": (dd.DecoupledClassifier(features=three), "two", {}),
         "groups": (dd.DecoupledClassifier(features=two), "two", {"groups": towns}),
         "weights": (dd.DecoupledClassifier(features=two), "two", {"sample_weight": weights}),

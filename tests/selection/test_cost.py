@@ -12,14 +12,15 @@ from decoupled_descent.selection.search import search_models
 
 def test_it_grows_as_the_work_does(monkeypatch):
     monkeypatch.setattr(cost, "_speed", lambda: 1e10)
-    small, many = (expected_seconds(n, [2000], 1) for n in (10_000, 100_000))
-    assert many == pytest.approx(10 * small)
-    assert 3 < expected_seconds(10_000, [2000], 5) / small < 5  # several classes have cheaper steps
+    one, two, four = (expected_seconds(n, [2000], 1) for n in (50_000, 100_000, 200_000))
+    assert four - two == pytest.approx(2 * (two - one))  # beside what a sample of the rows takes
+    small = expected_seconds(10_000, [2000], 1)
+    assert 2 < expected_seconds(10_000, [2000], 5) / small < 5  # several classes: cheaper steps
     assert 20 < expected_seconds(1000, [1000], 40) / expected_seconds(1000, [1000], 1) <= 40
-    assert 2 < small / expected_seconds(10_000, [1000], 1) < 4
+    assert 2 < small / expected_seconds(10_000, [1000], 1) < 8
     assert expected_seconds(10_000, [2000, 50], 1) < 1.05 * small
-    square, larger = (expected_seconds(n, [n], 1) for n in (1500, 3000))  # n × n matrices
-    assert 6 < larger / square < 8
+    square, larger = (expected_seconds(n, [n], 1) for n in (1000, 2000))  # n × n matrices
+    assert 6 < larger / square <= 8
 
 
 def test_long_work_is_announced_on_a_terminal_only(monkeypatch, capsys):

@@ -45,20 +45,26 @@ class Algorithm(ABC):
     ``step``.
 
     Attributes:
-        estimates_test_error: Whether the train error is an estimate of the test error.
         takes_weights: Whether it supports row weights and groups.
-        uses_jacobian: Whether steps need J̄. Only then do kinks matter.
         trains_modules: Whether it trains whole modules, by :meth:`fit`, instead of θ and a head.
         g: Replaces ∇_hΨ; None for the gradient.
         f: Replaces ∇_aΨ; None for the gradient.
     """
 
-    estimates_test_error: ClassVar[bool] = True
     takes_weights: ClassVar[bool] = False
-    uses_jacobian: ClassVar[bool] = True
     trains_modules: ClassVar[bool] = False
     g: Direction | None = None
     f: HeadDirection | None = None
+
+    @property
+    def estimates_test_error(self) -> bool:
+        """Whether the train error is an estimate of the test error."""
+        return True
+
+    @property
+    def uses_jacobian(self) -> bool:
+        """Whether steps need J̄. Only then do kinks matter."""
+        return True
 
     @property
     def trains_head(self) -> bool:

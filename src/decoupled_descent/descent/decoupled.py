@@ -200,8 +200,7 @@ class DecoupledDescent(Batched):
         """
         if bound.g is not None or overlap is None or rows.index is not None:
             return 0.0
-        B = overlap / rows.n
-        return (B * B.T).sum() * self._noise.coherence(rows)
+        return self._noise.pair_variance(overlap, rows)
 
     def spacing(self, theta: Tensor, rows: Rows, bound: BoundObjective) -> Tensor | None:
         """Steps of smoothed differences: shares of the spread of h that the noise causes."""

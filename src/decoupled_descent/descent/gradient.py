@@ -3,15 +3,19 @@ r"""Gradient descent, the paper's equation "gd"."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 from torch import Tensor
 
+from decoupled_descent.descent import responses
 from decoupled_descent.descent.batches import Batched, in_batches
 from decoupled_descent.descent.head import HeadSlots
 from decoupled_descent.descent.info import Info, LimitStep
+from decoupled_descent.descent.noise import Noise
 from decoupled_descent.descent.requests import Pass, PassResult, StackedStep
-from decoupled_descent.descent.rules import Slots
+from decoupled_descent.descent.responses import Responses
+from decoupled_descent.descent.rules import Slots, require_linear
 from decoupled_descent.objective import BoundObjective, Parameters
 from decoupled_descent.rows.blocks import Rows
 
@@ -24,6 +28,7 @@ class GradientState(NamedTuple):
     slots: Slots  # what the update rule carries for θ
     head_slots: HeadSlots  # what the head's optimiser carries
     step: int  # the number of updates so far
+    responses: Responses | None = None  # of rows to their own past, for the estimate
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,9 @@ class GradientDescent(Batched):
        \theta_{t+1} = \eta_0\theta_t - \eta_1 X^\top \hat h_t, \quad
        a_{t+1} = \gamma_0 a_t - \gamma_1 \langle\nabla_a\Psi\rangle
 
-    Its train error is *not* an estimate of the test error.
+    Its train error is *not* an estimate of the test error. With ``estimate=True`` training is the
+    same, and ``run.estimated_test_error`` is such an estimate: what each row added to its own
+    pre-activations is subtracted (:mod:`decoupled_descent.descent.responses`).
 
     Args:
         lr: η₁.
@@ -49,6 +56,9 @@ class GradientDescent(Batched):
         batch_size: Rows per update; all of them by default. A step is then one pass over the rows.
         replacement: Whether every batch is drawn from all rows anew.
         batch_seed: Draws the batches.
+        estimate: Whether to estimate the test error. The rows must have independent noise, as for
+            :class:`DecoupledDescent`, and the head must be smooth.
+        noise: A model of the noise for the estimate; by default it is i.i.d. with variance 1/d.
 
     Example:
         >>> import decoupled_descent as dd
@@ -61,13 +71,50 @@ class GradientDescent(Batched):
         (1, torch.Size([30]))
     """
 
-    estimates_test_error: ClassVar[bool] = False
-    uses_jacobian: ClassVar[bool] = False
+    estimate: bool = False
+    noise: Noise | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.noise is not None and not self.estimate:
+            raise ValueError(
+                "noise has no effect without estimate=True, whose correction it changes"
+            )
+
+    @property
+    def estimates_test_error(self) -> bool:
+        """Only if it was asked to."""
+        return self.estimate
+
+    @property
+    def uses_jacobian(self) -> bool:
+        """The estimate does."""
+        return self.estimate
+
+    @cached_property
+    def _noise(self) -> Noise:
+        """The model of the noise; the paper's by default."""
+        return Noise() if self.noise is None else self.noise
 
     def start(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> GradientState:
         """The state before any update; see :meth:`Algorithm.start`."""
         head = bound.parameters(rows.like)
-        return GradientState(theta, head, self.update.slots(theta), self.head_slots(head), 0)
+        own = self._starting_responses(rows, bound, theta) if self.estimate else None
+        return GradientState(theta, head, self.update.slots(theta), self.head_slots(head), 0, own)
+
+    def _starting_responses(self, rows: Rows, bound: BoundObjective, theta: Tensor) -> Responses:
+        """Check that the estimate is possible; nothing has responded yet."""
+        rows.require_one_process("estimate=True follows all rows")
+        self._noise.check(rows)
+        if self.rule is not None:
+            require_linear(self.rule, theta)
+        if bound.kinked:
+            raise ValueError(
+                "estimate=True needs a head and a loss without kinks, since it differentiates them "
+                "row by row; use a smooth activation such as GELU, or DecoupledDescent"
+            )
+        return responses.start(rows, bound.width, self._noise.spectrum(rows), self.update)
 
     @in_batches
     def stacked_step(self, state: GradientState, rows: Rows, bound: BoundObjective) -> StackedStep:
@@ -79,8 +126,61 @@ class GradientDescent(Batched):
         scale = self.scale(rows.population, rows.n)
         theta, slots = self.update(theta, at.gradient, state.slots, t, scale)
         a, head_slots = self.step_head(a, at.head, state.head_slots, t)
-        info = Info(at.losses, at.preactivations.T, None, global_error=at.global_error)
-        return GradientState(theta, a, slots, head_slots, t + 1), info
+        h, own = at.preactivations, state.responses
+        info = Info(at.losses, h.T, None, global_error=at.global_error)
+        if own is not None:
+            info = info if rows.index is not None else self._estimate(state, info, rows, bound)
+            own = self._respond(state, h, at.direction, rows, bound)
+        return GradientState(theta, a, slots, head_slots, t + 1, own), info
+
+    def evaluate(self, state: GradientState, h: Tensor, rows: Rows, bound: BoundObjective) -> Info:
+        """Evaluate an iterate on all rows before a pass in mini-batches."""
+        info = super().evaluate(state, h, rows, bound)
+        return info if state.responses is None else self._estimate(state, info, rows, bound)
+
+    def _estimate(
+        self, state: GradientState, info: Info, rows: Rows, bound: BoundObjective
+    ) -> Info:
+        """The losses of all rows as if they were new: at h + M, M = −Σ_s A_ts ĥ_s."""
+        own = state.responses
+        assert own is not None
+        memory = -responses.influence(own, self._noise.spectrum(rows)) @ own.past
+        if (shares := self._noise.shares_of(rows)) is not None:
+            memory = memory * shares
+        h = info.preactivations + memory.T
+        at = bound.derivatives(h, rows.y, state.head, jacobian=False, head=False)
+        pairs = self._noise.pair_variance(memory @ at.direction, rows)
+        return Info(at.loss, h, None, pairs=pairs, fitted=float(info.losses.mean()))
+
+    def _respond(
+        self, state: GradientState, h: Tensor, direction: Tensor, rows: Rows, bound: BoundObjective
+    ) -> Responses:
+        """Follow the responses of rows through one update, which may be that of a mini-batch."""
+        assert state.responses is not None
+        own = responses.with_rows(state.responses, rows.population)
+        jacobians, y = h.new_zeros(len(own.rows), len(h), len(h)), rows.y
+        if rows.index is None:
+            jacobians = bound.row_jacobians(h.T[own.rows], y[own.rows], state.head)
+        else:
+            drawn, which = (own.rows[:, None] == rows.index).nonzero(as_tuple=True)
+            if len(which):
+                jacobians[drawn] = bound.row_jacobians(h.T[which], y[which], state.head)
+            direction = h.new_zeros(len(h), rows.population).index_copy_(1, rows.index, direction)
+        shares = self._noise.row_shares()
+        shares = None if shares is None else shares[own.rows]
+        spectrum, ratio = self._noise.spectrum(rows), rows.population / rows.d
+        own, pulled = responses.advance(own, jacobians, direction, spectrum, shares, ratio)
+        scale = self.scale(rows.population, rows.n)
+        return responses.move(own, pulled, self.update, state.step, scale)
+
+    def assumptions(self) -> frozenset[str]:
+        """For the estimate, those of decoupled descent."""
+        every = frozenset({"white noise", "equal norms", "gaussian rows", "path"})
+        return every - self._noise.lifts if self.estimate else frozenset()
+
+    def row_shares(self, rows: Rows) -> Tensor | None:
+        """The weight of each row in J̄, according to the noise model."""
+        return self._noise.shares_of(rows)
 
     def limit(self) -> LimitStep:
         """The rows are reused without a correction."""

@@ -33,6 +33,8 @@ class Info(NamedTuple):
             :meth:`~decoupled_descent.DecoupledDescent.pair_variance`.
         global_error: Mean of the losses and its standard error over the rows of all processes; None
             if all rows are in this process.
+        fitted: The mean loss without a correction, if the algorithm trains without one and
+            ``losses`` are an estimate beside it.
     """
 
     losses: Tensor
@@ -43,6 +45,7 @@ class Info(NamedTuple):
     notes: Mapping[str, float] = NOTHING
     pairs: Tensor | float = 0.0
     global_error: Tensor | None = None
+    fitted: float | None = None
 
     @property
     def train_error(self) -> float:

@@ -28,6 +28,9 @@ from decoupled_descent.rows.tensors import as_floats, check_finite
 
 #: θ ↦ θC for θ of shape (L, d).
 Operator = Callable[[Tensor], Tensor]
+#: Eigenvalues of C in this many groups are as good as all of them where only means of smooth
+#: functions of them are needed.
+GROUPS = 64
 
 
 class ScalingWarning(UserWarning):
@@ -70,6 +73,18 @@ class Noise:
     def coherence(self, rows: Rows) -> float:
         """Return the mean square of z_i·z_j for two rows, as a share of ‖z_i‖² ‖z_j‖²."""
         return 1 / rows.d
+
+    def pair_variance(self, overlap: Tensor, rows: Rows) -> Tensor:
+        """The variance that pairs of rows add to a mean loss; see ``DecoupledDescent``.
+
+        ``overlap`` is Σ_i M_i ĥ_iᵀ, with −x_i M_i what row i added to θ, shape (L, L).
+        """
+        B = overlap / rows.n
+        return (B * B.T).sum() * self.coherence(rows)
+
+    def spectrum(self, rows: Rows) -> Tensor:
+        """Return the eigenvalues of C, all of them or means of groups of equal size, (S,)."""
+        return rows.like.new_ones(1)
 
     def limit(self) -> Tensor | None:
         """Return C for state evolution, None for the identity, or raise ``ValueError``."""
@@ -169,6 +184,13 @@ class Covariance(Noise):
             return 1 / rows.d
         return float(self.matrix.square().sum() / _diagonal(self.matrix).sum().square())
 
+    def spectrum(self, rows: Rows) -> Tensor:
+        """Return means of the eigenvalues of C in ``GROUPS`` groups, from small to large."""
+        C = self.limit()
+        values = C.sort().values if C.ndim == 1 else torch.linalg.eigvalsh(C.double()).clamp_min(0)
+        groups = torch.tensor_split(values, min(GROUPS, len(values)))
+        return torch.stack([group.mean() for group in groups]).to(rows.like)
+
     def limit(self) -> Tensor:
         """Return C."""
         if not isinstance(self.matrix, Tensor):
@@ -222,6 +244,10 @@ class White(Noise):
     def level(self, rows: Rows) -> float:
         """Return d v."""
         return self.variance * rows.d
+
+    def spectrum(self, rows: Rows) -> Tensor:
+        """Return d v."""
+        return rows.like.new_full((1,), self.level(rows))
 
     def limit(self) -> Tensor:
         """Raise ``ValueError``: mixtures have noise of variance 1/d."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -29,7 +30,7 @@ from decoupled_descent.estimators.learning_curve import (
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_model import NetworkModel
-from decoupled_descent.estimators.newton_model import NewtonModel, search_rows
+from decoupled_descent.estimators.newton_model import NewtonModel, recipes, search_rows
 from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.estimators.past import Past
 from decoupled_descent.estimators.raw_inputs import RawInputs
@@ -177,6 +178,20 @@ class DecoupledEstimator(RawInputs):
         return mixture
 
     @property
+    def selected_columns_(self) -> list[dict[str, Any]]:
+        """Columns of the sparse linear model with the largest share, the largest effect first.
+
+        Each has its ``column`` (the name, or the number), its ``coefficients`` (of each class, or
+        of each target on the scale of the fit), and ``stays_selected``: how often it is selected if
+        a tenth of the rows is left out. The list is empty if no such model has a share.
+        """
+        selected, names = self.mixture_.selected_columns(), getattr(self, "feature_names_in_", None)
+        return [
+            one._asdict() | ({} if names is None else {"column": str(names[one.column])})
+            for one in selected
+        ]
+
+    @property
     def theta_(self) -> Floats:
         """Weights of a network's input layer, for scaled columns."""
         return self._network.theta
@@ -238,9 +253,9 @@ class DecoupledEstimator(RawInputs):
     ) -> LearningCurve:
         """Predict the error with twice as many rows, from fits to quarters and halves of the rows.
 
-        Every part is fitted with the features of largest weight in the model. Its ridge is chosen
-        again, and its errors are leave-one-out errors. Each division of the rows takes about as
-        long as ``fit``.
+        Every part is fitted with the features of largest weight in the model, and with its other
+        members. Its ridge is chosen again, and its errors are leave-one-out errors. Each division
+        of the rows takes about as long as ``fit``.
 
         Args:
             X: Features of ``fit``, shape (n, d), n at least 40.
@@ -265,11 +280,14 @@ class DecoupledEstimator(RawInputs):
             rows, labels = rows[weights.kept], labels[weights.kept]
         encoded = self._encoded(labels)
         n, seed, features = len(labels), self._seed(), self.mixture_.main_features()
+        names = {other.model.recipe for other in self.mixture_.others}
+        members = [one for one in recipes(self) if one.name in names]
 
         def part_losses(part: NDArray[np.intp]) -> Floats:
             """Fit some of the rows alone, and return their leave-one-out losses."""
             some = encoded._replace(targets=encoded.targets[part])
-            result = search_rows(self, rows[part], some, weights, features, seed, False, part)
+            given = some, weights, features, seed, False, part, members
+            result = search_rows(self, rows[part], *given)
             losses: Floats = self._row_errors(result).numpy()
             return losses
 
@@ -304,6 +322,12 @@ class DecoupledEstimator(RawInputs):
     def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out error of one candidate, and its standard error."""
         return fit.error, fit.run.best.train_error_stderr
+
+    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
+        """Mean loss of honest predictions of the rows, shape (n, K), and its standard error."""
+        rows = result.best.rows
+        values = rows.averaged(result.objective.loss.of_predictions(predictions, rows.y))
+        return float(values.mean()), float(values.std()) / math.sqrt(len(values))
 
     def _own_weights(self, labels: NDArray[Any]) -> Floats | None:
         """Weights that follow from the labels; none unless a task has them."""

@@ -63,6 +63,12 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         features: ``"auto"``; the name of a kernel (``"linear"``, ``"rbf"``, ``"matern(2)/ranks"``);
             a kernel function, a scikit-learn transformer, or a list of these. For Newton's method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
+        members: Further members of the mixture, by predictions of rows that they did not see:
+            ``"auto"`` has all with a name if ``features`` is ``"auto"`` too, and none otherwise; or
+            a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"`` and
+            ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
+            and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
+            Newton's method.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
@@ -95,6 +101,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         n_iter_: The number of steps.
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and their results, a list of dictionaries.
+        selected_columns_: The columns of a sparse linear model, if one has a share.
         algorithm_: The algorithm of the best candidate.
         metadata_: Versions, threads, block size, device and dtype of the training.
         classes_: The labels.

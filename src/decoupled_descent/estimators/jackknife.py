@@ -17,6 +17,7 @@ since features are centred and uncorrelated (:mod:`decoupled_descent.features.de
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from torch import Tensor
 from decoupled_descent.checks import is_finite_number
 from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.mixture import Mixture
+from decoupled_descent.members.interface import KeptRows
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.selection.fits import SearchResult
 
@@ -57,6 +59,7 @@ class Jackknife:
     features: tuple[Tensor, ...] = ()  # φ for each feature map of the mixture, shapes (s, r)
     moves: tuple[Tensor, ...] = ()  # d for each member of the mixture, shapes (s, K)
     rows: Tensor | None = None  # the indices of these rows, shape (s,); not saved in files
+    others: tuple[KeptRows, ...] = ()  # for each member of another kind
 
     @classmethod
     def of(cls, result: SearchResult, shares: Tensor | None, seed: int) -> Jackknife:
@@ -74,6 +77,7 @@ class Jackknife:
             tuple(maps.values()),
             tuple((leaving * (one.outputs - y))[some] for one in members),
             some,
+            tuple(_kept_rows(result, some)),
         )
 
     @classmethod
@@ -118,7 +122,10 @@ class Jackknife:
         maps = {id(member.features): len(member.theta.T) for member in mixture.members}
         shapes = [value.shape[1] for value in (self.residuals, *self.features, *self.moves)]
         wanted = [outputs, *maps.values(), *[outputs] * len(mixture.members)]
-        require(shapes == wanted, "its left-out rows do not match its members")
+        right = shapes == wanted and len(self.others) == len(mixture.others)
+        require(right, "its left-out rows do not match its members")
+        for (_, model), kept in zip(mixture.others, self.others, strict=True):
+            model.check_kept(kept.matrix)
 
     def changes(self, mixture: Mixture, X: Any | None) -> Tensor:
         """μ₋ᵢ(x) − μ(x), shape (m, s, K); for these rows themselves if X is None."""
@@ -132,10 +139,19 @@ class Jackknife:
             new, old = mapped[key]
             pulled = new / (member.features.map_.values + member.ridge) @ old.T + self.constant
             total = total + member.share * pulled.unsqueeze(2) * moves
-        if int(self.groups.max()) + 1 == len(self.groups):  # no groups
-            return total
-        sums = total.new_zeros(len(total), int(self.groups.max()) + 1, total.shape[2])
-        return sums.index_add_(1, self.groups, total)[:, self.groups]
+        if int(self.groups.max()) + 1 < len(self.groups):
+            sums = total.new_zeros(len(total), int(self.groups.max()) + 1, total.shape[2])
+            total = sums.index_add_(1, self.groups, total)[:, self.groups]
+        for (share, model), kept in zip(mixture.others, self.others, strict=True):
+            total = total + share * model.changes(X, kept)  # whole groups are left out in these
+        return total
+
+
+def _kept_rows(result: SearchResult, some: Tensor) -> Iterator[KeptRows]:
+    """What members of other kinds need about these rows."""
+    for _, one in result.other_members:
+        assert result.table is not None
+        yield one.model.kept_rows(result.table, some)
 
 
 def quantiles(values: Tensor, weights: Tensor, level: float) -> Tensor:
@@ -178,6 +194,8 @@ def describe_jackknife(jackknife: Jackknife) -> tuple[dict[str, Tensor], dict[st
     for name in ("features", "moves"):
         for number, value in enumerate(getattr(jackknife, name)):
             tensors[f"jackknife.{name}.{number}"] = value
+    for number, kept in enumerate(jackknife.others):
+        tensors[f"jackknife.others.{number}"] = kept.matrix
     size = sum(value.numel() * value.element_size() for value in tensors.values())
     about = {"rows": len(jackknife.residuals), "constant": jackknife.constant, "bytes": size}
     return tensors, {"jackknife": about}
@@ -187,7 +205,7 @@ def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Ja
     """Restore a jackknife from a file, or raise ``ValueError``."""
     single = [tensors[f"jackknife.{name}"].clone() for name in SINGLE]
     lists = []
-    for name in ("features", "moves"):
+    for name in ("features", "moves", "others"):
         starts = f"jackknife.{name}."
         keys = sorted(int(key.removeprefix(starts)) for key in tensors if key.startswith(starts))
         lists.append(tuple(tensors[f"{starts}{number}"].clone() for number in keys))
@@ -200,5 +218,8 @@ def rebuild_jackknife(content: dict[str, Any], tensors: dict[str, Tensor]) -> Ja
     right = right and groups.dtype == torch.int64 and groups.shape == weights.shape == (rows,)
     right = right and all(value.ndim == 2 for value in matrices) and rows > 0
     right = right and int(groups.min()) >= 0 and int(groups.max()) < rows
+    right = right and all(len(matrix) == rows for matrix in lists[2])
     require(right, "its left-out rows do not match")
-    return Jackknife(residuals, weights, groups, float(constant), lists[0], lists[1])
+    others = tuple(KeptRows(matrix) for matrix in lists[2])
+    features, moves, _ = lists
+    return Jackknife(residuals, weights, groups, float(constant), features, moves, None, others)

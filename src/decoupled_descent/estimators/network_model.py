@@ -80,10 +80,10 @@ class NetworkModel(Model):
     def check_options(options: Options, method: str) -> None:
         """Raise ``ValueError`` for features, which networks do not use."""
         whole_number("max_iter", options.max_iter)
-        if options._changed("features"):
+        for name in options._changed("features", "members"):
             raise ValueError(
-                f"features={options.features!r} has no effect with method={method!r}; leave out "
-                "one of the two, or train on the features with dd.tune"
+                f"{name}={getattr(options, name)!r} has no effect with method={method!r}; leave "
+                "out one of the two, or train on the features with dd.tune"
             )
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +17,8 @@ from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.options import NETWORK, Options
 from decoupled_descent.estimators.row_weights import RowWeights
 from decoupled_descent.features.scaling import as_rows, is_sparse, moments
+from decoupled_descent.members.catalogue import as_recipes
+from decoupled_descent.members.interface import Recipe
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
@@ -61,8 +64,9 @@ class NewtonModel(Model):
         inputs, seed = X if is_sparse(X) else as_rows(X), estimator._seed()
         progress = bool(estimator.verbose) or None
         result = search_rows(
-            estimator, inputs, encoded, weights, estimator.features, seed, progress
-        )
+            estimator, inputs, encoded, weights, estimator.features, seed, progress,
+            members=recipes(estimator),
+        )  # fmt: skip
         best = result.best
         error, stderr, interval = estimator._search_error(result, weights, seed)
         ridges, curve, stderr_curve, index = ridge_curve(result, estimator, weights.unit)
@@ -117,6 +121,11 @@ class NewtonModel(Model):
         return cls(mixture, all(member.features.learnt_sparse for member in mixture.members))
 
 
+def recipes(options: Options) -> list[Recipe]:
+    """How further members are trained; ``"auto"`` has some if the features are also ``"auto"``."""
+    return as_recipes(options.members, not options._changed("features"))
+
+
 def search_rows(
     options: Options,
     X: Any,
@@ -126,12 +135,14 @@ def search_rows(
     seed: int,
     progress: bool | None,
     part: Any = slice(None),
+    members: Sequence[Recipe] = (),
 ) -> SearchResult:
     """Search among features and ridges, for all rows that are used or for some of them."""
     ridge = options.ridge if isinstance(options.ridge, str) else options.ridge / weights.unit
     return search_models(
         X, encoded.targets, encoded.loss, outputs=encoded.outputs, features=features, ridge=ridge,
-        stack=bool(options.stack), seed=seed, progress=progress, **weights.some(part),
+        stack=bool(options.stack), members=members, seed=seed, progress=progress,
+        **weights.some(part),
     )  # fmt: skip
 
 
@@ -139,8 +150,8 @@ def fit_records(
     result: SearchResult, estimator: DecoupledEstimator, unit: float
 ) -> list[dict[str, Any]]:
     """The fits: features, ridge for weights in a unit, leave-one-out error, and share."""
-    best, records = result.best, []
-    for share, one in zip(result.weights.tolist(), result.fits, strict=True):
+    best, records, shares = result.best, [], result.weights.tolist()
+    for share, one in zip(shares, result.fits, strict=False):
         error, stderr = estimator._fit_error(one)
         records.append(
             {
@@ -153,6 +164,12 @@ def fit_records(
                 "stop_reason": str(one.run.stop_reason),
                 "chosen": one is best,
             }
+        )
+    for share, other in zip(shares[len(result.fits) :], result.others, strict=True):
+        error, stderr = estimator._prediction_error(other.predictions, result)
+        records.append(
+            {"features": other.name, "error": error, "stderr": stderr, "share": share}
+            | {"ridge": None, "step": None, "stop_reason": "", "chosen": False}
         )
     return records
 

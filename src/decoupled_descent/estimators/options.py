@@ -30,6 +30,7 @@ class Options(BaseEstimator):
     method: str = "auto"
     features: Any = "auto"
     stack: bool = True
+    members: Any = "auto"
     lr: Setting = "auto"
     damping: Setting = "auto"
     ridge: Setting = "auto"

@@ -49,6 +49,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         method: ``"auto"``, ``"newton"``, ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
         features: ``"auto"``, or the features of the Newton method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
+        members: Further members of the mixture, by predictions of rows that they did not see:
+            ``"auto"`` has all with a name if ``features`` is ``"auto"`` too, and none otherwise; or
+            a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"`` and
+            ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
+            and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
+            Newton's method.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
             estimates are in the units of the target; predictions are medians, not means. For
@@ -251,7 +257,14 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
 
     def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out mean squared error of a candidate, and its standard error."""
-        values = fit.rows.averaged(self._squares(fit.outputs, fit.rows).mean(1))
+        return self._square_error(fit.outputs, fit.rows)
+
+    def _prediction_error(self, predictions: Tensor, result: SearchResult) -> tuple[float, float]:
+        """Mean squared error of honest predictions of the rows, and its standard error."""
+        return self._square_error(predictions, result.best.rows)
+
+    def _square_error(self, outputs: Tensor, rows: Rows) -> tuple[float, float]:
+        values = rows.averaged(self._squares(outputs, rows).mean(1))
         return float(values.mean()), float(_deviation(values)) / math.sqrt(len(values))
 
     def _set_r2(self, errors: Sequence[float], stderrs: Sequence[float]) -> None:

@@ -15,6 +15,7 @@ cannot keep its share; its ε is zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -61,12 +62,14 @@ class ClassShares:
         classes = self.classes[rows].unsqueeze(1)
         return self.raises(rows.unsqueeze(1)).gather(1, classes).squeeze(1)
 
-    def shifts(self, groups: Tensor, block: Tensor, gradients: Tensor) -> Tensor:
-        """t_G of groups of rows (m, s), shape (m, sK, 1), for V_GG and the gradients of all."""
+    def shifts(
+        self, groups: Tensor, times: Callable[[Tensor], Tensor], gradients: Tensor
+    ) -> Tensor:
+        """t_G of groups of rows (m, s), shape (m, sK, 1), for products with V_GG and all g."""
         raises = self.raises(groups)
         own = raises.gather(1, self.classes[groups]).unsqueeze(2) * gradients[groups]  # (m, s, K)
         pulls = torch.einsum("kmsc,mc->msk", self.pulls[:, groups], raises)
-        return pulls.flatten(1).unsqueeze(2) - block @ own.flatten(1).unsqueeze(2)
+        return pulls.flatten(1).unsqueeze(2) - times(own.flatten(1).unsqueeze(2))
 
     def factors(self, rows: Tensor) -> Tensor:
         """1 + ε, by which the weight of every row grows when one of some rows leaves, (n, s)."""

@@ -20,7 +20,7 @@ outputs, n rows, s vectors. Every structure of H has its own class with the inte
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
@@ -62,6 +62,15 @@ class Influence(ABC):
     @abstractmethod
     def between(self, rows: Tensor) -> Tensor:
         """V_ij for some rows i and j, shape (s, K, s, K)."""
+
+    def within(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
+        """Products of V between some rows with values of these, shape (s, K, c)."""
+        blocks = self.between(rows)
+        return lambda values: torch.einsum("ikjm,jmc->ikc", blocks, values)
+
+    def rough(self) -> Influence:
+        """V for corrections that need few digits, in less time where the structure allows it."""
+        return self
 
 
 class BlockDiagonal(Influence):

@@ -15,7 +15,6 @@ its weight, so that the shares of the classes stay the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -24,7 +23,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from decoupled_descent.leave_one_out.class_shares import ClassShares
+from decoupled_descent.leave_one_out.influence import Influence
 from decoupled_descent.leave_one_out.minimum import Minimum
+from decoupled_descent.leave_one_out.systems import systems
 from decoupled_descent.rows.sources import spans
 
 #: The tolerance of further Newton steps: those of a row have converged if the last one moved its
@@ -34,7 +35,7 @@ TOLERANCE = 0.01
 #: The same when there are no more steps.
 LAST_TOLERANCE = 0.1
 #: The most numbers K · n · s of an array while s rows are refined. Six such arrays are needed.
-NUMBERS = 2**19
+NUMBERS = 2**21
 #: Losses are expanded for this many numbers at a time, since that takes a dozen arrays.
 EXPANDED = 2**16
 
@@ -65,44 +66,18 @@ def leave_out(minimum: Minimum, shares: ClassShares | None = None) -> LeaveOneOu
     """
     gradients = minimum.gradients
     outputs, moves = minimum.outputs.clone(), torch.empty_like(minimum.outputs)
-    for rows, block, system in _systems(minimum):
+    for system in systems(minimum):
+        rows = system.rows
         own = gradients[rows]
         if shares is not None:
-            shift = shares.shifts(rows, block, gradients).reshape(own.shape)
+            shift = shares.shifts(rows, system.times, gradients).reshape(own.shape)
             own = own - torch.einsum("msab,msb->msa", minimum.hessians(rows), shift)
             outputs[rows] -= shift
-        solved = torch.linalg.solve(system, own.flatten(1).unsqueeze(2))
+        solved = system.solve(own.flatten(1).unsqueeze(2))
         moves[rows] = solved.reshape(*rows.shape, -1)
-        outputs[rows] += (block @ solved).reshape(*rows.shape, -1)
+        outputs[rows] += system.times(solved).reshape(*rows.shape, -1)
     none = torch.empty(0, dtype=torch.long, device=outputs.device)
     return LeaveOneOut(outputs, moves, (outputs - minimum.outputs).abs().amax(1), none)
-
-
-def _systems(minimum: Minimum) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Groups of s rows G, V_GG and I − W_G V_GG: (m, s), (m, sK, sK), (m, sK, sK).
-
-    Single rows come first, together, then the groups of several, one by one.
-    """
-    for rows, block in group_blocks(minimum):
-        size = block.shape[1] * block.shape[2]
-        product = torch.einsum("gsab,gsbtc->gsatc", minimum.hessians(rows), block)
-        identity = torch.eye(size, dtype=block.dtype, device=block.device)
-        yield rows, block.reshape(-1, size, size), identity - product.reshape(-1, size, size)
-
-
-def group_blocks(minimum: Minimum) -> Iterator[tuple[Tensor, Tensor]]:
-    """Groups of s rows, (m, s), and the blocks V_GG between their rows, (m, s, K, s, K)."""
-    groups, blocks = minimum.problem.rows.groups, minimum.influence.blocks[:, None, :, None]
-    if groups is None:
-        yield torch.arange(len(blocks), device=blocks.device).unsqueeze(1), blocks
-        return
-    sizes = torch.bincount(groups)
-    alone = (sizes[groups] == 1).nonzero()
-    if len(alone):
-        yield alone, blocks[alone.squeeze(1)]
-    for rows in torch.split(groups.argsort(stable=True), sizes.tolist()):
-        if len(rows) > 1:
-            yield rows.unsqueeze(0), minimum.influence.between(rows).unsqueeze(0)
 
 
 def refine(
@@ -125,11 +100,11 @@ def refine(
     Where it does not converge, the first step is kept and the row is called doubtful.
     """
     outputs, moves, change = first.outputs.clone(), first.moves.clone(), first.change.clone()
-    V, doubtful = minimum.influence, []
+    V, doubtful = minimum.influence.rough(), []
     n, count = outputs.shape
     identity = torch.eye(count, dtype=outputs.dtype, device=outputs.device)
     for part in torch.split(rows, max(1, NUMBERS // (count * n))):
-        moved = start = _first_moves(minimum, first, part, shares)  # (K, n, s)
+        moved = start = _first_moves(minimum, V, first, part, shares)  # (K, n, s)
         for sweep in range(sweeps):
             here = torch.arange(len(part), device=part.device)
             rest = _remainder(minimum, moved, None if shares is None else shares.factors(part))
@@ -152,22 +127,26 @@ def refine(
             if not len(part):
                 break
             if not last:
-                product = V @ rest
-                moved = torch.sub(start, product, out=product).sub_(V.columns(part, back))
+                rest[:, part, torch.arange(len(part), device=part.device)] = back.T
+                moved = start - V @ rest
         doubtful.append(part)
     return LeaveOneOut(outputs, moves, change, torch.cat(doubtful))
 
 
 def _first_moves(
-    minimum: Minimum, first: LeaveOneOut, rows: Tensor, shares: ClassShares | None
+    minimum: Minimum,
+    V: Influence,
+    first: LeaveOneOut,
+    rows: Tensor,
+    shares: ClassShares | None,
 ) -> Tensor:
     """How the outputs of all rows move when each of some rows is left out, shape (K, n, s)."""
     if shares is None:
-        return minimum.influence.columns(rows, first.moves[rows])
+        return V.columns(rows, first.moves[rows])
     raises = shares.own_raises(rows)
     moves = first.moves[rows] + raises.unsqueeze(1) * minimum.gradients[rows]
     pulls = shares.pulls[:, :, shares.classes[rows]]
-    return minimum.influence.columns(rows, moves) - raises * pulls
+    return V.columns(rows, moves) - raises * pulls
 
 
 def _remainder(minimum: Minimum, moved: Tensor, factors: Tensor | None) -> Tensor:
@@ -193,9 +172,9 @@ def pull_back(minimum: Minimum, values: Tensor) -> Tensor:
     is the transpose, which turns gradients at left-out outputs into gradients at the minimum.
     """
     result = torch.empty_like(values)
-    for rows, _, system in _systems(minimum):
-        solved = torch.linalg.solve(system, values[rows].flatten(1).unsqueeze(2))
-        result[rows] = solved.reshape(*rows.shape, -1)
+    for system in systems(minimum):
+        solved = system.solve(values[system.rows].flatten(1).unsqueeze(2))
+        result[system.rows] = solved.reshape(*system.rows.shape, -1)
     return result
 
 
@@ -206,9 +185,10 @@ def push_forward(minimum: Minimum, shifts: Tensor) -> Tensor:
     groups.
     """
     result = torch.empty_like(shifts)
-    for rows, _, system in _systems(minimum):
+    for system in systems(minimum):
+        rows = system.rows
         part = shifts[:, rows].permute(1, 2, 0, 3)  # (m, s, K, shifts)
-        solved = torch.linalg.solve(system.mT, part.flatten(1, 2))
+        solved = system.solve_transposed(part.flatten(1, 2))
         result[:, rows] = solved.reshape(part.shape).permute(2, 0, 1, 3)
     return result
 

@@ -35,6 +35,10 @@ class Minimum(NamedTuple):
         """g_i of all rows, shape (n, K)."""
         return self.problem.weights.unsqueeze(1) * self.curvature.slope
 
+    def rough(self) -> Minimum:
+        """The same with products that have few digits, see :meth:`Influence.rough`."""
+        return self._replace(influence=self.influence.rough())
+
     def hessians(self, rows: Tensor) -> Tensor:
         """W_i of some rows, shape (…, K, K)."""
         return self.problem.weights[rows][..., None, None] * self.curvature.matrices(rows)
@@ -63,7 +67,8 @@ def forget_influence(rows: Rows) -> None:
 def _structured(problem: Problem, curvature: Curvature) -> Influence:
     """The structure of V with the smallest matrices."""
     rows, ridge, intercept = problem.rows, problem.ridge, problem.intercept
-    many = rows.n > SQUARE or not rows.in_memory
+    parameters = curvature.diagonal.shape[1] * (rows.d + 1)
+    many = rows.n > SQUARE or not rows.in_memory or parameters <= rows.n
     if curvature.full is not None or (curvature.rank_one is not None and many):
         return SoftmaxPrimal(problem, curvature)
     diagonal = problem.weights * curvature.diagonal.T.clamp_min(TINY)

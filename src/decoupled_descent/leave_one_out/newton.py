@@ -42,6 +42,10 @@ REFIT_STEPS = 20
 #: Such a refit has reached its minimum when the next step would lower F by half of this share.
 REFIT_TOLERANCE = 1e-8
 
+#: A step that gains less than this share of F is near the minimum: the next ones, so many at most,
+#: use its approximate inverse.
+NEAR, FURTHER_STEPS = 0.01, 5
+
 
 class NewtonState(NamedTuple):
     """What the Newton method carries from step to step."""
@@ -159,7 +163,23 @@ class DecoupledNewton(Algorithm):
         h = outputs - next(iter(state.head.values()), 0.0) if linear else outputs
         # the rows of other heads are left out of the outputs, not of the pre-activations
         info = Info(losses, h, None, done, done, notes)
+        if linear and not done:
+            move = self._further(move)
         return NewtonState(move.theta, move.head, state.step + 1), info
+
+    def _further(self, move: Any) -> Any:
+        """Further Newton steps near the minimum, with the approximate inverse of the first.
+
+        The inverse is most of the work of a step, and hardly changes there.
+        """
+        for _ in range(FURTHER_STEPS):
+            if move.decrement > NEAR:
+                return move
+            again = move.again(move.problem, move.theta, move.head)
+            if again.decrement <= self.tolerance:  # the move has led to the minimum
+                return move
+            move = again
+        return move
 
     def _repaired(
         self,

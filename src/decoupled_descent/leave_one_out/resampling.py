@@ -21,8 +21,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from decoupled_descent.leave_one_out.class_shares import ClassShares
-from decoupled_descent.leave_one_out.leave_out import group_blocks, leave_out, push_forward
+from decoupled_descent.leave_one_out.leave_out import leave_out, push_forward
 from decoupled_descent.leave_one_out.minimum import Minimum
+from decoupled_descent.leave_one_out.systems import systems
 
 
 class Variation(NamedTuple):
@@ -71,9 +72,10 @@ def variation(minimum: Minimum, signs: Tensor) -> Variation:
         drawn = plain.outputs - leave_out(minimum, ClassShares.at(minimum)).outputs
     signs = signs.to(plain.moves)
     moved = minimum.influence @ (plain.moves.T.unsqueeze(2) * signs)  # (K, n, B)
-    for rows, block in group_blocks(minimum):
-        own = torch.einsum("msktl,mtl->kms", block, plain.moves[rows])
-        moved[:, rows] -= own.unsqueeze(3) * signs[rows]
+    for system in systems(minimum):
+        rows = system.rows
+        own = system.times(plain.moves[rows].flatten(1).unsqueeze(2)).reshape(*rows.shape, -1)
+        moved[:, rows] -= own.permute(2, 0, 1).unsqueeze(3) * signs[rows]
     if minimum.problem.rows.groups is None and is_designed(classes):
         moved += _shared(minimum, plain.moves, classes).unsqueeze(2) * signs
     return Variation(drawn, push_forward(minimum, moved.neg_()))

@@ -14,20 +14,26 @@ no form of W_i and so serves any loss with terms between outputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable
+from copy import copy
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from decoupled_descent.leave_one_out.influence import BlockDiagonal, Influence
-from decoupled_descent.leave_one_out.kernel import DenseInfluence
+from decoupled_descent.leave_one_out.influence import Influence
 from decoupled_descent.leave_one_out.linear_algebra import cholesky, pieces
 from decoupled_descent.leave_one_out.problem import Problem
 from decoupled_descent.objective.second_order import Curvature
 
+#: The rows of the blocks V_ii are computed in pieces of at most this many rows times outputs.
+PIECE = 2**12
+#: L⁻¹ΠᵀS is kept if it has no more numbers than this, 256 MiB; else it is made where it is needed.
+KEPT = 2**25
+
 
 class SoftmaxDual(Influence):
-    """V = S + QᵀQ, with Q = L⁻¹ΠᵀS and the Cholesky factor L of I − ΠᵀSΠ.
+    """V = S + S Π C⁻¹ Πᵀ S with C = I − ΠᵀSΠ = LLᵀ: products take S and L, nothing of size nK × nK.
 
     Args:
         matrices: S_1 … S_K, each of shape (n, n).
@@ -36,65 +42,100 @@ class SoftmaxDual(Influence):
     """
 
     def __init__(
-        self, matrices: Sequence[Tensor], rank_one: Tensor, intercept: bool = True
+        self, matrices: Iterable[Tensor], rank_one: Tensor, intercept: bool = True
     ) -> None:
-        self.diagonal = BlockDiagonal([DenseInfluence(matrix) for matrix in matrices])  # S
         n, count = rank_one.shape
         core = torch.eye(n, dtype=rank_one.dtype, device=rank_one.device)
         if intercept:  # softmax ignores a common intercept, so that I − ΠᵀSΠ is singular there
             blind = rank_one.sum(1)
             core += torch.outer(blind, blind) / (blind @ blind)
-        for c, matrix in zip(rank_one.T, matrices, strict=True):
-            core -= c.unsqueeze(1) * matrix * c
-        factor = cholesky(core)
-        self.coupling = rank_one.new_empty(count, n, n)  # Q
+        self.matrices = rank_one.new_empty(count, n, n)  # S
         for k, (c, matrix) in enumerate(zip(rank_one.T, matrices, strict=True)):
-            scaled = c.unsqueeze(1) * matrix
-            self.coupling[k] = torch.linalg.solve_triangular(factor, scaled, upper=False)
-        self._blocks = self.diagonal.blocks.clone()
-        for k, one in enumerate(self.coupling):
-            coupled = [(one * other).sum(0) for other in self.coupling]
-            self._blocks[:, k] += torch.stack(coupled, 1)
+            self.matrices[k] = matrix
+            core.addcmul_(c.unsqueeze(1) * matrix, c, value=-1)
+        self.arms = rank_one.T.unsqueeze(2)  # Π, shape (K, n, 1)
+        self.factor = cholesky(core)  # L
 
-    @property
+    @cached_property
     def blocks(self) -> Tensor:
         """The diagonal blocks V_ii, shape (n, K, K)."""
-        return self._blocks
+        count, n, _ = self.matrices.shape
+        blocks = torch.diag_embed(self.matrices.diagonal(dim1=1, dim2=2).T)
+        for some in torch.split(torch.arange(n, device=blocks.device), max(1, PIECE // count)):
+            half = self._half(some)
+            blocks[some] += half @ half.mT
+        return blocks
+
+    @cached_property
+    def _halves(self) -> Tensor | None:
+        """What belongs to each row, if it may be kept."""
+        count, n, _ = self.matrices.shape
+        return self._solved(torch.arange(n)) if count * n * n <= KEPT else None
+
+    def _half(self, rows: Tensor) -> Tensor:
+        """(L⁻¹ΠᵀS)ᵀ of some rows, shape (s, K, n)."""
+        return self._solved(rows) if self._halves is None else self._halves[rows]
+
+    def _solved(self, rows: Tensor) -> Tensor:
+        own = self.matrices[:, rows] * self.arms.mT
+        half = own.transpose(0, 1).to(self.factor, memory_format=torch.contiguous_format, copy=True)
+        flat = half.view(-1, half.shape[2])
+        torch.linalg.solve_triangular(self.factor.T, flat, upper=True, left=False, out=flat)
+        return half
 
     def _coupled(self, values: Tensor) -> Tensor:
-        """Q u, shape (n, s), for u of shape (K, n, s)."""
-        return _total(q @ u for q, u in zip(self.coupling, values, strict=True))
-
-    def _coupled_rows(self, rows: Tensor, values: Tensor) -> Tensor:
-        """Q_i u_i of some rows, shape (n, s), for u of shape (s, K)."""
-        pairs = zip(self.coupling, values.T, strict=True)
-        return _total(q[:, rows] * u for q, u in pairs)
+        """Π C⁻¹ Πᵀ of values (K, n, s)."""
+        solved = torch.cholesky_solve((self.arms * values).sum(0).to(self.factor), self.factor)
+        return self.arms * solved.to(values)
 
     def __matmul__(self, values: Tensor) -> Tensor:
-        return (self.diagonal @ values).add_(self.coupling.mT @ self._coupled(values))
+        own = values.to(self.matrices)
+        return (self.matrices @ (own + self._coupled(self.matrices @ own))).to(values)
 
     def columns(self, rows: Tensor, values: Tensor, onto: Tensor | None = None) -> Tensor:
         """V_ji u_i of some rows i; see :meth:`Influence.columns`."""
-        coupling = self.coupling if onto is None else self.coupling[:, :, onto]
-        coupled = coupling.mT @ self._coupled_rows(rows, values)
-        return self.diagonal.columns(rows, values, onto).add_(coupled)
+        own = (self.matrices[:, rows] * values.T.unsqueeze(2).to(self.matrices)).mT
+        coupled = self._coupled(own)
+        if onto is not None:
+            return (own[:, onto] + self.matrices[:, onto] @ coupled).to(values)
+        return (self.matrices @ coupled).add_(own).to(values)
 
     def at(self, rows: Tensor, values: Tensor) -> Tensor:
         """(V u)_i of single rows; see :meth:`Influence.at`."""
-        coupled = self._coupled(values)
-        own = torch.stack([(q[:, rows] * coupled).sum(0) for q in self.coupling], 1)
-        return self.diagonal.at(rows, values) + own
-
-    def bilinear(self, rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """u_iᵀ V_ij v_j for some rows; see :meth:`Influence.bilinear`."""
-        coupled = self._coupled_rows(rows, left).T @ self._coupled_rows(rows, right)
-        return self.diagonal.bilinear(rows, left, right) + coupled
+        own = values.to(self.matrices)
+        total = own + self._coupled(self.matrices @ own)
+        return torch.einsum("ksn,kns->sk", self.matrices[:, rows], total).to(values)
 
     def between(self, rows: Tensor) -> Tensor:
         """V_ij for some rows; see :meth:`Influence.between`."""
-        coupling = self.coupling[:, :, rows].permute(1, 2, 0).flatten(1)  # (n, sK)
-        blocks = self.diagonal.between(rows)
-        return blocks + (coupling.T @ coupling).reshape(blocks.shape)
+        half = self._half(rows).flatten(0, 1)  # (sK, n)
+        size, count = len(rows), len(self.matrices)
+        blocks = (half @ half.T).view(size, count, size, count)
+        some = self.matrices[:, rows.unsqueeze(1), rows]
+        blocks.diagonal(dim1=1, dim2=3).add_(some.permute(1, 2, 0))
+        return blocks
+
+    def within(self, rows: Tensor) -> Callable[[Tensor], Tensor]:
+        """Products of V between some rows; see :meth:`Influence.within`."""
+        own = self.matrices[:, rows]  # (K, s, n)
+        some = own[:, :, rows]
+
+        def times(values: Tensor) -> Tensor:
+            by_output = values.transpose(0, 1).to(own)
+            coupled = self._coupled(own.mT @ by_output)
+            return (some @ by_output).add_(own @ coupled).transpose(0, 1).to(values)
+
+        return times
+
+    def rough(self) -> SoftmaxDual:
+        """The same with S in single precision, for products that take half the time.
+
+        C is solved in double precision: it is nearly singular for a common move of all outputs.
+        """
+        other = copy(self)
+        other.blocks = self.blocks  # these stay in double precision
+        other.matrices, other.arms = self.matrices.float(), self.arms.float()
+        return other
 
 
 class SoftmaxPrimal(Influence):
@@ -184,11 +225,3 @@ class SoftmaxPrimal(Influence):
         """V_ij for some rows; see :meth:`Influence.between`."""
         phi = self._extended(self.rows.gather(rows))
         return torch.einsum("ip,kpmq,jq->ikjm", phi, self.inverse, phi)
-
-
-def _total(values: Iterator[Tensor]) -> Tensor:
-    """Sum without a stacked copy of the terms."""
-    total = next(values)
-    for value in values:
-        total = total + value
-    return total

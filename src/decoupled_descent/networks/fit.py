@@ -98,6 +98,7 @@ def fit(
     Example:
         >>> import decoupled_descent as dd
         >>> X, y = dd.mixtures.xor(dimension=10, snr=6.0).sample(80, seed=0)
+        >>> _ = torch.manual_seed(0)  # draws the weights of the model
         >>> model = nn.Sequential(nn.Linear(10, 4), nn.Tanh(), nn.Linear(4, 1))
         >>> run = dd.fit(X, y, model, loss="logistic", steps=10)
         >>> run.train_error.shape

@@ -21,6 +21,7 @@ def plot_curve(
     error: Any,
     stderr: Any,
     *,
+    fitted: Any = None,
     test: Any = None,
     theory: Any = None,
     title: str = "",
@@ -30,8 +31,9 @@ def plot_curve(
     """Draw a train error with its 95 % interval and mark the lowest point.
 
     Args:
-        error: The train error, shape (T,).
+        error: The train error, shape (T,), or an estimate of the test error beside it.
         stderr: Its standard error, shape (T,).
+        fitted: The train error, if ``error`` is an estimate beside it, shape (T,).
         test: The error on test rows, shape (T,), if there are any.
         theory: What state evolution predicts, shape (T,).
         title: The title of the figure.
@@ -46,7 +48,12 @@ def plot_curve(
     ax: Axes = axes[0, 0]
     error, margin = np.asarray(error), Z95 * np.asarray(stderr)
     steps, best = np.arange(len(error)), int(np.argmin(error))
-    ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label="train error")
+    name = "train error" if fitted is None else "estimated test error"
+    ax.plot(steps, error, color=COLOURS["train"], lw=1.8, label=name)
+    if fitted is not None:
+        ax.plot(
+            steps, np.asarray(fitted), color=COLOURS["train"], lw=1.2, ls=":", label="train error"
+        )
     interval = ax.fill_between(steps, error - margin, error + margin, alpha=0.2, lw=0)
     interval.set(color=COLOURS["train"], label="its 95 % interval")
     ax.plot(best, error[best], "o", color=COLOURS["train"], ms=5, label=f"best step, {best}")

@@ -10,7 +10,9 @@ from decoupled_descent.leave_one_out.minimum import DUAL, SQUARE
 from decoupled_descent.leave_one_out.precondition import LEAD, SOFTMAX_LEAD
 
 #: Newton steps per fit, fits per feature map, and rows that are refined: typical numbers.
-STEPS, FITS, REFINED = 6, 5, 400
+STEPS, FITS, REFINED = 6, 3, 400
+#: With more rows than this, ridges are chosen on this many rows, and all rows get one fit per map.
+SAMPLED = 2000
 #: Memory of Python, PyTorch and pandas alone, in bytes.
 BASE = 4e8
 #: A search that is expected to take more seconds than this is announced.
@@ -21,12 +23,14 @@ OVERHEAD = 2.0
 
 def expected_seconds(n: int, widths: list[int], outputs: int) -> float:
     """Seconds that a search takes with feature maps of the given widths, to a factor of about 2."""
-    work = sum(FITS * _fit(n, min(n, width), outputs) for width in widths)
+    fits, some = (FITS, 0) if n <= SAMPLED else (1, SAMPLED)
+    work = sum(fits * _fit(n, min(n, width), outputs) for width in widths)
+    work += sum(FITS * _fit(some, min(some, width), outputs) for width in widths)
     return OVERHEAD * outputs * work / _speed()
 
 
 def _fit(n: int, r: int, outputs: int = 1) -> float:
-    """Operations of one fit, divided by the number of outputs."""
+    """Operations of one fit, divided by the number of outputs; zero without rows."""
     refined = min(REFINED, n / 3)
     if DUAL * n < r and n <= SQUARE:  # a factor per step, and an inverse at the minimum
         return STEPS * n**3 / 3 + 4 * n**3 + 8 * n**2 * refined

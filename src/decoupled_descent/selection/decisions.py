@@ -26,27 +26,32 @@ def half_sample_count(n: int, outputs: int) -> int:
     return max(FEWEST, min(HALVES, NUMBERS // (n * outputs)))
 
 
-def right_decisions(fits: Sequence[CandidateFit], weights: Tensor) -> Tensor | None:
+def right_decisions(
+    fits: Sequence[CandidateFit], weights: Tensor, others: Sequence[Tensor] = ()
+) -> Tensor | None:
     """The share of right decisions of each row, shape (n,); None if fits have no variation.
 
     Args:
         fits: The fits.
-        weights: Their weights in the mixture that predicts each row, shape (n, F).
+        weights: Weights of fits and others in the mixture that predicts each row, shape (n, F).
+        others: Predictions of members that are not fits, (n, C); they count as they are.
 
     Returns:
         Extrapolated shares, of which the mean is meant: a single one may be outside of 0 and 1.
     """
     if any(one.variation is None for one in fits):
         return None
-    once, twice = (_share(fits, weights, level) for level in (1.0, math.sqrt(2)))
+    once, twice = (_share(fits, weights, others, level) for level in (1.0, math.sqrt(2)))
     return 2 * once - twice
 
 
-def _share(fits: Sequence[CandidateFit], weights: Tensor, level: float) -> Tensor:
+def _share(
+    fits: Sequence[CandidateFit], weights: Tensor, others: Sequence[Tensor], level: float
+) -> Tensor:
     """The share of half-samples with the right decision, shape (n,), at a level of variation."""
     mixed: Tensor | None = None
     y = fits[0].rows.y.long().reshape(-1)
-    for one, own in zip(fits, weights.T, strict=True):
+    for one, own in zip(fits, weights.T, strict=False):
         if one.variation is None or not bool((own > 0).any()):
             continue
         drawn, halves = one.variation
@@ -57,4 +62,6 @@ def _share(fits: Sequence[CandidateFit], weights: Tensor, level: float) -> Tenso
         part = own.unsqueeze(1) * chances.reshape(draws, n, -1)
         mixed = part if mixed is None else mixed.add_(part)
     assert mixed is not None
+    for predictions, own in zip(others, weights.T[len(fits) :], strict=True):
+        mixed = mixed + own.unsqueeze(1) * predictions
     return (mixed.argmax(2) == y).double().mean(0)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoupled_descent.features.interface import Features
 from decoupled_descent.leave_one_out.resampling import Variation
+from decoupled_descent.members.interface import MemberFit, TrainingTable
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
@@ -48,7 +49,8 @@ class SearchResult:
 
     objective: Objective  # Ψ of all fits
     fits: tuple[CandidateFit, ...]  # all fits of the selected maps, in the order of training
-    weights: Tensor  # the share of each in the model, shape (F,); a single 1 without stacking
+    others: tuple[MemberFit, ...]  # members that are not Newton fits, such as forests
+    weights: Tensor  # the share of each fit, then of each other; a single 1 without stacking
     estimate: CorrectedError  # the expected error on new rows, with its standard error
     losses: Tensor  # cross-fitted losses row by row, shape (n,)
     predictions: Tensor  # cross-fitted predictions, shape (n, K)
@@ -57,22 +59,32 @@ class SearchResult:
     mixture_codes: Tensor  # the number of the mixture that predicts each row, shape (n,)
     ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
     interrupted: bool  # whether Ctrl-C ended the search early
+    table: TrainingTable | None = None  # the rows of the others
 
     @property
     def best(self) -> CandidateFit:
-        """The fit with the lowest leave-one-out error."""
+        """The Newton fit with the lowest leave-one-out error."""
         return lowest_error(self.fits)
 
     @property
     def members(self) -> list[tuple[float, CandidateFit]]:
-        """The fits in the model with their shares, largest first."""
-        pairs = zip(self.weights.tolist(), self.fits, strict=True)
-        return sorted([pair for pair in pairs if pair[0] > 0], key=lambda pair: -pair[0])
+        """The Newton fits in the model with their shares, largest first; at least the best one."""
+        pairs = [*zip(self.weights.tolist(), self.fits, strict=False)]
+        kept = [pair for pair in pairs if pair[0] > 0] or [(0.0, self.best)]
+        return sorted(kept, key=lambda pair: -pair[0])
+
+    @property
+    def other_members(self) -> list[tuple[float, MemberFit]]:
+        """The other members of the model with their shares."""
+        pairs = zip(self.weights[len(self.fits) :].tolist(), self.others, strict=True)
+        return [pair for pair in pairs if pair[0] > 0]
 
     @property
     def left_out(self) -> Tensor:
         """Mixed predictions of the training rows as if they were new, (n, K)."""
-        return torch.stack([share * member.predictions for share, member in self.members]).sum(0)
+        parts = [share * member.predictions for share, member in self.members]
+        parts += [share * member.predictions for share, member in self.other_members]
+        return torch.stack(parts).sum(0)
 
 
 def gathered_run(run: Run, rows: Rows, everything: Rows) -> Run:
@@ -111,7 +123,11 @@ def smoothed_predictions(loss: Loss, outputs: Tensor, count: float) -> Tensor:
     A sample of n rows cannot show that the probability of a class is below about 1/n. So one row is
     added that belongs to each of the K classes with probability 1/K: (n p + 1/K) / (n + 1).
     """
-    predictions = loss.probabilities(outputs)
+    return smoothed(loss, loss.probabilities(outputs), count)
+
+
+def smoothed(loss: Loss, predictions: Tensor, count: float) -> Tensor:
+    """Probabilities bounded away from 0 as in :func:`smoothed_predictions`; numbers as they are."""
     if not loss.has_classes:
         return predictions
     return (count * predictions + 1 / predictions.shape[1]) / (count + 1)

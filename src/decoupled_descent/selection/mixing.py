@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +21,10 @@ from torch.nn.functional import one_hot
 from decoupled_descent.leave_one_out.leave_out import loss_covariance
 from decoupled_descent.leave_one_out.minimum import linear_minimum
 from decoupled_descent.leave_one_out.problem import Problem
+from decoupled_descent.members.interface import MemberFit, TrainingTable
 from decoupled_descent.objective import Objective
 from decoupled_descent.objective.losses import LEAST, Loss
+from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.selection.comparison import CorrectedError
 from decoupled_descent.selection.decisions import right_decisions
 from decoupled_descent.selection.fits import (
@@ -36,12 +39,44 @@ from decoupled_descent.selection.ranking import some_rows
 from decoupled_descent.selection.stacking import (
     cross_fitted_choice,
     cross_fitted_weights,
-    mixed_losses,
     stack_weights,
 )
 
 #: The largest number of rows whose pairs enter the standard error.
 PAIRED = 1000
+
+
+class Pool(NamedTuple):
+    """The candidates of a mixture: all Newton fits, then the others."""
+
+    predictions: Tensor  # of rows that a candidate has not seen, shape (F, n, C)
+    excess: Tensor  # variance of these predictions in excess of the model's, shape (F, n, C)
+    selected: Tensor  # the candidates that the mixture of each fold may use, shape (folds + 1, F)
+    without: Tensor | None  # predictions with each fold left out as well, (F, folds, n, C)
+    prior: Tensor  # 1 for candidates with a part in the prior, shape (F,)
+
+    @classmethod
+    def of(cls, fits: Sequence[CandidateFit], others: Sequence[MemberFit]) -> Pool:
+        """Stack the candidates.
+
+        The predictions of others without a fold are those with it: their honest predictions
+        depend on a single further row only weakly.
+        """
+        given = [one.predictions for one in fits] + [one.predictions for one in others]
+        predictions = torch.stack(given)
+        excess = torch.zeros_like(predictions)
+        for place, other in enumerate(others, len(fits)):
+            excess[place] = other.excess
+        chosen = [one.selected for one in fits]
+        always = torch.ones_like(chosen[0])
+        chosen += [always if one.selected is None else one.selected for one in others]
+        without = None
+        if all(one.fold_predictions is not None for one in fits):
+            nested = [one.fold_predictions for one in fits if one.fold_predictions is not None]
+            nested += [one.predictions.expand_as(nested[0]) for one in others]
+            without = torch.stack(nested)
+        prior = torch.tensor([1.0] * len(fits) + [0.0] * len(others), dtype=torch.float64)
+        return cls(predictions, excess, torch.stack(chosen, 1), without, prior)
 
 
 def mix(
@@ -53,55 +88,95 @@ def mix(
     seed: int,
     ranking: tuple[tuple[str, float], ...],
     interrupted: bool,
+    others: Sequence[MemberFit] = (),
+    table: TrainingTable | None = None,
 ) -> SearchResult:
-    """Mix all fits, or take the best one without ``stack``, and estimate the error of the result.
+    """Mix all candidates, or take the best fit without ``stack``, and estimate the error.
 
     Fits of maps that only serve the cross-fit come last. ``folds`` has the fold of each row, shape
-    (n,), and ``seed`` draws the rows whose pairs enter the standard error.
+    (n,), and ``seed`` draws the rows whose pairs enter the standard error. ``others`` are members
+    that are not Newton fits, trained on the rows of ``table``.
     """
     own = selected_fits(fits)
     loss, rows = objective.loss, own[0].rows
-    y = rows.y
-    every = torch.stack([one.predictions for one in fits])
-    predictions = every[: len(own)]
-    shares = torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
-    extra = float(shares.sum()) / row_count(rows)
-    selected = torch.stack([one.selected for one in fits], 1)
-    nested = [one.fold_predictions for one in fits if one.fold_predictions is not None]
-    without = torch.stack(nested) if nested else None
+    pool = Pool.of(fits, others)
+    weights, by_row = _weights(loss, own, pool, folds, stack)
+    cross_fitted = torch.einsum("nf,fnk->nk", by_row, pool.predictions)
+    losses = loss.of_predictions(cross_fitted, rows.y)
+    losses = losses - excess_loss(loss, pool.excess, by_row, cross_fitted, rows.y)
+    in_model = pool.predictions[: len(own)]
     if stack:
-        weights = stack_weights(loss, predictions, y, shares, extra)
-        by_row = cross_fitted_weights(loss, every, y, shares, folds, extra, selected, without)
-    else:
-        best = min(range(len(own)), key=lambda k: own[k].error)
-        weights = one_hot(torch.tensor(best), len(own)).to(predictions)
-        by_row = cross_fitted_choice(loss, every, y, shares, folds, selected, without)
-    cross_fitted = torch.einsum("nf,fnk->nk", by_row, every)
-    losses = loss.of_predictions(cross_fitted, y)
-    values = rows.averaged(losses)
-    mixed = torch.einsum("f,fnk->nk", weights, predictions)
+        in_model = pool.predictions[pool.selected[-1]]
+    mixed = torch.einsum("f,fnk->nk", weights, in_model)
+    values, shares = rows.averaged(losses), _shares(rows)
     variance = max(float(values.var()), variance_of_new(loss, values, mixed, shares))
     alone = variance / len(values)
     stderr = math.sqrt(alone + _pair_covariance(lowest_error(own), seed))
-    raw = float(rows.averaged(mixed_losses(loss, weights, predictions, y)).mean())
+    raw = float(rows.averaged(loss.of_predictions(mixed, rows.y)).mean())
     error = float(values.mean())
-    estimate = CorrectedError(error, stderr, error - raw)
-    right = right_decisions(fits, by_row) if loss.classes(y) is not None else None
-    codes = torch.unique(by_row, dim=0, return_inverse=True)[1]
-    own = [one._replace(variation=None) for one in own]  # of no further use
+    right = None
+    if loss.classes(rows.y) is not None:
+        right = right_decisions(fits, by_row, [one.predictions for one in others])
     return SearchResult(
         objective,
-        tuple(own),
+        tuple(one._replace(variation=None) for one in own),  # which is of no further use
+        tuple(one for one in others if one.selected is None or one.selected[-1]),
         weights,
-        estimate,
+        CorrectedError(error, stderr, error - raw),
         losses,
         cross_fitted,
         right,
         stderr / max(math.sqrt(alone), 1e-300),
-        codes,
+        torch.unique(by_row, dim=0, return_inverse=True)[1],
         ranking,
         interrupted,
+        table,
     )
+
+
+def _shares(rows: Rows) -> Tensor:
+    """How much each row counts."""
+    return torch.ones(rows.n, dtype=torch.float64) if rows.weights is None else rows.weights
+
+
+def _weights(
+    loss: Loss, own: Sequence[CandidateFit], pool: Pool, folds: Tensor, stack: bool
+) -> tuple[Tensor, Tensor]:
+    """Weights of the model, and of the mixture that predicts each row, shape (n, F)."""
+    rows, (every, _, selected, without, prior) = own[0].rows, pool
+    shares, y = _shares(rows), rows.y
+    if not stack:
+        best = min(range(len(own)), key=lambda k: own[k].error)
+        weights = one_hot(torch.tensor(best), len(own)).to(every)
+        return weights, cross_fitted_choice(loss, every, y, shares, folds, selected, without)
+    extra = float(shares.sum()) / row_count(rows)
+    kept = pool.selected[-1]
+    weights = stack_weights(loss, every[kept], y, shares, extra, prior[kept])
+    given = shares, folds, extra, selected, without, prior
+    return weights, cross_fitted_weights(loss, every, y, *given)
+
+
+def excess_loss(
+    loss: Loss, excess: Tensor, weights: Tensor, predictions: Tensor, y: Tensor
+) -> Tensor:
+    r"""How much too large losses are because predictions have excess variance, shape (n,).
+
+    To second order it is ½ v ℓ'' with the variance v = Σ_f w_f² v_f of the mixture. For a class
+    of probability p that is ½ v/p², here ½ log(1 + v/p²), which is finite for small p too.
+
+    Args:
+        loss: The loss.
+        excess: v_f, shape (F, n, C).
+        weights: w for each row, shape (n, F).
+        predictions: The predictions of the mixture, shape (n, C).
+        y: Labels.
+    """
+    variance = torch.einsum("nf,fnk->nk", weights.square(), excess)
+    if not loss.has_classes:
+        return variance.sum(1) / 2
+    index = y.long().reshape(-1, 1)
+    own, chance = (each.gather(1, index).squeeze(1) for each in (variance, predictions))
+    return torch.log1p(own / chance.clamp_min(LEAST).square()) / 2
 
 
 def variance_of_new(

@@ -30,8 +30,8 @@ NESTED = 2000
 #: Ridges are powers of ten within these exponents, times the mean weight of a row.
 LOWEST, HIGHEST = -5.0, 3.0
 #: With the real loss the first ridge is this share of the best ridge of the ranking, because the
-#: curvature is smaller.
-SHARE = 0.2
+#: curvature is smaller. It was chosen on six real tables.
+SHARE = 0.06
 
 
 class RankedMap(NamedTuple):
@@ -42,6 +42,7 @@ class RankedMap(NamedTuple):
     start: float  # the first ridge to try with the real loss
     phi: Tensor | None  # the features of all rows, if all were used for the ranking; else None
     selected: Tensor  # whether it is selected without each fold of rows, and, last, on all rows
+    chosen: bool = False  # whether the ridge is chosen, so that no others are tried
 
 
 class Sample(NamedTuple):

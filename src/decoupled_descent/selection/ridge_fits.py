@@ -24,7 +24,7 @@ from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store
-from decoupled_descent.selection.cost import FITS
+from decoupled_descent.selection.cost import FITS, SAMPLED
 from decoupled_descent.selection.decisions import half_sample_count
 from decoupled_descent.selection.fits import (
     CandidateFit,
@@ -40,8 +40,6 @@ from decoupled_descent.selection.ridge_walk import STEP, downhill
 from decoupled_descent.training.callbacks import StopReason
 from decoupled_descent.training.fit import fit
 
-#: With more rows than this, ridges are first chosen on this many rows.
-SAMPLED = 2000
 #: The tolerance of fits. Newton's method converges quadratically, so that a small one costs only
 #: one more step. With it a row of weight 2 trains the same model as two equal rows.
 CLOSE = 1e-14
@@ -67,23 +65,33 @@ def fit_maps(
 ) -> Iterator[tuple[float, CandidateFit]]:
     """Fit every map with every ridge that is tried; yield the share of work done, and the fit.
 
-    Large features are in memory for one map at a time, and in the end for the best one.
+    Large features are in memory for one map at a time, and in the end for the best one. Maps whose
+    ridge is chosen get this one only, and so do those that come last and only serve the cross-fit.
+    The first ridge of a kernel is corrected by as much as those of kernels before it were wrong.
     """
     X, y, objective, *_ = sample
     fits: list[CandidateFit] = []
     rows_of_maps: list[Rows] = []
     outputs: Tensor | None = None  # of the best fit so far
     signs = None if folds is None else _half_samples(sample)
+    correction = 1.0
     for index, one in enumerate(maps):
+        start = one.start if one.features.is_linear else correction * one.start
+        alone = one.chosen or not one.selected[-1]
+        tried = start if isinstance(ridge, str) and alone else ridge
+        own: list[CandidateFit] = []
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
         rows = divided(phi, y, X, **sample.common)
         del phi
         rows_of_maps.append(rows)
         everything = gather_rows(rows, y, **sample.common)
         inputs = FitInputs(rows, everything, objective, folds, sample.unit, outputs, signs)
-        for count, fitted in enumerate(fit_ridges(one, inputs, ridge), 1):
-            fits.append(fitted)
-            yield (index + min(count / FITS, 1.0)) / len(maps), fitted
+        for fitted in fit_ridges(one._replace(start=start), inputs, tried):
+            own.append(fitted)
+            yield (index + min(len(own) / FITS, 1.0)) / len(maps), fitted
+        fits += own
+        if not one.features.is_linear:
+            correction *= lowest_error(own).ridge / own[0].ridge
         rows.kept.clear()
         everything.kept.clear()
         if rows.processes is None and (best := lowest_error(fits)).rows is rows:
@@ -139,7 +147,7 @@ def _fit_sample(one: RankedMap, few: Sample) -> tuple[RankedMap, Tensor]:
     inputs = FitInputs(rows, rows, few.objective, None, few.unit)
     best = lowest_error(list(fit_ridges(again, inputs, "auto")))
     losses = best.rows.averaged(few.objective.loss.of_predictions(best.predictions, few.y))
-    return one._replace(start=best.ridge, error=best.error, phi=None), losses
+    return one._replace(start=best.ridge, error=best.error, phi=None, chosen=True), losses
 
 
 def fit_ridges(one: RankedMap, inputs: FitInputs, ridge: float | str) -> Iterator[CandidateFit]:
@@ -231,7 +239,7 @@ def _resampled(fitted: CandidateFit, folds: Tensor, signs: Tensor | None) -> Can
     """Add predictions with each fold left out as well, and how outputs vary with the sample."""
     rows, run = fitted.rows, fitted.run
     problem = Problem(rows, run.bound, fitted.ridge)
-    minimum = linear_minimum(problem, fitted_outputs(fitted))
+    minimum = linear_minimum(problem, fitted_outputs(fitted)).rough()  # first order is rougher
     loss, count = run.objective.loss, row_count(rows)
     without = torch.stack(
         [

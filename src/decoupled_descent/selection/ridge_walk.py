@@ -9,7 +9,9 @@ STEP = 0.5
 
 
 def downhill(error: Callable[[int], float], start: int, low: int, high: int) -> Iterator[int]:
-    """Walk along a grid from a start to the lower neighbour, until both neighbours are worse.
+    """Walk along a grid downwards while the error falls; if it never did, walk upwards.
+
+    The error is taken to have one minimum: where it falls to one side, the other is not tried.
 
     Args:
         error: The error at a point of the grid; called again for points that were visited.
@@ -23,16 +25,19 @@ def downhill(error: Callable[[int], float], start: int, low: int, high: int) -> 
     Example:
         >>> list(downhill(lambda k: (k - 2) ** 2, 0, -5, 5))
         [0, -1, 1, 2, 3]
+        >>> list(downhill(lambda k: (k + 2) ** 2, 0, -5, 5))
+        [0, -1, -2, -3]
     """
-    best, tried = start, set()
-    while True:
-        near = [point for point in (best, best - 1, best + 1) if low <= point <= high]
-        for point in near:
-            if point not in tried:
-                tried.add(point)
-                error(point)
-                yield point
-        following = min(near, key=error)
-        if following == best:
+    error(start)
+    yield start
+    for step in (-1, 1):
+        best = start
+        while low <= best + step <= high:
+            following = best + step
+            falls = error(following) < error(best)
+            yield following
+            if not falls:
+                break
+            best = following
+        if best != start:
             return
-        best = following

@@ -8,12 +8,13 @@
 3. All fits are mixed, with the weights that maximise the left-out likelihood, and the error of the
    mixture is estimated by rows that had no part in the choice (:mod:`mixing`). Maps that are among
    the best few only without some fold of rows are fitted for this purpose, and are not in the
-   model.
+   model. Members of other kinds, such as forests, are trained before (:mod:`other_members`).
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -21,6 +22,7 @@ from torch import Tensor
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
 from decoupled_descent.features.scaling import is_sparse
+from decoupled_descent.members.interface import MemberFit, Recipe
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
@@ -33,11 +35,13 @@ from decoupled_descent.selection.fits import (
     selected_fits,
 )
 from decoupled_descent.selection.mixing import mix
+from decoupled_descent.selection.other_members import train_members, training_table
 from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, select
 from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
 
-#: Searches whose features have fewer entries than this take seconds; no time is announced.
+#: Searches whose features, times classes, have fewer entries than this take seconds; no time is
+#: announced.
 QUICK = 10**6
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
 MOST_PARAMETERS = 4000
@@ -54,6 +58,7 @@ def search_models(
     weights: Tensor | None = None,
     groups: Tensor | None = None,
     stack: bool = True,
+    members: Sequence[Recipe] = (),
     seed: int = 0,
     progress: bool | None = None,
 ) -> SearchResult:
@@ -71,6 +76,8 @@ def search_models(
         weights: Of the rows, positive, as in :class:`Rows`.
         groups: Rows that belong together, as in :class:`Rows`.
         stack: Whether to mix all candidates; otherwise the best one is the model.
+        members: How further members of the mixture are trained; not for rows that are sparse,
+            divided, or on disk, and not without ``stack``.
         seed: Draws the rows of the ranking, landmarks and the folds of the cross-fit.
         progress: Whether to draw a progress bar; by default, only on a terminal.
     """
@@ -82,6 +89,8 @@ def search_models(
     fits: list[CandidateFit] = []
     ranking: list[tuple[str, float]] = []
     interrupted = False
+    table = training_table(sample, folds) if members and stack else None
+    others: list[MemberFit] = []
     count = min(len(maps), KEPT + 1)
     n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
     widths = [one.width(n, d) for one in maps[-count:]]
@@ -100,6 +109,8 @@ def search_models(
                     lowest = lowest_error(selected_fits(fits)).error
                     note = f"{fit.features.name}, lowest error {lowest:.4g}"
                     advance(1 + round(FITS * count * share), note)
+                if table is not None:
+                    others += train_members(members, table, seed)
             except KeyboardInterrupt:
                 if not fits:
                     raise
@@ -107,6 +118,7 @@ def search_models(
         return mix(
             objective, fits, folds,
             stack=stack, seed=seed, ranking=tuple(ranking), interrupted=interrupted,
+            others=others, table=table,
         )  # fmt: skip
 
 
@@ -117,6 +129,7 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
     """
     unset = isinstance(features, str) and features == "auto"
     maps = as_features("linear" if unset and is_sparse(X) else features)
+    maps = [one for one in maps if one.suits(X)] if unset else maps
     if objective.loss.categorical:
         for one in maps:
             one.limit_width(len(y), MOST_PARAMETERS // (objective.width or 1))
@@ -125,7 +138,7 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
 
 def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
     """Print on a terminal how long the search will take, if that is long."""
-    if show_progress(progress) and not in_stages() and n * max(widths) > QUICK:
+    if show_progress(progress) and not in_stages() and n * max(widths) * outputs > QUICK:
         seconds = expected_seconds(n, widths, outputs)
         if seconds > LONG:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)

@@ -15,10 +15,18 @@ from decoupled_descent.objective.losses import LEAST, Loss
 FOLDS = 20
 #: The most steps of expectation-maximisation, and the change at which it ends.
 STEPS, SETTLED = 300, 1e-5
+#: A candidate without a part in the prior whose weight is below this is left out of the mixture: it
+#: would take time and change nothing.
+NEGLIGIBLE = 1e-3
 
 
 def stack_weights(
-    loss: Loss, predictions: Tensor, y: Tensor, shares: Tensor, extra: float = 1.0
+    loss: Loss,
+    predictions: Tensor,
+    y: Tensor,
+    shares: Tensor,
+    extra: float = 1.0,
+    prior: Tensor | None = None,
 ) -> Tensor:
     r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
 
@@ -30,7 +38,8 @@ def stack_weights(
     by expectation-maximisation. The second term is a Dirichlet prior: it adds one row of weight e
     that all candidates predict equally well. Without it, a sample without errors would give all
     weight to the candidate with the most extreme probabilities. With it, every candidate has a
-    weight of at least about 1/(nF).
+    weight of at least about 1/(nF). Candidates without a part in this prior have a weight only if
+    rows support it; one below ``NEGLIGIBLE`` is 0.
 
     Args:
         loss: The loss; only whether its labels are classes matters here.
@@ -38,6 +47,7 @@ def stack_weights(
         y: Labels, shape (n,), or targets, shape (n, K).
         shares: s, how much each row counts, shape (n,).
         extra: e, how much one row counts on average.
+        prior: 1 for candidates that have a part in the prior, else 0, shape (F,); all by default.
 
     Returns:
         w, shape (F,).
@@ -53,26 +63,31 @@ def stack_weights(
         return _least_squares(predictions, y, shares)
     own = _label_probabilities(predictions, y).clamp_min(LEAST).unsqueeze(0)
     every = torch.ones(1, len(predictions), dtype=torch.bool)
-    return _maximum_likelihood(own, shares.unsqueeze(0), extra, every)[0]
+    return _maximum_likelihood(own, shares.unsqueeze(0), extra, every, prior)[0]
 
 
-def _maximum_likelihood(own: Tensor, shares: Tensor, extra: float, usable: Tensor) -> Tensor:
+def _maximum_likelihood(
+    own: Tensor, shares: Tensor, extra: float, usable: Tensor, prior: Tensor | None
+) -> Tensor:
     """Weights of several mixtures at once, shape (B, F), by expectation-maximisation.
 
     ``own`` has the probability of each row's own class, shape (B or 1, F, n), ``shares`` how much
     each row counts, (B, n), and ``usable`` the candidates that each mixture may have, (B, F).
     """
     equal = usable.to(own) / usable.sum(1, keepdim=True)
+    assumed = equal if prior is None else equal * prior
+    assumed = assumed / assumed.sum(1, keepdim=True)
     weights, total = equal, shares.sum(1, keepdim=True)
     for _ in range(STEPS):
         chances = (weights.unsqueeze(1) @ own).squeeze(1)
         counted = weights * (own @ (shares / chances).unsqueeze(2)).squeeze(2)
-        following = (counted + extra * equal) / (total + extra)
+        following = (counted + extra * assumed) / (total + extra)
         moved = float((following - weights).abs().max())
         weights = following
         if moved < SETTLED:
             break
-    return weights
+    weights = weights.masked_fill((weights < NEGLIGIBLE) & (assumed == 0), 0.0)
+    return weights / weights.sum(1, keepdim=True)
 
 
 def _least_squares(predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
@@ -134,14 +149,15 @@ def cross_fitted_weights(
     extra: float = 1.0,
     selected: Tensor | None = None,
     fold_predictions: Tensor | None = None,
+    prior: Tensor | None = None,
 ) -> Tensor:
     """Weights of the mixture that predicts each row, chosen without the row's fold, shape (n, F).
 
-    ``folds`` has the fold of each row; the first four arguments and ``extra`` are those of
-    :func:`stack_weights`. ``selected`` marks the candidates that the mixture of each fold may use,
-    shape (folds, F): those that would have been selected without the fold. All of them by default,
-    and if there is none. ``fold_predictions`` are like ``predictions``, with a fold left out as
-    well, shape (F, folds, n, K): they choose the mixture that predicts the fold.
+    ``folds`` has the fold of each row; the first four arguments, ``extra`` and ``prior`` are those
+    of :func:`stack_weights`. ``selected`` marks the candidates that the mixture of each fold may
+    use, shape (folds, F): those that would have been selected without the fold. All of them by
+    default, and if there is none. ``fold_predictions`` are like ``predictions``, with a fold left
+    out as well, shape (F, folds, n, K): they choose the mixture that predicts the fold.
     """
     held, usable = _fold_masks(folds, len(predictions), selected)
     count, members = usable.shape
@@ -154,7 +170,7 @@ def cross_fitted_weights(
         others = predictions.unsqueeze(1) if fold_predictions is None else fold_predictions
         own = _label_probabilities(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
         own = own.clamp_min(LEAST).transpose(0, 1)  # (folds, F, n)
-        weights = _maximum_likelihood(own, shares * ~held, extra, usable)
+        weights = _maximum_likelihood(own, shares * ~held, extra, usable, prior)
     return weights[folds]
 
 

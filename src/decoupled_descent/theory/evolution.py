@@ -13,7 +13,8 @@ from decoupled_descent.objective import Parameters
 from decoupled_descent.objective.kinks import Values
 from decoupled_descent.plotting.theory import plot_preactivations
 from decoupled_descent.theory.averages import Point
-from decoupled_descent.theory.laws import on_cpu
+from decoupled_descent.theory.drift import DriftedError, drifted_error
+from decoupled_descent.theory.laws import MixtureLaw, on_cpu
 from decoupled_descent.theory.orders import value_orders
 from decoupled_descent.theory.risk import Estimate, average_over, mean_value
 
@@ -113,6 +114,30 @@ class Evolution:
         model, at = self.theory.model(self.overlap.shape[-1]), self.point(step)
         orders = value_orders(model, phi, at.head)
         return average_over(model, phi, at, orders, seed=self.theory.seed)
+
+    def under(self, mixture: MixtureLaw, variance: float = 1.0) -> DriftedError:
+        """The test error if new rows come from another mixture: other means, shares or responses.
+
+        Args:
+            mixture: Where new rows come from, in the same dimension as the training mixture. Parts
+                of its means that are orthogonal to those of training do not help: no row showed
+                them.
+            variance: The variance of its noise, in units of that of training.
+
+        Returns:
+            ``test_error`` and ``stderr``, shape (T,), and ``alignment`` with the new means.
+
+        Example:
+            >>> import decoupled_descent as dd
+            >>> before, after = (
+            ...     dd.mixtures.flipped_classes(100, snr, labels=(0.0, 1.0)) for snr in (2.0, 1.0)
+            ... )
+            >>> objective = dd.Objective(dd.heads.Linear(), "logistic")
+            >>> evolution = dd.StateEvolution(before, objective, dd.DecoupledDescent(0.1)).run(20)
+            >>> bool(evolution.under(after).test_error[-1] > evolution.test_error[-1])
+            True
+        """
+        return drifted_error(self, mixture, variance)
 
     def plot_preactivations(self, preactivations: Tensor, modes: Any, step: int) -> Figure:
         r"""Draw the pre-activations of a run for each mode, and their limit N(m_j, Ω) for new rows.

@@ -16,8 +16,8 @@ from decoupled_descent.training.loop import History, Trainee
 from decoupled_descent.training.state_file import MADE, damaged, flat, leaves, rebuilt
 
 #: The numbers of a history, and of a step.
-ERRORS = ("train_error", "train_error_stderr", "test_error")
-NUMBERS = ("index", *ERRORS)
+ERRORS = ("train_error", "train_error_stderr", "test_error", "fitted_error")
+NUMBERS = ("index", *ERRORS[:3])
 
 
 class Saver:
@@ -131,9 +131,9 @@ def _restore(trainee: Trainee, values: Mapping[str, Any], name: str, path: Path)
     trainee.state = rebuilt(like, values, f"{name}state")
     trainee.last, trainee.best = step("last"), step("best")
     errors = {key: values[f"{name}history.{key}"] for key in ERRORS}
-    train, stderr, test = (tuple(errors[key].shape) for key in ERRORS)
-    if not (train == stderr == (trainee.last.index + 1,)) or test not in (train, (0,)):
-        raise TypeError(f"the history has shapes {train}, {stderr} and {test}")
+    train, stderr, *others = (tuple(errors[key].shape) for key in ERRORS)
+    if train != (trainee.last.index + 1,) or stderr != train or set(others) - {train, (0,)}:
+        raise TypeError(f"the history has shapes {train}, {stderr} and {others}")
     trainee.history = History(**{key: value.tolist() for key, value in errors.items()})
     trainee.metadata = dict(values[MADE])
     reason = values[f"{name}reason"]

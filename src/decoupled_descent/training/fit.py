@@ -24,7 +24,7 @@ from decoupled_descent.training.estimate import Labels
 from decoupled_descent.training.loop import Trainee, check_test, train_together
 from decoupled_descent.training.output_scale import OutputScale
 from decoupled_descent.training.run import Run
-from decoupled_descent.training.state_file import leaves
+from decoupled_descent.training.state_file import grown, leaves
 
 
 def fit(
@@ -127,6 +127,9 @@ def _check_state(state: Any, fresh: Any, algorithm: Algorithm) -> None:
         {name: getattr(part, "shape", None) for name, part in leaves(each) if part is not None}
         for each in (state, fresh)
     )
+    for name in needed.keys() & carried.keys():
+        if (start := needed[name]) is not None and (now := carried[name]) is not None:
+            needed[name] = grown(start, now)
     for name in needed | carried:
         has, wants = (_described(each, name) for each in (carried, needed))
         if has != wants:

@@ -41,11 +41,14 @@ class History:
         train_error: Mean losses.
         train_error_stderr: Their standard errors.
         test_error: Mean losses on the test set; empty without one.
+        fitted_error: Mean losses without a correction, where ``train_error`` has an estimate
+            beside them; else empty.
     """
 
     train_error: list[float] = field(default_factory=list)
     train_error_stderr: list[float] = field(default_factory=list)
     test_error: list[float] = field(default_factory=list)
+    fitted_error: list[float] = field(default_factory=list)
 
     @property
     def lowest(self) -> float:
@@ -58,10 +61,13 @@ class History:
         self.train_error_stderr.append(step.train_error_stderr)
         if step.test_error is not None:
             self.test_error.append(step.test_error)
+        if step.info.fitted is not None:
+            self.fitted_error.append(step.info.fitted)
 
     def cut(self, length: int) -> None:
         """Keep the first iterates only."""
-        for values in (self.train_error, self.train_error_stderr, self.test_error):
+        errors = (self.train_error, self.train_error_stderr, self.test_error, self.fitted_error)
+        for values in errors:
             del values[length:]
 
 

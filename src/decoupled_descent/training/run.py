@@ -16,6 +16,7 @@ from decoupled_descent.plotting.runs import plot_curve
 from decoupled_descent.rows.sources import as_source, read_size
 from decoupled_descent.rows.tensors import as_floats, check_finite
 from decoupled_descent.training.callbacks import Step, StopReason
+from decoupled_descent.training.drift import row_weights_of, weighted_mean
 from decoupled_descent.training.estimate import BLOCKS, Estimate, Labels, Metric
 from decoupled_descent.training.loop import (
     History,
@@ -62,9 +63,13 @@ class Run:
         """Summarise in one line."""
         last, stderr = self.train_error[-1], self.train_error_stderr[-1]
         test = "" if self.test_error is None else f", test error {self.test_error[-1]:.4g}"
+        shown = f"{last:.4g} ± {stderr:.2g}"
+        if self.history.fitted_error:
+            estimate = self.history.train_error[-1]
+            shown = f"{last:.4g}, estimated test error {estimate:.4g} ± {stderr:.2g}"
         return (
             f"Run({type(self.algorithm).__name__}, {len(self.train_error)} iterates, train error "
-            f"{last:.4g} ± {stderr:.2g}{test}, best step {self.best_step}, {self.stop_reason})"
+            f"{shown}{test}, best step {self.best_step}, {self.stop_reason})"
         )
 
     def _repr_html_(self) -> str:
@@ -77,6 +82,10 @@ class Run:
             "train error at this step": f"{error:.4g} ± {self.best.train_error_stderr:.2g}, "
             + ("the estimated test error" if estimated else "not an estimate of the test error"),
         }
+        if self.history.fitted_error:
+            estimate = cells.pop("train error at this step").split(",")[0]
+            cells["train error at this step"] = f"{self.train_error[best]:.4g}"
+            cells["estimated test error at this step"] = estimate
         if self.test_error is not None:
             cells["test error at this step"] = f"{self.test_error[best]:.4g}"
         cells["ended"] = self.message
@@ -94,13 +103,31 @@ class Run:
 
     @property
     def train_error(self) -> Tensor:
-        """(T,) mean loss; for decoupled descent the estimate of the test error."""
-        return torch.tensor(self.history.train_error, dtype=torch.float64, device="cpu")
+        """(T,) mean loss; for decoupled descent the estimate of the test error.
+
+        For ``GradientDescent(estimate=True)`` it is the error of the fitted rows, which is too low
+        for new ones; :attr:`estimated_test_error` is the estimate.
+        """
+        errors = self.history.fitted_error or self.history.train_error
+        return torch.tensor(errors, dtype=torch.float64, device="cpu")
 
     @property
     def train_error_stderr(self) -> Tensor:
-        """(T,) standard error of the train error."""
+        """(T,) standard error of the train error, or of the estimate beside it."""
         return torch.tensor(self.history.train_error_stderr, dtype=torch.float64, device="cpu")
+
+    @property
+    def estimated_test_error(self) -> Tensor:
+        """(T,) the estimate of the test error, with standard error ``train_error_stderr``.
+
+        For decoupled algorithms it is the train error.
+        """
+        if not self.algorithm.estimates_test_error:
+            raise ValueError(
+                f"{type(self.algorithm).__name__} does not estimate its test error; use "
+                "GradientDescent(…, estimate=True) or a decoupled algorithm"
+            )
+        return torch.tensor(self.history.train_error, dtype=torch.float64, device="cpu")
 
     @property
     def test_error(self) -> Tensor | None:
@@ -235,8 +262,34 @@ class Run:
             )
         return self.labels.estimate(metric, self.best_outputs, blocks)
 
+    def under(self, weights: Any) -> Estimate:
+        r"""Estimate the test error after a drift that is given by weights of the rows.
+
+        .. math:: \frac{\sum_i w_i \ell_i}{\sum_i w_i}, \qquad
+                  \text{stderr}^2 = \frac{\sum_i w_i^2 (\ell_i - \bar\ell)^2}{(\sum_i w_i)^2}
+
+        with the losses ℓ of rows as if they were new, at the best step.
+
+        Args:
+            weights: How much more frequent each row is after the drift, w = p_after/p_before up to
+                a factor, shape (n,); or these numbers by label, such as {0.0: 0.5, 1.0: 2.0}. For a
+                drift to other shares of the labels they are the ratios of the shares.
+
+        Returns:
+            The value and its standard error, which grows as the weights become unequal: few rows
+            then speak for all. If they are fewer than ten, there is no estimate.
+        """
+        if self.labels is None or not self.algorithm.estimates_test_error:
+            raise ValueError(
+                "under() needs a run of all rows in one process whose losses estimate the test "
+                "error, such as that of DecoupledDescent"
+            )
+        return weighted_mean(self.best_losses, row_weights_of(weights, self.labels.y))
+
     def plot(self, title: str = "", theory: Any = None) -> Figure:
         """Draw the train error with its 95 % interval, the best step, and the test error if known.
+
+        For ``GradientDescent(estimate=True)`` the interval is that of the estimate beside it.
 
         Args:
             title: The title of the figure.
@@ -254,8 +307,9 @@ class Run:
             'step'
         """
         return plot_curve(
-            self.train_error,
+            self.history.train_error,
             self.train_error_stderr,
+            fitted=self.history.fitted_error or None,
             test=self.test_error,
             theory=theory,
             title=title or type(self.algorithm).__name__,

@@ -44,13 +44,21 @@ def rebuilt(like: Any, values: Mapping[str, Any], name: str) -> Any:
             if like is not None and type(value) is not type(like):
                 raise TypeError(f"{name} is not a {type(like).__name__}")
             return value
-        if not isinstance(value, Tensor) or (value.dtype, value.shape) != (like.dtype, like.shape):
+        fits = isinstance(value, Tensor) and value.dtype == like.dtype
+        if not fits or grown(like.shape, value.shape) != value.shape:
             raise TypeError(f"{name} is not a {like.dtype} of shape {tuple(like.shape)}")
         return value.to(like.device)
     parts = {key: rebuilt(part, values, f"{name}.{key}") for key, part in _parts(like)}
     if isinstance(like, Mapping):
         return parts
     return type(like)(*parts.values()) if hasattr(like, "_fields") else tuple(parts.values())
+
+
+def grown(start: torch.Size, now: torch.Size) -> torch.Size:
+    """The shape at the start of a run; axes that are empty then have their present length."""
+    if len(start) != len(now):
+        return start
+    return torch.Size(b if a == 0 else a for a, b in zip(start, now, strict=True))
 
 
 def flat(parts: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,11 +1,19 @@
 """Widths of intervals and the gain from more rows, of models that the command trains."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.app.cli.results import FEWEST, PATIENCE, interval_widths, more_rows
+from decoupled_descent.app.cli.results import (
+    FEWEST,
+    PATIENCE,
+    interval_widths,
+    more_rows,
+    report_data,
+)
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.columns.rules import Columns
 
@@ -15,7 +23,7 @@ def problem(rows=60, seed=0):
     frame = pd.DataFrame(rng.normal(size=(rows, 2))).rename(columns="x{}".format)
     y = frame["x0"].to_numpy() + rng.normal(size=rows)
     columns = Columns.learn(frame)
-    return Prepared(columns.apply(frame), y, columns, "regression", [])
+    return Prepared(columns.apply(frame), y, columns, "regression", [], frame=frame)
 
 
 def test_widths_hold_for_their_share():
@@ -43,3 +51,19 @@ def test_more_rows_are_asked_for_where_that_can_be_told():
     few = problem(20)
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(few.X, few.y)
     assert "needs at least 40 rows" in more_rows(few, model, seconds=1.0)
+
+
+def test_fast_leaves_out_what_takes_the_longest():
+    given = problem()
+    model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(given.X, given.y)
+    slow, fast = (
+        report_data(Path("t.csv"), "y", Path("out"), given, model, [], fast=one).analyses
+        for one in (False, True)
+    )
+    assert slow.importance
+    assert slow.more_rows.rows
+    assert not fast.importance
+    assert "--fast" in fast.more_rows
+    assert not fast.missing
+    assert fast.contenders == slow.contenders
+    assert fast.intervals == slow.intervals

@@ -47,6 +47,7 @@ def parquet():
         excel(),
         parquet(),
     ],
+    ids=["text", "gzip", "json lines", "excel", "parquet"],  # gzip has the time in it
 )
 def test_the_kind_is_recognised_by_the_content(content, piped):
     piped(content)

@@ -56,10 +56,13 @@ PATIENCE = 60.0
 
 def report_data(
     data: Path, target: str, out: Path, prepared: Prepared, estimator: Any, warned: list[str],
-    seconds: float = 0.0,
+    seconds: float = 0.0, fast: bool = False,
 ) -> ReportData:  # fmt: skip
-    """Gather what the report, the terminal and JSON show; ``seconds`` is the time of the fit."""
-    analyses = _analyses(prepared, estimator, seconds)
+    """Gather what the report, the terminal and JSON show.
+
+    ``seconds`` is the time of the fit, and ``fast`` leaves out what takes the longest.
+    """
+    analyses = _analyses(prepared, estimator, seconds, fast)
     rows = _row_predictions(prepared, estimator, target)
     report = ReportData(
         title=f"{data.name}: {target}",
@@ -126,7 +129,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
     )
 
 
-def _analyses(prepared: Prepared, estimator: Any, seconds: float) -> Analyses:
+def _analyses(prepared: Prepared, estimator: Any, seconds: float, fast: bool) -> Analyses:
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
     makers: dict[str, Callable[[], Any]] = {
         "contenders": lambda: contenders(prepared, estimator),
@@ -136,6 +139,9 @@ def _analyses(prepared: Prepared, estimator: Any, seconds: float) -> Analyses:
     }
     if prepared.task != "regression":
         del makers["intervals"]
+    if fast:
+        del makers["importance"]
+        makers["more_rows"] = lambda: "This was not computed, because of --fast."
     parts: dict[str, Any] = {}
     for name, make in makers.items():
         try:

@@ -102,7 +102,9 @@ def train_and_report(
         if options.cost_ratio is not None:
             prepared = with_threshold(prepared, estimator, options.cost_ratio)
         enter(CHECKING)
-        report = results.report_data(data, target, out, prepared, estimator, warned, seconds)
+        report = results.report_data(
+            data, target, out, prepared, estimator, warned, seconds, options.fast
+        )
         if not first:
             return
         enter(WRITING)

@@ -128,6 +128,13 @@ Resume = Annotated[
         "interrupted, continue from there.",
     ),
 ]
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast",
+        help="Leave out of the report which columns matter and whether more rows would help.",
+    ),
+]
 Distributed = Annotated[
     bool,
     typer.Option(
@@ -166,6 +173,7 @@ class TrainOptions:
     ridge: Ridge = "auto"
     max_iter: MaxIter = 500
     seed: Seed = 0
+    fast: Fast = False
     resume: Resume = False
     distributed: Distributed = False
     as_json: common.Json = False

@@ -1,0 +1,1 @@
+"""Models beside the Newton fits that a mixture may have as members: forests and others."""
