@@ -304,7 +304,14 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     corrected, contenders = report.estimate.corrected, report.analyses.contenders
     later = "rows after the last one" if report.analyses.over_time else "new rows"
     heading(screen, f"Expected on {later}" if corrected else "On the training rows")
-    intervals(screen, _named_estimates(report))
+    if report.analyses.over_time:
+        own = (report.estimate.score_name, report.estimate.loss_name, "typical error (RMSE)")
+        named = _named_estimates(report)
+        intervals(screen, {name: one for name, one in named.items() if name in own})
+        heading(screen, "Expected on other rows of the same times")
+        intervals(screen, {name: one for name, one in named.items() if name not in own})
+    else:
+        intervals(screen, _named_estimates(report))
     compare(screen, contenders, rare=names_of(report.rows.mostly_missed))
     verdict(screen, report.diagnosis or {}, contenders=contenders)
     heading(screen, "What to do next")
