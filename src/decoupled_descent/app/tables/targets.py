@@ -255,8 +255,9 @@ def _check_classes(name: str, labels: pd.Series, counts: pd.Series, numeric: boo
     single = [str(label) for label in counts.index[counts < 2]]
     if single:
         other = ", or use task='regression'" if numeric else ""
-        merged = _merging(single, [str(label) for label in counts.index])
-        raise BadCellError(
+        merged = "" if numeric else _merging(single, [str(label) for label in counts.index])
+        kind = ValueError if numeric else BadCellError  # rows of rare numbers are not left out
+        raise kind(
             f"{name} has only one row of the class{'es' * (len(single) > 1)} {listed(single)}; "
             f"at least 2 are needed: add rows, or join or delete the class{other}{merged}"
         )
