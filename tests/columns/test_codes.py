@@ -70,6 +70,7 @@ def test_digits_with_leading_zeros_are_names():
     columns = Columns.learn(pd.DataFrame({"zip": zips, "a": RNG.normal(size=60)}))
     assert columns.columns[0].kind == "category"
     assert len(columns.columns[0].levels) == 3
+    assert "look like numbers" not in " ".join(columns.notes)
     months = [f"{k % 12 + 1:02}" for k in range(60)]
     assert Columns.learn(pd.DataFrame({"month": months})).columns[0].kind == "number"
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
-from decoupled_descent.columns.codes import missing_codes
+from decoupled_descent.columns.codes import are_names, missing_codes
 from decoupled_descent.columns.cycles import CYCLES, cycle_columns, learn_cycles
 from decoupled_descent.columns.dates import DATE_STYLES
 from decoupled_descent.columns.styles import CLOCK, is_number_style
@@ -288,7 +288,8 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         return None, "without values"
     if len(texts) == 1 and not absent:
         return None, "the same value in every row"
-    hint = "" if isinstance(column.dtype, pd.CategoricalDtype) else meant_as(texts, codes)
+    clear = isinstance(column.dtype, pd.CategoricalDtype) or are_names(texts_of(column)[1])
+    hint = "" if clear else meant_as(texts, codes)
     hint = f"; {hint}" if hint else ""
     if len(texts) > LEVELS and is_wordy(texts):
         return _learn_text(column, absent)

@@ -48,6 +48,10 @@ MEANT_DATE = re.compile(
 Floats = NDArray[np.float64]
 
 
+class BadCellError(ValueError):
+    """A cell, a line or a class that can be left out with its row."""
+
+
 def listed(names: Iterable[str]) -> str:
     """Write names in quotes, separated by commas; the first ten if there are more."""
     names = [repr(name) for name in names]
@@ -181,7 +185,7 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str, str
     values = parse(texts)
     wrong = np.flatnonzero(np.isin(codes, np.flatnonzero(pd.isna(values))))
     if wrong.size and strict:
-        raise ValueError(
+        raise BadCellError(
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
             f"is not a {what}; correct it, or leave it empty if it is missing "
             "(decoupled train --na names such values)"
@@ -208,7 +212,7 @@ def numbers_of(column: pd.Series, style: str = "", strict: bool = True) -> Float
         values = _parsed(column, partial(parse_numbers, style=style), what, strict)
     large = np.flatnonzero(np.abs(values) > LARGEST)
     if large.size and strict:
-        raise ValueError(
+        raise BadCellError(
             f"column {column.name!r}, row {column.index[large[0]]}: {values[large[0]]:g} is "
             f"beyond ±{LARGEST:g}; correct it, or leave it empty if it is missing"
         )

@@ -158,6 +158,7 @@ class DecoupledEstimator(RawInputs):
         self.estimated_test_error_ = training.error
         self.estimated_test_error_stderr_ = training.stderr
         self.estimated_test_error_interval_ = training.interval
+        self._left_out_error = training.error, training.stderr
         self.train_error_curve_ = training.curve
         self.train_error_stderr_curve_ = training.stderr_curve
         self.best_iter_, self.n_iter_ = training.best, len(training.curve)
@@ -294,7 +295,7 @@ class DecoupledEstimator(RawInputs):
         together = np.arange(n) if weights.groups is None else weights.groups.numpy()
         shares = np.ones(n) if weights.shares is None else weights.shares.numpy()
         losses = measured_losses(part_losses, together, self._strata(encoded), repeats, seed)
-        now = self.estimated_test_error_, self.estimated_test_error_stderr_
+        now = self._left_out_error
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
     def _strata(self, encoded: Encoded) -> NDArray[np.intp]:

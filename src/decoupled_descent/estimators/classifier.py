@@ -299,18 +299,20 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         return replace(counted, stderr=self._widening * counted.stderr)
 
     def choose_threshold(
-        self, y: ArrayLike, cost_ratio: float = 1.0, sample_weight: Any = None, groups: Any = None
-    ) -> Threshold:
-        """Choose the probability from which a row is given to the second class.
+        self, y: ArrayLike, cost_ratio: float = 1.0, sample_weight: Any = None, groups: Any = None,
+        *, positive: Any = None,
+    ) -> Threshold:  # fmt: skip
+        """Choose the probability from which a row is given to the class to find.
 
         The estimates allow for the choice: the rows of a fold are decided by the threshold that
         the other folds choose.
 
         Args:
             y: The labels of ``fit``; there must be two classes.
-            cost_ratio: The cost of a missed row of ``classes_[1]``, in units of a false alarm.
+            cost_ratio: The cost of a missed row of this class, in units of a false alarm.
             sample_weight: The weights of ``fit``.
             groups: The groups of ``fit``.
+            positive: The class to find; ``classes_[1]`` by default.
 
         Returns:
             The threshold, and its cost, sensitivity, specificity and predictive values on new
@@ -332,9 +334,15 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
         together = None if units is None else torch.from_numpy(units.reshape(-1))
         folds = folds_of(len(codes), together, self._seed(), torch.from_numpy(codes)).numpy()
-        p = np.asarray(self.corrected_proba_[:, 1], np.float64)
+        found = np.flatnonzero(
+            self.classes_ == (self.classes_[1] if positive is None else positive)
+        )
+        if len(found) != 1:
+            raise ValueError(f"positive={positive!r} must be one of {self.classes_.tolist()}")
+        p = np.asarray(self.corrected_proba_[:, found[0]], np.float64)
+        cases = (codes == found[0]).astype(np.int64)
         weights = {"sample_weight": sample_weight, "groups": groups}
-        return choose_threshold(p, codes, folds, float(cost_ratio), self._widening, **weights)
+        return choose_threshold(p, cases, folds, float(cost_ratio), self._widening, **weights)
 
     def _labels_of_fit(self, y: ArrayLike) -> NDArray[Any]:
         """Labels as an array, one for each row of ``fit``, or ``ValueError``."""

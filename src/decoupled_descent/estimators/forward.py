@@ -83,13 +83,14 @@ def next_mean(means: Floats, stderrs: Floats) -> tuple[float, float, bool]:
     slope = shrunk = 0.0
     if count > 2 and np.ptp(means) > 0:
         line = stats.linregress(np.arange(count), means)
-        slope, noise = float(line.slope), float(line.stderr)
+        least = own / math.sqrt(count * (count**2 - 1) / 12)  # by the errors of the single means
+        slope, noise = float(line.slope), max(float(line.stderr), least)
         shrunk = max(0.0, 1 - noise**2 / slope**2) if slope else 0.0
     away = (count + 1) / 2  # from the middle of the means to the next one
     spread = float(means.std(ddof=1)) * stats.t.ppf(0.975, count - 1) / Z95
     wider = 1 + 1 / count + shrunk * away**2 / (count * (count**2 - 1) / 12)
     value = float(means.mean()) + shrunk * slope * away
-    return value, max(spread, own) * math.sqrt(wider), shrunk > CLEAR
+    return value, float(max(spread, own)) * math.sqrt(wider), shrunk > CLEAR
 
 
 class PieceErrors(NamedTuple):

@@ -44,7 +44,8 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
         error, stderr = mean(squares, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
         score, median = _score(prepared, estimator, predicted, error)
-        score = getattr(model, "estimated_accuracy_", score)
+        if prepared.time is None:  # otherwise it is that of later rows
+            score = getattr(model, "estimated_accuracy_", score)
         loss = float(each.mean())
         compared.append(
             Contender(name, error, stderr, score, median, gain, gain_stderr, loss, measure)

@@ -69,6 +69,7 @@ def report_data(
         task=prepared.task,
         n_rows=len(prepared.y),
         n_features=prepared.X.shape[1],
+        threshold=prepared.columns.threshold,
         training=_training(estimator),
         estimate=_estimate(prepared, estimator, rows),
         rows=rows,
@@ -124,6 +125,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
         calibration=estimator.calibration_.to_dict() if classes else None,
         row_names=row_names(prepared),
         as_csv=as_csv(prepared, estimator, target),
+        positive=prepared.columns.positive,
     )
 
 
@@ -256,6 +258,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "class_to_find": report.rows.classes[report.rows.class_to_find]
         if report.rows.classes is not None and len(report.rows.classes) == 2
         else None,
+        "threshold": report.threshold or None,
         "measures": {
             one.name: {"estimate": one.value, "interval": one.with_interval[1:] or None}
             for one in estimate.measures
@@ -301,7 +304,14 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     corrected, contenders = report.estimate.corrected, report.analyses.contenders
     later = "rows after the last one" if report.analyses.over_time else "new rows"
     heading(screen, f"Expected on {later}" if corrected else "On the training rows")
-    intervals(screen, _named_estimates(report))
+    if report.analyses.over_time:
+        own = (report.estimate.score_name, report.estimate.loss_name, "typical error (RMSE)")
+        named = _named_estimates(report)
+        intervals(screen, {name: one for name, one in named.items() if name in own})
+        heading(screen, "Expected on other rows of the same times")
+        intervals(screen, {name: one for name, one in named.items() if name not in own})
+    else:
+        intervals(screen, _named_estimates(report))
     compare(screen, contenders, rare=names_of(report.rows.mostly_missed))
     verdict(screen, report.diagnosis or {}, contenders=contenders)
     heading(screen, "What to do next")

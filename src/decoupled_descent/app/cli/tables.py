@@ -14,8 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.tables.encoding import encode
-from decoupled_descent.app.tables.opening import open_table
+from decoupled_descent.app.tables.opening import LoadedTable, open_table
+from decoupled_descent.app.tables.other_tasks import several_labels, time_to_event
+from decoupled_descent.app.tables.positive import positive_class
 from decoupled_descent.app.tables.process_group import ProcessGroup
+from decoupled_descent.app.tables.repairs import Skipped, merge_classes, skip_bad_rows
 from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
 from decoupled_descent.app.tables.targets import (
     CLASSES,
@@ -30,8 +33,10 @@ from decoupled_descent.app.tables.targets import (
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.columns.times import pieces_of, times_of_rows
-from decoupled_descent.columns.values import Floats, is_number, listed, mark_missing
+from decoupled_descent.columns.values import BadCellError, Floats, is_number, listed, mark_missing
 
+#: The file that lists rows that were left out.
+SKIPPED = "skipped.csv"
 #: The fewest rows from which an error is estimated.
 FEWEST = 10
 
@@ -51,6 +56,7 @@ class Prepared(NamedTuple):
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
     rows: Any = None  # the rows of all processes, if X has only those of one process
     time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
+    skipped: tuple[Skipped, ...] = ()  # rows that were left out because of bad cells
 
     @property
     def given(self) -> dict[str, Any]:
@@ -84,6 +90,9 @@ class Wishes(NamedTuple):
     log_target: bool = False  # fit the logarithm of the target
     sheet: str | None = None  # of a spreadsheet
     time: str | None = None  # the column of the times, if the estimate is for later rows
+    positive: str | None = None  # the class to find
+    skip_bad_rows: bool = False  # leave out rows with cells that cannot be read
+    merge_classes: tuple[str, ...] = ()  # pairs old=new
 
 
 def prepare(
@@ -99,14 +108,55 @@ def prepare(
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
     wishes = wishes or Wishes()
-    reader = open_table(path, group, sheet=wishes.sheet)
+    ragged: list[int] | None = [] if wishes.skip_bad_rows else None
+    try:
+        reader = open_table(path, group, sheet=wishes.sheet, ragged=ragged)
+    except BadCellError as error:
+        raise ValueError(f"{error}{_go_on(path, target)}") from error
     if reader.in_memory and group is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
-        return _prepare(reader, target, task, wishes)
+        reader, skipped = _repaired(reader, target, wishes, ragged or [])
+        prepared = _prepare(reader, target, task, wishes)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
-        raise ValueError(f"{path}: {message}") from error
+        further = _go_on(path, target) if isinstance(error, BadCellError) else ""
+        raise ValueError(f"{path}: {message}{further}") from error
+    if not skipped:
+        return prepared
+    count = len({one.where for one in skipped})
+    rows = f"{count} bad rows were" if count > 1 else "1 bad row was"
+    note = f"{rows} left out; {SKIPPED} lists what was bad"
+    return prepared._replace(skipped=skipped, notes=[note, *prepared.notes])
+
+
+def _go_on(path: Path, target: str) -> str:
+    """The command that leaves bad rows out."""
+    command = shlex.join(["decoupled", "train", str(path), "--target", target, "--skip-bad-rows"])
+    return f"; to go on without such rows: {command}"
+
+
+def _repaired(
+    reader: TableReader, target: str, wishes: Wishes, ragged: list[int]
+) -> tuple[TableReader, tuple[Skipped, ...]]:
+    """Merge classes and leave out bad rows, if that was asked for."""
+    if not wishes.skip_bad_rows and not wishes.merge_classes:
+        return reader, ()
+    if not isinstance(reader, LoadedTable):
+        raise ValueError("--skip-bad-rows and --merge-classes are for tables that fit into memory")
+    frame = mark_missing(reader.first_pass().sample, wishes.words)
+    check_target([str(name) for name in frame.columns], target)
+    attributes = dict(frame.attrs)
+    if wishes.merge_classes:
+        frame = frame.assign(**{target: merge_classes(frame[target], wishes.merge_classes)})
+    skipped = [Skipped(f"line {line}", "", "", "too few or too many fields") for line in ragged]
+    if wishes.skip_bad_rows:
+        frame.attrs = attributes
+        unused = [name for name in (wishes.identifier, wishes.group, *wishes.drop) if name]
+        frame, more = skip_bad_rows(frame, target, unused)
+        skipped += more
+    frame.attrs = attributes
+    return reader.with_frame(frame), tuple(skipped)
 
 
 def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> Prepared:
@@ -123,7 +173,13 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
-    result = recognise_task(labels, task)
+    several = several_labels(labels)
+    try:
+        result = recognise_task(labels, task)
+    except ValueError as error:
+        raise type(error)(f"{error}; {several}" if several else str(error)) from error
+    about += [several] if several and result == "classification" else []
+    about += [one for one in [time_to_event(first.sample, target, labels)] if one]
     sample = mark_missing(first.sample, wishes.words).drop(columns=target)
     sample = sample[labelled[sample.index.to_numpy() - 1]]
     sample.attrs = {"decimal": mark}
@@ -134,9 +190,10 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     )
     y = values_of(labels, result)
     columns = _like_the_target(columns, first, labels, y, result)
+    columns, cases = _positive(columns, y, result, wishes.positive)
     first = reader.rebalance(first, labelled)
     encoded = encode(reader, first, columns, labelled, columns.repeated)
-    notes = [*_read(reader, first), *first.notes, *about, *encoded.notes]
+    notes = [*_read(reader, first), *first.notes, *about, *cases, *encoded.notes]
     notes += [] if task else [_recognised(labels, result)]
     notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
     rows, few = complete[labelled][[wishes.identifier] if wishes.identifier else []], None
@@ -237,6 +294,20 @@ def _like_the_target(
     if written is None:
         return columns
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
+
+
+def _positive(
+    columns: Columns, y: NDArray[Any], task: str, wanted: str | None
+) -> tuple[Columns, list[str]]:
+    """Store the class to find; return a sentence about it, if there are two classes."""
+    if task == "regression":
+        if wanted is not None:
+            raise ValueError("--positive is for two classes, but the target is a number")
+        return columns, []
+    positive = positive_class(y.tolist(), wanted)
+    note = f"{positive!r} is the class to find; --positive CLASS chooses the other one"
+    note = note.partition(";")[0] if wanted is not None else note
+    return replace(columns, positive=positive), [note] if positive else []
 
 
 def _groups(column: pd.Series) -> NDArray[Any]:

@@ -180,6 +180,7 @@ class RowPredictions:
     calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     as_csv: Iterable[str] = ""  # the same as a file, in parts
+    positive: str = ""  # the class to find
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if the numbers of labels and predictions differ."""
@@ -191,8 +192,10 @@ class RowPredictions:
 
     @property
     def class_to_find(self) -> int:
-        """Of two classes the second (yes, true, 1), unless most of the rows belong to it."""
+        """The class to find. If none is named, the second, unless most rows belong to it."""
         assert self.classes is not None
+        if self.positive in self.classes:
+            return list(self.classes).index(self.positive)
         of_second = sum(str(one) == str(self.classes[1]) for one in self.labels)
         return 0 if of_second > COMMON * len(self.labels) else 1
 
@@ -272,6 +275,7 @@ class ReportData:
     diagnosis: Mapping[str, Any] | None = None  # what Diagnosis.to_dict returns
     notes: Sequence[str] = ()  # what preprocessing did
     next_steps: Sequence[str] = ()  # what to do now
+    threshold: float = 0.0  # of the class to find, if one was chosen
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for an unknown task."""
