@@ -43,13 +43,15 @@ def train(options: TrainOptions) -> None:
     check_folder(options.out, options.data)
     if options.distributed and options.data == STANDARD_INPUT:
         raise ValueError("--distributed reads a file in every process; save standard input first")
+    from decoupled_descent.app.cli.origin import command_of
     from decoupled_descent.app.tables.standard_input import table_path
 
+    command = command_of(options)
     with table_path(options.data) as data:
-        _train(replace(options, data=data), arguments)
+        _train(replace(options, data=data), arguments, command)
 
 
-def _train(options: TrainOptions, arguments: dict[str, Any]) -> None:
+def _train(options: TrainOptions, arguments: dict[str, Any], command: str) -> None:
     """Prepare the table, in this process or in several, and train."""
     from decoupled_descent.app.cli.tables import prepare
 
@@ -63,23 +65,25 @@ def _train(options: TrainOptions, arguments: dict[str, Any]) -> None:
                 prepared = prepare(options.data, options.target, options.task, wishes, processes)
             prepared = prepared._replace(rows=rows_of(prepared))
             arguments |= {"verbose": False} if processes.rank else {}
-            train_and_report(options, prepared, arguments, processes.rank)
+            train_and_report(options, prepared, arguments, command, processes.rank)
         return
     with nothing_written():  # before PyTorch, which takes seconds to import
         prepared = prepare(options.data, options.target, options.task, wishes)
-    train_and_report(options, prepared, arguments)
+    train_and_report(options, prepared, arguments, command)
 
 
 def train_and_report(
-    options: TrainOptions, prepared: Prepared, arguments: dict[str, Any], rank: int = 0
-) -> None:
+    options: TrainOptions, prepared: Prepared, arguments: dict[str, Any], command: str,
+    rank: int = 0,
+) -> None:  # fmt: skip
     """Train on a table that is prepared, write the results to a folder, and print them.
 
-    ``arguments`` are those of the estimator. Of several processes only the first one, of rank 0,
-    writes and prints.
+    ``arguments`` are those of the estimator, ``command`` is for the report. Of several processes
+    only the first one, of rank 0, writes and prints.
     """
     with nothing_written():  # PyTorch takes seconds to import
         from decoupled_descent.app.cli import findings, folder, results
+        from decoupled_descent.app.cli.origin import origin
         from decoupled_descent.app.cli.output import console, echo_json
 
     data, target, out, resume = options.data, options.target, options.out, options.resume
@@ -94,6 +98,8 @@ def train_and_report(
         seconds = time.monotonic() - start
         interrupted = findings.is_interrupted(estimator)
         findings.add(estimator, prepared, interrupted)
+        made_from = origin(data, command)
+        estimator.metadata_ = {**estimator.metadata_, "data": made_from.fingerprint}
         if interrupted and replaced:  # a half-trained model does not replace a good one
             out = Path(f"{out.resolve()}-interrupted")
             replaced = check_folder(out, data)
@@ -103,6 +109,7 @@ def train_and_report(
         )
         if not first:
             return
+        report = replace(report, origin=made_from)
         enter(WRITING)
     with nothing_written():
         out, files = folder.write_somewhere(out, estimator, prepared.columns, target, report)

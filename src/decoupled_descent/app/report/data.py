@@ -218,6 +218,15 @@ class Analyses:
     missing: Sequence[str] = ()  # those that were left out, in words
 
 
+class Origin(NamedTuple):
+    """What a result was made from."""
+
+    date: str  # in UTC
+    version: str  # of this library
+    fingerprint: str  # of the data: the same for the same file
+    command: str  # that made it
+
+
 @dataclass(frozen=True)
 class ReportData:
     """What the report shows."""
@@ -233,6 +242,7 @@ class ReportData:
     diagnosis: Mapping[str, Any] | None = None  # what Diagnosis.to_dict returns
     notes: Sequence[str] = ()  # what preprocessing did
     next_steps: Sequence[str] = ()  # what to do now
+    origin: Origin | None = None  # what it was made from
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for an unknown task."""
