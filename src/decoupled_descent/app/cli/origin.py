@@ -58,5 +58,7 @@ def command_of(options: TrainOptions) -> str:
 
 def _option_name(field: str, annotated: Any) -> str:
     """The name of an option: the first one that Typer was given, or that of the field."""
-    given = [name for one in annotated.__metadata__ for name in one.param_decls or ()]
-    return str(given[0]) if given else f"--{field.replace('_', '-')}"
+    (about,) = annotated.__metadata__
+    given = [about.default, *(about.param_decls or ())]  # Typer takes the first name as a default
+    names = [one for one in given if isinstance(one, str) and one.startswith("--")]
+    return names[0] if names else f"--{field.replace('_', '-')}"
