@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from decoupled_descent.app.cli.baselines import contenders, is_log
-from decoupled_descent.app.cli.destination import FILES
+from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.findings import is_interrupted
 from decoupled_descent.app.cli.importance import importance
 from decoupled_descent.app.cli.left_out import as_csv
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
+from decoupled_descent.app.cli.privacy import HELD, LOST
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.comparison import answers
@@ -278,7 +279,9 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
     }
 
 
-def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None:
+def show(
+    screen: Console, report: ReportData, out: Path, replaced: bool, files: Collection[str]
+) -> None:
     """Print what was done, the errors to expect on new rows, and what to do next."""
     screen.print(
         f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
@@ -297,9 +300,10 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     heading(screen, "What to do next")
     page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"
     points(screen, [*report.next_steps, page])
-    names = ", ".join(sorted(FILES))
+    names = ", ".join(sorted(files))
     before = " (replacing those of an earlier training)" if replaced else ""
     screen.print(f"\nSaved in {out}: {names}{before}", soft_wrap=True)
+    points(screen, (HELD,) if LEFT_OUT in files else LOST)
 
 
 def _named_estimates(report: ReportData) -> dict[str, tuple[float, ...]]:

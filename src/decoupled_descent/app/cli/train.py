@@ -82,7 +82,7 @@ def train_and_report(
     only the first one, of rank 0, writes and prints.
     """
     with nothing_written():  # PyTorch takes seconds to import
-        from decoupled_descent.app.cli import findings, folder, results
+        from decoupled_descent.app.cli import findings, folder, privacy, results
         from decoupled_descent.app.cli.origin import origin
         from decoupled_descent.app.cli.output import console, echo_json
 
@@ -103,6 +103,8 @@ def train_and_report(
         if interrupted and replaced:  # a half-trained model does not replace a good one
             out = Path(f"{out.resolve()}-interrupted")
             replaced = check_folder(out, data)
+        if options.no_rows:
+            estimator._jackknife = estimator._jackknife.of_one_width()
         enter(CHECKING)
         report = results.report_data(
             data, target, out, prepared, estimator, warned, seconds, options.fast
@@ -112,14 +114,18 @@ def train_and_report(
         report = replace(report, origin=made_from)
         enter(WRITING)
     with nothing_written():
-        out, files = folder.write_somewhere(out, estimator, prepared.columns, target, report)
+        stored, columns = report, prepared.columns
+        if options.no_rows:
+            stored = privacy.for_files(report, estimator)
+            columns = privacy.columns_for_file(columns)
+        out, files = folder.write_somewhere(out, estimator, columns, target, stored)
     with written_to(out, interrupted, report.analyses.missing):
         if resume and not interrupted:
             clear(options.out)
         if options.as_json:
             echo_json(results.to_dict(report, target, files))
         else:
-            results.show(console(), report, out, replaced)
+            results.show(console(), report, out, replaced, files)
 
 
 def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:

@@ -179,6 +179,7 @@ class RowPredictions:
     calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     as_csv: Iterable[str] = ""  # the same as a file, in parts
+    in_files: bool = True  # whether files may hold values of single rows
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if the numbers of labels and predictions differ."""
