@@ -14,11 +14,12 @@ from typing import Any
 
 import typer
 
-from decoupled_descent.app.cli.destination import FILES, LEFT_OUT
+from decoupled_descent.app.cli.destination import CARD, FILES, LEFT_OUT
 from decoupled_descent.app.cli.left_out import checksum
 from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
 from decoupled_descent.app.report import ReportData, write_report
+from decoupled_descent.app.report.card import model_card
 from decoupled_descent.checks import harmless
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import save_model
@@ -46,6 +47,7 @@ def write(
             write_history(partial / "history.csv", report)
             plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
             write_report(partial / "report.html", report)
+            write_text(partial / CARD, model_card(report))
             left_out = None
             if report.rows.in_files:
                 write_text(partial / LEFT_OUT, report.rows.as_csv)

@@ -21,6 +21,7 @@ from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.app.cli.privacy import HELD, LOST
+from decoupled_descent.app.cli.subgroups import subgroups
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.comparison import answers
@@ -46,6 +47,7 @@ FEWEST = 30
 #: The parts of a report that take time, in words.
 PARTS = {
     "contenders": "the comparison with guessing and a linear model",
+    "subgroups": "the errors of categories",
     "intervals": "the widths of prediction intervals",
     "importance": "which columns matter",
     "more_rows": "whether more rows would help",
@@ -130,6 +132,7 @@ def _analyses(prepared: Prepared, estimator: Any, seconds: float, fast: bool) ->
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
     makers: dict[str, Callable[[], Any]] = {
         "contenders": lambda: contenders(prepared, estimator),
+        "subgroups": lambda: subgroups(prepared, estimator),
         "intervals": lambda: interval_widths(prepared, estimator),
         "importance": lambda: importance(prepared, estimator),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
@@ -270,6 +273,8 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
         "prediction_intervals": [one._asdict() for one in analyses.intervals],
         "importance": dict(analyses.importance),
+        "subgroups": [one._asdict() for one in analyses.subgroups],
+        "made_from": None if report.origin is None else report.origin._asdict(),
         "settings": training.settings,
         "made_with": dict(training.made_with),
         "candidates": training.candidates,

@@ -86,6 +86,19 @@ class ErrorsByRows(NamedTuple):
         )  # fmt: skip
 
 
+class Subgroup(NamedTuple):
+    """The rows of one category, compared with all other rows."""
+
+    column: str
+    value: str
+    rows: int
+    error: float  # mean log loss or squared error
+    accuracy: float | None  # None for numbers
+    gap: float  # mean loss minus that of the other rows
+    gap_stderr: float
+    is_worse: bool = False  # by more than chance explains, with an allowance for all categories
+
+
 @dataclass(frozen=True)
 class Training:
     """How the model was trained."""
@@ -216,6 +229,7 @@ class Analyses:
     intervals: Sequence[IntervalWidth] = ()
     importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
+    subgroups: Sequence[Subgroup] = ()  # categories, the largest error first
     missing: Sequence[str] = ()  # those that were left out, in words
 
 
