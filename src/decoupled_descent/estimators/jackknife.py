@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,19 @@ class Jackknife:
         """From out-of-sample errors or scores alone, shape (n, K)."""
         n, rows = len(residuals), torch.arange(len(residuals))
         return cls(torch.from_numpy(np.abs(residuals)), _counted(shares, n), rows, rows=rows)
+
+    def of_one_width(self) -> Jackknife:
+        """For intervals of the same width everywhere, which need no features of the rows."""
+        return replace(self, constant=0.0, features=(), moves=(), others=())
+
+    def in_order(self) -> Jackknife:
+        """The same in the order of the residuals of one output, which tells nothing of the rows.
+
+        Only for intervals of the same width everywhere.
+        """
+        order = self.residuals[:, 0].argsort(stable=True)
+        groups = torch.arange(len(order))
+        return Jackknife(self.residuals[order], self.weights[order], groups)
 
     def widths(self, level: float) -> Tensor:
         """The quantile of the residuals, shape (K,): half the width of intervals without moves."""

@@ -19,7 +19,7 @@ from tests.app.cli.conftest import FAST, SAID, spoilt
 from tests.app.report.examples import classification
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
-FILES |= {"left_out.csv"}
+FILES |= {"left_out.csv", "model-card.md"}
 
 
 def test_the_files_agree(run, tmp_path, shop):

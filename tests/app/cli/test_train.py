@@ -26,7 +26,7 @@ from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
 
 FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
-FILES |= {"left_out.csv"}
+FILES |= {"left_out.csv", "model-card.md"}
 
 
 def test_words_and_files(run, tmp_path, shop):

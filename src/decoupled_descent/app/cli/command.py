@@ -15,7 +15,16 @@ from typing import Annotated
 import typer
 
 import decoupled_descent as dd
-from decoupled_descent.app.cli import demo, diagnose, evolve, predict, probe, reproduce, train
+from decoupled_descent.app.cli import (
+    compare,
+    demo,
+    diagnose,
+    evolve,
+    predict,
+    probe,
+    reproduce,
+    train,
+)
 from decoupled_descent.app.cli.options import StoppedError
 from decoupled_descent.app.cli.signals import INTERRUPTED, interrupted
 from decoupled_descent.checks import harmless
@@ -29,6 +38,7 @@ app = typer.Typer(
 for command in (
     train.train,
     predict.predict,
+    compare.compare,
     diagnose.diagnose,
     probe.probe,
     demo.demo,

@@ -14,8 +14,12 @@ from decoupled_descent.tensor_file import MODEL_FILE, is_model
 
 #: The file of the leave-one-out predictions.
 LEFT_OUT = "left_out.csv"
+#: What others must know about the model.
+CARD = "model-card.md"
 #: The files, in the order in which they are moved to the folder: the model is the last.
-FILES = ("history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", MODEL_FILE)
+FILES = (
+    "history.csv", LEFT_OUT, "figure.png", "figure.svg", "report.html", CARD, MODEL_FILE,
+)  # fmt: skip
 
 
 def check_writable(out: Path) -> None:

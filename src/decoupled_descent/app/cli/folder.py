@@ -14,11 +14,12 @@ from typing import Any
 
 import typer
 
-from decoupled_descent.app.cli.destination import FILES, LEFT_OUT
+from decoupled_descent.app.cli.destination import CARD, FILES, LEFT_OUT
 from decoupled_descent.app.cli.left_out import checksum
 from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
 from decoupled_descent.app.report import ReportData, write_report
+from decoupled_descent.app.report.card import model_card
 from decoupled_descent.checks import harmless
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import save_model
@@ -46,26 +47,36 @@ def write(
             write_history(partial / "history.csv", report)
             plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
             write_report(partial / "report.html", report)
-            write_text(partial / LEFT_OUT, report.rows.as_csv)
-            left_out = checksum(partial / LEFT_OUT)
+            write_text(partial / CARD, model_card(report))
+            left_out = None
+            if report.rows.in_files:
+                write_text(partial / LEFT_OUT, report.rows.as_csv)
+                left_out = checksum(partial / LEFT_OUT)
             save_model(estimator, partial / MODEL_FILE, columns, target, left_out=left_out)
             os.chmod(partial, permissions(0o777))
-            _move(partial, out)
+            written = [name for name in FILES if (partial / name).exists()]
+            _move(partial, out, written)
             sync(out)
             sync(out.parent)
     except OSError as error:
         raise cannot_write(out, error) from error
-    return {name: out / name for name in FILES}
+    return {name: out / name for name in written}
 
 
-def _move(partial: Path, out: Path) -> None:
-    """Give the folder its name, or move its files to the folder that has it."""
+def _move(partial: Path, out: Path, written: list[str]) -> None:
+    """Give the folder its name, or move its files to the folder that has it.
+
+    Files of an earlier training that this one has not written are removed.
+    """
     try:
         partial.rename(out)
     except OSError:  # the folder exists
         with _alone(out), Postponed():
             for name in FILES:
-                (partial / name).replace(out / name)
+                if name in written:
+                    (partial / name).replace(out / name)
+                else:
+                    (out / name).unlink(missing_ok=True)
 
 
 def write_somewhere(

@@ -33,6 +33,8 @@ FOREIGN = (
     f"{LEFT_OUT} beside the model was edited or is of another training, and was not used: rows "
     "that were trained on are predicted better than new ones"
 )
+#: The column of numbers of groups, and the start of the name of the column of the target.
+GROUP, TRUE = "group", "true "
 #: If at least this share of a table's rows are equal to training rows, it is the training table.
 #: Fewer equal rows can be a coincidence, unless this share of the training rows have no equals.
 NEARLY_ALL = 0.95
@@ -57,13 +59,15 @@ def fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
 class LeftOut:
     """A table of the training rows as text in parts: ``ROWS`` rows at a time are in memory.
 
-    Its columns are fingerprint, row, target, prediction, and the probabilities of classes.
+    Its columns are fingerprint, row, the number of the group if rows are left out in groups,
+    target, prediction, and the probabilities of classes.
     """
 
     prepared: Prepared
     estimator: Any
     target: str
     fingerprints: NDArray[np.uint64]
+    groups: NDArray[np.intp] | None = None
 
     def __iter__(self) -> Iterator[str]:
         """Yield the parts."""
@@ -76,7 +80,9 @@ class LeftOut:
         hashes = self.fingerprints[span].tolist()
         table = pd.DataFrame({"fingerprint": [f"{one:016x}" for one in hashes]})
         table["row"] = self.prepared.frame.index.to_numpy()[span]
-        table[f"true {self.target}"] = self.prepared.y[span]
+        if self.groups is not None:
+            table[GROUP] = self.groups[span]
+        table[f"{TRUE}{self.target}"] = self.prepared.y[span]
         if self.prepared.task != "classification":
             return table.assign(prediction=self.estimator.corrected_prediction_[span])
         probabilities, classes = self.estimator.corrected_proba_[span], self.estimator.classes_
@@ -91,7 +97,8 @@ def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
     hashes = fingerprints(prepared.X)
     if prepared.rows is not None:
         hashes = all_gather(prepared.rows, torch.from_numpy(hashes.view(np.int64))).numpy()
-    return LeftOut(prepared, estimator, target, hashes.view(np.uint64))
+    groups = None if prepared.groups is None else np.unique(prepared.groups, return_inverse=True)[1]
+    return LeftOut(prepared, estimator, target, hashes.view(np.uint64), groups)
 
 
 def left_out_file(model: Path) -> Path:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from decoupled_descent.app.cli.column_names import renamed
 from decoupled_descent.app.cli.options import (
     Data,
     Json,
@@ -156,8 +157,9 @@ def _columns(about: str) -> Columns | None:
 
 def _check_columns(columns: Columns, frame: pd.DataFrame, data: Path) -> None:
     """Raise ``ValueError`` if a table lacks columns of a model, before PyTorch is imported."""
+    wanted = [column.name for column in columns.columns]
     try:
-        columns.table(frame)
+        columns.table(frame.rename(columns=renamed(wanted, map(str, frame.columns))))
     except ValueError as error:
         raise ValueError(f"{data}: {error}") from error
 

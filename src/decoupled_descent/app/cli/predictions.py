@@ -13,6 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.cli.actual_error import ActualError, actual_error, estimate
+from decoupled_descent.app.cli.column_names import note_on, renamed, spellings
+from decoupled_descent.app.cli.interval_columns import (
+    ENDS,
+    NO_INTERVALS,
+    has_intervals,
+    interval_ends,
+    moved,
+)
 from decoupled_descent.app.tables.table_reader import TableReader
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
@@ -49,22 +57,30 @@ def predict(saved: SavedModel, reader: TableReader, file: TextIO, before: Before
     in memory. Raises ``ValueError`` if columns are missing, or if values of a table in memory are
     of another kind than those trained on. In a large table such values count as missing.
     """
-    first_pass = reader.first_pass([] if saved.target is None else [saved.target])
-    notes = [] if reader.in_memory else [READ.format(reader.size / 1e6)]
-    notes += [*first_pass.notes, *unlike_training(saved, first_pass.sample)]
+    first_pass = reader.first_pass([] if saved.target is None else spellings(saved.target))
     columns = rules(saved)
+    matched = renamed(names_of(saved), map(str, first_pass.sample.columns))
+    notes = [] if reader.in_memory else [READ.format(reader.size / 1e6)]
+    notes += [*first_pass.notes, *note_on(matched)]
+    notes += unlike_training(saved, first_pass.sample.rename(columns=matched))
     encoder = CountingEncoder(columns, strict=reader.in_memory)
     predicted: list[Any] = []
     shielded = 0
-    for frame in (mark_missing(one, columns.words) for one in reader.frames(first_pass)):
+    with_ends = has_intervals(saved)
+    notes += [NO_INTERVALS] if saved.task == "regression" and not with_ends else []
+    frames = (one.rename(columns=matched) for one in reader.frames(first_pass))
+    for frame in (mark_missing(one, columns.words) for one in frames):
         rows = matrix(saved, frame) if saved.columns is None else encoder.apply(frame)
         predicted.append(outputs(saved, rows))
+        ends = interval_ends(saved, rows) if with_ends else None
         left_out = before(np.asarray(rows, dtype=np.float64)) if reader.in_memory else None
         if left_out is not None and left_out.shape == predicted[-1].shape:
             trained_on = np.asarray(np.isfinite(left_out).all(axis=1))
-            predicted[-1] = np.where(trained_on[:, None], left_out, predicted[-1])
+            new = np.where(trained_on[:, None], left_out, predicted[-1])
+            ends = None if ends is None else moved(saved, ends, predicted[-1], new)
+            predicted[-1] = new
             notes.append(TRAINING_ROWS.format(int(trained_on.sum()), len(left_out)))
-        table = as_table(saved, frame, predicted[-1])
+        table = as_table(saved, frame, predicted[-1], ends)
         first = len(predicted) == 1
         safe, count = without_formulas(table)
         names = sum(FORMULA.fullmatch(str(name)) is not None for name in table.columns)
@@ -76,7 +92,8 @@ def predict(saved: SavedModel, reader: TableReader, file: TextIO, before: Before
             f"{columns.threshold:.3g} on; the actual accuracy is that of the more probable class"
         )
     notes += encoder.notes("training", everything=True)
-    target = mark_missing(pd.DataFrame(first_pass.columns), columns.words).get(saved.target)
+    complete = pd.DataFrame(first_pass.columns).rename(columns=matched)
+    target = mark_missing(complete, columns.words).get(saved.target)
     actual = actual_error(saved, target, np.concatenate(predicted), notes)
     notes += [FORMULAS.format(shielded)] if shielded else []
     return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
@@ -113,9 +130,24 @@ def outputs(saved: SavedModel, rows: Any) -> NDArray[np.float64]:
     return np.asarray(estimator.predict(rows))[:, None]
 
 
-def as_table(saved: SavedModel, frame: pd.DataFrame, outputs: NDArray[np.float64]) -> pd.DataFrame:
-    """Predictions as a table, with the identifier of the rows before them."""
+def names_of(saved: SavedModel) -> list[str]:
+    """The columns of the training that a table may have: features, identifier and target."""
+    columns = rules(saved)
+    names = [*(one.name for one in columns.columns), columns.identifier, saved.target]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def as_table(
+    saved: SavedModel,
+    frame: pd.DataFrame,
+    outputs: NDArray[np.float64],
+    ends: NDArray[np.float64] | None = None,
+) -> pd.DataFrame:
+    """Predictions as a table, with the identifier before them and ends of intervals after them."""
     table = pd.DataFrame({"prediction": as_target(saved, outputs)})
+    for k, name in enumerate(ENDS if ends is not None else ()):
+        assert ends is not None
+        table[name] = as_target(saved, ends[:, [k]])
     if saved.task == "classification":
         for k, label in enumerate(class_names(saved).tolist()):
             table[f"probability_{label}"] = outputs[:, k]
@@ -206,8 +238,10 @@ def to_dict(saved: SavedModel, predictions: Predictions) -> dict[str, Any]:
     columns = {} if table is None else {str(k): v.tolist() for k, v in table.items()}
     names = list(columns)
     after = names.index("prediction") + 1 if names else 0
+    ends = {name: columns[name] for name in ENDS} if ENDS[0] in names[after:] else None
     shares = {name.removeprefix("probability_"): columns[name] for name in names[after:]}
-    error, *ends = estimate(saved)
+    shares = shares if ends is None else {}
+    error, *between = estimate(saved)
     return {
         "task": saved.task,
         "target": saved.target,
@@ -215,9 +249,10 @@ def to_dict(saved: SavedModel, predictions: Predictions) -> dict[str, Any]:
         "id": columns[names[0]] if after == 2 else None,
         "predictions": columns.get("prediction"),
         "probabilities": shares or None,
+        "intervals": ends,
         "estimated_test_error": error,
         "estimated_test_error_stderr": float(saved.estimator.estimated_test_error_stderr_),
-        "estimated_test_error_interval": ends or None,
+        "estimated_test_error_interval": between or None,
         "verdict": saved.metadata["verdict"],
         "actual": None if predictions.actual is None else predictions.actual._asdict(),
         "notes": predictions.notes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from decoupled_descent.app.cli.baselines import contenders, is_log
-from decoupled_descent.app.cli.destination import FILES
+from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.findings import is_interrupted
 from decoupled_descent.app.cli.importance import importance
 from decoupled_descent.app.cli.left_out import as_csv
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
+from decoupled_descent.app.cli.privacy import HELD, LOST
+from decoupled_descent.app.cli.subgroups import subgroups
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report import ReportData
 from decoupled_descent.app.report.comparison import answers
@@ -46,6 +48,7 @@ FEWEST = 30
 #: The parts of a report that take time, in words.
 PARTS = {
     "contenders": "the comparison with guessing and a linear model",
+    "subgroups": "the errors of categories",
     "intervals": "the widths of prediction intervals",
     "importance": "which columns matter",
     "more_rows": "whether more rows would help",
@@ -133,6 +136,7 @@ def _analyses(prepared: Prepared, estimator: Any, seconds: float, fast: bool) ->
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
     makers: dict[str, Callable[[], Any]] = {
         "contenders": lambda: contenders(prepared, estimator),
+        "subgroups": lambda: subgroups(prepared, estimator),
         "intervals": lambda: interval_widths(prepared, estimator),
         "importance": lambda: importance(prepared, estimator),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
@@ -281,6 +285,8 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
         "prediction_intervals": [one._asdict() for one in analyses.intervals],
         "importance": dict(analyses.importance),
+        "subgroups": [one._asdict() for one in analyses.subgroups],
+        "made_from": None if report.origin is None else report.origin._asdict(),
         "settings": training.settings,
         "made_with": dict(training.made_with),
         "candidates": training.candidates,
@@ -290,7 +296,9 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
     }
 
 
-def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None:
+def show(
+    screen: Console, report: ReportData, out: Path, replaced: bool, files: Collection[str]
+) -> None:
     """Print what was done, the errors to expect on new rows, and what to do next."""
     screen.print(
         f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
@@ -317,9 +325,10 @@ def show(screen: Console, report: ReportData, out: Path, replaced: bool) -> None
     heading(screen, "What to do next")
     page = f"See the details: open `{shlex.quote(str(out / 'report.html'))}` in a browser"
     points(screen, [*report.next_steps, page])
-    names = ", ".join(sorted(FILES))
+    names = ", ".join(sorted(files))
     before = " (replacing those of an earlier training)" if replaced else ""
     screen.print(f"\nSaved in {out}: {names}{before}", soft_wrap=True)
+    points(screen, (HELD,) if LEFT_OUT in files else LOST)
 
 
 def _named_estimates(report: ReportData) -> dict[str, tuple[float, ...]]:

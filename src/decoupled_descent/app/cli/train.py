@@ -45,13 +45,15 @@ def train(options: TrainOptions) -> None:
     check_folder(options.out, options.data)
     if options.distributed and options.data == STANDARD_INPUT:
         raise ValueError("--distributed reads a file in every process; save standard input first")
+    from decoupled_descent.app.cli.origin import command_of
     from decoupled_descent.app.tables.standard_input import table_path
 
+    command = command_of(options)
     with table_path(options.data) as data:
-        _train(replace(options, data=data), arguments)
+        _train(replace(options, data=data), arguments, command)
 
 
-def _train(options: TrainOptions, arguments: dict[str, Any]) -> None:
+def _train(options: TrainOptions, arguments: dict[str, Any], command: str) -> None:
     """Prepare the table, in this process or in several, and train."""
     from decoupled_descent.app.cli.tables import prepare
 
@@ -65,23 +67,25 @@ def _train(options: TrainOptions, arguments: dict[str, Any]) -> None:
                 prepared = prepare(options.data, options.target, options.task, wishes, processes)
             prepared = prepared._replace(rows=rows_of(prepared))
             arguments |= {"verbose": False} if processes.rank else {}
-            train_and_report(options, prepared, arguments, processes.rank)
+            train_and_report(options, prepared, arguments, command, processes.rank)
         return
     with nothing_written():  # before PyTorch, which takes seconds to import
         prepared = prepare(options.data, options.target, options.task, wishes)
-    train_and_report(options, prepared, arguments)
+    train_and_report(options, prepared, arguments, command)
 
 
 def train_and_report(
-    options: TrainOptions, prepared: Prepared, arguments: dict[str, Any], rank: int = 0
-) -> None:
+    options: TrainOptions, prepared: Prepared, arguments: dict[str, Any], command: str,
+    rank: int = 0,
+) -> None:  # fmt: skip
     """Train on a table that is prepared, write the results to a folder, and print them.
 
-    ``arguments`` are those of the estimator. Of several processes only the first one, of rank 0,
-    writes and prints.
+    ``arguments`` are those of the estimator, ``command`` is for the report. Of several processes
+    only the first one, of rank 0, writes and prints.
     """
     with nothing_written():  # PyTorch takes seconds to import
-        from decoupled_descent.app.cli import findings, folder, results
+        from decoupled_descent.app.cli import findings, folder, privacy, results
+        from decoupled_descent.app.cli.origin import origin
         from decoupled_descent.app.cli.output import console, echo_json
 
     data, target, out, resume = options.data, options.target, options.out, options.resume
@@ -96,21 +100,30 @@ def train_and_report(
         seconds = time.monotonic() - start
         interrupted = findings.is_interrupted(estimator)
         findings.add(estimator, prepared, interrupted)
+        made_from = origin(data, command)
+        estimator.metadata_ = {**estimator.metadata_, "data": made_from.fingerprint}
         if interrupted and replaced:  # a half-trained model does not replace a good one
             out = Path(f"{out.resolve()}-interrupted")
             replaced = check_folder(out, data)
         if options.cost_ratio is not None:
             prepared = with_threshold(prepared, estimator, options.cost_ratio)
+        if options.no_rows:
+            estimator._jackknife = estimator._jackknife.of_one_width()
         enter(CHECKING)
         report = results.report_data(
             data, target, out, prepared, estimator, warned, seconds, options.fast
         )
         if not first:
             return
+        report = replace(report, origin=made_from)
         enter(WRITING)
     with nothing_written():
-        out, files = folder.write_somewhere(out, estimator, prepared.columns, target, report)
-    if prepared.skipped:
+        stored, columns = report, prepared.columns
+        if options.no_rows:
+            stored = privacy.for_files(report, estimator)
+            columns = privacy.columns_for_file(columns)
+        out, files = folder.write_somewhere(out, estimator, columns, target, stored)
+    if prepared.skipped and not options.no_rows:
         from decoupled_descent.app.cli.tables import SKIPPED
         from decoupled_descent.app.tables.repairs import as_table
 
@@ -121,7 +134,7 @@ def train_and_report(
         if options.as_json:
             echo_json(results.to_dict(report, target, files))
         else:
-            results.show(console(), report, out, replaced)
+            results.show(console(), report, out, replaced, files)
 
 
 def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:

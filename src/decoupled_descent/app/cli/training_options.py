@@ -13,6 +13,7 @@ import typer
 
 from decoupled_descent.app.cli import options as common
 from decoupled_descent.app.cli.options import option
+from decoupled_descent.app.cli.privacy import linear_only
 from decoupled_descent.method_names import AT_MINIMUM, BY_DESCENT, METHOD_NAMES
 
 if TYPE_CHECKING:
@@ -135,6 +136,14 @@ Fast = Annotated[
         help="Leave out of the report which columns matter and whether more rows would help.",
     ),
 ]
+NoRows = Annotated[
+    bool,
+    typer.Option(
+        "--no-rows",
+        help="Store no rows of the table: no left_out.csv, a linear model, and no rows in the "
+        "report.",
+    ),
+]
 Distributed = Annotated[
     bool,
     typer.Option(
@@ -174,6 +183,7 @@ class TrainOptions:
     max_iter: MaxIter = 500
     seed: Seed = 0
     fast: Fast = False
+    no_rows: NoRows = False
     resume: Resume = False
     distributed: Distributed = False
     as_json: common.Json = False
@@ -207,7 +217,9 @@ class TrainOptions:
         arguments = check_options(self.hidden, method, numbers, at_minimum)
         arguments |= {"activation": self.activation, "max_iter": self.max_iter}
         arguments |= {"random_state": self.seed, "features": self.features}
-        return arguments | ({"log_target": True} if self.log_target else {})
+        arguments |= {"log_target": True} if self.log_target else {}
+        minimises = METHOD_NAMES[method].minimises
+        return linear_only(arguments, minimises) if self.no_rows else arguments
 
 
 def check_ratio(ratio: float | None) -> None:

@@ -87,6 +87,19 @@ class ErrorsByRows(NamedTuple):
         )  # fmt: skip
 
 
+class Subgroup(NamedTuple):
+    """The rows of one category, compared with all other rows."""
+
+    column: str
+    value: str
+    rows: int
+    error: float  # mean log loss or squared error
+    accuracy: float | None  # None for numbers
+    gap: float  # mean loss minus that of the other rows
+    gap_stderr: float
+    is_worse: bool = False  # by more than chance explains, with an allowance for all categories
+
+
 @dataclass(frozen=True)
 class Training:
     """How the model was trained."""
@@ -181,6 +194,7 @@ class RowPredictions:
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     as_csv: Iterable[str] = ""  # the same as a file, in parts
     positive: str = ""  # the class to find
+    in_files: bool = True  # whether files may hold values of single rows
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` if the numbers of labels and predictions differ."""
@@ -256,8 +270,18 @@ class Analyses:
     intervals: Sequence[IntervalWidth] = ()
     importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
+    subgroups: Sequence[Subgroup] = ()  # categories, the largest error first
     missing: Sequence[str] = ()  # those that were left out, in words
     over_time: ErrorsOverTime | None = None  # if the estimate is for later rows
+
+
+class Origin(NamedTuple):
+    """What a result was made from."""
+
+    date: str  # in UTC
+    version: str  # of this library
+    fingerprint: str  # of the data: the same for the same file
+    command: str  # that made it
 
 
 @dataclass(frozen=True)
@@ -276,6 +300,7 @@ class ReportData:
     notes: Sequence[str] = ()  # what preprocessing did
     next_steps: Sequence[str] = ()  # what to do now
     threshold: float = 0.0  # of the class to find, if one was chosen
+    origin: Origin | None = None  # what it was made from
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for an unknown task."""

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from decoupled_descent.app.report import text
 from decoupled_descent.app.report.comparison import comparison
-from decoupled_descent.app.report.data import ReportData
+from decoupled_descent.app.report.data import Origin, ReportData
 from decoupled_descent.app.report.diagnosis import diagnosis
 from decoupled_descent.app.report.headline import headline
 from decoupled_descent.app.report.learning import more_rows
@@ -27,9 +27,13 @@ from decoupled_descent.app.report.over_time import over_time
 from decoupled_descent.app.report.predictions import predictions
 from decoupled_descent.app.report.probabilities import calibration, thresholds
 from decoupled_descent.app.report.row_errors import importance, intervals, largest_errors
+from decoupled_descent.app.report.subgroups import subgroups
 from decoupled_descent.app.report.training import training
 from decoupled_descent.checks import unbroken
 from decoupled_descent.files import write_text
+
+#: Items of a list that are not folded.
+MOST_ITEMS = 12
 
 
 class Section(NamedTuple):
@@ -49,12 +53,14 @@ SECTIONS = {
     "intervals": Section("How wide are prediction intervals?", intervals),
     "thresholds": Section("Thresholds: more cases found, or fewer false alarms", thresholds),
     "calibration": Section("Are the probabilities calibrated?", calibration),
+    "subgroups": Section("Are some categories predicted worse?", subgroups),
     "largest_errors": Section("Rows to check", largest_errors),
     "importance": Section("Which columns matter?", importance),
     "more_rows": Section("Would more rows help?", more_rows),
     "diagnosis": Section("Can the numbers be trusted?", diagnosis),
     "notes": Section("What was done to the data", lambda data: _list(data.notes)),
     "training": Section("How the model was found", training),
+    "origin": Section("What this was made from", lambda data: _origin(data.origin)),
 }
 
 
@@ -132,5 +138,14 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
 
 
 def _list(items: Sequence[str]) -> dict[str, Any] | None:
-    """Sentences of a list, if there are any."""
-    return {"items": items} if items else None
+    """Sentences of a list, if there are any; long lists are folded after the first ones."""
+    return {"items": items[:MOST_ITEMS], "more": items[MOST_ITEMS:]} if items else None
+
+
+def _origin(origin: Origin | None) -> dict[str, Any] | None:
+    """When, with what and from which data the page was made."""
+    if origin is None:
+        return None
+    facts = {"date": origin.date, "decoupled-descent": origin.version}
+    facts["fingerprint of the data"] = origin.fingerprint
+    return {"facts": list(facts.items()), "command": origin.command}

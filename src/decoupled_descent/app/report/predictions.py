@@ -28,6 +28,8 @@ def predictions(data: ReportData) -> dict[str, Any] | None:
     rows = data.rows
     if not len(rows.labels):
         return None
+    if not data.has_classes and not rows.in_files:
+        return None
     if not data.has_classes:
         return _regression(rows.labels, rows.predictions)
     counts, names = confusion_matrix(rows.labels, rows.predictions, rows.classes)

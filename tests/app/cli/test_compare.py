@@ -1,0 +1,73 @@
+"""``decoupled compare``: in words, as JSON, and one line for results that cannot be compared."""
+
+import json
+
+import pytest
+
+from tests.app.cli.conftest import FAST, table
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Two tables, and results on them with different columns, targets and groups."""
+    from decoupled_descent.app.cli import command
+
+    folder = tmp_path_factory.mktemp("results")
+    frame = table(90).drop(columns=["grade"])
+    frame.to_csv(folder / "one.csv", index=False)
+    frame.assign(a=-frame["a"]).to_csv(folder / "two.csv", index=False)
+    trainings = {
+        "all": ("one.csv", "--target", "answer", "--drop", "price"),
+        "less": ("one.csv", "--target", "answer", "--drop", "price", "--drop", "b"),
+        "elsewhere": ("two.csv", "--target", "answer", "--drop", "price"),
+        "price": ("one.csv", "--target", "price", "--drop", "answer"),
+        "plain": ("one.csv", "--target", "answer", "--method", "gradient"),
+    }
+    for name, (file, *options) in trainings.items():
+        steps = [] if name == "plain" else FAST
+        given = [str(folder / file), *options, *steps, "--out", str(folder / name)]
+        command.app(["train", *given, "--fast"], standalone_mode=False)
+    return folder
+
+
+def test_in_words_and_as_json(run, results):
+    status, out, err = run("compare", results / "all", results / "less")
+    assert (status, err) == (0, "")
+    assert "A is better than B: its log loss is lower" in out
+    assert "answer: 90 rows" in out
+    content = json.loads(run("compare", results / "less", results / "all", "--json")[1])
+    loss = content["measures"]["log loss"]
+    assert loss["better"] == str(results / "all")
+    assert 0 < loss["interval"][0] < loss["difference"] < loss["interval"][1]
+    assert loss["difference"] == pytest.approx(loss["means"][0] - loss["means"][1])
+    assert content["measures"]["accuracy"]["difference"] < 0
+    price = json.loads(run("compare", results / "price", results / "price", "--json")[1])
+    assert [*price["measures"]] == ["squared error", "absolute error"]
+    assert price["summary"].startswith("No difference")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [("elsewhere", "different files"), ("price", "same target"), ("nowhere", "does not exist")],
+)
+def test_other_rows_are_refused(refused, results, other, reason):
+    assert reason in refused("compare", results / "all", results / other)
+
+
+def test_left_out_rows_must_be_there_and_as_written(refused, results, tmp_path):
+    (tmp_path / "copy").mkdir()
+    copy = tmp_path / "copy"
+    for name in ("model.safetensors", "left_out.csv"):
+        (copy / name).write_bytes((results / "all" / name).read_bytes())
+    text = (copy / "left_out.csv").read_text()
+    (copy / "left_out.csv").write_text(text.replace("yes", "no"))
+    assert "was edited" in refused("compare", results / "all", copy)
+    (copy / "left_out.csv").unlink()
+    assert "has no left_out.csv" in refused("compare", results / "all", copy, "--json")
+
+
+def test_estimates_that_are_not_to_be_trusted_are_named(run, results):
+    status, out, _ = run("compare", results / "plain", results / "all")
+    assert status == 0
+    assert "Do not rely on this: the verdict on A is “do not trust” (" in out
+    assert "uncorrected error)." in out

@@ -1,0 +1,88 @@
+"""Categories that are predicted worse are named, and chance names none."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from decoupled_descent.app.cli import subgroups
+from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.columns.rules import Columns
+
+
+def prepared_of(frame, y, groups=None):
+    columns = Columns.learn(frame.set_axis(frame.index + 1))
+    return Prepared(columns.apply(frame), y, columns, "regression", [], groups, (), frame)
+
+
+def predicting(values):
+    """An estimator whose leave-one-out predictions are these numbers."""
+    algorithm = SimpleNamespace(estimates_test_error=True)
+    return SimpleNamespace(corrected_prediction_=values, algorithm_=algorithm)
+
+
+def test_errors_and_differences_are_those_of_the_rows():
+    rng = np.random.default_rng(0)
+    town = rng.choice(["Ulm", "Bonn", "Köln", None], 200, p=[0.3, 0.3, 0.3, 0.1])
+    town[:5] = "Rom"  # too few rows
+    frame = pd.DataFrame({"a": rng.normal(size=200), "town": town})
+    y, predicted = rng.normal(size=(2, 200))
+    found = subgroups.subgroups(prepared_of(frame, y), predicting(predicted))
+    squares = (y - predicted) ** 2
+    present = ["missing" if one is None else one for one in town]
+    wanted = {name for name in present if present.count(name) >= subgroups.FEWEST}
+    assert {one.value for one in found} == wanted
+    assert "Rom" not in wanted
+    for one in found:
+        inside = np.array(present) == one.value
+        assert one.rows == inside.sum()
+        assert one.error == pytest.approx(squares[inside].mean(), abs=1e-10)
+        assert one.gap == pytest.approx(squares[inside].mean() - squares[~inside].mean())
+        parts = [squares[rows].var(ddof=1) / rows.sum() for rows in (inside, ~inside)]
+        assert one.gap_stderr == pytest.approx(math.sqrt(sum(parts)), rel=1e-10)
+    assert [one.gap for one in found] == sorted((one.gap for one in found), reverse=True)
+
+
+def test_chance_names_a_category_in_one_table_of_twenty():
+    """40 categories that are alike, in 200 tables: the share of tables with a false name."""
+    rng = np.random.default_rng(1)
+    frames = {f"c{k}": rng.choice([*"abcd"], 400) for k in range(10)}
+    given = prepared_of(pd.DataFrame(frames), np.zeros(400))
+    named = 0
+    for _ in range(200):
+        found = subgroups.subgroups(given, predicting(rng.normal(size=400)))
+        assert len(found) == 40
+        named += any(one.is_worse for one in found)
+    assert named / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200) + 0.03  # squares have a long tail
+    assert named > 0
+
+
+def test_rows_of_a_group_are_one_unit():
+    rng = np.random.default_rng(2)
+    town = np.repeat(rng.choice(["Ulm", "Bonn"], 20), 10)
+    frame = pd.DataFrame({"town": town, "a": rng.normal(size=200)})
+    errors = np.repeat(rng.normal(size=20), 10)
+    alone = subgroups.subgroups(prepared_of(frame, np.zeros(200)), predicting(errors))
+    groups = np.repeat(np.arange(20), 10)
+    together = subgroups.subgroups(prepared_of(frame, np.zeros(200), groups), predicting(errors))
+    assert together[0].gap_stderr > 2 * alone[0].gap_stderr
+
+
+def test_the_worst_category_is_named_in_all_files(run, tmp_path):
+    rng = np.random.default_rng(3)
+    town = rng.choice(["Ulm", "Bonn", "Köln"], 240)
+    a = rng.normal(size=240)
+    noise = rng.normal(size=240) * np.where(town == "Ulm", 4, 0.5)
+    pd.DataFrame({"a": a, "town": town, "y": (10 * a + noise).round(4)}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    given = ("train", tmp_path / "t.csv", "--target", "y", "--fast", "--out", tmp_path / "o")
+    found = json.loads(run(*given, "--json")[1])["subgroups"]
+    assert (found[0]["value"], found[0]["is_worse"]) == ("Ulm", True)
+    assert sum(one["is_worse"] for one in found) == 1
+    sentence = "Rows with town = Ulm are predicted clearly worse than others"
+    assert sentence in (tmp_path / "o" / "report.html").read_text()
+    assert sentence in (tmp_path / "o" / "model-card.md").read_text()
