@@ -320,7 +320,8 @@ def test_the_logarithm_of_the_target(run, tmp_path):
     status, text, err = run("predict", tmp_path / "o", data)
     assert status == 0
     assert "typical error (RMSE)" in err
-    assert all(re.fullmatch(r"\d+(\.\d{1,2})?", line) for line in text.split()[1:])
+    numbers = [number for line in text.split()[1:] for number in line.split(",")]
+    assert all(re.fullmatch(r"\d+(\.\d{1,2})?", number) for number in numbers)
 
 
 @pytest.mark.parametrize(
