@@ -320,7 +320,8 @@ def test_the_logarithm_of_the_target(run, tmp_path):
     status, text, err = run("predict", tmp_path / "o", data)
     assert status == 0
     assert "typical error (RMSE)" in err
-    assert all(re.fullmatch(r"\d+(\.\d{1,2})?", line) for line in text.split()[1:])
+    number = r"\d+(\.\d{1,2})?"
+    assert all(re.fullmatch(f"{number}(,{number}){{2}}", line) for line in text.split()[1:])
 
 
 @pytest.mark.parametrize(
