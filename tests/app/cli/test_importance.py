@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import decoupled_descent as dd
-from decoupled_descent.app.cli.importance import MOST_COLUMNS, LeftOutModels, importance
+from decoupled_descent.app.cli.importance import MOST_COLUMNS, LeftOutModels, importance, why_not
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.columns.rules import Columns
 
@@ -33,10 +33,19 @@ def test_columns_are_ranked():
     assert importance(given, model)[0][0] == "signal"
 
 
-def test_wide_tables_are_left_alone():
+def test_columns_of_wide_tables_are_screened(monkeypatch):
     rng = np.random.default_rng(1)
-    frame = pd.DataFrame(rng.normal(size=(30, MOST_COLUMNS + 1)))
-    assert importance(prepared(frame, rng.normal(size=30), "regression"), None) == []
+    frame = pd.DataFrame(rng.normal(size=(80, MOST_COLUMNS + 10))).rename(columns="x{}".format)
+    y = 3 * frame["x5"].to_numpy() - 2 * frame["x66"].to_numpy() + 0.1 * rng.normal(size=80)
+    given = prepared(frame, y, "regression")
+    model = dd.DecoupledRegressor(features="linear", stack=False).fit(given.X, y)
+    found = importance(given, model)
+    assert len(found) == MOST_COLUMNS
+    assert [name for name, _ in found[:2]] == ["x5", "x66"]
+    assert why_not(given, model) == ""
+    monkeypatch.setattr("decoupled_descent.app.cli.importance.MOST_SCREENED", 65)
+    assert importance(given, model) == []
+    assert "more than 65 columns" in why_not(given, model)
 
 
 def newton_without(phi, y, theta, bias, ridge, leaving):

@@ -12,6 +12,7 @@ where W is the curvature of the rows, and V is computed by
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ Floats = NDArray[np.float64]
 
 #: The most rows that are predicted with shuffled values, and the most columns that are shuffled.
 MOST_ROWS, MOST_COLUMNS = 300, 60
+#: Of more columns, those are shuffled that change the predictions of this many rows the most …
+SCREENED_ROWS = 20
+#: … unless there are more than this, because the time grows with the square of the columns.
+MOST_SCREENED = 1000
 #: The largest members of the mixture are used, until they have this share of its weight.
 SHARE = 0.9
 
@@ -41,28 +46,58 @@ def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
     """Return columns of the table with the relative rise of the error, largest first.
 
     All features that were made from one column are shuffled together. The rows are the same for
-    every column, so that the rises can be compared. The list is empty for wide tables, for
-    tables that are read in pieces, and for networks, which have no leave-one-out models.
+    every column, so that the rises can be compared. Of wide tables only the columns that change
+    predictions the most are shuffled. The list is empty if :func:`why_not` has a reason.
     """
     columns = prepared.columns.columns
-    if not 1 < len(columns) <= MOST_COLUMNS or not estimator.model_.leaves_rows_out:
+    if len(columns) < 2 or why_not(prepared, estimator):
         return []
-    if prepared.sample is not None:  # models without a row need all rows in memory
-        return []
+    spans = spans_of(prepared)
     rng = np.random.default_rng(0)
     chosen = np.sort(rng.permutation(len(prepared.y))[:MOST_ROWS])
     left_out = LeftOutModels(prepared, estimator, chosen)
     X, y = prepared.X[chosen], prepared.y[chosen]
-    order, rises, start = rng.permutation(len(y)), [], 0
+    order, rises = rng.permutation(len(y)), []
     before = float(losses_of(estimator, left_out.predict(X), y).mean())
-    for column in columns:
-        stop = start + len(column.outputs)
+    for k in most_used(estimator, X, order, spans):
         shuffled = X.copy()
-        shuffled[:, start:stop] = X[order, start:stop]
+        shuffled[:, spans[k]] = X[order, spans[k]]
         error = float(losses_of(estimator, left_out.predict(shuffled), y).mean())
-        rises.append((column.name, error / max(before, 1e-300) - 1))
-        start = stop
+        rises.append((columns[k].name, error / max(before, 1e-300) - 1))
     return sorted(rises, key=lambda one: -one[1])
+
+
+def why_not(prepared: Prepared, estimator: Any) -> str:
+    """Why importances are not computed; an empty text if they are."""
+    if not estimator.model_.leaves_rows_out:
+        return "This is computed with --method newton only."
+    if prepared.sample is not None or prepared.rows is not None:
+        return "This was not computed, because it needs all rows in memory."
+    if len(prepared.columns.columns) > MOST_SCREENED:
+        return f"This was not computed, because there are more than {MOST_SCREENED:,} columns."
+    return ""
+
+
+def spans_of(prepared: Prepared) -> list[slice]:
+    """The columns of X that were made from each column of the table."""
+    counts = [len(column.outputs) for column in prepared.columns.columns]
+    ends = np.cumsum([0, *counts]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def most_used(estimator: Any, X: Floats, order: NDArray[np.intp], spans: list[slice]) -> list[int]:
+    """The numbers of the columns that change the model's predictions the most, if shuffled."""
+    if len(spans) <= MOST_COLUMNS:
+        return list(range(len(spans)))
+    some = X[:SCREENED_ROWS]
+    before = estimator.model_.predict(some)
+    changes = []
+    for span in spans:
+        shuffled = some.copy()
+        shuffled[:, span] = X[order[: len(some)], span]
+        changes.append(float(np.abs(estimator.model_.predict(shuffled) - before).mean()))
+    largest = np.argsort(-np.array(changes), kind="stable")[:MOST_COLUMNS]
+    return sorted(largest.tolist())
 
 
 class LeftOutModels:

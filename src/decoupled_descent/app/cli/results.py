@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from decoupled_descent.app.cli.baselines import contenders, is_log
+from decoupled_descent.app.cli.coefficients import coefficients
 from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.findings import is_interrupted
-from decoupled_descent.app.cli.importance import importance
+from decoupled_descent.app.cli.importance import importance, why_not
 from decoupled_descent.app.cli.left_out import as_csv
 from decoupled_descent.app.cli.measures import of_classes, of_numbers
 from decoupled_descent.app.cli.next_steps import next_steps
 from decoupled_descent.app.cli.output import compare, few, heading, intervals, points, verdict
 from decoupled_descent.app.cli.privacy import HELD, LOST
+from decoupled_descent.app.cli.reasons import reasons
 from decoupled_descent.app.cli.subgroups import subgroups
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report import ReportData
@@ -36,6 +38,7 @@ from decoupled_descent.app.report.data import (
     names_of,
 )
 from decoupled_descent.app.report.headline import interruption, roots
+from decoupled_descent.app.report.row_errors import rows_to_check
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.diagnostics.table import Table
 from decoupled_descent.estimators.parts import SCORES
@@ -50,6 +53,8 @@ PARTS = {
     "contenders": "the comparison with guessing and a linear model",
     "subgroups": "the errors of categories",
     "intervals": "the widths of prediction intervals",
+    "coefficients": "the coefficients of linear models",
+    "reasons": "what misled the model in the rows to check",
     "importance": "which columns matter",
     "more_rows": "whether more rows would help",
 }
@@ -65,8 +70,8 @@ def report_data(
 
     ``seconds`` is the time of the fit, and ``fast`` leaves out what takes the longest.
     """
-    analyses = _analyses(prepared, estimator, seconds, fast)
     rows = _row_predictions(prepared, estimator, target)
+    analyses = _analyses(prepared, estimator, rows, seconds, fast)
     report = ReportData(
         title=f"{data.name}: {target}",
         task=prepared.task,
@@ -132,19 +137,23 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
     )
 
 
-def _analyses(prepared: Prepared, estimator: Any, seconds: float, fast: bool) -> Analyses:
+def _analyses(
+    prepared: Prepared, estimator: Any, rows: RowPredictions, seconds: float, fast: bool
+) -> Analyses:
     """The parts of a report that take time. Ctrl-C leaves out the rest of them."""
     makers: dict[str, Callable[[], Any]] = {
         "contenders": lambda: contenders(prepared, estimator),
         "subgroups": lambda: subgroups(prepared, estimator),
         "intervals": lambda: interval_widths(prepared, estimator),
-        "importance": lambda: importance(prepared, estimator),
+        "coefficients": lambda: coefficients(prepared, estimator),
+        "reasons": lambda: reasons(prepared, estimator, rows_to_check(rows)),
+        "importance": lambda: why_not(prepared, estimator) or importance(prepared, estimator),
         "more_rows": lambda: more_rows(prepared, estimator, seconds),
     }
     if prepared.task != "regression":
         del makers["intervals"]
     if fast:
-        del makers["importance"]
+        del makers["importance"], makers["reasons"]
         makers["more_rows"] = lambda: "This was not computed, because of --fast."
     parts: dict[str, Any] = {}
     for name, make in makers.items():
@@ -284,7 +293,8 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         | {"pieces": [one._asdict() for one in analyses.over_time.pieces]},
         "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
         "prediction_intervals": [one._asdict() for one in analyses.intervals],
-        "importance": dict(analyses.importance),
+        "importance": {} if isinstance(analyses.importance, str) else dict(analyses.importance),
+        "coefficients": None if analyses.coefficients is None else analyses.coefficients._asdict(),
         "subgroups": [one._asdict() for one in analyses.subgroups],
         "made_from": None if report.origin is None else report.origin._asdict(),
         "settings": training.settings,

@@ -87,6 +87,17 @@ class ErrorsByRows(NamedTuple):
         )  # fmt: skip
 
 
+class LinearPart(NamedTuple):
+    """The linear models of a mixture, averaged."""
+
+    share: float  # of the mixture
+    unit: str  # of the coefficients
+    #: Name of a feature, its coefficient, and the effect of one standard deviation.
+    effects: Sequence[tuple[str, float, float]]
+    #: Name, coefficient, and how often it stays selected without a part of the rows.
+    selected: Sequence[tuple[str, float, float]] = ()
+
+
 class Subgroup(NamedTuple):
     """The rows of one category, compared with all other rows."""
 
@@ -268,7 +279,9 @@ class Analyses:
 
     contenders: Sequence[Contender] = ()  # the model, a linear model and guessing
     intervals: Sequence[IntervalWidth] = ()
-    importance: Sequence[tuple[str, float]] = ()  # columns, and how much the error rises
+    importance: Sequence[tuple[str, float]] | str = ()  # columns, and the rises; or why not
+    reasons: Mapping[int, str] = field(default_factory=dict)  # values that misled the model, by row
+    coefficients: LinearPart | None = None
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
     subgroups: Sequence[Subgroup] = ()  # categories, the largest error first
     missing: Sequence[str] = ()  # those that were left out, in words

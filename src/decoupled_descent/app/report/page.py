@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from decoupled_descent.app.report import text
+from decoupled_descent.app.report.coefficients import coefficients
 from decoupled_descent.app.report.comparison import comparison
 from decoupled_descent.app.report.data import Origin, ReportData
 from decoupled_descent.app.report.diagnosis import diagnosis
@@ -56,6 +57,7 @@ SECTIONS = {
     "subgroups": Section("Are some categories predicted worse?", subgroups),
     "largest_errors": Section("Rows to check", largest_errors),
     "importance": Section("Which columns matter?", importance),
+    "coefficients": Section("The coefficients of the linear part", coefficients),
     "more_rows": Section("Would more rows help?", more_rows),
     "diagnosis": Section("Can the numbers be trusted?", diagnosis),
     "notes": Section("What was done to the data", lambda data: _list(data.notes)),

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from decoupled_descent.app.report.data import ReportData
+from decoupled_descent.app.report.data import ReportData, RowPredictions
 from decoupled_descent.app.report.tables import Column, Table, numbers
 from decoupled_descent.app.report.text import number
 from decoupled_descent.checks import percent
@@ -22,44 +23,66 @@ def largest_errors(data: ReportData) -> dict[str, Any] | None:
     """The rows with the largest errors: their labels may be wrong."""
     if not len(data.rows.row_names):
         return None
-    table = _wrong_classes(data) if data.has_classes else _wrong_numbers(data)
-    if table is None or not table.rows:
+    chosen, table = rows_to_check(data.rows), None
+    if chosen:
+        table = _classes(data, chosen) if data.has_classes else _numbers(data, chosen)
+    if table is None:
         return None
-    return {"table": table, "any_missed": bool(data.rows.mostly_missed)}
+    reasons = data.analyses.reasons
+    if reasons:
+        rows = [[*row, reasons.get(k, "")] for k, row in zip(chosen, table.rows, strict=True)]
+        table = Table([*table.columns, Column("unusual for the prediction")], rows)
+    missed = bool(data.rows.mostly_missed)
+    return {"table": table, "any_missed": missed, "has_reasons": bool(reasons)}
 
 
-def _wrong_numbers(data: ReportData) -> Table:
+def rows_to_check(rows: RowPredictions) -> list[int]:
+    """The numbers of the rows with the largest errors; of classes, only those that are missed."""
+    if rows.classes is None:
+        true, predicted = (np.asarray(one, dtype=float) for one in (rows.labels, rows.predictions))
+        order = np.argsort(-np.abs(true - predicted), kind="stable")[:MOST_WRONG]
+        return [int(k) for k in order]
+    if rows.probabilities is None:
+        return []
+    order = np.argsort(_of_label(rows), kind="stable")[:MOST_WRONG]
+    return [int(k) for k in order if str(rows.labels[k]) != str(rows.predictions[k])]
+
+
+def _of_label(rows: RowPredictions) -> NDArray[np.float64]:
+    """The probability of the label of each row."""
+    assert rows.classes is not None
+    index = {str(name): k for k, name in enumerate(rows.classes)}
+    codes = [index[str(one)] for one in rows.labels]
+    shares: NDArray[np.float64] = np.asarray(rows.probabilities, dtype=float)
+    return shares[np.arange(len(codes)), codes]
+
+
+def _numbers(data: ReportData, chosen: list[int]) -> Table:
     names = data.rows.row_names
     true = np.asarray(data.rows.labels, dtype=float)
     predicted = np.asarray(data.rows.predictions, dtype=float)
-    order = np.argsort(-np.abs(true - predicted), kind="stable")[:MOST_WRONG]
     rows = [
         [names[k], number(true[k]), number(predicted[k]), number(true[k] - predicted[k])]
-        for k in map(int, order)
+        for k in chosen
     ]
     return Table([Column("row"), *numbers("true value", "predicted", "error")], rows)
 
 
-def _wrong_classes(data: ReportData) -> Table | None:
-    labels, predicted, classes = data.rows.labels, data.rows.predictions, data.rows.classes
-    if data.rows.probabilities is None or classes is None:
-        return None
-    index = {str(name): k for k, name in enumerate(classes)}
-    of_label = np.asarray(data.rows.probabilities, dtype=float)[
-        np.arange(len(labels)), [index[str(one)] for one in labels]
-    ]
-    rows = [
-        [data.rows.row_names[k], labels[k], predicted[k], percent(of_label[k])]
-        for k in map(int, np.argsort(of_label, kind="stable")[:MOST_WRONG])
-        if str(labels[k]) != str(predicted[k])
+def _classes(data: ReportData, chosen: list[int]) -> Table:
+    of_label, rows = _of_label(data.rows), data.rows
+    cells = [
+        [rows.row_names[k], rows.labels[k], rows.predictions[k], percent(of_label[k])]
+        for k in chosen
     ]
     columns = [Column("row"), Column("label"), Column("predicted")]
-    return Table([*columns, *numbers("probability of the label")], rows)
+    return Table([*columns, *numbers("probability of the label")], cells)
 
 
 def importance(data: ReportData) -> dict[str, Any] | None:
     """Columns by how much the error rises when one of them is shuffled."""
     rises, name = data.analyses.importance, data.estimate.loss_name
+    if isinstance(rises, str):
+        return {"table": None, "why_not": rises} if rises else None
     if not rises:
         return None
     if not data.has_classes:  # in the units of the target
