@@ -30,16 +30,17 @@ def several_labels(labels: pd.Series) -> str:
     """
     if is_number(labels.dtype):
         return ""
-    texts = [str(one) for one in labels]
+    texts = {str(text): int(count) for text, count in labels.value_counts().items()}
     for separator in SEPARATORS:
-        parts = [[part.strip() for part in text.split(separator)] for text in texts]
-        several = sum(len(one) > 1 for one in parts)
-        counts = Counter(part for one in parts for part in one if part)
-        repeated = sum(count for count in counts.values() if count > 1) / max(
-            1, sum(counts.values())
-        )
-        fewer = len(counts) < len(set(texts))
-        if several >= OFTEN * len(texts) and repeated > 0.9 and fewer:
+        several, counts = 0, Counter[str]()
+        for text, count in texts.items():  # few texts stand for many rows
+            parts = [part.strip() for part in text.split(separator)]
+            several += count * (len(parts) > 1)
+            for part in filter(None, parts):
+                counts[part] += count
+        repeated = sum(count for count in counts.values() if count > 1)
+        often = several >= OFTEN * sum(texts.values()) and repeated > 0.9 * counts.total()
+        if often and len(counts) < len(texts):
             return (
                 f"{labels.name!r} seems to hold several labels per row, separated by {separator!r}"
                 ": make a yes/no column of each label (scikit-learn's MultiLabelBinarizer), and "
