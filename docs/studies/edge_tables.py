@@ -32,7 +32,7 @@ N = 150
 
 
 def names(data):
-    """All tables: the shared ones, scikit-learn's, and those of the frontier."""
+    """All tables: those of the folder ``tables``, scikit-learn's, and those of ``frontier``."""
     own = [*json.loads((Path(data, "tables") / "about.json").read_text()), *tables.OWN]
     more = sorted(path.name.split(".")[0] for path in Path(data, "frontier").glob("*.csv.gz"))
     return [("tables", name) for name in own] + [("frontier", name) for name in more]

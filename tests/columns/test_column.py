@@ -157,7 +157,7 @@ def test_days_in_a_row_are_no_numbering():
     days = pd.date_range("2020-01-01", periods=150)
     table = pd.DataFrame({"text": days.strftime("%Y-%m-%d"), "moment": days})
     columns = Columns.learn(table)
-    assert columns.names == ["text", "moment"]
+    assert [column.name for column in columns.columns] == ["text", "moment"]
     assert "rises" not in " ".join(columns.notes)
 
 

@@ -18,7 +18,7 @@ def walking(step, n=240, seed=0):
     X = rng.normal(size=(n, 3))
     y = X[:, 0] + level + 0.5 * rng.normal(size=n)
     order = rng.permutation(n)
-    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "date": 100.0 + np.arange(n)})
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "date": 100 + 0.5 * np.arange(n)})
     return frame.iloc[order], y[order]
 
 
@@ -29,7 +29,7 @@ def test_the_rise_is_that_of_refits():
     model = dd.Objective(dd.heads.Linear(intercept=True), "squared")
     run = dd.fit(rows, None, model, dd.DecoupledNewton(1.0))
     found = drift.rise_without_period(run, rows, torch.tensor(time))
-    periods = (time - 100).astype(int) // 6
+    periods = (2 * (time - 100)).astype(int) // 6
     generator = torch.Generator().manual_seed(0)
     torch.randperm(60, generator=generator)
     parts = torch.randperm(60, generator=generator).numpy() // 6

@@ -7,7 +7,7 @@ import torch
 from decoupled_descent.members import sparse_linear
 from decoupled_descent.members.interface import TrainingTable
 from decoupled_descent.members.sparse_linear import FOLDS, SparseLinear, SparseRecipe, path
-from decoupled_descent.members.sparse_linear import _moments as moments
+from decoupled_descent.members.standardised import column_moments as moments
 from decoupled_descent.objective.losses import get_loss
 from decoupled_descent.selection.stacking import folds_of
 
@@ -36,15 +36,16 @@ CASES = [("logistic", 1), ("cross_entropy", 3), ("squared", 1), ("squared", 2)]
 def test_columns_that_matter_are_found(kind, outputs):
     given = table(kind, n=90, outputs=outputs)
     fits = SparseRecipe().train(given, 0)
-    best = min(fits, key=lambda one: given.error(one.predictions))
+    best = min(fits, key=lambda one: float(given.errors(one.predictions)[-1]))
     columns = best.model.selected_columns()
     assert {one.column for one in columns[:2]} == {0, 1}
     assert all(one.stays_selected == 1.0 for one in columns[:2])
     assert len(columns[0].coefficients) == outputs
     assert best.model.coef.shape == (outputs, len(best.model.columns))
     fresh = table(kind, n=1000, outputs=outputs, seed=1)  # other coefficients of the same signs
-    usual = given.error(given.loss.probabilities(torch.zeros(90, outputs).double()))
-    assert given.error(best.predictions) < 0.6 * usual
+    zero = given.loss.probabilities(torch.zeros(90, outputs).double())
+    usual, error = (float(given.errors(one)[-1]) for one in (zero, best.predictions))
+    assert error < 0.6 * usual
     assert best.model.predict(fresh.X).shape == (1000, given.width)
 
 
@@ -109,3 +110,19 @@ def test_only_wide_tables_on_request():
     assert SparseRecipe().train(given, 0)
     assert SparseRecipe(only_wide=True).train(given, 0) == []
     assert SparseRecipe(only_wide=True).train(table(n=40, d=20), 0)
+
+
+def test_the_choice_without_a_fold_does_not_see_its_labels():
+    given = table("squared")
+    fits = SparseRecipe().train(given, 0)
+    marks = torch.stack([one.selected for one in fits])
+    assert marks.shape[1] == 21
+    assert marks.any(1).all()
+    assert 2 <= marks[:, -1].sum() <= 3
+    assert (marks.sum(0) >= 2).all()
+    errors = torch.stack([given.errors(one.predictions) for one in fits])
+    assert (marks.gather(0, errors.argmin(0).unsqueeze(0))).all()
+    fold = given.folds == 3
+    losses = given.loss.of_predictions(fits[0].predictions, given.y)
+    torch.testing.assert_close(errors[0, 3], losses[~fold].mean())
+    torch.testing.assert_close(errors[0, -1], losses.mean())

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.columns.codes import are_names, missing_codes
+from decoupled_descent.columns.cycles import CYCLES, cycle_columns, learn_cycles
 from decoupled_descent.columns.dates import DATE_STYLES
 from decoupled_descent.columns.styles import CLOCK, is_number_style
 from decoupled_descent.columns.values import (
@@ -22,6 +25,7 @@ from decoupled_descent.columns.values import (
     levels_of,
     meant_as,
     numbers_of,
+    pairs_of,
     parse_dates,
     spelling,
     spelt_levels_of,
@@ -30,7 +34,7 @@ from decoupled_descent.columns.values import (
 )
 from decoupled_descent.columns.words import MOST_TERMS, is_wordy, learn_terms, tf_idf
 
-KINDS = ("number", "date", "category", "presence", "text")
+KINDS = ("number", "date", "category", "presence", "text", "pair")
 LEVELS = 20  # the most values of a text column that get a column each
 NEARLY = 0.9  # text with at least this fraction of different values identifies the rows
 FEWEST, FRACTION = 5, 0.01  # missing values are marked from this number and fraction on
@@ -46,6 +50,8 @@ REPEATED = re.compile(
     r"key))?$)"
 )
 REPEATS = "identifiers that occur in several rows"
+#: Numbers further outside the range of training than this share of it are noted.
+BEYOND = 0.5
 DAY = np.timedelta64(86_400_000_000, "us")
 
 
@@ -66,21 +72,30 @@ class Column:
     style: str = ""  # how numbers or dates are written, if not as 1234.5 and 2024-05-31
     terms: tuple[str, ...] = ()  # words with one column each, for free text
     weights: tuple[float, ...] = ()  # of the words
+    cycles: tuple[str, ...] = ()  # of dates: the hour, the weekday, the season
+    codes: tuple[float, ...] = ()  # numbers that stand for missing values, such as -999
+    low: float = -LARGEST  # the lowest number in training
+    high: float = LARGEST  # the highest one
+    second: float = 0.0  # replaces the missing second numbers of pairs
 
     def __post_init__(self) -> None:
         texts = (self.name, self.kind, self.origin, self.style, *self.levels, *self.terms)
+        texts += tuple(self.cycles)
         right = all(isinstance(text, str) for text in texts)
         right &= all(isinstance(flag, bool) for flag in (self.missing, self.other))
-        numbers = (self.fill, *self.weights)
+        numbers = (self.fill, *self.weights, *self.codes, self.low, self.high, self.second)
         right &= all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers)
         right = right and (
             self.kind in KINDS
-            and -LARGEST <= self.fill <= LARGEST
+            and all(-LARGEST <= one <= LARGEST for one in numbers)
+            and self.low <= self.high
             and len(set(self.levels)) == len(self.levels) <= LEVELS
             and bool(self.levels) == (self.kind == "category")
             and bool(self.origin) == (self.kind == "date")
             and (not self.origin or str(parse_dates([self.origin])[0]) == self.origin)
             and (self.kind == "category" or not self.other)
+            and [*self.cycles] == [one for one in CYCLES if one in self.cycles]
+            and (self.kind == "date" or not self.cycles)
             and (self.kind != "presence" or self.missing)
             and (
                 self.style in (DATE_STYLES if self.kind == "date" else ("",))
@@ -97,6 +112,8 @@ class Column:
     def outputs(self) -> list[str]:
         """Names of the columns made from this one."""
         names = [self.name] if self.kind in ("number", "date") else []
+        names += [f"{self.name}_1", f"{self.name}_2"] if self.kind == "pair" else []
+        names += [f"{self.name}_{one}_{wave}" for one in self.cycles for wave in ("sin", "cos")]
         names += [f"{self.name}={level}" for level in self.levels]
         names += [f"{self.name}:{term}" for term in self.terms]
         names += [f"{self.name}=other"] if self.other else []
@@ -118,6 +135,11 @@ class Column:
             positions = np.array([*outputs, missing])[codes]
             rows = np.flatnonzero(positions >= 0)
             result[rows, positions[rows]] = 1.0
+        elif self.kind == "pair":
+            pairs = pairs_of(column, strict)
+            result[:, :2] = np.where(np.isnan(pairs), [self.fill, self.second], pairs)
+            if self.missing:
+                result[:, 2] = np.isnan(pairs[:, 0])
         elif self.kind == "presence":
             result[:, 0] = texts_of(column)[0] < 0
         elif self.kind == "text":
@@ -129,15 +151,31 @@ class Column:
             values = self.values(column, strict)
             absent = np.isnan(values)
             result[:, 0] = np.where(absent, self.fill, values)
+            if self.cycles:
+                dates = dates_of(column, self.style, strict)
+                result[:, 1 : 1 + 2 * len(self.cycles)] = cycle_columns(dates, self.cycles)
             if self.missing:
-                result[:, 1] = absent
+                result[:, -1] = absent
         return result
 
     def values(self, column: pd.Series, strict: bool = True) -> Floats:
         """Return numbers, or dates in days, nan where they are missing."""
         if self.kind == "number":
-            return numbers_of(column, self.style, strict)
+            values = numbers_of(column, self.style, strict)
+            return np.where(np.isin(values, self.codes), np.nan, values) if self.codes else values
         return (dates_of(column, self.style, strict) - np.datetime64(self.origin, "us")) / DAY
+
+    def coded(self, column: pd.Series) -> NDArray[np.bool_]:
+        """Return which rows have a code for a missing value."""
+        if not self.codes:
+            return np.zeros(len(column), dtype=bool)
+        return np.isin(numbers_of(column, self.style, strict=False), self.codes)
+
+    def outside(self, values: Floats) -> NDArray[np.bool_]:
+        """Return which numbers are far from all of training, or have a sign that none had."""
+        margin = BEYOND * (self.high - self.low)
+        below = (values < self.low - margin) | ((values < 0) & (self.low >= 0))
+        return below | (values > self.high + margin)
 
     def filled(self, absent: int) -> str:
         """Say how ``absent`` missing values were replaced."""
@@ -154,10 +192,16 @@ def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]
     kind = kind_of(column, mark)
     if kind == "category":
         return _learn_category(column)
+    if kind == "pair":
+        return _learn_pairs(column)
     origin, style = "", style_of(column, kind, mark)
     if kind == "number":
         values = numbers_of(column, style)
+        codes = missing_codes(values)
+        counted = {code: int((values == code).sum()) for code in codes}
+        values = np.where(np.isin(values, codes), np.nan, values)
     else:
+        codes, counted = (), {}
         dates = dates_of(column, style)
         earliest = np.datetime64(pd.Series(dates).min(), "us")
         origin = "" if np.isnat(earliest) else str(earliest)
@@ -178,14 +222,44 @@ def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]
         if not marked:
             return None, "the same value in every row"
         return Column(column.name, "presence", missing=True), "used only as present or missing"
-    learnt = Column(column.name, kind, float(np.median(present)), marked, origin, style=style)
-    written = f", written as {style}" if style else ""
-    notes = [f"dates{written}, turned into days since {origin:.10}"] if origin else []
+    cycles = learn_cycles(dates_of(column, style)) if origin else ()
+    fill = float(np.median(present))
+    learnt = Column(
+        column.name, kind, fill, marked, origin, style=style, cycles=cycles, codes=codes,
+        low=float(present.min()), high=float(present.max()),
+    )  # fmt: skip
+    notes = [_dates(learnt)] if origin else []
+    notes += [
+        f"{code:g} in {rows} rows was taken as a missing value: the other numbers are from "
+        f"{present.min():g} to {present.max():g}"
+        for code, rows in counted.items()
+    ]
     notes += [_written(column, style)] if style and not origin else []
     if start is not None:
         notes.append("rises by 1 in every row: drop it if it is a row number")
     notes += [learnt.filled(absent)] if absent else []
     return learnt, "; ".join(notes)
+
+
+def _dates(learnt: Column) -> str:
+    """Say what dates are turned into."""
+    written = f", written as {learnt.style}" if learnt.style else ""
+    note = f"dates{written}, turned into days since {learnt.origin:.10}"
+    if not learnt.cycles:
+        return note
+    return f"{note}, and into columns for the {' and the '.join(learnt.cycles)}"
+
+
+def _learn_pairs(column: pd.Series) -> tuple[Column | None, str]:
+    pairs = pairs_of(column)
+    absent = int(np.isnan(pairs[:, 0]).sum())
+    first, second = np.nanmedian(pairs, axis=0).tolist()
+    marked = absent >= max(FEWEST, FRACTION * len(pairs))
+    learnt = Column(column.name, "pair", first, marked, second=second)
+    example = texts_of(column)[1][0]
+    note = f"pairs of numbers such as {example!r:.20}, turned into two columns"
+    gaps = f"; {_count(absent)} replaced by the medians, {first:g} and {second:g}" if absent else ""
+    return learnt, note + gaps
 
 
 def _written(column: pd.Series, style: str) -> str:
@@ -214,7 +288,8 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         return None, "without values"
     if len(texts) == 1 and not absent:
         return None, "the same value in every row"
-    hint = "" if isinstance(column.dtype, pd.CategoricalDtype) else meant_as(texts, codes)
+    clear = isinstance(column.dtype, pd.CategoricalDtype) or are_names(texts_of(column)[1])
+    hint = "" if clear else meant_as(texts, codes)
     hint = f"; {hint}" if hint else ""
     if len(texts) > LEVELS and is_wordy(texts):
         return _learn_text(column, absent)

@@ -57,11 +57,12 @@ class Counts:
     unreadable: Count = field(default_factory=Count)  # not a number, or not a date
     unknown: Count = field(default_factory=Count)  # categories that have no column
     absent: Count = field(default_factory=Count)  # missing values
+    outside: Count = field(default_factory=Count)  # numbers outside anything seen
 
     @property
-    def each(self) -> tuple[Count, Count, Count]:
-        """The three counts."""
-        return self.unreadable, self.unknown, self.absent
+    def each(self) -> tuple[Count, Count, Count, Count]:
+        """The four counts."""
+        return self.unreadable, self.unknown, self.absent, self.outside
 
 
 class CountingEncoder:
@@ -100,8 +101,10 @@ class CountingEncoder:
     def _column(self, column: Column, values: pd.Series) -> Floats:
         counts = self.counts[column.name]
         if column.kind in ("number", "date"):
-            absent = np.isnan(column.values(values, self.strict))
-            counts.unreadable.add(values, absent & ~_empty(values))
+            numbers = column.values(values, self.strict)
+            absent = np.isnan(numbers)
+            counts.unreadable.add(values, absent & ~_empty(values) & ~column.coded(values))
+            counts.outside.add(values, column.outside(numbers))
             counts.absent.add(values, absent)
         elif column.kind == "category":
             codes, texts = levels_of(values)
@@ -150,6 +153,11 @@ class CountingEncoder:
         counts, notes = self.counts[column.name], list[str]()
         if counts.unreadable.rows:
             notes.append(_unreadable(column, counts))
+        if counts.outside.rows and column.kind == "number" and everything:
+            range_ = f"{column.low:g} to {column.high:g}"
+            notes.append(
+                counts.outside.sentence(f"far outside the numbers of {learnt_from} ({range_})")
+            )
         if counts.unknown.rows and (everything or not column.other):
             notes.append(
                 counts.unknown.sentence(

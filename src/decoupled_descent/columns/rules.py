@@ -27,7 +27,7 @@ import pandas as pd
 
 from decoupled_descent.columns.column import REPEATS, Column, learn_column
 from decoupled_descent.columns.styles import EUROPEAN
-from decoupled_descent.columns.values import Floats, listed, mark_missing, plain
+from decoupled_descent.columns.values import BadCellError, Floats, listed, mark_missing, plain
 
 #: The most decimals of predicted numbers.
 MOST_DECIMALS = 12
@@ -66,6 +66,8 @@ class Columns:
     repeated: tuple[str, ...] = ()  # dropped identifiers that occur in several rows
     spellings: tuple[str, ...] = ()  # how the classes are written, if not as their values
     decimals: int = 0  # of the target, if it is a number
+    positive: str = ""  # the class to find, if there are two
+    threshold: float = 0.0  # of its probability; 0 predicts the more probable class
 
     @classmethod
     def learn(
@@ -89,6 +91,7 @@ class Columns:
         columns, notes = [], []
         dropped: dict[str, list[str]] = {}
         problems: list[str] = []
+        only_cells = True
         for name, column in _by_name(mark_missing(frame, words)).items():
             if name in (identifier, group) or name in drop:
                 why = "as requested" if name in drop else "the identifier of the rows"
@@ -99,6 +102,7 @@ class Columns:
                 learnt, note = learn_column(column, frame.attrs.get("decimal", ""))
             except ValueError as error:
                 problems.append(str(error))
+                only_cells &= isinstance(error, BadCellError)
                 continue
             if learnt is None:
                 dropped.setdefault(note, []).append(name)
@@ -107,7 +111,8 @@ class Columns:
                 notes += [f"{name!r}: {note}"] if note else []
         if problems:
             more = [f"and {len(problems) - 10} more columns"] if len(problems) > 10 else []
-            raise ValueError("; ".join([*problems[:10], *more]))
+            kind = BadCellError if only_cells else ValueError
+            raise kind("; ".join([*problems[:10], *more]))
         notes += [f"{DROPPED}{why}: {listed(names)}" for why, names in dropped.items()]
         if not columns:
             raise ValueError(
@@ -193,7 +198,11 @@ class Columns:
         columns = tuple(Column(**_entries(one, Column, "a column")) for one in parts["columns"])
         names = [*(column.name for column in columns), *parts["dropped"]]
         decimals = parts["decimals"]
-        if not all(isinstance(text, str) for text in [parts["identifier"], *texts]):
+        threshold = parts["threshold"]
+        if type(threshold) not in (int, float) or not 0 <= threshold < 1:
+            raise ValueError(f"the columns cannot be used: threshold is {threshold!r:.20}")
+        texts += [parts["identifier"], parts["positive"]]
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"the columns cannot be used: {', '.join(LISTS)} must hold texts")
         if not columns or len(set(names)) < len(names):
             raise ValueError("the columns cannot be used: there are none, or one is named twice")

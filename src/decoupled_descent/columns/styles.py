@@ -25,7 +25,7 @@ SIGNS = (
 ENGLISH, EUROPEAN, CLOCK = "1,234.5", "1.234,5", "12:30"
 NUMBER_STYLES = ("", ENGLISH, EUROPEAN, CLOCK)
 
-#: A number above or below which nothing was measured: <0.5.
+#: A number above or below which nothing was measured: <0.5. 90+ is read like >90.
 LIMIT = "[<>≤≥]"
 _BEFORE, _AFTER = rf"\(?[+−-]? ?{SIGNS}? ?[+−-]?", rf" ?{SIGNS}?\)?"
 _GAPS = "' \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
@@ -100,7 +100,7 @@ def number_style(texts: Sequence[str], mark: str = "") -> str:
     if odd and all(TIME_OF_DAY.fullmatch(text) for text in odd) and len(odd) == len(texts):
         return CLOCK
     unit = _unit(odd)
-    limits = [text for text in odd if re.match(LIMIT, text)]
+    limits = [text for text in odd if re.match(LIMIT, text) or text.endswith("+")]
     odd = [_bare(text, unit) for text in odd if 2 * len(limits) < len(texts) or text not in limits]
     english = [PATTERNS[ENGLISH].fullmatch(text) is not None for text in odd]
     european = [PATTERNS[EUROPEAN].fullmatch(text) is not None for text in odd]
@@ -148,7 +148,7 @@ def _bare(text: str, unit: str) -> str:
     """A number without its unit, and without the mark of a limit."""
     match = WITH_UNIT.fullmatch(text) if unit else None
     text = match[1] if match and _one(match[3]) == _one(unit) else text
-    return re.sub(rf"^{LIMIT}=? ?", "", text)
+    return re.sub(rf"^{LIMIT}=? ?|(?<=\d)\+$", "", text)
 
 
 def read_numbers(texts: Sequence[str], style: str = "") -> Floats:

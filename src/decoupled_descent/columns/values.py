@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api import types
 
+from decoupled_descent.columns.codes import PAIR, are_names, pair_of
 from decoupled_descent.columns.dates import date_style, iso_dates
 from decoupled_descent.columns.styles import number_style, plain_numbers, read_numbers
 
@@ -45,6 +46,10 @@ MEANT_DATE = re.compile(
 )
 
 Floats = NDArray[np.float64]
+
+
+class BadCellError(ValueError):
+    """A cell, a line or a class that can be left out with its row."""
 
 
 def listed(names: Iterable[str]) -> str:
@@ -180,7 +185,7 @@ def _parsed(column: pd.Series, parse: Callable[[list[str]], Any], what: str, str
     values = parse(texts)
     wrong = np.flatnonzero(np.isin(codes, np.flatnonzero(pd.isna(values))))
     if wrong.size and strict:
-        raise ValueError(
+        raise BadCellError(
             f"column {column.name!r}, row {column.index[wrong[0]]}: {texts[codes[wrong[0]]]!r:.60} "
             f"is not a {what}; correct it, or leave it empty if it is missing "
             "(decoupled train --na names such values)"
@@ -207,7 +212,7 @@ def numbers_of(column: pd.Series, style: str = "", strict: bool = True) -> Float
         values = _parsed(column, partial(parse_numbers, style=style), what, strict)
     large = np.flatnonzero(np.abs(values) > LARGEST)
     if large.size and strict:
-        raise ValueError(
+        raise BadCellError(
             f"column {column.name!r}, row {column.index[large[0]]}: {values[large[0]]:g} is "
             f"beyond ±{LARGEST:g}; correct it, or leave it empty if it is missing"
         )
@@ -222,6 +227,17 @@ def dates_of(column: pd.Series, style: str = "", strict: bool = True) -> NDArray
     parse = partial(parse_dates, style=style)
     dates = _parsed(column, parse, f"date such as {style or '2024-05-31'}", strict)
     return cast(NDArray[np.datetime64], dates)
+
+
+def pairs_of(column: pd.Series, strict: bool = True) -> Floats:
+    """Read pairs of numbers such as 120/80, shape (n, 2); other text as in numbers_of."""
+
+    def part(texts: list[str], k: int) -> Floats:
+        return np.array([pair_of(text)[k] for text in texts], dtype=np.float64)
+
+    what = "pair of numbers such as 120/80"
+    numbers = [_parsed(column, partial(part, k=k), what, strict) for k in (0, 1)]
+    return np.stack(numbers, 1)
 
 
 def style_of(column: pd.Series, kind: str, mark: str = "") -> str:
@@ -313,6 +329,10 @@ def kind_of(column: pd.Series, mark: str = "") -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
+    if are_names(texts):
+        return "category"
+    if texts and fraction(matches(PAIR, texts), codes) >= MOSTLY:
+        return "pair"
     numbers = ~np.isnan(parse_numbers(texts, number_style(texts, mark))) | matches(LIKELY, texts)
     if fraction(numbers, codes) >= MOSTLY:
         return "number"

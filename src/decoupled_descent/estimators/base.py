@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from torch import Tensor
 
 from decoupled_descent.checks import error_interval, whole_number
+from decoupled_descent.columns.times import times_of_rows
+from decoupled_descent.estimators.forward import TimeEstimate, forward_estimate
 from decoupled_descent.estimators.inputs import (
     check_label_values,
     check_names,
@@ -29,6 +31,8 @@ from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_model import NetworkModel
 from decoupled_descent.estimators.newton_model import NewtonModel, recipes, search_rows
+from decoupled_descent.estimators.parts import SCORES
+from decoupled_descent.estimators.past import Past
 from decoupled_descent.estimators.raw_inputs import RawInputs
 from decoupled_descent.estimators.row_weights import RowWeights, combine_weights
 from decoupled_descent.features.candidates import as_features
@@ -67,6 +71,7 @@ class DecoupledEstimator(RawInputs):
     _unit: float = 1.0
     method_: str
     model_: Model
+    time_estimate_: TimeEstimate | None = None
     train_error_curve_: Floats
     train_error_stderr_curve_: Floats
 
@@ -77,8 +82,11 @@ class DecoupledEstimator(RawInputs):
     _learn_labels: ClassVar[Callable[[Any, Any, RowWeights], None]]  # of the rows that are used
     _encoded: ClassVar[Callable[[Any, Any], Encoded]]
     _conclude: ClassVar[Callable[..., None]]  # sets what only one of the tasks has
+    _errors_of: ClassVar[Callable[..., tuple[Floats, Floats]]]  # losses and scores of later rows
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, time: Any = None
+    ) -> Self:
         """Train on all rows.
 
         Args:
@@ -93,6 +101,11 @@ class DecoupledEstimator(RawInputs):
                 with all of its weight.
             groups: Rows that belong together (of one patient, say) have the same value here, shape
                 (n,). They are left out together, so that the estimate is for new groups.
+            time: The time of each row, numbers or dates of shape (n,), or the name of a column of
+                a table X. Then the estimated error and score are for rows after the last one:
+                models of the past predict the next tenth of the rows, five times, and choose
+                features and ridges from the past alone (``time_estimate_``). The final model is
+                trained on all rows. Leave-one-out predictions stay those of all rows.
 
         Returns:
             The fitted estimator.
@@ -100,7 +113,10 @@ class DecoupledEstimator(RawInputs):
         self.method_ = self._chosen_method()
         kind = model_class(self.method_)
         self._check_divided(X)
+        self._in_order = time is not None
         rows, labels = self._given(X, y)
+        order = None if time is None else times_of_rows(time, X, len(labels))
+        every_label = labels
         weights = self._row_weights(X, labels, sample_weight, groups)
         features, kept = rows, weights.kept
         if kept is not None:
@@ -116,13 +132,33 @@ class DecoupledEstimator(RawInputs):
             self._kept = kept
             every = self._completed(training.predictions, rows, kept)
             self._conclude(training, every, encoded.targets, weights)
+        self.time_estimate_ = None
+        if order is not None:
+            given = {"sample_weight": sample_weight, "groups": groups}
+            self._look_forward(order, rows, every_label, given)
         return self
+
+    def _look_forward(
+        self, order: tuple[Floats, list[str]], rows: Any, labels: NDArray[Any], given: Any
+    ) -> None:
+        """Replace the estimates by those for rows after the last one."""
+        if isinstance(rows, Rows) or labels.ndim > 1:
+            raise ValueError("time needs X in memory and one target; leave it out")
+        past = Past(self, rows, labels, **given)
+        limits = (0.0, 1.0) if self._task == "classification" else (-np.inf, 1.0)
+        self.time_estimate_ = forward_estimate(*order, past.errors_of, limits)
+        error, score = self.time_estimate_.error, self.time_estimate_.score
+        self.estimated_test_error_, self.estimated_test_error_stderr_ = error.value, error.stderr
+        self.estimated_test_error_interval_ = error.interval
+        for name, value in zip(("", "stderr_", "interval_"), score, strict=True):
+            setattr(self, SCORES[self._task] + name, value)
 
     def _record(self, training: Training) -> None:
         """Set the fitted attributes that both tasks have."""
         self.estimated_test_error_ = training.error
         self.estimated_test_error_stderr_ = training.stderr
         self.estimated_test_error_interval_ = training.interval
+        self._left_out_error = training.error, training.stderr
         self.train_error_curve_ = training.curve
         self.train_error_stderr_curve_ = training.stderr_curve
         self.best_iter_, self.n_iter_ = training.best, len(training.curve)
@@ -259,7 +295,7 @@ class DecoupledEstimator(RawInputs):
         together = np.arange(n) if weights.groups is None else weights.groups.numpy()
         shares = np.ones(n) if weights.shares is None else weights.shares.numpy()
         losses = measured_losses(part_losses, together, self._strata(encoded), repeats, seed)
-        now = self.estimated_test_error_, self.estimated_test_error_stderr_
+        now = self._left_out_error
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
     def _strata(self, encoded: Encoded) -> NDArray[np.intp]:

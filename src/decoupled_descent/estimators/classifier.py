@@ -63,10 +63,12 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         features: ``"auto"``; the name of a kernel (``"linear"``, ``"rbf"``, ``"matern(2)/ranks"``);
             a kernel function, a scikit-learn transformer, or a list of these. For Newton's method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
-        members: Further members of the mixture: ``"auto"``: a random forest and extremely
-            randomised trees, by their out-of-bag predictions, if ``features`` is ``"auto"`` too; or
-            a list of ``"random forest"``, ``"extra trees"`` and ``"sparse linear"``, which "auto"
-            has for wide tables. For Newton's method.
+        members: Further members of the mixture, by predictions of rows that they did not see:
+            ``"auto"`` has all with a name if ``features`` is ``"auto"`` too, and none otherwise; or
+            a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"`` and
+            ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
+            and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
+            Newton's method.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
@@ -170,6 +172,24 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         full = np.full(len(self._kept), -1)
         full[self._kept] = codes
         return full
+
+    def _errors_of(
+        self, model: Any, X: Any, labels: NDArray[Any], every: NDArray[Any]
+    ) -> tuple[Floats, Floats]:
+        """Log losses of rows, and which are right, by a model that may not have all classes.
+
+        A class that the model has not seen gets a share of one row: 1 / (n + 1).
+        """
+        chances = np.zeros((len(labels), len(self.classes_)))
+        seen = np.isin(self.classes_, model.classes_)
+        chances[:, seen] = model.predict_proba(X)
+        if not seen.all():
+            left = 1 / (len(model.corrected_proba_) + 1)
+            chances *= 1 - left
+            chances[:, ~seen] = left / (~seen).sum()
+        codes = np.searchsorted(self.classes_, labels)
+        own = chances[np.arange(len(codes)), codes]
+        return -np.log(np.maximum(own, 1e-300)), 1.0 * (chances.argmax(1) == codes)
 
     def _out_of_sample(self, result: SearchResult) -> Floats:
         """Probabilities by mixtures that were chosen without the row."""
@@ -279,18 +299,20 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         return replace(counted, stderr=self._widening * counted.stderr)
 
     def choose_threshold(
-        self, y: ArrayLike, cost_ratio: float = 1.0, sample_weight: Any = None, groups: Any = None
-    ) -> Threshold:
-        """Choose the probability from which a row is given to the second class.
+        self, y: ArrayLike, cost_ratio: float = 1.0, sample_weight: Any = None, groups: Any = None,
+        *, positive: Any = None,
+    ) -> Threshold:  # fmt: skip
+        """Choose the probability from which a row is given to the class to find.
 
         The estimates allow for the choice: the rows of a fold are decided by the threshold that
         the other folds choose.
 
         Args:
             y: The labels of ``fit``; there must be two classes.
-            cost_ratio: The cost of a missed row of ``classes_[1]``, in units of a false alarm.
+            cost_ratio: The cost of a missed row of this class, in units of a false alarm.
             sample_weight: The weights of ``fit``.
             groups: The groups of ``fit``.
+            positive: The class to find; ``classes_[1]`` by default.
 
         Returns:
             The threshold, and its cost, sensitivity, specificity and predictive values on new
@@ -312,9 +334,15 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
         together = None if units is None else torch.from_numpy(units.reshape(-1))
         folds = folds_of(len(codes), together, self._seed(), torch.from_numpy(codes)).numpy()
-        p = np.asarray(self.corrected_proba_[:, 1], np.float64)
+        found = np.flatnonzero(
+            self.classes_ == (self.classes_[1] if positive is None else positive)
+        )
+        if len(found) != 1:
+            raise ValueError(f"positive={positive!r} must be one of {self.classes_.tolist()}")
+        p = np.asarray(self.corrected_proba_[:, found[0]], np.float64)
+        cases = (codes == found[0]).astype(np.int64)
         weights = {"sample_weight": sample_weight, "groups": groups}
-        return choose_threshold(p, codes, folds, float(cost_ratio), self._widening, **weights)
+        return choose_threshold(p, cases, folds, float(cost_ratio), self._widening, **weights)
 
     def _labels_of_fit(self, y: ArrayLike) -> NDArray[Any]:
         """Labels as an array, one for each row of ``fit``, or ``ValueError``."""

@@ -26,6 +26,8 @@ class RawInputs(Options):
 
     columns_: Columns | None = None
     n_features_in_: int
+    #: Whether the rows have an order in time, for which the estimate is made.
+    _in_order: bool = False
     #: Columns of a matrix that are times of the rows, by name; None looks for them by their names.
     _time_columns: dict[str, int] | None = None
     #: Medians of the columns of a matrix without gaps: they replace gaps of new rows.
@@ -78,7 +80,12 @@ class RawInputs(Options):
 
     @property
     def _times(self) -> dict[str, int] | None:
-        """Columns of the matrix that are times of the rows; None if nothing tells."""
+        """Columns of the matrix that are times of the rows; None if nothing tells.
+
+        There are none if the estimate is for later rows anyway.
+        """
+        if self._in_order:
+            return {}
         return self._time_columns if self.columns_ is None else time_columns(self.columns_)
 
     @property

@@ -49,10 +49,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         method: ``"auto"``, ``"newton"``, ``"orthogonal"``, ``"decoupled"`` or ``"gradient"``.
         features: ``"auto"``, or the features of the Newton method.
         stack: Whether to mix all candidates; otherwise the best one is the model.
-        members: Further members of the mixture: ``"auto"``: a random forest and extremely
-            randomised trees, by their out-of-bag predictions, if ``features`` is ``"auto"`` too; or
-            a list of ``"random forest"``, ``"extra trees"`` and ``"sparse linear"``, which "auto"
-            has for wide tables. For Newton's method.
+        members: Further members of the mixture, by predictions of rows that they did not see:
+            ``"auto"`` has all with a name if ``features`` is ``"auto"`` too, and none otherwise; or
+            a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"`` and
+            ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
+            and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
+            Newton's method.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
             estimates are in the units of the target; predictions are medians, not means. For
@@ -110,6 +112,13 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     ) -> None:  # fmt: skip
         """Set the out-of-sample predictions of the training rows."""
         self.corrected_prediction_ = self._shaped(every)
+
+    def _errors_of(
+        self, model: Any, X: Any, labels: Floats, every: Floats
+    ) -> tuple[Floats, Floats]:
+        """Squared errors of rows, and one minus their shares of the variance of all targets."""
+        squares = np.square(model.predict(X) - labels)
+        return squares, 1 - squares / (float(every.var()) or 1.0)
 
     def _network_error(
         self, error: CorrectedError, widening: float, predictions: Floats, targets: Tensor

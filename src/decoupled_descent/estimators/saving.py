@@ -60,9 +60,11 @@ class SavedModel:
 
     def features(self, frame: Any) -> Any:
         """Turn a table into the estimator's matrix, or return a matrix as it is."""
-        if self.columns is None:
-            return frame
         table = as_frame(frame)
+        if self.columns is None:
+            if table is None or hasattr(self.estimator, "feature_names_in_"):
+                return frame
+            return table.to_numpy()
         return self.columns.apply(frame if table is None else table)
 
     @property

@@ -10,6 +10,7 @@ from torch import Tensor
 from decoupled_descent.features.interface import Features
 from decoupled_descent.features.kernel_map import Kernel
 from decoupled_descent.features.kernels import KERNELS
+from decoupled_descent.features.levels import Levels
 from decoupled_descent.features.shared import TrainingRows
 from decoupled_descent.features.transformed import Transformed
 
@@ -18,9 +19,11 @@ AUTO = (
     *("linear", "linear/ranks", "poly2(1)", "arccos(1)", "rbf(0.6)", "rbf(1)"),
     *("matern(0.6)", "matern(1)", "matern(2)", "matern(4)", "matern(2)/ranks"),
     *("laplace1(0.5)", "laplace1(1)", "laplace1(2)", "laplace1(1)/ranks", "laplace1(4)/ranks"),
+    *("linear/levels", "laplace1(0.5)/levels", "laplace1(1)/levels", "laplace1(2)/levels"),
+    "rbf(1)/levels",
 )
 #: All feature maps, by the name that files have. A new one is a file and a line here.
-MAPS: dict[str, type[Features]] = {one.__name__: one for one in (Kernel, Transformed)}
+MAPS: dict[str, type[Features]] = {one.__name__: one for one in (Kernel, Levels, Transformed)}
 
 
 def as_features(spec: Any) -> list[Features]:

@@ -49,6 +49,10 @@ class Features(ABC):
         """Make a fitted map again from its :meth:`state`, or raise ``ValueError``."""
         raise ValueError(f"a file cannot contain a {cls.__name__}; train the model again")
 
+    def suits(self, X: Any) -> bool:
+        """Whether the map differs from simpler ones on these rows; else "auto" leaves it out."""
+        return True
+
     def width(self, n: int, d: int) -> int:
         """The largest number of features of n rows with d columns."""
         return min(n, d)

@@ -6,30 +6,34 @@ from typing import Any
 
 from torch import Tensor
 
+from decoupled_descent.members.any_estimator import AnyEstimator, EstimatorRecipe
 from decoupled_descent.members.forest import Forest
+from decoupled_descent.members.gaussian_classes import GAUSSIANS, GaussianClasses
 from decoupled_descent.members.growing import FORESTS
 from decoupled_descent.members.interface import Member, Recipe
 from decoupled_descent.members.sparse_linear import SparseLinear, SparseRecipe
 
 #: All kinds of members, by the name that files have. A new one is a file and a line here.
-KINDS: dict[str, type[Member]] = {one.kind: one for one in (Forest, SparseLinear)}
+KINDS: dict[str, type[Member]] = {
+    one.kind: one for one in (Forest, GaussianClasses, SparseLinear, AnyEstimator)
+}
 #: Recipes that users choose by name.
-RECIPES: dict[str, Recipe] = {one.name: one for one in (*FORESTS, SparseRecipe())}
+RECIPES: dict[str, Recipe] = {one.name: one for one in (*FORESTS, *GAUSSIANS, SparseRecipe())}
 #: What ``"auto"`` trains.
-AUTO: tuple[Recipe, ...] = (*FORESTS, SparseRecipe(only_wide=True))
+AUTO: tuple[Recipe, ...] = (*FORESTS, *GAUSSIANS, SparseRecipe(only_wide=True))
 
 
 def as_recipes(spec: Any, default: bool) -> list[Recipe]:
     """Turn a description of members into recipes.
 
     Args:
-        spec: ``"auto"``: forests, and sparse linear models for wide tables, if ``default`` is
-            true, else none; or a list of names.
+        spec: ``"auto"``: all that have a name, sparse linear models for wide tables only, if
+            ``default`` is true, else none; or a list of names and estimators of scikit-learn.
         default: Whether ``"auto"`` trains any.
 
     Example:
-        >>> [one.name for one in as_recipes("auto", True)]
-        ['random forest', 'extra trees', 'sparse linear']
+        >>> [one.name for one in as_recipes(["extra trees", "naive Bayes"], True)]
+        ['extra trees', 'naive Bayes']
         >>> as_recipes([], True)
         []
     """
@@ -43,7 +47,12 @@ def as_recipes(spec: Any, default: bool) -> list[Recipe]:
 def _recipe(one: Any) -> Recipe:
     if isinstance(one, str) and one in RECIPES:
         return RECIPES[one]
-    raise ValueError(f"members has {one!r:.60}, which is not one of {_choices()}")
+    if hasattr(one, "fit") and hasattr(one, "predict") and not isinstance(one, type):
+        return EstimatorRecipe(one)
+    raise ValueError(
+        f"members has {one!r:.60}, which is not one of {_choices()}, or an estimator of "
+        "scikit-learn"
+    )
 
 
 def _choices() -> str:

@@ -66,11 +66,12 @@ class TrainingTable(NamedTuple):
         shares: Floats = kept * factors[classes]
         return shares
 
-    def error(self, predictions: Tensor) -> float:
-        """The mean loss of predictions of the rows, shape (n, C)."""
+    def errors(self, predictions: Tensor) -> Tensor:
+        """The mean loss of predictions (n, C) without each fold and, last, of all rows."""
         losses = self.loss.of_predictions(predictions, self.y)
-        weights = torch.from_numpy(self.row_weights)
-        return float(losses @ weights / weights.sum())
+        others = torch.arange(int(self.folds.max()) + 2).unsqueeze(1) != self.folds
+        weights = torch.from_numpy(self.row_weights) * others
+        return (weights @ losses) / weights.sum(1)
 
 
 class SelectedColumn(NamedTuple):
@@ -143,6 +144,8 @@ class MemberFit(NamedTuple):
     model: Member
     predictions: Tensor  # of parts that did not see the row, shape (n, C)
     excess: Tensor  # their variance in excess of the model's, shape (n, C)
+    #: Whether it is selected without the labels of each fold and, last, with all; None for always.
+    selected: Tensor | None = None
 
     @property
     def name(self) -> str:

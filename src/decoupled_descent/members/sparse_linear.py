@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.checks import ignoring, is_finite_number
-from decoupled_descent.features.scaling import CLIP
 from decoupled_descent.members.interface import (
     Floats,
     KeptRows,
@@ -32,6 +31,7 @@ from decoupled_descent.members.sparse_path import (
     SparseProblem,
     steepest,
 )
+from decoupled_descent.members.standardised import column_moments, standardised
 from decoupled_descent.objective.losses import Loss, get_loss
 
 #: The path ends after this many penalties in a row that are worse than the best one.
@@ -97,7 +97,7 @@ class SparseLinear(Member):
 
     def _scaled(self, X: Any) -> Floats:
         values = np.asarray(X, dtype=np.float64)[:, self.columns]
-        return scaled(values, self.mean, self.scale)
+        return standardised(values, self.mean, self.scale)
 
     def kept_rows(self, table: TrainingTable, some: Tensor) -> KeptRows:
         """The fold of each row: the model without the fold is a model without the row."""
@@ -154,12 +154,15 @@ class PathStep(NamedTuple):
     model: Coefficients  # of all rows
     without: list[Coefficients]  # of all rows but those of each fold
     predictions: Tensor  # of the rows by models without their fold, shape (n, C)
-    error: float
+    errors: Tensor  # their mean loss without each fold and, last, of all rows
 
 
 @dataclass(frozen=True)
 class SparseRecipe:
-    """A path of sparse linear models, of which the best and its neighbours are kept."""
+    """A path of sparse linear models, of which the best and its neighbours are kept.
+
+    Without a fold another penalty may be the best one; such models serve the estimate only.
+    """
 
     name: str = "sparse linear"
     only_wide: bool = False  # whether to train on wide tables only
@@ -168,17 +171,18 @@ class SparseRecipe:
         """Follow the path until the error rises."""
         if self.only_wide and table.X.shape[1] < WIDE * table.X.shape[0]:
             return []
-        mean, scale = _moments(table)
+        mean, scale = column_moments(table)
         with ignoring(Warning):  # of a limit of sweeps: the next parabola continues
             steps = list(path(table, mean, scale))
-        best = min(range(len(steps)), key=lambda k: steps[k].error)
-        near = steps[max(best - 1, 0) : best + 2]
-        return [_member(table, mean, scale, step) for step in near]
+        best = torch.stack([one.errors for one in steps]).argmin(0)
+        near = [(best - place).abs() <= 1 for place in range(len(steps))]
+        pairs = zip(steps, near, strict=True)
+        return [_member(table, mean, scale, one, own) for one, own in pairs if bool(own.any())]
 
 
 def path(table: TrainingTable, mean: Floats, scale: Floats) -> Iterator[PathStep]:
     """Models of one penalty after the other, the largest first."""
-    X = np.asfortranarray(scaled(np.asarray(table.X, np.float64), mean, scale))
+    X = np.asfortranarray(standardised(np.asarray(table.X, np.float64), mean, scale))
     Y = table.loss.regression_targets(table.y, table.outputs).numpy()
     folds = table.folds.numpy() % FOLDS
     weights = [table.row_weights]
@@ -194,15 +198,18 @@ def path(table: TrainingTable, mean: Floats, scale: Floats) -> Iterator[PathStep
         for fold, model in enumerate(models[1:]):
             outputs[folds == fold] = model.outputs(X[folds == fold])
         predictions = table.loss.probabilities(torch.from_numpy(outputs))
-        step = PathStep(penalty, models[0], models[1:], predictions, table.error(predictions))
+        step = PathStep(penalty, models[0], models[1:], predictions, table.errors(predictions))
         yield step
-        worse = 0 if step.error < best else worse + 1
-        best, last = min(best, step.error), penalty
+        error = float(step.errors[-1])
+        worse = 0 if error < best else worse + 1
+        best, last = min(best, error), penalty
         if worse >= PATIENCE:
             return
 
 
-def _member(table: TrainingTable, mean: Floats, scale: Floats, step: PathStep) -> MemberFit:
+def _member(
+    table: TrainingTable, mean: Floats, scale: Floats, step: PathStep, selected: Tensor
+) -> MemberFit:
     """Keep the columns that some of the models use."""
     folds = [one.theta for one in step.without]
     used = np.flatnonzero(step.model.theta.any(1) | np.any([one.any(1) for one in folds], axis=0))
@@ -217,21 +224,4 @@ def _member(table: TrainingTable, mean: Floats, scale: Floats, step: PathStep) -
         np.stack([one[used] for one in folds]),
         np.stack([one.bias for one in step.without]),
     )
-    return MemberFit(model, step.predictions, torch.zeros_like(step.predictions))
-
-
-def _moments(table: TrainingTable) -> tuple[Floats, Floats]:
-    """Means and deviations of the columns; 1 for constant ones."""
-    X, weights = np.asarray(table.X, np.float64), table.row_weights
-    share = weights / weights.sum()
-    mean = share @ X
-    with np.errstate(over="ignore", invalid="ignore"):
-        deviation = np.sqrt(share @ (X - mean) ** 2)
-    usable = np.isfinite(deviation) & (deviation > 0)
-    return mean, np.where(usable, deviation, 1.0)
-
-
-def scaled(X: Floats, mean: Floats, scale: Floats) -> Floats:
-    """Columns of mean 0 and deviation 1, cut as those of the other models."""
-    result: Floats = np.clip((X - mean) / scale, -CLIP, CLIP)
-    return result
+    return MemberFit(model, step.predictions, torch.zeros_like(step.predictions), selected)

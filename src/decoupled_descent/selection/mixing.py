@@ -68,7 +68,8 @@ class Pool(NamedTuple):
         for place, other in enumerate(others, len(fits)):
             excess[place] = other.excess
         chosen = [one.selected for one in fits]
-        chosen += [torch.ones_like(chosen[0])] * len(others)
+        always = torch.ones_like(chosen[0])
+        chosen += [always if one.selected is None else one.selected for one in others]
         without = None
         if all(one.fold_predictions is not None for one in fits):
             nested = [one.fold_predictions for one in fits if one.fold_predictions is not None]
@@ -103,8 +104,10 @@ def mix(
     cross_fitted = torch.einsum("nf,fnk->nk", by_row, pool.predictions)
     losses = loss.of_predictions(cross_fitted, rows.y)
     losses = losses - excess_loss(loss, pool.excess, by_row, cross_fitted, rows.y)
-    in_model = [*range(len(own)), *range(len(fits), len(fits) + len(others))]
-    mixed = torch.einsum("f,fnk->nk", weights, pool.predictions[in_model])
+    in_model = pool.predictions[: len(own)]
+    if stack:
+        in_model = pool.predictions[pool.selected[-1]]
+    mixed = torch.einsum("f,fnk->nk", weights, in_model)
     values, shares = rows.averaged(losses), _shares(rows)
     variance = max(float(values.var()), variance_of_new(loss, values, mixed, shares))
     alone = variance / len(values)
@@ -117,7 +120,7 @@ def mix(
     return SearchResult(
         objective,
         tuple(one._replace(variation=None) for one in own),  # which is of no further use
-        tuple(others),
+        tuple(one for one in others if one.selected is None or one.selected[-1]),
         weights,
         CorrectedError(error, stderr, error - raw),
         losses,

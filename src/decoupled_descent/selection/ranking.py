@@ -30,7 +30,7 @@ NESTED = 2000
 #: Ridges are powers of ten within these exponents, times the mean weight of a row.
 LOWEST, HIGHEST = -5.0, 3.0
 #: With the real loss the first ridge is this share of the best ridge of the ranking, because the
-#: curvature is smaller. On the shared tables the best ridge was that share of it on average.
+#: curvature is smaller. It was chosen on six real tables.
 SHARE = 0.06
 
 

@@ -129,6 +129,7 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
     """
     unset = isinstance(features, str) and features == "auto"
     maps = as_features("linear" if unset and is_sparse(X) else features)
+    maps = [one for one in maps if one.suits(X)] if unset else maps
     if objective.loss.categorical:
         for one in maps:
             one.limit_width(len(y), MOST_PARAMETERS // (objective.width or 1))

@@ -46,7 +46,7 @@ def weighted_mean(losses: Tensor, weights: Tensor) -> Estimate:
             f"weights leave {effective:.1f} effective rows of {len(weights)}; the drift is too "
             "large to be estimated from these rows: collect rows after the drift"
         )
-    shares = weights / weights.sum()
+    shares = weights.double() / weights.double().sum()
     values = losses.double().cpu()
     mean = float(shares @ values)
     variance = float(shares.square() @ (values - mean).square()) * effective / (effective - 1)

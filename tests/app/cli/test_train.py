@@ -70,9 +70,9 @@ def test_many_notes_are_cut_and_kinks_are_no_news(run, tmp_path):
     arguments = ("--target", "y", "--out", tmp_path / "o", "--activation", "relu", *FAST)
     status, text, err = run("train", tmp_path / "wide.csv", *arguments)
     assert (status, err) == (0, SAID)
-    assert "• and 9 more: see report.html" in text
-    assert "'x10'" in text
-    assert "'x11'" not in text
+    assert "• and 10 more: see report.html" in text
+    assert "'x09'" in text
+    assert "'x10'" not in text
     assert "'x19'" in html.unescape((tmp_path / "o" / "report.html").read_text(encoding="utf-8"))
     assert "kinks" not in text
 
@@ -320,8 +320,8 @@ def test_the_logarithm_of_the_target(run, tmp_path):
     status, text, err = run("predict", tmp_path / "o", data)
     assert status == 0
     assert "typical error (RMSE)" in err
-    number = r"\d+(\.\d{1,2})?"
-    assert all(re.fullmatch(f"{number}(,{number}){{2}}", line) for line in text.split()[1:])
+    numbers = [number for line in text.split()[1:] for number in line.split(",")]
+    assert all(re.fullmatch(r"\d+(\.\d{1,2})?", number) for number in numbers)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
     linear = (
         estimator
         if tried == {"linear"}
-        else fit_alone(prepared.task, prepared.given, "linear", log)
+        else fit_alone(prepared.task, prepared.given | {"time": None}, "linear", log)
     )
     predictions = [predictions_of(estimator), predictions_of(linear), _guesses(prepared, log)]
     losses = [losses_of(estimator, one, prepared.y) for one in predictions]
@@ -44,7 +44,8 @@ def contenders(prepared: Prepared, estimator: Any) -> list[Contender]:
         error, stderr = mean(squares, prepared.groups)
         gain, gain_stderr = mean(each - losses[0], prepared.groups)
         score, median = _score(prepared, estimator, predicted, error)
-        score = getattr(model, "estimated_accuracy_", score)
+        if prepared.time is None:  # otherwise it is that of later rows
+            score = getattr(model, "estimated_accuracy_", score)
         loss = float(each.mean())
         compared.append(
             Contender(name, error, stderr, score, median, gain, gain_stderr, loss, measure)

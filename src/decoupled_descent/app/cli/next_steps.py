@@ -13,8 +13,11 @@ from decoupled_descent.app.report.headline import is_about_model
 from decoupled_descent.app.report.learning import sentence
 
 
-def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
-    """Say what to do with the model: first whether to use it and its estimate, then how."""
+def next_steps(report: ReportData, data: Path, out: Path, time: str | None = None) -> list[str]:
+    """Say what to do with the model: first whether to use it and its estimate, then how.
+
+    ``time`` is a column of times that was not used to order the rows.
+    """
     packed = data.suffix.lower() in (".gz", ".bz2")
     suffix = "".join(data.suffixes[-2:]) if packed else data.suffix or ".csv"
     predict = f"decoupled predict {shlex.quote(str(out))}"
@@ -30,6 +33,11 @@ def next_steps(report: ReportData, data: Path, out: Path) -> list[str]:
         steps.append(f"The error was still falling: try `--max-iter {more}`.")
     if isinstance(forecast, ErrorsByRows) and report.is_trusted:
         steps.append(sentence(forecast))
+    if time is not None and report.training.leaves_rows_out:
+        steps.append(
+            f"Will it predict rows that are later than those of the table? Then train with "
+            f"`--time {shlex.quote(time)}`: the estimate is then for rows after the last one."
+        )
     contenders = report.analyses.contenders
     if not contenders or usefulness(contenders)[0] != "alarm":
         steps.append(f"Predict new rows: `{predict} new{suffix} --out predictions.csv`")

@@ -24,6 +24,7 @@ from decoupled_descent.app.cli.options import (
     must_exist,
     option,
 )
+from decoupled_descent.app.cli.training_options import check_ratio
 from decoupled_descent.checks import harmless
 from decoupled_descent.files import written_whole
 from decoupled_descent.tensor_file import MODEL_FILE, model_file, read_header
@@ -48,8 +49,28 @@ Out = Annotated[
 ]
 
 
+Threshold = Annotated[
+    float | None,
+    option(
+        metavar="NUMBER",
+        help="Predict the class to find from this probability on; by default that chosen in "
+        "training, or the more probable class.",
+    ),
+]
+CostRatio = Annotated[
+    float | None,
+    option(metavar="NUMBER", help="Cost of a missed case in units of a false alarm."),
+]
+
+
 def predict(
-    model: Model, data: Data, out: Out = None, sheet: Sheet = None, as_json: Json = False
+    model: Model,
+    data: Data,
+    out: Out = None,
+    sheet: Sheet = None,
+    threshold: Threshold = None,
+    cost_ratio: CostRatio = None,
+    as_json: Json = False,
 ) -> None:
     """Predict the rows of a table with a saved model.
 
@@ -62,10 +83,27 @@ def predict(
     from decoupled_descent.app.tables.standard_input import table_path
 
     with table_path(data) as path:
-        _predict(model, path, out, sheet, as_json)
+        _predict(model, path, out, sheet, as_json, limit_of(threshold, cost_ratio))
 
 
-def _predict(model: Path, data: Path, out: Path | None, sheet: str | None, as_json: bool) -> None:
+def limit_of(threshold: float | None, cost_ratio: float | None) -> float | None:
+    """The threshold that was asked for: itself, or that of the lowest cost.
+
+    With right probabilities, a row whose case costs r false alarms if missed should be flagged from
+    a probability of 1 / (1 + r) on.
+    """
+    if threshold is not None and cost_ratio is not None:
+        raise ValueError("--threshold and --cost-ratio cannot be given together; leave out one")
+    if threshold is not None and not 0 < threshold < 1:
+        raise ValueError(f"--threshold {threshold:g} must be between 0 and 1")
+    check_ratio(cost_ratio)
+    return threshold if cost_ratio is None else 1 / (1 + cost_ratio)
+
+
+def _predict(
+    model: Path, data: Path, out: Path | None, sheet: str | None, as_json: bool,
+    threshold: float | None = None,
+) -> None:  # fmt: skip
     """Predict a table in a file, and write or print the result."""
     about, _ = read_header(model_file(model))
     from decoupled_descent.app.tables.opening import open_table
@@ -90,7 +128,7 @@ def _predict(model: Path, data: Path, out: Path | None, sheet: str | None, as_js
     from decoupled_descent.app.cli.output import echo_json
     from decoupled_descent.estimators.saving import load_model
 
-    saved, text = load_model(model), StringIO()
+    saved, text = predictions.with_threshold(load_model(model), threshold), StringIO()
     before = partial(predictions_of_training_rows, model)
     try:
         with nullcontext(text) if out is None else _to_file(out) as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
@@ -85,12 +86,35 @@ def predict(saved: SavedModel, reader: TableReader, file: TextIO, before: Before
         names = sum(FORMULA.fullmatch(str(name)) is not None for name in table.columns)
         shielded += count if first else count - names
         file.write(safe.to_csv(index=False, header=first, lineterminator="\n"))
+    if columns.threshold:
+        notes.append(
+            f"rows are predicted as {columns.positive!r} from a probability of "
+            f"{columns.threshold:.3g} on; the actual accuracy is that of the more probable class"
+        )
     notes += encoder.notes("training", everything=True)
     complete = pd.DataFrame(first_pass.columns).rename(columns=matched)
     target = mark_missing(complete, columns.words).get(saved.target)
     actual = actual_error(saved, target, np.concatenate(predicted), notes)
     notes += [FORMULAS.format(shielded)] if shielded else []
     return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
+
+
+def with_threshold(saved: SavedModel, threshold: float | None) -> SavedModel:
+    """The model with another threshold of the class to find; None leaves that of training."""
+    if threshold is None:
+        return saved
+    if saved.columns is None or not saved.columns.positive:
+        raise ValueError("--threshold and --cost-ratio are for tables with two classes")
+    return replace(saved, columns=replace(saved.columns, threshold=threshold))
+
+
+def _decided(saved: SavedModel, outputs: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The class of each row: the most probable one, or by the threshold of the class to find."""
+    columns, classes = rules(saved), [str(one) for one in saved.on_matrix.classes_.tolist()]
+    if not columns.threshold or columns.positive not in classes:
+        return np.asarray(outputs.argmax(1), dtype=np.intp)
+    found = classes.index(columns.positive)
+    return np.asarray(np.where(outputs[:, found] > columns.threshold, found, 1 - found), np.intp)
 
 
 def rules(saved: SavedModel) -> Columns:
@@ -162,7 +186,7 @@ def as_target(saved: SavedModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
     than a two-hundredth of it.
     """
     if saved.task == "classification":
-        names: NDArray[Any] = class_names(saved)[outputs.argmax(1)]
+        names: NDArray[Any] = class_names(saved)[_decided(saved, outputs)]
         return names
     if saved.columns is None:
         return outputs[:, 0]

@@ -52,5 +52,12 @@ def for_files(report: ReportData, estimator: Any) -> ReportData:
 
 
 def columns_for_file(columns: Columns) -> Columns:
-    """The rules for columns without notes, which show values as examples."""
-    return replace(columns, notes=())
+    """The rules for columns without values of rows: notes with examples, smallest and largest.
+
+    New numbers outside those of training are then not noted.
+    """
+    from decoupled_descent.columns.column import Column
+
+    unknown = Column.low, Column.high
+    without = [replace(one, low=unknown[0], high=unknown[1]) for one in columns.columns]
+    return replace(columns, notes=(), columns=tuple(without))

@@ -30,6 +30,7 @@ from decoupled_descent.app.report.comparison import answers
 from decoupled_descent.app.report.data import (
     Analyses,
     ErrorsByRows,
+    ErrorsOverTime,
     Estimate,
     IntervalWidth,
     RowPredictions,
@@ -76,6 +77,7 @@ def report_data(
         task=prepared.task,
         n_rows=len(prepared.y),
         n_features=prepared.X.shape[1],
+        threshold=prepared.columns.threshold,
         training=_training(estimator),
         estimate=_estimate(prepared, estimator, rows),
         rows=rows,
@@ -83,7 +85,8 @@ def report_data(
         diagnosis=_diagnosis(estimator, analyses.missing).to_dict(),
         notes=[*prepared.notes, *warned],
     )
-    return replace(report, next_steps=next_steps(report, data, out))
+    asked = None if prepared.time is not None else next(iter(prepared.time_columns), None)
+    return replace(report, next_steps=next_steps(report, data, out, asked))
 
 
 def _training(estimator: Any) -> Training:
@@ -130,6 +133,7 @@ def _row_predictions(prepared: Prepared, estimator: Any, target: str) -> RowPred
         calibration=estimator.calibration_.to_dict() if classes else None,
         row_names=row_names(prepared),
         as_csv=as_csv(prepared, estimator, target),
+        positive=prepared.columns.positive,
     )
 
 
@@ -158,6 +162,9 @@ def _analyses(
         except KeyboardInterrupt:
             parts["missing"] = [PARTS[one] for one in makers if one not in parts]
             break
+    if estimator.time_estimate_ is not None and prepared.time is not None:
+        roots = prepared.task == "regression"
+        parts["over_time"] = ErrorsOverTime.of(prepared.time[0], estimator.time_estimate_, roots)
     return Analyses(**parts)
 
 
@@ -264,6 +271,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "class_to_find": report.rows.classes[report.rows.class_to_find]
         if report.rows.classes is not None and len(report.rows.classes) == 2
         else None,
+        "threshold": report.threshold or None,
         "measures": {
             one.name: {"estimate": one.value, "interval": one.with_interval[1:] or None}
             for one in estimate.measures
@@ -279,6 +287,10 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "stop_reason": training.stop_reason,
         "interrupted": training.interrupted or bool(analyses.missing),
         "missing": list(analyses.missing),
+        "over_time": None
+        if analyses.over_time is None
+        else analyses.over_time._asdict()
+        | {"pieces": [one._asdict() for one in analyses.over_time.pieces]},
         "more_rows": forecast._asdict() if isinstance(forecast, ErrorsByRows) else None,
         "prediction_intervals": [one._asdict() for one in analyses.intervals],
         "importance": {} if isinstance(analyses.importance, str) else dict(analyses.importance),
@@ -308,8 +320,16 @@ def show(
         heading(screen, "What was done to the data")
         points(screen, few(report.notes, "report.html"))
     corrected, contenders = report.estimate.corrected, report.analyses.contenders
-    heading(screen, "Expected on new rows" if corrected else "On the training rows")
-    intervals(screen, _named_estimates(report))
+    later = "rows after the last one" if report.analyses.over_time else "new rows"
+    heading(screen, f"Expected on {later}" if corrected else "On the training rows")
+    if report.analyses.over_time:
+        own = (report.estimate.score_name, report.estimate.loss_name, "typical error (RMSE)")
+        named = _named_estimates(report)
+        intervals(screen, {name: one for name, one in named.items() if name in own})
+        heading(screen, "Expected on other rows of the same times")
+        intervals(screen, {name: one for name, one in named.items() if name not in own})
+    else:
+        intervals(screen, _named_estimates(report))
     compare(screen, contenders, rare=names_of(report.rows.mostly_missed))
     verdict(screen, report.diagnosis or {}, contenders=contenders)
     heading(screen, "What to do next")

@@ -14,8 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from decoupled_descent.app.tables.encoding import encode
-from decoupled_descent.app.tables.opening import open_table
+from decoupled_descent.app.tables.opening import LoadedTable, open_table
+from decoupled_descent.app.tables.other_tasks import several_labels, time_to_event
+from decoupled_descent.app.tables.positive import positive_class
 from decoupled_descent.app.tables.process_group import ProcessGroup
+from decoupled_descent.app.tables.repairs import Skipped, merge_classes, skip_bad_rows
 from decoupled_descent.app.tables.table_reader import FirstPass, TableReader
 from decoupled_descent.app.tables.targets import (
     CLASSES,
@@ -29,8 +32,11 @@ from decoupled_descent.app.tables.targets import (
 )
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
-from decoupled_descent.columns.values import Floats, is_number, listed, mark_missing
+from decoupled_descent.columns.times import pieces_of, times_of_rows
+from decoupled_descent.columns.values import BadCellError, Floats, is_number, listed, mark_missing
 
+#: The file that lists rows that were left out.
+SKIPPED = "skipped.csv"
 #: The fewest rows from which an error is estimated.
 FEWEST = 10
 
@@ -49,12 +55,15 @@ class Prepared(NamedTuple):
     frame: pd.DataFrame | None = None  # the identifier, if any; the index has the row numbers
     sample: tuple[Floats, NDArray[Any]] | None = None  # some rows in memory, if X is on disk
     rows: Any = None  # the rows of all processes, if X has only those of one process
+    time: tuple[str, pd.Series] | None = None  # the column of --time, and the time of each row
+    skipped: tuple[Skipped, ...] = ()  # rows that were left out because of bad cells
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments of ``fit``: all rows, or distributed rows and what belongs to them here."""
         if self.rows is None:
-            return {"X": self.X, "y": self.y, "groups": self.groups}
+            given = {"X": self.X, "y": self.y, "groups": self.groups}
+            return given | ({} if self.time is None else {"time": self.time[1]})
         groups = None if self.groups is None else self.groups[self.rows.span]
         return {"X": self.rows, "y": self.y[self.rows.span], "groups": groups}
 
@@ -80,6 +89,10 @@ class Wishes(NamedTuple):
     words: tuple[str, ...] = ()  # texts that stand for missing values
     log_target: bool = False  # fit the logarithm of the target
     sheet: str | None = None  # of a spreadsheet
+    time: str | None = None  # the column of the times, if the estimate is for later rows
+    positive: str | None = None  # the class to find
+    skip_bad_rows: bool = False  # leave out rows with cells that cannot be read
+    merge_classes: tuple[str, ...] = ()  # pairs old=new
 
 
 def prepare(
@@ -95,14 +108,55 @@ def prepare(
     Raises ``ValueError`` if something is wrong with the table, ``OSError`` if it cannot be read.
     """
     wishes = wishes or Wishes()
-    reader = open_table(path, group, sheet=wishes.sheet)
+    ragged: list[int] | None = [] if wishes.skip_bad_rows else None
+    try:
+        reader = open_table(path, group, sheet=wishes.sheet, ragged=ragged)
+    except BadCellError as error:
+        raise ValueError(f"{error}{_go_on(path, target)}") from error
     if reader.in_memory and group is not None:
         raise ValueError(f"{path}: --distributed needs a csv or parquet file with several columns")
     try:
-        return _prepare(reader, target, task, wishes)
+        reader, skipped = _repaired(reader, target, wishes, ragged or [])
+        prepared = _prepare(reader, target, task, wishes)
     except ValueError as error:
         message = re.sub(r"task='(\w+)'", r"--task \1", str(error))
-        raise ValueError(f"{path}: {message}") from error
+        further = _go_on(path, target) if isinstance(error, BadCellError) else ""
+        raise ValueError(f"{path}: {message}{further}") from error
+    if not skipped:
+        return prepared
+    count = len({one.where for one in skipped})
+    rows = f"{count} bad rows were" if count > 1 else "1 bad row was"
+    note = f"{rows} left out; {SKIPPED} lists what was bad"
+    return prepared._replace(skipped=skipped, notes=[note, *prepared.notes])
+
+
+def _go_on(path: Path, target: str) -> str:
+    """The command that leaves bad rows out."""
+    command = shlex.join(["decoupled", "train", str(path), "--target", target, "--skip-bad-rows"])
+    return f"; to go on without such rows: {command}"
+
+
+def _repaired(
+    reader: TableReader, target: str, wishes: Wishes, ragged: list[int]
+) -> tuple[TableReader, tuple[Skipped, ...]]:
+    """Merge classes and leave out bad rows, if that was asked for."""
+    if not wishes.skip_bad_rows and not wishes.merge_classes:
+        return reader, ()
+    if not isinstance(reader, LoadedTable):
+        raise ValueError("--skip-bad-rows and --merge-classes are for tables that fit into memory")
+    frame = mark_missing(reader.first_pass().sample, wishes.words)
+    check_target([str(name) for name in frame.columns], target)
+    attributes = dict(frame.attrs)
+    if wishes.merge_classes:
+        frame = frame.assign(**{target: merge_classes(frame[target], wishes.merge_classes)})
+    skipped = [Skipped(f"line {line}", "", "", "too few or too many fields") for line in ragged]
+    if wishes.skip_bad_rows:
+        frame.attrs = attributes
+        unused = [name for name in (wishes.identifier, wishes.group, *wishes.drop) if name]
+        frame, more = skip_bad_rows(frame, target, unused)
+        skipped += more
+    frame.attrs = attributes
+    return reader.with_frame(frame), tuple(skipped)
 
 
 def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes) -> Prepared:
@@ -110,8 +164,8 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
 
     Rows without a label are left out.
     """
-    named = [name for name in (wishes.group, wishes.identifier) if name is not None]
-    first = reader.first_pass([target, *named])
+    named = (wishes.group, wishes.identifier, wishes.time)
+    first = reader.first_pass([target, *(name for name in named if name is not None)])
     check_target([str(name) for name in first.sample.columns], target)
     complete = mark_missing(pd.DataFrame(first.columns), wishes.words)
     mark = first.sample.attrs.get("decimal", "")
@@ -119,7 +173,13 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     if len(labels) < FEWEST:
         count = "1 row is" if len(labels) == 1 else f"{len(labels)} rows are"
         raise ValueError(f"{count} too few; at least {FEWEST} with a label are needed")
-    result = recognise_task(labels, task)
+    several = several_labels(labels)
+    try:
+        result = recognise_task(labels, task)
+    except ValueError as error:
+        raise type(error)(f"{error}; {several}" if several else str(error)) from error
+    about += [several] if several and result == "classification" else []
+    about += [one for one in [time_to_event(first.sample, target, labels)] if one]
     sample = mark_missing(first.sample, wishes.words).drop(columns=target)
     sample = sample[labelled[sample.index.to_numpy() - 1]]
     sample.attrs = {"decimal": mark}
@@ -130,17 +190,21 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     )
     y = values_of(labels, result)
     columns = _like_the_target(columns, first, labels, y, result)
+    columns, cases = _positive(columns, y, result, wishes.positive)
     first = reader.rebalance(first, labelled)
     encoded = encode(reader, first, columns, labelled, columns.repeated)
-    notes = [*_read(reader, first), *first.notes, *about, *encoded.notes]
+    notes = [*_read(reader, first), *first.notes, *about, *cases, *encoded.notes]
     notes += [] if task else [_recognised(labels, result)]
     notes += [*_asked(wishes, target, groups), *_belong(encoded.codes), *columns.notes]
-    rows, few = complete[labelled][named[1:] if wishes.group else named], None
+    rows, few = complete[labelled][[wishes.identifier] if wishes.identifier else []], None
+    time = None if wishes.time is None else (wishes.time, complete[wishes.time][labelled])
+    if time is not None:
+        _check_time(reader, *time)
     if not reader.in_memory:
         places = np.searchsorted(labels.index, sample.index)
         few = CountingEncoder(columns).apply(sample), y[places]
     codes = tuple(encoded.codes.items())
-    return Prepared(encoded.X, y, columns, result, notes, groups, codes, rows, few)
+    return Prepared(encoded.X, y, columns, result, notes, groups, codes, rows, few, time=time)
 
 
 def _read(reader: TableReader, first: FirstPass) -> list[str]:
@@ -170,7 +234,23 @@ def _asked(wishes: Wishes, target: str, groups: NDArray[Any] | None) -> list[str
         notes.append(
             f"rows with the same {wishes.group!r} ({different} values) are left out together"
         )
+    if wishes.time is not None:
+        notes.append(
+            f"the estimate is for rows after the last {wishes.time!r}: models of the past predict "
+            "the next tenth of the rows, and choose features and ridges from the past alone. "
+            "Comparisons, curves and tables below leave out single rows of all times"
+        )
     return notes
+
+
+def _check_time(reader: TableReader, name: str, values: pd.Series) -> None:
+    """Raise ``ValueError`` if the rows cannot be put in order."""
+    if not reader.in_memory:
+        raise ValueError("--time is for tables that fit into memory; leave it out")
+    try:
+        pieces_of(times_of_rows(values, None, len(values))[0])
+    except ValueError as error:
+        raise ValueError(f"--time {name!r}: {error}") from error
 
 
 def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
@@ -185,6 +265,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
 def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
     """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
+    named |= {"--time": [wishes.time]}
     for option, names in named.items():
         for name in names:
             if name is not None and name not in features.columns:
@@ -213,6 +294,20 @@ def _like_the_target(
     if written is None:
         return columns
     return replace(columns, spellings=spellings_of(y, [written[row - 1] for row in labels.index]))
+
+
+def _positive(
+    columns: Columns, y: NDArray[Any], task: str, wanted: str | None
+) -> tuple[Columns, list[str]]:
+    """Store the class to find; return a sentence about it, if there are two classes."""
+    if task == "regression":
+        if wanted is not None:
+            raise ValueError("--positive is for two classes, but the target is a number")
+        return columns, []
+    positive = positive_class(y.tolist(), wanted)
+    note = f"{positive!r} is the class to find; --positive CLASS chooses the other one"
+    note = note.partition(";")[0] if wanted is not None else note
+    return replace(columns, positive=positive), [note] if positive else []
 
 
 def _groups(column: pd.Series) -> NDArray[Any]:

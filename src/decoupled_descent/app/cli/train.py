@@ -17,6 +17,8 @@ from decoupled_descent.app.cli.destination import check_folder
 from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
+from decoupled_descent.checks import percent
+from decoupled_descent.files import write_text
 from decoupled_descent.method_names import METHOD_NAMES
 from decoupled_descent.progress import stages
 
@@ -103,6 +105,8 @@ def train_and_report(
         if interrupted and replaced:  # a half-trained model does not replace a good one
             out = Path(f"{out.resolve()}-interrupted")
             replaced = check_folder(out, data)
+        if options.cost_ratio is not None:
+            prepared = with_threshold(prepared, estimator, options.cost_ratio)
         if options.no_rows:
             estimator._jackknife = estimator._jackknife.of_one_width()
         enter(CHECKING)
@@ -119,6 +123,11 @@ def train_and_report(
             stored = privacy.for_files(report, estimator)
             columns = privacy.columns_for_file(columns)
         out, files = folder.write_somewhere(out, estimator, columns, target, stored)
+    if prepared.skipped and not options.no_rows:
+        from decoupled_descent.app.cli.tables import SKIPPED
+        from decoupled_descent.app.tables.repairs import as_table
+
+        write_text(out / SKIPPED, as_table(prepared.skipped))
     with written_to(out, interrupted, report.analyses.missing):
         if resume and not interrupted:
             clear(options.out)
@@ -139,6 +148,27 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
         estimator.fit(**prepared.given)
     lines = [" ".join(str(one.message).split()) for one in caught if _for_users(one.category)]
     return estimator, list(dict.fromkeys(lines))
+
+
+def with_threshold(prepared: Prepared, estimator: Any, ratio: float) -> Prepared:
+    """Choose the threshold with the lowest cost, and store it with a note on its price."""
+    positive = prepared.columns.positive
+    if not positive:
+        raise ValueError("--cost-ratio is for two classes; leave it out")
+    chosen = estimator.choose_threshold(
+        prepared.y, ratio, groups=prepared.groups,
+        positive=next(one for one in estimator.classes_ if str(one) == positive),
+    )  # fmt: skip
+    found, right, cost = chosen.sensitivity, chosen.specificity, chosen.cost
+    note = (
+        f"rows are predicted as {positive!r} from a probability of {chosen.value:.3g} on, where a "
+        f"missed one costs {ratio:g} false alarms. On new rows, expect a cost of {cost.value:.3g} "
+        f"false alarms per row ({cost.interval[0]:.3g} to {cost.interval[1]:.3g}), "
+        f"{percent(found.value)} of the rows of {positive!r} found, and {percent(right.value)} of "
+        "the others predicted right; the choice of the threshold is allowed for"
+    )
+    columns = replace(prepared.columns, threshold=chosen.value)
+    return prepared._replace(columns=columns, notes=[*prepared.notes, note])
 
 
 def announce(prepared: Prepared, method: str, features: str = "auto") -> None:

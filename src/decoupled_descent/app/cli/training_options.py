@@ -56,6 +56,41 @@ Group = Annotated[
         "column is not used for predictions.",
     ),
 ]
+Time = Annotated[
+    str | None,
+    option(
+        metavar="COLUMN",
+        help="The time of the rows, numbers or dates. The estimate is then for rows after the last "
+        "one: models of the past predict the next tenth of the rows.",
+    ),
+]
+Positive = Annotated[
+    str | None,
+    option(
+        metavar="CLASS",
+        help="Of two classes, the one to find: curves, thresholds and measures are about it. By "
+        "default it is recognised by names such as case, yes and 1.",
+    ),
+]
+CostRatio = Annotated[
+    float | None,
+    option(
+        metavar="NUMBER",
+        help="Cost of a missed case in units of a false alarm. The threshold with the lowest cost "
+        "is chosen and stored; its estimates allow for the choice.",
+    ),
+]
+SkipBadRows = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad-rows",
+        help="Leave out rows with cells that cannot be read, and list them in DIR/skipped.csv.",
+    ),
+]
+MergeClasses = Annotated[
+    list[str] | None,
+    option(metavar="OLD=NEW", help="Rename a class of the target; may be repeated."),
+]
 LogTarget = Annotated[
     bool,
     typer.Option(
@@ -132,6 +167,11 @@ class TrainOptions:
     method: Method = "auto"
     features: Features = "auto"
     group: Group = None
+    time: Time = None
+    positive: Positive = None
+    cost_ratio: CostRatio = None
+    skip_bad_rows: SkipBadRows = False
+    merge_classes: MergeClasses = None
     identifier: common.Identifier = None
     drop: common.Drop = None
     missing: common.Missing = None
@@ -160,13 +200,19 @@ class TrainOptions:
         from decoupled_descent.app.cli.tables import Wishes
 
         drop, words = tuple(self.drop or ()), tuple(self.missing or ())
-        return Wishes(self.group, self.identifier, drop, words, self.log_target, self.sheet)
+        return Wishes(
+            self.group, self.identifier, drop, words, self.log_target, self.sheet, self.time,
+            self.positive, self.skip_bad_rows, tuple(self.merge_classes or ()),
+        )  # fmt: skip
 
     def for_estimator(self) -> dict[str, Any]:
         """Keyword arguments of an estimator, or ``ValueError`` for options that do not agree."""
         numbers = {"lr": self.lr, "damping": self.damping, "ridge": self.ridge}
         at_minimum = {"--group": self.group is not None, "--log-target": self.log_target}
         at_minimum |= {"--distributed": self.distributed}
+        if self.distributed and self.time is not None:
+            raise ValueError("--time needs all rows in one process; leave out --distributed")
+        check_ratio(self.cost_ratio)
         method = resolve_method(self.method, self.asks_for_network)
         arguments = check_options(self.hidden, method, numbers, at_minimum)
         arguments |= {"activation": self.activation, "max_iter": self.max_iter}
@@ -174,6 +220,12 @@ class TrainOptions:
         arguments |= {"log_target": True} if self.log_target else {}
         minimises = METHOD_NAMES[method].minimises
         return linear_only(arguments, minimises) if self.no_rows else arguments
+
+
+def check_ratio(ratio: float | None) -> None:
+    """Raise ``ValueError`` for a ratio of costs that is not positive."""
+    if ratio is not None and not 0 < ratio < math.inf:
+        raise ValueError(f"--cost-ratio {ratio:g} must be a positive number, such as 5")
 
 
 def resolve_method(method: str, network: bool) -> str:

@@ -18,6 +18,8 @@ from decoupled_descent.tensor_file import model_file, read_tensors
 CODE, WEIGHTS = "predictor.py", "model.npz"
 #: Kinds of columns that NumPy code reads without pandas.
 KINDS = ("number", "category", "presence")
+#: Kinds of members that the code has.
+MEMBERS = ("forest", "gaussian classes", "sparse linear")
 #: The largest difference from the model, relative to the size of its predictions, on drawn rows.
 TOLERANCE, ROWS = 1e-5, 200
 
@@ -56,8 +58,11 @@ def check(saved: SavedModel, content: Any) -> None:
             f"the column {others[0]!r} has dates, sentences or numbers in a style of their own, "
             "which need pandas; train with --drop and its name, or turn it into plain numbers"
         )
-    if any("kind" not in one for one in content["mixture"]["maps"]):
-        raise ValueError("the model has features of your own; train without them to export it")
+    mixture = content["mixture"]
+    kernels = all("kind" in one.get("kernel", one) for one in mixture["maps"])
+    members = {one["model"]["kind"] for one in mixture["others"]} <= set(MEMBERS)
+    if not (kernels and members):
+        raise ValueError("the model has features or members of your own; train without them")
 
 
 def described(saved: SavedModel, content: Any) -> dict[str, Any]:
@@ -78,10 +83,20 @@ def described(saved: SavedModel, content: Any) -> dict[str, Any]:
 def difference(saved: SavedModel, predictor: Predictor) -> float:
     """The largest difference on rows drawn around the training rows, relative to the outputs."""
     rng = np.random.default_rng(0)
-    scales = predictor.arrays["map.0.mean"], predictor.arrays["map.0.deviation"]
-    X = np.zeros((ROWS, saved.on_matrix.n_features_in_))
-    keep = predictor.arrays["map.0.keep"].astype(int)
-    X[:, keep] = scales[0] + scales[1] * rng.normal(size=(ROWS, len(keep)))
+    X = rng.normal(size=(ROWS, saved.on_matrix.n_features_in_))
+    X[: ROWS // 2] = X[: ROWS // 2].round()  # some have levels
+    for columns, mean, scale in scales_of(predictor):
+        X[ROWS // 4 :, columns] = mean + scale * X[ROWS // 4 :, columns]
     wanted = saved.on_matrix.model_.predict(X)
     size = max(1.0, float(np.abs(wanted).max()))
     return float(np.abs(predictor.outputs(X) - wanted).max()) / size
+
+
+def scales_of(predictor: Predictor) -> list[tuple[Any, Any, Any]]:
+    """Columns of the matrix, their means and deviations, by the first map without levels."""
+    for k in range(len(predictor.about["maps"])):
+        if f"map.{k}.level_columns" not in predictor.arrays:
+            names = ("keep", "mean", "deviation")
+            keep, mean, scale = (predictor.arrays[f"map.{k}.{name}"] for name in names)
+            return [(keep.astype(int), mean, scale)]
+    return []

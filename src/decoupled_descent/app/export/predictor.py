@@ -75,6 +75,8 @@ class Predictor:
             arrays = _starting_with(f"other.{k}.", self.arrays)
             if other["model"]["kind"] == "forest":
                 part = self._smoothed(_forest(arrays, X), logits=False)
+            elif other["model"]["kind"] == "gaussian classes":
+                part = self._smoothed(_logs_of_densities(arrays, X))
             else:
                 values = (X[:, arrays["columns"]] - arrays["mean"]) / arrays["scale"]
                 part = self._smoothed(
@@ -97,6 +99,11 @@ class Predictor:
 
     def _features(self, number: int, settings: Any, X: Any) -> Any:
         arrays = _starting_with(f"map.{number}.", self.arrays)
+        if "level_columns" in arrays:  # a column of zeros and ones for each level
+            settings, levels = settings["kernel"], arrays["level_columns"]
+            plain = np.setdiff1d(np.arange(X.shape[1]), levels)
+            ones = X[:, levels] == arrays["level_values"]
+            X = np.hstack([X[:, plain], ones.astype(float)])
         A = X[:, arrays["keep"].astype(int)]
         if settings["ranks"]:
             A = _scores(arrays, A)
@@ -186,6 +193,14 @@ def _forest(arrays: dict[str, Any], X: Any) -> Any:
             node[inner] = np.where(left, arrays["left"][at], arrays["right"][at])
         total = total + arrays["value"][node]
     return total / len(arrays["roots"])
+
+
+def _logs_of_densities(arrays: dict[str, Any], X: Any) -> Any:
+    """Logarithms of shares times normal densities of the classes, shape (m, C)."""
+    Z = np.clip((X - arrays["mean"]) / arrays["scale"], -CLIP, CLIP)
+    away, roots = Z[:, None] - arrays["centres"], arrays["roots"]
+    away = away * roots if roots.ndim == 2 else np.einsum("mcd,cde->mce", away, roots)
+    return arrays["offsets"] - np.square(away).sum(2) / 2
 
 
 def _starting_with(start: str, arrays: dict[str, Any]) -> dict[str, Any]:

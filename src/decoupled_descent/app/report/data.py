@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from decoupled_descent.estimators.forward import TimeEstimate
     from decoupled_descent.estimators.learning_curve import LearningCurve
 
 #: Of two classes the second is the one to find, unless its share is above this.
@@ -203,6 +204,7 @@ class RowPredictions:
     calibration: Mapping[str, Any] | None = None  # what Calibration.to_dict returns
     row_names: Sequence[Any] = ()  # numbers or identifiers of the rows
     as_csv: Iterable[str] = ""  # the same as a file, in parts
+    positive: str = ""  # the class to find
     in_files: bool = True  # whether files may hold values of single rows
 
     def __post_init__(self) -> None:
@@ -215,8 +217,10 @@ class RowPredictions:
 
     @property
     def class_to_find(self) -> int:
-        """Of two classes the second (yes, true, 1), unless most of the rows belong to it."""
+        """The class to find. If none is named, the second, unless most rows belong to it."""
         assert self.classes is not None
+        if self.positive in self.classes:
+            return list(self.classes).index(self.positive)
         of_second = sum(str(one) == str(self.classes[1]) for one in self.labels)
         return 0 if of_second > COMMON * len(self.labels) else 1
 
@@ -232,6 +236,43 @@ class RowPredictions:
         return [one for one in every if one.rows and 2 * one.hits < one.rows]
 
 
+class TimePiece(NamedTuple):
+    """Rows of a time, predicted by a model of the rows before them."""
+
+    start: str
+    stop: str
+    rows_before: int
+    rows: int
+    error: float  # log loss, or RMSE in the units of the target
+    stderr: float
+
+
+class ErrorsOverTime(NamedTuple):
+    """The errors of models of the past, and that of the next piece."""
+
+    column: str
+    name: str  # of the error
+    pieces: Sequence[TimePiece]
+    error: float  # of the next piece
+    interval: tuple[float, ...]
+    rises: bool  # whether a line through the errors was extended
+
+    @classmethod
+    def of(cls, column: str, estimate: TimeEstimate, roots: bool) -> ErrorsOverTime:
+        """Take the errors of an estimate; ``roots`` takes the root of squared errors."""
+        values, ends = estimate.error.value, estimate.error.interval
+        if not roots:
+            pieces = [TimePiece(*one[:6]) for one in estimate.pieces]
+            return cls(column, "log loss", pieces, values, ends, estimate.rises)
+        pieces = []
+        for one in estimate.pieces:
+            size = math.sqrt(max(one.error, 0.0))
+            pieces.append(TimePiece(*one[:4], size, one.stderr / (2 * max(size, 1e-300))))
+        low, high = (math.sqrt(max(0.0, end)) for end in ends)
+        name = "typical error (RMSE)"
+        return cls(column, name, pieces, math.sqrt(values), (low, high), estimate.rises)
+
+
 @dataclass(frozen=True)
 class Analyses:
     """The parts of a report that take time to compute; Ctrl-C leaves some of them out."""
@@ -244,6 +285,7 @@ class Analyses:
     more_rows: ErrorsByRows | str | None = None  # or why there is no forecast
     subgroups: Sequence[Subgroup] = ()  # categories, the largest error first
     missing: Sequence[str] = ()  # those that were left out, in words
+    over_time: ErrorsOverTime | None = None  # if the estimate is for later rows
 
 
 class Origin(NamedTuple):
@@ -270,6 +312,7 @@ class ReportData:
     diagnosis: Mapping[str, Any] | None = None  # what Diagnosis.to_dict returns
     notes: Sequence[str] = ()  # what preprocessing did
     next_steps: Sequence[str] = ()  # what to do now
+    threshold: float = 0.0  # of the class to find, if one was chosen
     origin: Origin | None = None  # what it was made from
 
     def __post_init__(self) -> None:

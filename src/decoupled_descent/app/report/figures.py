@@ -170,6 +170,23 @@ def learning_curve(rows: Any, errors: Any, intervals: Any, name: str, title: str
     return Drawing("rows", "wide", (560, 300), title, marks)
 
 
+def errors_over_time(errors: Any, intervals: Any, name: str, title: str) -> Drawing:
+    """Draw errors of pieces in order, with the ends of their intervals; the last is expected."""
+    error = np.asarray(errors, dtype=float)
+    low, high = np.asarray(intervals, dtype=float).T
+    places = np.arange(1.0, len(error) + 1)
+    across = Axis(0.5, len(error) + 0.5, 72, 546)
+    down = span(np.concatenate([low, high]), 254, 46)
+    x, y = across(places), down(error)
+    ends = zip(x, down(low), down(high), strict=True)
+    marks = _frame(across, down, "pieces of the rows, in time", name, ticks=places.tolist())
+    marks += [Path("whisker", Markup(f"M{a:.1f} {b:.1f}V{c:.1f}")) for a, b, c in ends]
+    marks.append(Path("line", _path(x[:-1], y[:-1])))
+    marks.append(Path("reference", _path(x[-2:], y[-2:])))
+    marks += [Circle(f"{a:.1f}", f"{b:.1f}") for a, b in zip(x, y, strict=True)]
+    return Drawing("time", "wide", (560, 300), title, marks)
+
+
 def scatter(
     x: Any, y: Any, names: tuple[str, str], title: str, name: str, same: bool = False,
     trend: np.ndarray | None = None,

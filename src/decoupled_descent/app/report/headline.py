@@ -103,9 +103,16 @@ def _trust(data: ReportData, findings: Sequence[Mapping[str, Any]]) -> str:
     }.get(str((data.diagnosis or {}).get("verdict")), "")
 
 
+def _where(data: ReportData) -> str:
+    """The rows that the estimates are for."""
+    if not data.estimate.corrected:
+        return "the training rows"
+    return "rows after the last one" if data.analyses.over_time else "new rows"
+
+
 def _how_good(data: ReportData) -> str:
     """The share of right answers, or the size of the errors, beside that of guessing."""
-    where = "new rows" if data.estimate.corrected else "the training rows"
+    where = _where(data)
     if data.has_classes:
         right = f"About {percent(data.estimate.score)} of {where} are predicted right."
         if not len(data.rows.labels):
@@ -157,7 +164,7 @@ def _estimate_card(data: ReportData) -> Card:
     """The card with the accuracy, or with the typical error in the units of the target."""
     estimate = data.estimate
     error, score = estimate.error_with_interval, estimate.score_with_interval
-    where = "new rows" if estimate.corrected else "the training rows"
+    where = _where(data)
     if data.has_classes:
         shown = written_interval(score, estimate.score_name == "accuracy")
         written, between = written_interval(error)

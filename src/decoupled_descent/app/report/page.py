@@ -24,6 +24,7 @@ from decoupled_descent.app.report.diagnosis import diagnosis
 from decoupled_descent.app.report.headline import headline
 from decoupled_descent.app.report.learning import more_rows
 from decoupled_descent.app.report.measures import measures
+from decoupled_descent.app.report.over_time import over_time
 from decoupled_descent.app.report.predictions import predictions
 from decoupled_descent.app.report.probabilities import calibration, thresholds
 from decoupled_descent.app.report.row_errors import importance, intervals, largest_errors
@@ -46,6 +47,7 @@ class Section(NamedTuple):
 #: The sections below the headline by the names of their templates, in their order.
 SECTIONS = {
     "next_steps": Section("What to do next", lambda data: _list(data.next_steps)),
+    "over_time": Section("How does the error change with time?", over_time),
     "comparison": Section("Compared with simpler models", comparison),
     "predictions": Section("What the model gets right and wrong", predictions),
     "measures": Section("The result in the usual measures", measures),

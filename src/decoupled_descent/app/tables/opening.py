@@ -46,6 +46,10 @@ class LoadedTable(TableReader):
             ProcessGroup(), size, frame, as_written,
         )  # fmt: skip
 
+    def with_frame(self, frame: pd.DataFrame) -> LoadedTable:
+        """The same table with other content."""
+        return LoadedTable(frame, self.size, self._as_written)
+
     def first_pass(self, names: Sequence[str] = ()) -> FirstPass:
         """Return the table itself."""
         frame, n = self._frame, len(self._frame)
@@ -58,7 +62,11 @@ class LoadedTable(TableReader):
 
 
 def open_table(
-    path: Path, group: ProcessGroup | None = None, usual: str = "", sheet: str | None = None
+    path: Path,
+    group: ProcessGroup | None = None,
+    usual: str = "",
+    sheet: str | None = None,
+    ragged: list[int] | None = None,
 ) -> TableReader:
     """Open a table.
 
@@ -71,6 +79,8 @@ def open_table(
         group: The processes that read the table, if there are several.
         usual: The decimal mark of a text file that does not show it.
         sheet: The sheet of a spreadsheet; the first one with values by default.
+        ragged: A list that gets the numbers of lines with too few or too many fields, which are
+            then left out; by default such a line is an error.
 
     Raises ``ValueError`` or ``OSError`` that names the file.
     """
@@ -84,8 +94,9 @@ def open_table(
 
     group.check_same_files(group.all_gather(fingerprints))
     if not files:
-        table = partial(as_written, path, sheet=sheet)
-        return LoadedTable(read_table(path, usual, sheet), path.stat().st_size, table)
+        table = partial(as_written, path, sheet=sheet, ragged=ragged is not None)
+        frame = read_table(path, usual, sheet, ragged)
+        return LoadedTable(frame, path.stat().st_size, table)
     if sum(file.size for file in files) > most:
         return BatchReader(files, group)
     with naming(path):

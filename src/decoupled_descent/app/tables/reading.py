@@ -27,12 +27,14 @@ from decoupled_descent.app.tables.packing import FileKind, content_of, kind_of_f
 from decoupled_descent.app.tables.parquet import read_parquet
 from decoupled_descent.app.tables.spreadsheets import BOOKS, as_csv
 from decoupled_descent.app.tables.text import Notes, read_text
-from decoupled_descent.columns.values import listed
+from decoupled_descent.columns.values import BadCellError, listed
 
 UNNAMED = re.compile(r"Unnamed: \d+|")
 
 
-def read_table(path: str | Path, usual: str = "", sheet: str | None = None) -> pd.DataFrame:
+def read_table(
+    path: str | Path, usual: str = "", sheet: str | None = None, ragged: list[int] | None = None
+) -> pd.DataFrame:
     r"""Read a table with named columns.
 
     - ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``, ``.bz2`` or ``.zip``: a line of
@@ -55,6 +57,8 @@ def read_table(path: str | Path, usual: str = "", sheet: str | None = None) -> p
         path: The file, or the folder.
         usual: The decimal mark of text files, "." or ",", if the file does not show it.
         sheet: The sheet of a spreadsheet; the first one with values by default.
+        ragged: A list that gets the numbers of lines with too few or too many fields, which are
+            then left out; by default such a line is an error.
 
     Returns:
         The table, with rows numbered from 1. ``attrs["notes"]`` has sentences for the user,
@@ -94,7 +98,7 @@ def read_table(path: str | Path, usual: str = "", sheet: str | None = None) -> p
             raise ValueError("the file is empty; save the table again")
         if kind.suffix in READERS:
             return checked_names(*READERS[kind.suffix](content))
-        frame, more = read_text(content, usual=usual)
+        frame, more = read_text(content, usual=usual, ragged=ragged)
         return checked_names(frame, [*notes, *more])
 
 
@@ -127,12 +131,15 @@ def check_no_address(path: str | Path) -> None:
         raise ValueError(f"{url} is a web address; download it first: curl -LO {shlex.quote(url)}")
 
 
-def as_written(path: Path, name: str, sheet: str | None = None) -> list[str] | None:
+def as_written(
+    path: Path, name: str, sheet: str | None = None, ragged: bool = False
+) -> list[str] | None:
     """Return one column of text or of a sheet as it is written; None for other kinds of files."""
     kind = kind_of_file(path)
     if kind.suffix not in (*TEXTS, *BOOKS):
         return None
-    frame, _ = read_text(_as_text(path, kind, sheet)[0], only=name)
+    content, _ = _as_text(path, kind, sheet)
+    frame, _ = read_text(content, only=name, ragged=[] if ragged else None)
     return [str(one).strip() for one in frame.iloc[:, 0]]
 
 
@@ -148,7 +155,8 @@ def naming(path: Path) -> Iterator[None]:
             raise OSError(f"{path}: {error}") from error
         raise OSError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
     except ValueError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from error
+        kind = BadCellError if isinstance(error, BadCellError) else ValueError
+        raise kind(f"{path}: {' '.join(str(error).split())}") from error
 
 
 def checked_names(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:

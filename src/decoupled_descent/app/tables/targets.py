@@ -20,6 +20,7 @@ from decoupled_descent.columns.values import (
     MEANT_DATE,
     MOSTLY,
     TRUTHS,
+    BadCellError,
     apart_by_capitals,
     example_of,
     fraction,
@@ -172,7 +173,7 @@ def recognise_task(labels: pd.Series, task: str | None = None) -> str:
     if numeric:
         large = labels[labels.abs() > LARGEST]
         if len(large):
-            raise ValueError(
+            raise BadCellError(
                 f"{name}, row {large.index[0]}: {large.iloc[0]:g} is beyond ±{LARGEST:g}; correct "
                 "it or delete the row"
             )
@@ -254,7 +255,19 @@ def _check_classes(name: str, labels: pd.Series, counts: pd.Series, numeric: boo
     single = [str(label) for label in counts.index[counts < 2]]
     if single:
         other = ", or use task='regression'" if numeric else ""
-        raise ValueError(
+        merged = "" if numeric else _merging(single, [str(label) for label in counts.index])
+        kind = ValueError if numeric else BadCellError  # rows of rare numbers are not left out
+        raise kind(
             f"{name} has only one row of the class{'es' * (len(single) > 1)} {listed(single)}; "
-            f"at least 2 are needed: add rows, or join or delete the class{other}"
+            f"at least 2 are needed: add rows, or join or delete the class{other}{merged}"
         )
+
+
+def _merging(single: list[str], classes: list[str]) -> str:
+    """The option that merges classes of one row with similar ones; empty if there are none."""
+    often = [one for one in classes if one not in single]
+    near = {one: difflib.get_close_matches(one, often, n=1) for one in single[:3]}
+    pairs = [
+        f"--merge-classes {shlex.quote(f'{one}={best[0]}')}" for one, best in near.items() if best
+    ]
+    return f"; if it is a typing error, add {' '.join(pairs)}" if pairs else ""

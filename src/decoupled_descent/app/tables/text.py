@@ -13,7 +13,9 @@ from typing import Any, BinaryIO, NamedTuple
 import pandas as pd
 
 from decoupled_descent.app.tables.limits import check_width
+from decoupled_descent.columns.codes import are_names
 from decoupled_descent.columns.styles import only_one, plain_numbers
+from decoupled_descent.columns.values import BadCellError
 
 Notes = list[str]
 
@@ -57,6 +59,14 @@ class TextFormat(NamedTuple):
     above: int  # the number of lines in these bytes, but not that of ``sep=``
     notes: Notes  # sentences for the user about the format
 
+    @property
+    def padded(self) -> list[int]:
+        """Positions of columns of names such as 01067, which must stay text."""
+        width = len(self.names)
+        rows = [row for row in self.first if len(row) == width]
+        cells = ([row[k].strip() for row in rows] for k in range(width))
+        return [k for k, texts in enumerate(cells) if are_names([t for t in texts if t])]
+
     def read(self, stream: Any, **options: Any) -> Any:
         """Read the table with pandas. The columns of the result are numbered from 0."""
         return pd.read_csv(
@@ -79,7 +89,7 @@ class TextFormat(NamedTuple):
 
     def wrong_width(self, line: int, width: int) -> ValueError:
         """Return the error for a row with too few or too many fields."""
-        return ValueError(
+        return BadCellError(
             f"line {line} has {width} fields, but the first row has {len(self.names)} names "
             f"(the separator is a {SEPARATORS[self.separator]}); correct the line, or put "
             "quotation marks around fields that contain the separator"
@@ -252,7 +262,7 @@ def recognise(head: bytes, decoded: Callable[[str], bool], usual: str = "") -> T
 
 
 def read_text(
-    content: bytes, only: str | None = None, usual: str = ""
+    content: bytes, only: str | None = None, usual: str = "", ragged: list[int] | None = None
 ) -> tuple[pd.DataFrame, Notes]:
     """Read a table from the bytes of a text file.
 
@@ -260,6 +270,8 @@ def read_text(
         content: The bytes.
         only: The name of a column. If given, only this column is read, and its values stay text.
         usual: The decimal mark, if the file does not show it.
+        ragged: A list that gets the numbers of lines with too few or too many fields, which are
+            then left out; None raises ``ValueError`` for them.
 
     Returns:
         The table, and sentences for the user about its format. ``attrs["decimal"]`` is the decimal
@@ -271,7 +283,11 @@ def read_text(
     content, names = content[text_format.skipped :], text_format.names
     for line, width in _widths(content, text_format.encoding, text_format.separator):
         if width != len(names):
-            raise text_format.wrong_width(line + text_format.above, width)
+            if ragged is None:
+                raise text_format.wrong_width(line + text_format.above, width)
+            ragged.append(line + text_format.above)
+    if ragged:
+        content = _without_ragged(content, text_format)
     if len(names) == 1:
         _check_single([names, *text_format.first])
         content = content.removeprefix(codecs.BOM_UTF8).strip()  # empty lines inside are rows
@@ -279,6 +295,8 @@ def read_text(
     if only is not None:
         position = [name.strip() for name in names].index(only)
         options, names = {"usecols": [position], "dtype": str}, [only]
+    else:
+        options["dtype"] = dict.fromkeys(text_format.padded, str)
     try:
         frame = text_format.read(io.BytesIO(content), **options)
     except pd.errors.ParserError as error:
@@ -286,6 +304,15 @@ def read_text(
     frame.columns = names
     frame.attrs["decimal"] = text_format.decimal
     return frame, text_format.notes
+
+
+def _without_ragged(content: bytes, text_format: TextFormat) -> bytes:
+    """Text without the rows that have too few or too many fields."""
+    rows = records(io.BytesIO(content), text_format.encoding, text_format.separator)
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter=text_format.separator, lineterminator="\n")
+    writer.writerows(row for _, row in rows if len(row) == len(text_format.names))
+    return stream.getvalue().encode(text_format.encoding)
 
 
 def _from_utf_16(content: bytes) -> bytes:

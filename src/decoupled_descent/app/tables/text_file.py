@@ -24,7 +24,7 @@ import hashlib
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -171,7 +171,7 @@ class TextFile:
             for k, name in enumerate(self.names)
             if sample is not None and name in sample and not is_number(sample[name].dtype)
         ]
-        frame = self._converted(table, text)
+        frame = self._converted(table, {*text, *self.format.padded})
         frame.columns = pd.Index(self.names)
         frame.attrs["decimal"] = self.format.decimal
         return frame
@@ -184,7 +184,7 @@ class TextFile:
         """Return the texts of a column, without spaces around them."""
         return [text.strip() for text in column.to_pylist()]
 
-    def _converted(self, table: Any, text: Sequence[int] = ()) -> pd.DataFrame:
+    def _converted(self, table: Any, text: Iterable[int] = ()) -> pd.DataFrame:
         """Convert strings to numbers where pandas does so in a table that is read as a whole."""
         import pyarrow
         from pyarrow import csv

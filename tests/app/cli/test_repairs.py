@@ -1,0 +1,77 @@
+"""The command goes on with bad cells if it is asked to."""
+
+import json
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.app.cli.conftest import FAST, table
+
+TABLE = table()[["a", "b", "town", "answer"]]
+
+
+def spoilt(kind):
+    frame = TABLE.astype({"a": object})
+    if kind == "infinite":
+        frame.loc[4, "a"] = "inf"
+    elif kind == "text":
+        frame.loc[4, "a"] = "oops"
+    elif kind == "class":
+        frame.loc[4, "answer"] = "yess"
+    text = frame.to_csv(index=False)
+    if kind == "ragged":
+        lines = text.splitlines()
+        lines[5] += ",7"
+        text = "\n".join(lines) + "\n"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [("infinite", "row 5"), ("text", "row 5"), ("class", "row 5"), ("ragged", "line 6")],
+)
+def test_the_line_names_the_command_that_goes_on(kind, where, run, tmp_path):
+    data, out = tmp_path / "a b.csv", tmp_path / "out"
+    data.write_text(spoilt(kind))
+    status, _, err = run("train", data, "--target", "answer", "--out", out, *FAST)
+    assert status == 2
+    assert err.count("\n") == 1
+    assert not out.exists()
+    command = shlex.split(err.rpartition("to go on without such rows: decoupled ")[2])
+    status, text, err = run(*command, "--out", out, *FAST, "--json")
+    assert status == 0, err
+    result = json.loads(text)
+    assert result["rows"] == 59
+    assert "1 bad row was left out; skipped.csv lists what was bad" in result["notes"]
+    skipped = pd.read_csv(out / "skipped.csv")
+    assert skipped["where"].tolist() == [where]
+
+
+def test_classes_are_merged(run, tmp_path):
+    data, out = tmp_path / "a.csv", tmp_path / "out"
+    data.write_text(spoilt("class"))
+    status, _, err = run("train", data, "--target", "answer", "--out", out, *FAST)
+    assert status == 2
+    assert "add --merge-classes yess=yes" in err
+    given = ("train", data, "--target", "answer", "--out", out, *FAST, "--json")
+    status, text, err = run(*given, "--merge-classes", "yess=yes")
+    assert status == 0, err
+    assert json.loads(text)["rows"] == 60
+    assert json.loads(text)["classes"] == ["no", "yes"]
+
+
+def test_other_tasks_are_recognised(run, tmp_path):
+    data, rng = tmp_path / "a.csv", np.random.default_rng(0)
+    frame = TABLE.assign(time=rng.integers(1, 500, 60), event=rng.integers(0, 2, 60))
+    frame.to_csv(data, index=False)
+    out = tmp_path / "out"
+    status, text, err = run("train", data, "--target", "event", "--out", out, *FAST, "--json")
+    assert status == 0, err
+    assert "survival model" in " ".join(json.loads(text)["notes"])
+    tags = [";".join(rng.choice([*"abcdef"], k, replace=False)) for k in rng.integers(1, 5, 60)]
+    frame.assign(tags=tags).to_csv(data, index=False)
+    status, _, err = run("train", data, "--target", "tags", "--out", out, *FAST)
+    assert status == 2
+    assert "MultiLabelBinarizer" in err
