@@ -86,3 +86,15 @@ def test_the_web_service_of_the_page_answers(exported):
     )  # fmt: skip
     assert set(json.loads(done.stdout)) <= {"yes", "no"}
     assert len(json.loads(done.stdout)) == 2
+
+
+@pytest.mark.parametrize("features", ["linear/levels", "laplace1(1)/levels"])
+def test_levels(run, tmp_path, features):
+    rng = np.random.default_rng(0)
+    frame = table(90)[["a", "price"]].assign(code=rng.integers(1, 5, 90))
+    frame["price"] += 50.0 * (frame["code"] == 2)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = ("train", tmp_path / "t.csv", "--target", "price", "--fast", "--features", features)
+    assert run(*given, "--out", tmp_path / "o")[0] == 0
+    found = json.loads(run("export", tmp_path / "o", "--out", tmp_path / "e", "--json")[1])
+    assert found["largest_difference"] < 1e-8
