@@ -35,7 +35,7 @@ ORDER = [
     ["selection"],
     ["diagnostics"],
     ["estimators"],
-    ["app.tables", "app.report", "app.reproduce", "app.cli"],
+    ["app.tables", "app.report", "app.export", "app.reproduce", "app.cli"],
 ]
 LEVEL = {
     name: (level, place) for level, names in enumerate(ORDER) for place, name in enumerate(names)

@@ -10,7 +10,17 @@ import pytest
 import decoupled_descent as dd
 from decoupled_descent.app.cli import command
 
-COMMANDS = ("train", "predict", "compare", "diagnose", "probe", "demo", "evolve", "reproduce")
+COMMANDS = (
+    "train",
+    "predict",
+    "compare",
+    "export",
+    "diagnose",
+    "probe",
+    "demo",
+    "evolve",
+    "reproduce",
+)
 
 
 def test_version_of_the_installed_command():

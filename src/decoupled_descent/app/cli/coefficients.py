@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from decoupled_descent.app.cli.baselines import is_log
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.data import LinearPart
+from decoupled_descent.features.scaling import ColumnScales
 
 #: The most features that are listed.
 MOST = 20
@@ -20,7 +21,7 @@ def coefficients(prepared: Prepared, estimator: Any) -> LinearPart | None:
     mixture = estimator.model_.mixture if estimator.model_.leaves_rows_out else None
     if mixture is None or not mixture.members or len(mixture.members[0].theta) != 1:
         return None
-    linear = [one for one in mixture.members if one.features.is_linear]
+    linear = [one for one in mixture.members if _of_columns(one.features)]
     names, share = prepared.columns.names, sum(one.share for one in linear)
     factor = 1.0 if prepared.task == "classification" else float(estimator.target_scale_)
     effects: list[tuple[str, float, float]] = []
@@ -52,6 +53,11 @@ def averaged(linear: list[Any], count: int) -> tuple[NDArray[np.float64], NDArra
         per_deviation[keep] += scaled
         per_unit[keep] += scaled / columns.scale.numpy()
     return per_unit, per_deviation
+
+
+def _of_columns(features: Any) -> bool:
+    """Whether features are the scaled columns themselves, without columns for levels."""
+    return bool(features.is_linear) and isinstance(features.columns_, ColumnScales)
 
 
 def _unit(prepared: Prepared, estimator: Any) -> str:

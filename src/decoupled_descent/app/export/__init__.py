@@ -1,0 +1,1 @@
+"""Models for use without PyTorch: a file of NumPy code and a file of numbers."""

@@ -1,0 +1,100 @@
+"""Exported files predict as the model does, in a process without PyTorch and pandas."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import decoupled_descent as dd
+from decoupled_descent.app.cli import command
+from tests.app.cli.conftest import table
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Models of two and of three classes, and of numbers, with all kinds of members."""
+    folder = tmp_path_factory.mktemp("exported")
+    for target in ("answer", "grade", "price"):
+        frame = table(120)[["a", "b", "town", target]]
+        frame.loc[[3, 9, 17, 40, 60, 80], "a"] = np.nan
+        frame.to_csv(folder / f"{target}.csv", index=False)
+        given = ["train", folder / f"{target}.csv", "--target", target, "--fast", "--out"]
+        command.app([*map(str, given), str(folder / target)], standalone_mode=False)
+        given = ["export", folder / target, "--out", folder / f"{target}-files"]
+        command.app([*map(str, given)], standalone_mode=False)
+    return folder
+
+
+@pytest.mark.parametrize("target", ["answer", "grade", "price"])
+def test_predictions_are_those_of_the_model(exported, target):
+    frame = table(50, seed=6)[["a", "b", "town"]]
+    frame.loc[5, "a"], frame.loc[6, "town"], frame.loc[7, "town"] = np.nan, "Rom", "ULM "
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    program = f"""
+import json, sys
+sys.path.insert(0, {str(exported / f"{target}-files")!r})
+from predictor import Predictor
+model = Predictor({str(exported / f"{target}-files" / "model.npz")!r})
+rows = json.loads(sys.stdin.read())
+shares = None if model.classes is None else model.predict_proba(rows)
+print(json.dumps([model.predict(rows), shares]))
+assert not {{"torch", "pandas", "sklearn", "scipy"}} & set(sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=json.dumps(rows), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    found, shares = json.loads(done.stdout)
+    saved = dd.load_model(exported / target)
+    if target == "price":
+        np.testing.assert_allclose(found, saved.predict(frame), rtol=1e-5)
+        return
+    assert found == saved.predict(frame).tolist()
+    wanted = saved.on_matrix.predict_proba(saved.features(frame))
+    np.testing.assert_allclose([[*one.values()] for one in shares], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "features", ["rbf", "matern(2)", "laplace", "laplace1", "poly2", "arccos", "linear/ranks"]
+)
+def test_every_kernel(run, exported, tmp_path, features):
+    given = ("train", exported / "price.csv", "--target", "price", "--fast", "--ridge", "0.1")
+    assert run(*given, "--features", features, "--out", tmp_path / "o")[0] == 0
+    found = json.loads(run("export", tmp_path / "o", "--out", tmp_path / "e", "--json")[1])
+    assert found["largest_difference"] < 1e-8
+
+
+def test_what_needs_other_libraries_is_refused(refused, exported, tmp_path, trained):
+    reason = refused("export", trained / "price", "--out", tmp_path)
+    assert "--method newton" in reason
+
+
+def test_the_web_service_of_the_page_answers(exported):
+    """The block of the page, in a folder of exported files; its function is called."""
+    page = Path(__file__).parents[3] / "docs" / "tables.md"
+    (block,) = re.findall("```py\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    rows = [{"a": 0.1, "b": -0.2, "town": "Ulm"}, {"a": None, "b": 1.0, "town": "Bonn"}]
+    program = f"{block}\nassert [r.path for r in app.routes if r.path == '/predict']\n"
+    program += f"import json\nprint(json.dumps(predict({rows!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        cwd=exported / "answer-files",
+    )  # fmt: skip
+    assert set(json.loads(done.stdout)) <= {"yes", "no"}
+    assert len(json.loads(done.stdout)) == 2
+
+
+@pytest.mark.parametrize("features", ["linear/levels", "laplace1(1)/levels"])
+def test_levels(run, tmp_path, features):
+    rng = np.random.default_rng(0)
+    frame = table(90)[["a", "price"]].assign(code=rng.integers(1, 5, 90))
+    frame["price"] += 50.0 * (frame["code"] == 2)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    given = ("train", tmp_path / "t.csv", "--target", "price", "--fast", "--features", features)
+    assert run(*given, "--out", tmp_path / "o")[0] == 0
+    found = json.loads(run("export", tmp_path / "o", "--out", tmp_path / "e", "--json")[1])
+    assert found["largest_difference"] < 1e-8
