@@ -52,6 +52,7 @@ def headline(data: ReportData) -> dict[str, Any]:
         "summary": _summary(diagnosis, verdict),
         "corrected": data.estimate.corrected,
         "rows": f"{data.n_rows:,}",
+        "is_for_later": data.analyses.over_time is not None,
     }
 
 
