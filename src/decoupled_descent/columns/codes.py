@@ -42,8 +42,8 @@ def missing_codes(values: Floats) -> tuple[float, ...]:
     if not candidate.any() or counts[~candidate].sum() < OTHERS or len(others) < 2:
         return ()
     low, high = others.min(), others.max()
-    found = (one for one in numbers[candidate] if _is_isolated(float(one), low, high))
-    return tuple(map(float, found))
+    codes = (one for one in numbers[candidate] if _is_isolated(float(one), low, high))
+    return tuple(map(float, codes))
 
 
 def _is_isolated(value: float, low: float, high: float) -> bool:

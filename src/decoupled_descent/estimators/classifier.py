@@ -334,13 +334,13 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         units = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
         together = None if units is None else torch.from_numpy(units.reshape(-1))
         folds = folds_of(len(codes), together, self._seed(), torch.from_numpy(codes)).numpy()
-        found = np.flatnonzero(
+        matches = np.flatnonzero(
             self.classes_ == (self.classes_[1] if positive is None else positive)
         )
-        if len(found) != 1:
+        if len(matches) != 1:
             raise ValueError(f"positive={positive!r} must be one of {self.classes_.tolist()}")
-        p = np.asarray(self.corrected_proba_[:, found[0]], np.float64)
-        cases = (codes == found[0]).astype(np.int64)
+        p = np.asarray(self.corrected_proba_[:, matches[0]], np.float64)
+        cases = (codes == matches[0]).astype(np.int64)
         weights = {"sample_weight": sample_weight, "groups": groups}
         return choose_threshold(p, cases, folds, float(cost_ratio), self._widening, **weights)
 

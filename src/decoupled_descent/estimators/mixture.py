@@ -75,8 +75,8 @@ class Mixture:
     def selected_columns(self) -> list[SelectedColumn]:
         """The columns that the other member of the largest share selects, if any does."""
         ordered = sorted(self.others, key=lambda other: -other.share)
-        found = [columns for other in ordered if (columns := other.model.selected_columns())]
-        return found[0] if found else []
+        selections = [columns for other in ordered if (columns := other.model.selected_columns())]
+        return selections[0] if selections else []
 
     def predict(self, X: Any) -> Floats:
         """Probabilities of all classes, or numbers, shape (m, K)."""

@@ -139,8 +139,8 @@ def find_levels(X: Tensor) -> tuple[Tensor, Tensor]:
     for number, column in enumerate(X.double().T):
         if bool((column != column.round()).any()):
             continue
-        found = np.unique(column.numpy())
-        if FEWEST <= len(found) <= min(MOST, len(column) / ROWS):
-            columns += [number] * len(found)
-            values += found.tolist()
+        levels = np.unique(column.numpy())
+        if FEWEST <= len(levels) <= min(MOST, len(column) / ROWS):
+            columns += [number] * len(levels)
+            values += levels.tolist()
     return torch.tensor(columns, dtype=torch.int64), torch.tensor(values, dtype=torch.float64)

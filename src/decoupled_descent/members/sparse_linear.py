@@ -82,8 +82,10 @@ class SparseLinear(Member):
         """Columns with a coefficient, the largest effect first."""
         size, share = np.abs(self.theta).max(1), self.fold_theta.any(2).mean(0)
         order = [k for k in np.argsort(-size, kind="stable") if size[k] > 0]
-        found = [(int(self.columns[k]), self.coef[:, k].tolist(), float(share[k])) for k in order]
-        return [SelectedColumn(*one) for one in found]
+        selected = [
+            (int(self.columns[k]), self.coef[:, k].tolist(), float(share[k])) for k in order
+        ]
+        return [SelectedColumn(*one) for one in selected]
 
     @property
     def coef(self) -> Floats:
