@@ -144,7 +144,7 @@ class GradientDescent(Batched):
         """The losses of all rows as if they were new: at h + M, M = −Σ_s A_ts ĥ_s."""
         own = state.responses
         assert own is not None
-        memory = -responses.influence(own, self._noise.spectrum(rows)) @ own.past
+        memory = -responses.influence(own) @ own.past
         if (shares := self._noise.shares_of(rows)) is not None:
             memory = memory * shares
         h = info.preactivations + memory.T
@@ -168,8 +168,8 @@ class GradientDescent(Batched):
             direction = h.new_zeros(len(h), rows.population).index_copy_(1, rows.index, direction)
         shares = self._noise.row_shares()
         shares = None if shares is None else shares[own.rows]
-        spectrum, ratio = self._noise.spectrum(rows), rows.population / rows.d
-        own, pulled = responses.advance(own, jacobians, direction, spectrum, shares, ratio)
+        ratio = rows.population / rows.d
+        own, pulled = responses.advance(own, jacobians, direction, shares, ratio)
         scale = self.scale(rows.population, rows.n)
         return responses.move(own, pulled, self.update, state.step, scale)
 

@@ -46,6 +46,7 @@ BYTES, FEWEST = 2**28, 100
 class Responses(NamedTuple):
     """What the estimate carries from step to step, after t updates."""
 
+    spectrum: Tensor  # c, the eigenvalues of the noise covariance, shape (S,)
     rows: Tensor  # the rows that are followed, shape (m,)
     past: Tensor  # ĥ_s of all rows, shape (t L, n), with zeros for rows outside a mini-batch
     own: Tensor  # D_rs of the rows that are followed, shape (t L, t, m, L)
@@ -61,7 +62,7 @@ def start(rows: Rows, width: int, spectrum: Tensor, rule: LinearRule) -> Respons
     last = like.new_zeros(width, count, 0)
     own, past = like.new_zeros(0, 0, 0, width), like.new_zeros(0, rows.n)
     moved = like.new_zeros(count, 0, 0)
-    return Responses(followed, past, own, moved, last, rule.slots(last))
+    return Responses(spectrum, followed, past, own, moved, last, rule.slots(last))
 
 
 def with_rows(at: Responses, n: int) -> Responses:
@@ -73,16 +74,15 @@ def with_rows(at: Responses, n: int) -> Responses:
     return at._replace(rows=followed, own=at.own.new_zeros(0, 0, len(followed), at.own.shape[3]))
 
 
-def influence(at: Responses, spectrum: Tensor) -> Tensor:
+def influence(at: Responses) -> Tensor:
     """A_ts, shape (L, t L): how the pre-activations of a row contain its own ĥ_s."""
-    return torch.einsum("s,lsk->lk", spectrum, at.last) / len(spectrum)
+    return torch.einsum("s,lsk->lk", at.spectrum, at.last) / len(at.spectrum)
 
 
 def advance(
     at: Responses,
     jacobians: Tensor,
     direction: Tensor,
-    spectrum: Tensor,
     shares: Tensor | None,
     ratio: float,
 ) -> tuple[Responses, Tensor]:
@@ -92,12 +92,11 @@ def advance(
         at: The responses before the step.
         jacobians: ∇g of the rows that are followed, shape (m, L, L); zeros outside a mini-batch.
         direction: ĥ of all rows, shape (L, n), with zeros outside a mini-batch.
-        spectrum: c, shape (S,).
         shares: w of the rows that are followed, shape (m,); None for ones.
         ratio: α.
     """
     width = len(direction)
-    earlier = _times(influence(at, spectrum), at.own)
+    earlier = _times(influence(at), at.own)
     if shares is not None:
         earlier = earlier * shares[:, None]
     now = torch.einsum("mab,bsmc->asmc", jacobians, earlier)
@@ -106,14 +105,15 @@ def advance(
     gamma = ratio * weighted.mean(2).flatten(1)  # Γ_ts, (L, (t + 1) L)
     moved = torch.cat([at.moved, at.last.transpose(0, 1)], 1)
     moved = pad(moved, (0, width))  # A_rs for r, s ≤ t
-    pulled = spectrum[:, None, None] * (gamma @ moved)
+    pulled = at.spectrum[:, None, None] * (gamma @ moved)
     pulled[:, :, -width:] += torch.eye(width, dtype=pulled.dtype, device=pulled.device)
     last = pad(at.last, (0, width))
     slots = tuple(
         pad(slot, (0, width)) if slot.shape == at.last.shape else slot for slot in at.slots
     )
     past = torch.cat([at.past, direction])
-    following = Responses(at.rows, past, _with_step(at.own, now), moved, last, slots)
+    own = _with_step(at.own, now)
+    following = Responses(at.spectrum, at.rows, past, own, moved, last, slots)
     return _within_memory(following), pulled.transpose(0, 1)
 
 
