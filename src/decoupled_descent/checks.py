@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +16,10 @@ from typing import Any
 Z95 = 1.959963984540054
 #: Squares of numbers above this, or below its inverse, are outside the range of float64.
 LARGEST = 1e150
+#: The names of the estimated scores, by task.
+SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
+#: Verdicts on an estimate, from good to bad.
+VERDICTS = ("trust", "caution", "do not trust")
 #: Up to this many different whole numbers are classes, for the estimators and for tables …
 LIKELY_CLASSES = 20
 #: … and more of them only if each has this many rows on average.
@@ -59,6 +63,17 @@ def real_number(name: str, value: Any) -> float:
     if not is_finite_number(value):
         raise ValueError(f"{name}={value!r} must be a finite number")
     return float(value)
+
+
+def verdict_of(statuses: Iterable[str]) -> str:
+    """Return the verdict of the most serious status of all checks.
+
+    Example:
+        >>> verdict_of(["ok", "alarm", "note"]), verdict_of(["caution"]), verdict_of([])
+        ('do not trust', 'caution', 'trust')
+    """
+    found = set(statuses)
+    return VERDICTS[2 if "alarm" in found else int("caution" in found)]
 
 
 def interval(estimate: float, stderr: float) -> tuple[float, float]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The name of the model file in a folder.
 MODEL_FILE = "model.safetensors"
+#: The version of model files, which is in their description.
+MODEL_FORMAT = 1
 #: The names of the description and of the checksum in the header.
 DESCRIPTION, CHECKSUM = "decoupled-descent", "sha256"
 #: Words for a file that is something else, and what to do.
@@ -111,19 +113,34 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         raise ValueError(f"{path}: its description cannot be read ({error!s:.200})") from None
 
 
-def content_checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    """SHA-256 over names, types, shapes and bytes of tensors, and a text."""
+def read_arrays(path: Path) -> tuple[dict[str, Any], Any]:
+    """As :func:`read_tensors`, for NumPy: PyTorch is not imported."""
+    from safetensors.numpy import load
+
+    text, checksum = read_header(path)
+    arrays = load(path.read_bytes())
+    if content_checksum(arrays, text) != checksum:
+        raise ValueError(f"{path}: the checksum is wrong: the file was damaged or edited")
+    return arrays, json.loads(text)
+
+
+def content_checksum(tensors: Mapping[str, Any], text: str) -> str:
+    """SHA-256 over names, types, shapes and bytes of tensors or arrays, and a text."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         value = tensors[name]
-        digest.update(f"{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
+        digest.update(
+            f"{name}\0torch.{str(value.dtype).removeprefix('torch.')}\0{tuple(value.shape)}\0".encode()
+        )
         digest.update(as_bytes(value))
     digest.update(text.encode())
     return digest.hexdigest()
 
 
-def as_bytes(tensor: Tensor) -> Any:
-    """The content of a tensor, in the order of its entries."""
+def as_bytes(tensor: Any) -> Any:
+    """The content of a tensor or array, in the order of its entries."""
+    if not hasattr(tensor, "detach"):  # an array of NumPy
+        return tensor.tobytes()
     import torch
 
     flat = tensor.detach().cpu().reshape(-1).contiguous()

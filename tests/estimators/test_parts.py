@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import decoupled_descent as dd
-from decoupled_descent.estimators.parts import SCORES, describe_estimator, rebuild_estimator
+from decoupled_descent.checks import SCORES
+from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from tests.estimators.problems import binary, real, several, several_targets
 
 QUICK = {"features": "linear", "ridge": 1.0}

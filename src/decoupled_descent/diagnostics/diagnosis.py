@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from decoupled_descent.checks import verdict_of
 from decoupled_descent.descent import OrthogonalDecoupledDescent
 from decoupled_descent.diagnostics.catalogue import CHECKS
 from decoupled_descent.diagnostics.checks import STATUSES, Evidence, Finding
@@ -23,8 +24,6 @@ from decoupled_descent.training.decoupling import Decoupling
 from decoupled_descent.training.loop_run import rows_of
 from decoupled_descent.training.run import Run
 
-VERDICTS = ("trust", "caution", "do not trust")
-
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -39,8 +38,7 @@ class Diagnosis:
     @property
     def verdict(self) -> str:
         """``"trust"``, ``"caution"`` or ``"do not trust"``: that of the most serious finding."""
-        statuses = {finding.status for finding in self.findings}
-        return VERDICTS[2 if "alarm" in statuses else int("caution" in statuses)]
+        return verdict_of(finding.status for finding in self.findings)
 
     @property
     def widening(self) -> float:

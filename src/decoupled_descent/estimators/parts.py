@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoupled_descent.checks import is_finite_number
+from decoupled_descent.checks import SCORES, is_finite_number
 from decoupled_descent.diagnostics.checks import STATUSES, Finding
 from decoupled_descent.diagnostics.diagnosis import Diagnosis
 from decoupled_descent.estimators.calibration import Calibration
@@ -23,7 +23,6 @@ from decoupled_descent.features.scaling import CLIP
 from decoupled_descent.method_names import SETTINGS
 from decoupled_descent.selection.methods import METHODS
 
-SCORES = {"classification": "estimated_accuracy_", "regression": "estimated_r2_"}
 ESTIMATES = ("estimated_test_error_", "estimated_test_error_stderr_")
 INTERVAL = "estimated_test_error_interval_"
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|object|<U[1-9]\d{0,6}")

@@ -248,12 +248,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         variances = part @ (truth - part @ truth).square()
         return torch.where(torch.from_numpy(self._varies) & (variances > 0), variances, 1.0)
 
-    def _row_errors(self, result: SearchResult) -> Tensor:
-        """Squared errors of the rows in the units of the targets, scaled to the corrected mean."""
-        loss, y = result.objective.loss, result.best.rows.y
-        fitted = loss.of_predictions(result.left_out, y).mean()
-        factor = _ratio(result.losses.mean(), fitted, 1.0)
-        return factor * self._squares(result.left_out, result.best.rows).mean(1)
+    def _losses_of(self, predictions: Tensor, result: SearchResult) -> Tensor:
+        """Squared errors of predictions of the rows in the units of the targets, shape (n,)."""
+        return self._squares(predictions, result.best.rows).mean(1)
 
     def _fit_error(self, fit: CandidateFit) -> tuple[float, float]:
         """Leave-one-out mean squared error of a candidate, and its standard error."""
@@ -381,8 +378,9 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
     def _rescaled(self, outputs: Floats) -> Floats:
         """Outputs in the units of the targets, shape (m, K)."""
         rescaled: Floats = outputs * self.target_scale_ + self.target_mean_
-        if self.log_target:  # y cannot be larger
-            rescaled = np.exp(np.minimum(rescaled, math.log(LARGEST)))
+        if self.log_target:  # y cannot be larger; the end of an interval can be infinite
+            largest = np.where(np.isposinf(rescaled), np.inf, math.log(LARGEST))
+            rescaled = np.exp(np.minimum(rescaled, largest))
         return rescaled
 
     def _shaped(self, outputs: Floats) -> Floats:

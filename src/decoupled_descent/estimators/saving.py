@@ -29,9 +29,8 @@ from decoupled_descent.estimators.layers import require
 from decoupled_descent.estimators.parts import describe_estimator, rebuild_estimator
 from decoupled_descent.files import written_whole
 from decoupled_descent.objective.losses import get_loss
-from decoupled_descent.tensor_file import model_file, read_tensors, write_tensors
+from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_tensors, write_tensors
 
-FORMAT = 1
 ESTIMATORS: dict[str, type[DecoupledEstimator]] = {
     "classification": DecoupledClassifier,
     "regression": DecoupledRegressor,
@@ -154,7 +153,7 @@ def _described(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors, description = describe_estimator(estimator)
     parts, about = estimator.model_.state()
     description |= about | {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "library": decoupled_descent.__version__,
         "made_with": dict(estimator.metadata_),
     }
@@ -198,10 +197,10 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     except ValueError as error:
         raise ValueError(f"{error}; copy it again, or train again") from error
     try:
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        if not isinstance(content, dict) or content.get("format") != MODEL_FORMAT:
             given = content.get("format") if isinstance(content, dict) else None
             raise ValueError(
-                f"it has format {given!r:.20} and this version reads {FORMAT}; update "
+                f"it has format {given!r:.20} and this version reads {MODEL_FORMAT}; update "
                 "decoupled-descent, or train the model again"
             )
         return _rebuild(content, tensors)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoupled_descent.members.interface import Floats, KeptRows, Member, TrainingTable
+from decoupled_descent.members.nodes import are_consistent
 
 #: New rows are processed in blocks, so that about this many numbers are in memory.
 NUMBERS = 2**21
@@ -116,7 +117,7 @@ class Forest(Member):
         right = right and parts["low"].ndim == 1 and parts["low"].shape == parts["high"].shape
         if right:
             arrays = {key: value.numpy() for key, value in parts.items()}
-            right = _is_consistent(**arrays)
+            right = are_consistent(**arrays)
         if not right:
             raise ValueError("the arrays of a forest do not match")
         return cls(str(name)[:80], **arrays)
@@ -125,27 +126,6 @@ class Forest(Member):
         """One column per tree."""
         if matrix.dtype != torch.bool or matrix.shape[1:] != (len(self.roots),):
             raise ValueError("its left-out rows do not match its forest")
-
-
-def _is_consistent(
-    feature: NDArray[np.int32],
-    threshold: Floats,
-    left: NDArray[np.int32],
-    right: NDArray[np.int32],
-    value: Floats,
-    roots: NDArray[np.int64],
-    low: Floats,
-    high: Floats,
-) -> bool:
-    """Whether nodes lead to later nodes of the arrays, and all numbers are finite."""
-    nodes, inner = len(feature), feature >= 0
-    here = np.arange(nodes)[inner]
-    good = roots.ndim == 1 and len(roots) > 0 and roots.min() >= 0 and roots.max() < nodes
-    good = good and feature.min() >= -1 and feature.max() < len(low)
-    for after in (left[inner], right[inner]):
-        good = good and bool((after > here).all() and (after < nodes).all())
-    finite = all(np.isfinite(each).all() for each in (threshold, value, low, high))
-    return bool(good and finite and (low <= high).all())
 
 
 def scaled_columns(X: Floats, low: Floats, high: Floats) -> NDArray[np.float32]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from rich.console import Console
-from scipy.special import stdtr, stdtrit
 
 from decoupled_descent.app.cli.output import intervals
 from decoupled_descent.app.report.data import with_interval
-from decoupled_descent.app.report.headline import roots
-from decoupled_descent.app.report.text import INTERVAL, error_interval, together
+from decoupled_descent.app.report.text import INTERVAL, error_interval, roots, together
 from decoupled_descent.app.tables.targets import labels_of
-from decoupled_descent.checks import Z95
+from decoupled_descent.checks import SCORES, Z95
 from decoupled_descent.columns.values import levels, spelling
-from decoupled_descent.estimators.parts import SCORES
-from decoupled_descent.estimators.saving import SavedModel
+
+if TYPE_CHECKING:
+    from decoupled_descent.app.export.light_model import LightModel
+    from decoupled_descent.estimators.saving import SavedModel
 
 #: A difference is called significant if its p-value is below this.
 UNLIKELY = 0.003
@@ -40,7 +40,10 @@ class ActualError(NamedTuple):
 
 
 def actual_error(
-    saved: SavedModel, target: pd.Series | None, outputs: NDArray[np.float64], notes: list[str]
+    saved: SavedModel | LightModel,
+    target: pd.Series | None,
+    outputs: NDArray[np.float64],
+    notes: list[str],
 ) -> ActualError | None:
     """Return the actual error if the table has the target; add remarks on it to ``notes``."""
     if target is None:
@@ -54,7 +57,9 @@ def actual_error(
     return actual
 
 
-def compare(saved: SavedModel, target: pd.Series, outputs: NDArray[np.float64]) -> ActualError:
+def compare(
+    saved: SavedModel | LightModel, target: pd.Series, outputs: NDArray[np.float64]
+) -> ActualError:
     """Compute the error on the rows that have a label, of probabilities or numbers (n, K).
 
     Raises ``ValueError`` if no row has a label that can be used.
@@ -112,13 +117,13 @@ def _mean(losses: NDArray[np.float64]) -> tuple[float, float]:
     return float(losses.mean()), stderr
 
 
-def estimate(saved: SavedModel) -> tuple[float, ...]:
+def estimate(saved: SavedModel | LightModel) -> tuple[float, ...]:
     """Return the error that was estimated at training, and the ends of its 95 % interval."""
     result = saved.estimator
     return with_interval(float(result.estimated_test_error_), result.estimated_test_error_interval_)
 
 
-def p_value(saved: SavedModel, actual: ActualError) -> float:
+def p_value(saved: SavedModel | LightModel, actual: ActualError) -> float:
     """Return the p-value of the difference between the actual and the estimated error."""
     error, *ends = estimate(saved)
     towards = ends[int(actual.error > error)] if ends else math.nan  # the interval may be skewed
@@ -128,11 +133,15 @@ def p_value(saved: SavedModel, actual: ActualError) -> float:
         or not 0 < width < math.inf
     ):
         return 1.0
+    from scipy.special import stdtr
+
     return float(2 * stdtr(actual.rows_in_error - 1, -abs(actual.error - error) / width))
 
 
-def show(screen: Console, saved: SavedModel, actual: ActualError) -> None:
+def show(screen: Console, saved: SavedModel | LightModel, actual: ActualError) -> None:
     """Print the actual error beside the estimate."""
+    from scipy.special import stdtrit
+
     enough = actual.rows_in_error >= ENOUGH
     student = float(stdtrit(actual.rows_in_error - 1, 0.975)) / Z95 if enough else math.nan
     these = f"these {actual.rows_in_error:,} rows" if actual.rows_in_error > 1 else "this row"

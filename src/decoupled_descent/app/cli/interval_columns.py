@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoupled_descent.app.cli.baselines import is_log
-from decoupled_descent.estimators.saving import SavedModel
+if TYPE_CHECKING:
+    from decoupled_descent.app.export.light_model import LightModel
+    from decoupled_descent.estimators.saving import SavedModel
 
 Floats = NDArray[np.float64]
 
@@ -21,23 +22,23 @@ NO_INTERVALS = (
 )
 
 
-def has_intervals(saved: SavedModel) -> bool:
+def has_intervals(saved: SavedModel | LightModel) -> bool:
     """Whether a model has intervals that can be relied on: of one number, and of trusted errors."""
     numbers = saved.task == "regression" and np.ndim(saved.on_matrix.target_mean_) == 0
     return numbers and saved.metadata["verdict"] != "do not trust"
 
 
-def interval_ends(saved: SavedModel, rows: Any) -> Floats:
+def interval_ends(saved: SavedModel | LightModel, rows: Any) -> Floats:
     """The ends of the interval of each row, shape (m, 2); missing where they are infinite."""
     ends: Floats = saved.on_matrix.predict_interval(rows, LEVEL)
     return np.where(np.isfinite(ends), ends, np.nan)
 
 
-def moved(saved: SavedModel, ends: Floats, before: Floats, after: Floats) -> Floats:
+def moved(saved: SavedModel | LightModel, ends: Floats, before: Floats, after: Floats) -> Floats:
     """Intervals around other predictions (m, 1): moved by the difference, or by the ratio of logs.
 
     Training rows get leave-one-out predictions, and their intervals go with them.
     """
-    if is_log(saved.estimator):
+    if getattr(saved.estimator, "log_target", False):
         return ends * (after / before)
     return ends + (after - before)

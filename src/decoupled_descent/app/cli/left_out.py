@@ -11,19 +11,18 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from decoupled_descent.app.cli.destination import LEFT_OUT
 from decoupled_descent.app.cli.predictions import without_formulas
-from decoupled_descent.app.cli.tables import Prepared
-from decoupled_descent.rows.gathered import all_gather
-from decoupled_descent.rows.sources import released
 from decoupled_descent.tensor_file import model_file, read_header
+
+if TYPE_CHECKING:
+    from decoupled_descent.app.cli.tables import Prepared
 
 NOT_RECOGNISED = (
     "rows that were trained on are not recognised in a table that is read in pieces: the model was "
@@ -51,7 +50,10 @@ def fingerprints(X: NDArray[np.float64]) -> NDArray[np.uint64]:
         rows = np.ascontiguousarray(X[start : start + size], dtype=np.float64) + 0.0  # −0 is 0
         for k, row in enumerate(rows, start):
             hashes[k] = int.from_bytes(hashlib.sha256(row.tobytes()).digest()[:8], "big")
-        released(X)
+        if isinstance(X, np.memmap):
+            from decoupled_descent.rows.sources import released
+
+            released(X)
     return hashes
 
 
@@ -96,6 +98,10 @@ def as_csv(prepared: Prepared, estimator: Any, target: str) -> LeftOut:
     """Return a table of all training rows, with those of other processes."""
     hashes = fingerprints(prepared.X)
     if prepared.rows is not None:
+        import torch
+
+        from decoupled_descent.rows.gathered import all_gather
+
         hashes = all_gather(prepared.rows, torch.from_numpy(hashes.view(np.int64))).numpy()
     groups = None if prepared.groups is None else np.unique(prepared.groups, return_inverse=True)[1]
     return LeftOut(prepared, estimator, target, hashes.view(np.uint64), groups)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from decoupled_descent.app.cli.tables import Prepared
 from decoupled_descent.app.report.data import Measure, RowPredictions
-from decoupled_descent.app.report.headline import MEDIAN, roots
+from decoupled_descent.app.report.headline import MEDIAN
+from decoupled_descent.app.report.text import roots
 
 
 class Named(NamedTuple):

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,10 @@ from decoupled_descent.app.tables.table_reader import TableReader
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.rules import MOST_DECIMALS, Columns
 from decoupled_descent.columns.values import is_number, listed, mark_missing, numbers_of
-from decoupled_descent.estimators.saving import SavedModel
+
+if TYPE_CHECKING:
+    from decoupled_descent.app.export.light_model import LightModel
+    from decoupled_descent.estimators.saving import SavedModel
 
 #: Text that a spreadsheet would run as a formula, also with full-width signs, and after signs that
 #: it skips: spaces, invisible ones, and separators at which it may cut. A single sign is not.
@@ -50,7 +53,9 @@ class Predictions(NamedTuple):
     table: pd.DataFrame | None = None
 
 
-def predict(saved: SavedModel, reader: TableReader, file: TextIO, before: Before) -> Predictions:
+def predict(
+    saved: SavedModel | LightModel, reader: TableReader, file: TextIO, before: Before
+) -> Predictions:
     """Predict the rows of a table piece by piece, and write them to a file as CSV.
 
     ``before`` returns the leave-one-out predictions of training rows; it is asked only for a table
@@ -99,7 +104,9 @@ def predict(saved: SavedModel, reader: TableReader, file: TextIO, before: Before
     return Predictions(first_pass.n_rows, actual, notes, table if reader.in_memory else None)
 
 
-def with_threshold(saved: SavedModel, threshold: float | None) -> SavedModel:
+def with_threshold(
+    saved: SavedModel | LightModel, threshold: float | None
+) -> SavedModel | LightModel:
     """The model with another threshold of the class to find; None leaves that of training."""
     if threshold is None:
         return saved
@@ -108,7 +115,7 @@ def with_threshold(saved: SavedModel, threshold: float | None) -> SavedModel:
     return replace(saved, columns=replace(saved.columns, threshold=threshold))
 
 
-def _decided(saved: SavedModel, outputs: NDArray[np.float64]) -> NDArray[np.intp]:
+def _decided(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> NDArray[np.intp]:
     """The class of each row: the most probable one, or by the threshold of the class to find."""
     columns, classes = rules(saved), [str(one) for one in saved.on_matrix.classes_.tolist()]
     if not columns.threshold or columns.positive not in classes:
@@ -117,12 +124,12 @@ def _decided(saved: SavedModel, outputs: NDArray[np.float64]) -> NDArray[np.intp
     return np.asarray(np.where(outputs[:, found] > columns.threshold, found, 1 - found), np.intp)
 
 
-def rules(saved: SavedModel) -> Columns:
+def rules(saved: SavedModel | LightModel) -> Columns:
     """The rules for the columns; those of a model that was trained in Python are empty."""
     return Columns(()) if saved.columns is None else saved.columns
 
 
-def outputs(saved: SavedModel, rows: Any) -> NDArray[np.float64]:
+def outputs(saved: SavedModel | LightModel, rows: Any) -> NDArray[np.float64]:
     """Predictions of a model: probabilities of the classes, or one column of numbers."""
     estimator: Any = saved.on_matrix
     if saved.task == "classification":
@@ -130,7 +137,7 @@ def outputs(saved: SavedModel, rows: Any) -> NDArray[np.float64]:
     return np.asarray(estimator.predict(rows))[:, None]
 
 
-def names_of(saved: SavedModel) -> list[str]:
+def names_of(saved: SavedModel | LightModel) -> list[str]:
     """The columns of the training that a table may have: features, identifier and target."""
     columns = rules(saved)
     names = [*(one.name for one in columns.columns), columns.identifier, saved.target]
@@ -138,7 +145,7 @@ def names_of(saved: SavedModel) -> list[str]:
 
 
 def as_table(
-    saved: SavedModel,
+    saved: SavedModel | LightModel,
     frame: pd.DataFrame,
     outputs: NDArray[np.float64],
     ends: NDArray[np.float64] | None = None,
@@ -158,7 +165,7 @@ def as_table(
     return table
 
 
-def unlike_training(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
+def unlike_training(saved: SavedModel | LightModel, frame: pd.DataFrame) -> list[str]:
     """Say which columns the model does not know, and whether the identifier is missing."""
     if saved.columns is None:
         return []
@@ -171,7 +178,7 @@ def unlike_training(saved: SavedModel, frame: pd.DataFrame) -> list[str]:
     return notes
 
 
-def class_names(saved: SavedModel) -> NDArray[Any]:
+def class_names(saved: SavedModel | LightModel) -> NDArray[Any]:
     """The classes as they were written in the training table."""
     estimator: Any = saved.estimator
     spelt = rules(saved).spellings
@@ -179,7 +186,7 @@ def class_names(saved: SavedModel) -> NDArray[Any]:
     return np.array(spelt, dtype=object) if len(spelt) == len(classes) else classes
 
 
-def as_target(saved: SavedModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
+def as_target(saved: SavedModel | LightModel, outputs: NDArray[np.float64]) -> NDArray[Any]:
     """Predictions written like the target: its classes, or numbers with as many decimals.
 
     Numbers get more decimals if their typical error is small: rounding never moves them by more
@@ -216,7 +223,7 @@ def without_formulas(table: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return safe.rename(columns={name: f"'{name}" for name in formulas}), count
 
 
-def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
+def matrix(saved: SavedModel | LightModel, frame: pd.DataFrame) -> Any:
     """Turn a table into the input of an estimator that was trained in Python."""
     names = getattr(saved.estimator, "feature_names_in_", None)
     used = [name for name in frame.columns if name != saved.target] if names is None else names
@@ -232,7 +239,7 @@ def matrix(saved: SavedModel, frame: pd.DataFrame) -> Any:
     return rows if names is None else pd.DataFrame(rows, columns=list(used))
 
 
-def to_dict(saved: SavedModel, predictions: Predictions) -> dict[str, Any]:
+def to_dict(saved: SavedModel | LightModel, predictions: Predictions) -> dict[str, Any]:
     """Return the result for machines; without a table, the predictions are in the file alone."""
     table = predictions.table
     columns = {} if table is None else {str(k): v.tolist() for k, v in table.items()}

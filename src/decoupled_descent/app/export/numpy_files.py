@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from decoupled_descent.app.export.light_model import described, is_covered
 from decoupled_descent.app.export.predictor import Predictor
-from decoupled_descent.checks import LARGEST
 from decoupled_descent.estimators.saving import SavedModel, load_model
 from decoupled_descent.files import temporary_folder, write_text
 from decoupled_descent.tensor_file import model_file, read_tensors
@@ -18,8 +17,6 @@ from decoupled_descent.tensor_file import model_file, read_tensors
 CODE, WEIGHTS = "predictor.py", "model.npz"
 #: Kinds of columns that NumPy code reads without pandas.
 KINDS = ("number", "category", "presence")
-#: Kinds of members that the code has.
-MEMBERS = ("forest", "gaussian classes", "sparse linear")
 #: The largest difference from the model, relative to the size of its predictions, on drawn rows.
 TOLERANCE, ROWS = 1e-5, 200
 
@@ -32,9 +29,10 @@ def export(model: Path, out: Path) -> float:
     saved = load_model(model)
     tensors, content = read_tensors(model_file(model))
     check(saved, content)
+    assert saved.columns is not None
     kept = {k: v for k, v in tensors.items() if k.startswith(("map.", "member.", "other."))}
     arrays: dict[str, Any] = {name: value.numpy() for name, value in kept.items()}
-    arrays["description"] = np.array(json.dumps(described(saved, content)))
+    arrays["description"] = np.array(json.dumps(described(content, saved.columns)))
     out.mkdir(parents=True, exist_ok=True)
     with temporary_folder(out) as partial:
         np.savez_compressed(partial / WEIGHTS, **arrays)
@@ -58,26 +56,8 @@ def check(saved: SavedModel, content: Any) -> None:
             f"the column {others[0]!r} has dates, sentences or numbers in a style of their own, "
             "which need pandas; train with --drop and its name, or turn it into plain numbers"
         )
-    mixture = content["mixture"]
-    kernels = all("kind" in one.get("kernel", one) for one in mixture["maps"])
-    members = {one["model"]["kind"] for one in mixture["others"]} <= set(MEMBERS)
-    if not (kernels and members):
+    if not is_covered(content["mixture"]):
         raise ValueError("the model has features or members of your own; train without them")
-
-
-def described(saved: SavedModel, content: Any) -> dict[str, Any]:
-    """What the code needs beside the numbers."""
-    mixture, classes = content["mixture"], saved.task == "classification"
-    estimator: Any = saved.estimator
-    assert saved.columns is not None
-    return {
-        "columns": saved.columns.to_dict()["columns"],
-        "classes": estimator.classes_.tolist() if classes else None,
-        "scale": None if classes else [estimator.target_mean_, estimator.target_scale_],
-        "log": bool(getattr(estimator, "log_target", False)),
-        "largest": math.log(LARGEST),
-        **{name: mixture[name] for name in ("rows", "maps", "members", "others")},
-    }
 
 
 def difference(saved: SavedModel, predictor: Predictor) -> float:

@@ -63,16 +63,17 @@ class Predictor:
         """Numbers in the units of the target."""
         centre, width = self.about["scale"]
         scaled = outputs * width + centre
-        return np.exp(np.minimum(scaled, self.about["largest"])) if self.about["log"] else scaled
+        largest = np.where(np.isposinf(scaled), np.inf, self.about["largest"])
+        return np.exp(np.minimum(scaled, largest)) if self.about["log"] else scaled
 
     def _mixed(self, X: Any) -> Any:
-        maps = [self._features(k, one, X) for k, one in enumerate(self.about["maps"])]
+        maps = [self.features(k, one, X) for k, one in enumerate(self.about["maps"])]
         total: Any = 0.0
         for k, member in enumerate(self.about["members"]):
             theta, bias = (self.arrays[f"member.{k}.{name}"] for name in ("theta", "bias"))
             total = total + member["share"] * self._smoothed(maps[member["map"]] @ theta.T + bias)
         for k, other in enumerate(self.about["others"]):
-            arrays = _starting_with(f"other.{k}.", self.arrays)
+            arrays = starting_with(f"other.{k}.", self.arrays)
             if other["model"]["kind"] == "forest":
                 part = self._smoothed(_forest(arrays, X), logits=False)
             elif other["model"]["kind"] == "gaussian classes":
@@ -97,8 +98,9 @@ class Predictor:
         n = self.about["rows"]
         return (n * outputs + 1 / outputs.shape[1]) / (n + 1)
 
-    def _features(self, number: int, settings: Any, X: Any) -> Any:
-        arrays = _starting_with(f"map.{number}.", self.arrays)
+    def features(self, number: int, settings: Any, X: Any) -> Any:
+        """The features of rows by one map, shape (m, r)."""
+        arrays = starting_with(f"map.{number}.", self.arrays)
         if "level_columns" in arrays:  # a column of zeros and ones for each level
             settings, levels = settings["kernel"], arrays["level_columns"]
             plain = np.setdiff1d(np.arange(X.shape[1]), levels)
@@ -179,20 +181,26 @@ def _kernel(settings: dict[str, Any], A: Any, B: Any) -> Any:
 
 def _forest(arrays: dict[str, Any], X: Any) -> Any:
     """The mean over all trees, shape (m, C)."""
+    return arrays["value"][leaves(arrays, X)].mean(1)
+
+
+def leaves(arrays: dict[str, Any], X: Any) -> Any:
+    """The leaf of each row in each tree, shape (m, trees)."""
     low, high = arrays["low"], arrays["high"]
     halves = high / 2 - low / 2
     with np.errstate(over="ignore"):
         scaled = (X / 2 - low / 2) / np.where(halves > 0, halves, 1.0)
     scaled = np.clip(scaled, -FAR, FAR).astype(np.float32)
-    total: Any = 0.0
-    for root in arrays["roots"]:
-        node = np.full(len(X), root)
-        while (inner := np.flatnonzero(arrays["feature"][node] >= 0)).size:
-            at = node[inner]
-            left = scaled[inner, arrays["feature"][at]] <= arrays["threshold"][at]
-            node[inner] = np.where(left, arrays["left"][at], arrays["right"][at])
-        total = total + arrays["value"][node]
-    return total / len(arrays["roots"])
+    feature, threshold, count = arrays["feature"], arrays["threshold"], len(arrays["roots"])
+    node = np.tile(arrays["roots"], len(X))
+    active = np.flatnonzero(feature[node] >= 0)
+    while active.size:
+        at = node[active]
+        go_left = scaled[active // count, feature[at]] <= threshold[at]
+        at = np.where(go_left, arrays["left"][at], arrays["right"][at])
+        node[active] = at
+        active = active[feature[at] >= 0]
+    return node.reshape(len(X), count)
 
 
 def _logs_of_densities(arrays: dict[str, Any], X: Any) -> Any:
@@ -203,5 +211,6 @@ def _logs_of_densities(arrays: dict[str, Any], X: Any) -> Any:
     return arrays["offsets"] - np.square(away).sum(2) / 2
 
 
-def _starting_with(start: str, arrays: dict[str, Any]) -> dict[str, Any]:
+def starting_with(start: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays whose names start with a text, by the rest of their names."""
     return {name[len(start) :]: one for name, one in arrays.items() if name.startswith(start)}

@@ -11,7 +11,7 @@ import numpy as np
 
 from decoupled_descent.app.report.comparison import answers, usefulness
 from decoupled_descent.app.report.data import ReportData, names_of
-from decoupled_descent.app.report.text import INTERVAL, number, written_interval
+from decoupled_descent.app.report.text import INTERVAL, number, roots, written_interval
 from decoupled_descent.checks import percent
 from decoupled_descent.diagnostics.table_checks import LEAK
 
@@ -190,8 +190,3 @@ def _median_details(data: ReportData) -> str:
     value, between = written_interval(result.with_interval)
     between = between.removeprefix(f"{INTERVAL} ")
     return f"Half of the rows are missed by less than {value} ({between}). "
-
-
-def roots(squares: Sequence[float]) -> tuple[float, ...]:
-    """Roots of a squared error and of the ends of its interval; one below 0 counts as 0."""
-    return tuple(math.sqrt(max(0.0, one)) if one == one else one for one in squares)

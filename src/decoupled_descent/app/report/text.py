@@ -114,6 +114,11 @@ def error_interval(value: float, stderr: float | None) -> tuple[float, ...]:
     return value, max(lower, min(0.0, value)), upper
 
 
+def roots(squares: Sequence[float]) -> tuple[float, ...]:
+    """Roots of a squared error and of the ends of its interval; one below 0 counts as 0."""
+    return tuple(math.sqrt(max(0.0, one)) if one == one else one for one in squares)
+
+
 def written_interval(estimate: Sequence[float], percent: bool = False) -> tuple[str, str]:
     r"""Write what :func:`interval` returned: the estimate, and its 95 % interval in words.
 
