@@ -4,14 +4,17 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 import decoupled_descent as dd
 from decoupled_descent.estimators.learning_curve import (
-    _quarters,
+    KEPT,
     extrapolated,
     learning_curve,
     measured_losses,
+    random_quarters,
 )
+from decoupled_descent.selection.search import search_models
 from tests.estimators.problems import binary, real, several, several_targets
 
 LINEAR = {"features": "linear"}
@@ -20,53 +23,72 @@ QUICK = LINEAR | {"ridge": 1.0}
 
 @pytest.mark.parametrize("exponent", [0.4, 0.5, 1.0, 1.2])
 def test_a_power_law_is_continued(exponent):
-    rows = np.array([100.0, 200.0, 400.0, 800.0])
+    rows = np.array([100.0, 200.0, 300.0, 400.0, 800.0])
     errors = 0.2 + 3 * rows**-exponent
-    result = extrapolated(errors[None, :3], np.array([2.0, 5.0]))
-    assert result[0] == pytest.approx(errors[3] - errors[2], rel=0.03)  # exponents are on a grid
+    result = extrapolated(errors[None, :4], np.array([2.0, 5.0, 8.0]))
+    assert result[0] == pytest.approx(errors[4] - errors[3], rel=0.03)  # exponents are on a grid
 
 
 def test_errors_that_do_not_fall_are_not_expected_to():
-    assert extrapolated(np.array([[0.4, 0.4, 0.4], [0.3, 0.35, 0.4]]), np.ones(2)).max() == 0
-    rising = extrapolated(np.array([[0.5, 0.3, 0.31]]), np.ones(2))
+    flat = np.array([[0.4, 0.4, 0.4, 0.4], [0.3, 0.35, 0.38, 0.4]])
+    assert extrapolated(flat, np.ones(3)).max() == 0
+    rising = extrapolated(np.array([[0.5, 0.3, 0.3, 0.31]]), np.ones(3))
     assert -0.1 < rising[0] <= 0
 
 
 def test_errors_stay_positive():
     """A steep fall is not continued below zero, and the model's own error is the unit."""
-    falls = extrapolated(np.array([[0.9, 0.4, 0.01]]), np.ones(2))
+    falls = extrapolated(np.array([[0.9, 0.4, 0.1, 0.01]]), np.ones(3))
     assert -0.01 < falls[0] < 0
-    losses = np.abs(np.array([[0.9], [0.4], [0.01]]) * np.random.default_rng(0).random((3, 80)))
+    levels = np.array([[0.9], [0.4], [0.1], [0.01]])
+    losses = np.abs(levels * np.random.default_rng(0).random((4, 80)))
     found = learning_curve(losses, np.arange(80), np.ones(80), (0.003, 0.001), "log loss", 0)
-    assert 0 < found.expected < found.errors[2] == pytest.approx(0.003)
+    assert 0 < found.expected < found.errors[3] == pytest.approx(0.003)
 
 
 def test_parts_are_whole_groups_with_all_classes():
     generator = np.random.default_rng(0)
     codes = np.repeat(np.arange(24), 3)
     strata = codes % 3
-    result = _quarters(codes, strata, generator)
+    result = random_quarters(codes, strata, generator)
     assert np.bincount(result).tolist() == [18] * 4
     for group in range(24):
         assert len(set(result[codes == group])) == 1
     for part in range(4):
         assert set(strata[result == part]) == {0, 1, 2}
     with pytest.raises(ValueError, match="lacks a class; a learning curve needs at least 40 rows"):
-        _quarters(codes, (codes < 2).astype(int), generator)
+        random_quarters(codes, (codes < 2).astype(int), generator)
     with pytest.raises(ValueError, match="fewer than 10 rows"):
-        _quarters(np.arange(30), np.zeros(30, int), generator)
+        random_quarters(np.arange(30), np.zeros(30, int), generator)
 
 
-def test_every_row_is_judged_once_per_size_and_division():
-    seen = []
+def test_errors_are_those_of_literal_refits():
+    """Squared loss, one ridge: models of one, two and three quarters that are fitted alone."""
+    rng = np.random.default_rng(0)
+    X = torch.from_numpy(rng.normal(size=(80, 12)))
+    y = X @ torch.from_numpy(rng.normal(size=12)) + torch.from_numpy(rng.normal(size=80))
+    result = search_models(X, y, "squared", features="linear", ridge=2.0)
+    phi = result.fits[0].rows.X.numpy()
+    divisions = [random_quarters(np.arange(80), np.zeros(80, int), rng) for _ in range(2)]
+    found = measured_losses(result, lambda p: (p[:, 0] - y).square(), divisions, True)
+    expected = [[[] for _ in range(80)] for _ in range(3)]
+    for place, kept in enumerate(KEPT):
+        for quarters in divisions:
+            for one in kept:
+                own = np.isin(quarters, one)
+                predicted = ridge(phi[own], y.numpy()[own], 2.0, phi)
+                for i in np.flatnonzero(~own):
+                    expected[place][i].append((predicted[i] - float(y[i])) ** 2)
+    assert [{len(row) for row in rows} for rows in expected] == [{6}, {2}, {2}]
+    literal = [[np.mean(row) for row in rows] for rows in expected]
+    np.testing.assert_allclose(found[:3], literal, rtol=1e-10, atol=1e-10)
 
-    def judge(rows):
-        seen.append(rows)
-        return np.full(len(rows), 1 / len(rows))
 
-    losses = measured_losses(judge, np.arange(80), np.zeros(80, int), 3, 0)
-    np.testing.assert_allclose(losses, np.repeat([[1 / 20], [1 / 40], [1 / 80]], 80, 1))
-    assert sorted(map(len, seen)) == [20] * 12 + [40] * 6 + [80]
+def ridge(X, y, penalty, new):
+    """Predictions of new rows by ridge regression with an intercept, by normal equations."""
+    centre, level = X.mean(0), y.mean()
+    system = (X - centre).T @ (X - centre) + penalty * np.eye(X.shape[1])
+    return level + (new - centre) @ np.linalg.solve(system, (X - centre).T @ (y - level))
 
 
 def test_the_spread_is_that_of_many_draws():
@@ -74,7 +96,7 @@ def test_the_spread_is_that_of_many_draws():
     rng = np.random.default_rng(1)
     changes, stderrs = [], []
     for _ in range(200):
-        losses = np.array([[0.9], [0.6], [0.45]]) + 0.3 * rng.normal(size=(3, 300))
+        losses = np.array([[0.9], [0.6], [0.5], [0.45]]) + 0.3 * rng.normal(size=(4, 300))
         result = learning_curve(losses, np.arange(300), np.ones(300), (0.45, 0.0), "error", 0)
         changes.append(result.change)
         stderrs.append(result.change_stderr)
@@ -115,10 +137,10 @@ def test_the_curve_as_table_sentence_and_picture():
     model = dd.DecoupledClassifier(**QUICK).fit(X, y)
     result = model.learning_curve(X, y, repeats=1)
     table = result.table
-    assert table["rows"].tolist() == [20, 40, 80, 160]
-    assert table["measured"].tolist() == [True, True, True, False]
-    assert table["error"][2] == pytest.approx(model.estimated_test_error_)
-    assert table["stderr"][2] == pytest.approx(model.estimated_test_error_stderr_)
+    assert table["rows"].tolist() == [20, 40, 60, 80, 160]
+    assert table["measured"].tolist() == [True, True, True, True, False]
+    assert table["error"][3] == pytest.approx(model.estimated_test_error_)
+    assert table["stderr"][3] == pytest.approx(model.estimated_test_error_stderr_)
     assert result.interval[0] < result.expected < result.interval[1]
     assert str(result).startswith("with 160 rows instead of 80, expect a log loss of ")
     (axes,) = result.plot().axes
@@ -133,11 +155,11 @@ def test_weights_groups_and_several_targets():
     model = dd.DecoupledClassifier(**QUICK, class_weight="balanced")
     model.fit(X, y, sample_weight=weights, groups=groups)
     result = model.learning_curve(X, y, weights, groups, repeats=1)
-    assert result.rows[2] == 120
+    assert result.rows[3] == 120
     X, Y = several_targets(60)
     model = dd.DecoupledRegressor(**QUICK).fit(X, Y)
     result = model.learning_curve(X, Y, repeats=1)
-    assert result.errors[2] == pytest.approx(model.estimated_test_error_)
+    assert result.errors[3] == pytest.approx(model.estimated_test_error_)
 
 
 def test_curves_that_are_refused():

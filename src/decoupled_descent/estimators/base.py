@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from torch import Tensor
 
-from decoupled_descent.checks import error_interval, whole_number
+from decoupled_descent.checks import SCORES, error_interval, whole_number
 from decoupled_descent.columns.times import times_of_rows
 from decoupled_descent.estimators.forward import TimeEstimate, forward_estimate
 from decoupled_descent.estimators.inputs import (
@@ -26,12 +26,12 @@ from decoupled_descent.estimators.learning_curve import (
     LearningCurve,
     learning_curve,
     measured_losses,
+    random_quarters,
 )
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.estimators.model import Encoded, Floats, Model, Training
 from decoupled_descent.estimators.network_model import NetworkModel
-from decoupled_descent.estimators.newton_model import NewtonModel, recipes, search_rows
-from decoupled_descent.estimators.parts import SCORES
+from decoupled_descent.estimators.newton_model import NewtonModel, search_rows
 from decoupled_descent.estimators.past import Past
 from decoupled_descent.estimators.raw_inputs import RawInputs
 from decoupled_descent.estimators.row_weights import RowWeights, combine_weights
@@ -252,11 +252,12 @@ class DecoupledEstimator(RawInputs):
         *,
         repeats: int = 2,
     ) -> LearningCurve:
-        """Predict the error with twice as many rows, from fits to quarters and halves of the rows.
+        """Predict the error with twice as many rows, from models of fewer rows.
 
-        Every part is fitted with the features of largest weight in the model, and with its other
-        members. Its ridge is chosen again, and its errors are leave-one-out errors. Each division
-        of the rows takes about as long as ``fit``.
+        The features of largest weight in the model are fitted to all rows once more, for several
+        ridges. Models of one, two and three quarters of the rows follow by formula, and their
+        mixture is chosen again. All errors are multiplied to agree with that of the model, which
+        may have further members.
 
         Args:
             X: Features of ``fit``, shape (n, d), n at least 40.
@@ -281,20 +282,16 @@ class DecoupledEstimator(RawInputs):
             rows, labels = rows[weights.kept], labels[weights.kept]
         encoded = self._encoded(labels)
         n, seed, features = len(labels), self._seed(), self.mixture_.main_features()
-        names = {other.model.recipe for other in self.mixture_.others}
-        members = [one for one in recipes(self) if one.name in names]
-
-        def part_losses(part: NDArray[np.intp]) -> Floats:
-            """Fit some of the rows alone, and return their leave-one-out losses."""
-            some = encoded._replace(targets=encoded.targets[part])
-            given = some, weights, features, seed, False, part, members
-            result = search_rows(self, rows[part], *given)
-            losses: Floats = self._row_errors(result).numpy()
-            return losses
-
         together = np.arange(n) if weights.groups is None else weights.groups.numpy()
         shares = np.ones(n) if weights.shares is None else weights.shares.numpy()
-        losses = measured_losses(part_losses, together, self._strata(encoded), repeats, seed)
+        generator, strata = np.random.default_rng(seed), self._strata(encoded)
+        quarters = [random_quarters(together, strata, generator) for _ in range(repeats)]
+        result = search_rows(self, rows, encoded, weights, features, seed, False)
+
+        def row_losses(predictions: Tensor) -> Tensor:
+            return self._losses_of(predictions, result)
+
+        losses = measured_losses(result, row_losses, quarters, bool(self.stack))
         now = self._left_out_error
         return learning_curve(losses, together, shares, now, self._error_name, seed)
 
@@ -334,9 +331,9 @@ class DecoupledEstimator(RawInputs):
         """Weights that follow from the labels; none unless a task has them."""
         return None
 
-    def _row_errors(self, result: SearchResult) -> Tensor:
-        """Leave-one-out losses of the rows, shape (n,)."""
-        return result.losses
+    def _losses_of(self, predictions: Tensor, result: SearchResult) -> Tensor:
+        """Losses of predictions of the rows, (n, K), in the units of the error, shape (n,)."""
+        return result.objective.loss.of_predictions(predictions, result.best.rows.y)
 
     def _completed(self, predictions: Floats, X: Any, kept: NDArray[np.bool_] | None) -> Floats:
         """Add predictions of rows of weight zero, which were not used for training."""

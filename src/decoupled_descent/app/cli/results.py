@@ -37,11 +37,12 @@ from decoupled_descent.app.report.data import (
     Training,
     names_of,
 )
-from decoupled_descent.app.report.headline import interruption, roots
+from decoupled_descent.app.report.headline import interruption
 from decoupled_descent.app.report.row_errors import rows_to_check
+from decoupled_descent.app.report.text import roots
+from decoupled_descent.checks import SCORES
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.diagnostics.table import Table
-from decoupled_descent.estimators.parts import SCORES
 from decoupled_descent.selection.methods import METHODS
 
 #: Levels of the prediction intervals that are listed.

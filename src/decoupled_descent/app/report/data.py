@@ -61,7 +61,7 @@ class IntervalWidth(NamedTuple):
 
 
 class ErrorsByRows(NamedTuple):
-    """Errors at n/4, n/2, n and 2n rows: log loss, or RMSE in the units of the target."""
+    """Errors at n/4, n/2, 3n/4, n and 2n rows: log loss, or RMSE in the units of the target."""
 
     name: str
     rows: Sequence[int]
@@ -82,8 +82,8 @@ class ErrorsByRows(NamedTuple):
         slopes = [2 * max(size, 1e-300) for size in sizes]  # of the square
         of_roots = [stderr / slope for stderr, slope in zip(stderrs, slopes, strict=True)]
         return cls(
-            "typical error (RMSE)", rows, sizes, of_roots, sizes[3] - sizes[2],
-            change_stderr / slopes[2], roots=True,
+            "typical error (RMSE)", rows, sizes, of_roots, sizes[-1] - sizes[-2],
+            change_stderr / slopes[-2], roots=True,
         )  # fmt: skip
 
 

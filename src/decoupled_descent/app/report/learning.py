@@ -1,4 +1,4 @@
-"""The learning curve: the error with a quarter, half, all and twice the rows."""
+"""The learning curve: the error with a quarter, half, three quarters, all and twice the rows."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from decoupled_descent.checks import Z95, percent
 NO_FORECAST = "The error itself cannot be trusted, so there is no forecast for more rows."
 #: A fall of the error by less than this share is called small.
 SMALL = 0.02
-#: Where the four errors come from.
-KINDS = ("measured", "measured", "now", "expected")
+#: Where the five errors come from.
+KINDS = ("measured", "measured", "measured", "now", "expected")
 
 
 def sentence(forecast: ErrorsByRows) -> str:
     """Say whether twice as many rows would lower the error."""
-    now, then = forecast.errors[2:]
+    now, then = forecast.errors[-2:]
     share, margin = -forecast.change / now, Z95 * forecast.change_stderr / now
     low, high = max(0.0, share - margin), min(1.0, share + margin)
     expected = (
-        f"with {forecast.rows[3]:,} rows instead of {forecast.rows[2]:,}, expect a "
+        f"with {forecast.rows[-1]:,} rows instead of {forecast.rows[-2]:,}, expect a "
         f"{forecast.name} of {number(then, 3)} instead of {number(now, 3)} "
         f"({percent(share)} less; {INTERVAL} {percent(low)} to {percent(high)})"
     )
