@@ -160,6 +160,22 @@ def test_every_page_is_listed():
     assert pages - listed == {DOCS / "index.md"}
 
 
+#: What newcomers type into the search.
+SEARCHED = [
+    *("validation", "overfitting", "early stopping", "cross-validation", "leave-one-out", "AUC"),
+    *("patient", "groups", "time series", "Excel", "missing values", "PyTorch", "CNN"),
+    *("fine-tuning", "Lightning", "GPU", "big data", "save a model", "feature importance"),
+    "confidence interval",
+]
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_a_question_or_title_has_the_words_that_people_search_for(words):
+    lines = [line for page in DOCS.glob("*.md") for line in page.read_text().splitlines()]
+    headings = [line.lower() for line in lines if line.startswith("#")]
+    assert any(words.lower() in heading for heading in headings)
+
+
 def test_comparison_in_the_readme_is_that_of_the_study():
     page = (DOCS / "studies" / "estimators.md").read_text()
     row = re.compile(r"^\| ([a-z ]+) \| (\d+)(?: of 55)? \| ([\d.]+) \| \d+ % \|$", re.MULTILINE)

@@ -78,7 +78,7 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[C
     """Print the notes, the estimates, the comparison with guessing, and the verdict."""
     from decoupled_descent.app.cli.output import compare, console, intervals, verdict
     from decoupled_descent.app.report.data import with_interval
-    from decoupled_descent.app.report.headline import roots
+    from decoupled_descent.app.report.text import roots
 
     n, d = prepared.X.shape
     screen = console()
@@ -99,7 +99,7 @@ def _show(embeddings: Path, prepared: Prepared, estimator: Any, compared: list[C
 
 def _score_name(prepared: Prepared) -> str:
     """The attribute with the estimated accuracy or R²."""
-    from decoupled_descent.estimators.parts import SCORES
+    from decoupled_descent.checks import SCORES
 
     return SCORES[prepared.task]
 
