@@ -13,10 +13,10 @@ PYTHON ?= $(shell python3.11 -c 'print("python3.11")' 2>/dev/null || echo python
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test slow lowest newest lint format bench docs dist clean
+.PHONY: help demo test slow lowest newest lint format bench versus-strong docs dist clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 demo: .venv/.installed ## train on a small example and compare the errors
 	$(BIN)/decoupled demo
@@ -71,6 +71,18 @@ format: .venv/.installed-dev ## format the code and apply safe fixes
 bench: .venv/.installed-dev ## run the benchmarks; read the ratios, not the seconds
 	$(BIN)/pytest benchmarks --benchmark-warmup=on --benchmark-sort=min \
 	    --benchmark-group-by=group --benchmark-columns=min,median,iqr,rounds
+
+# Contenders that need hundreds of megabytes have an environment of their own. DECOUPLED_DATA names
+# the folder with the tables; what strong.jsonl has already is not repeated.
+versus-strong: export OMP_NUM_THREADS := 1
+versus-strong: ## compare with CatBoost, RealMLP and xRFM, in .venv-strong (an hour)
+	@test -d "$(DECOUPLED_DATA)" || { \
+	    echo "error: DECOUPLED_DATA='$(DECOUPLED_DATA)' is not a folder; it must have the tables" >&2; exit 2; }
+	$(PYTHON) -m venv .venv-strong
+	.venv-strong/bin/python -m pip -q install torch==$(TORCH)
+	.venv-strong/bin/python -m pip -q install -e . catboost pytabkit xrfm
+	.venv-strong/bin/python docs/studies/strong.py run --out docs/studies/strong.jsonl --data $(DECOUPLED_DATA)
+	.venv-strong/bin/python docs/studies/strong.py table docs/studies/strong.jsonl --data $(DECOUPLED_DATA)
 
 docs: .venv/.installed-docs ## build the site into docs/_build/html; warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -n docs docs/_build/html

@@ -18,7 +18,7 @@ import decoupled_descent as dd
 
 STEPS = (5, 10, 20, 40, 79)
 #: The number of draws of each size n = d.
-DRAWS = {250: 120, 500: 60, 1000: 30, 2000: 10}
+DRAWS = {250: 600, 500: 400, 1000: 300, 2000: 120, 4000: 24}
 TEST_ROWS = 5000
 
 
