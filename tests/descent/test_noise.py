@@ -165,6 +165,21 @@ def test_row_norms_close_the_gap():
     assert_closed(*result, factor=1.5)
 
 
+def test_norms_of_rows_close_the_gap_of_a_strong_signal():
+    """A row also moves θ along its own mean, which is not noise: a bias of order 1/n."""
+    mixture = dd.mixtures.xor(100, 4.0)
+    objective, result = dd.Objective(dd.heads.Product(a=1.0), "logistic"), []
+    for seed in range(100):
+        X, y = mixture.sample(100, seed=seed)
+        test = mixture.sample(2000, seed=1000 + seed)
+        for noise in (None, RowNorms.of_rows(X)):
+            algorithm = dd.DecoupledDescent(0.05, noise=noise)
+            result.append(float(dd.fit(X, y, objective, algorithm, 6, seed=seed, test=test).gap[5]))
+    plain, modelled = np.array(result).reshape(100, 2).T
+    assert plain.mean() < -3 * plain.std(ddof=1) / 10
+    assert abs(modelled.mean()) < 3 * modelled.std(ddof=1) / 10
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
