@@ -150,9 +150,14 @@ def test_with_columns_a_table_is_predicted(tmp_path):
     loaded = round_trip(model, tmp_path, columns=columns, target="price")
     assert loaded.columns == columns
     shuffled = table[["town", "b", "a"]].assign(new="?")
-    np.testing.assert_array_equal(loaded.predict(shuffled), model.predict(columns.apply(table)))
+    matrix = columns.apply(table)
+    np.testing.assert_array_equal(loaded.predict(shuffled), model.predict(matrix))
+    ends = model.predict_interval(matrix, 0.8)
+    np.testing.assert_array_equal(loaded.predict_interval(shuffled, 0.8), ends)
     with pytest.raises(ValueError, match="lacks 'b'"):
         loaded.predict(table.drop(columns="b"))
+    with pytest.raises(ValueError, match="predict_proba is for classification, but this is a regr"):
+        loaded.predict_proba(table)
     with pytest.raises(dataclasses.FrozenInstanceError):
         loaded.target = "other"
 
@@ -164,6 +169,10 @@ def test_tables_of_polars(tmp_path):
     loaded = round_trip(model, tmp_path, columns=columns, target="y")
     frame = polars.DataFrame({name: table[name].tolist() for name in table.columns})
     np.testing.assert_array_equal(loaded.predict(frame), loaded.predict(table))
+    expected = model.predict_proba(columns.apply(table))
+    np.testing.assert_array_equal(loaded.predict_proba(frame), expected)
+    with pytest.raises(ValueError, match="predict_interval is for regression.*use predict_proba"):
+        loaded.predict_interval(frame)
     with pytest.raises(ValueError, match=r"pandas\.DataFrame is needed, not builtins\.list"):
         loaded.predict([[1.0, "Ulm"]])
 

@@ -90,6 +90,22 @@ class SavedModel:
         result: NDArray[Any] = self.on_matrix.predict(self.features(frame))
         return result
 
+    def predict_proba(self, frame: Any) -> NDArray[np.float64]:
+        """Probabilities of the classes, in the order of ``estimator.classes_``, shape (m, K)."""
+        self._require("predict_proba", "classification", "predict or predict_interval")
+        result: NDArray[np.float64] = self.on_matrix.predict_proba(self.features(frame))
+        return result
+
+    def predict_interval(self, frame: Any, level: float = 0.9) -> NDArray[np.float64]:
+        """Ends of the prediction interval of each row, shape (m, 2); for numbers only."""
+        self._require("predict_interval", "regression", "predict_proba")
+        result: NDArray[np.float64] = self.on_matrix.predict_interval(self.features(frame), level)
+        return result
+
+    def _require(self, method: str, task: str, instead: str) -> None:
+        if self.task != task:
+            raise ValueError(f"{method} is for {task}, but this is a {self.task}; use {instead}")
+
 
 def save_model(
     estimator: Any,
