@@ -20,6 +20,8 @@ STEPS = (5, 10, 20, 40, 79)
 #: The number of draws of each size n = d.
 DRAWS = {250: 600, 500: 400, 1000: 300, 2000: 120}
 TEST_ROWS = 5000
+#: The sizes that are drawn, with the style of their lines.
+DRAWN = {250: "-", 1000: "--"}
 
 
 def problems(size: int) -> dict[str, tuple[dd.GaussianMixture, dd.Objective, dict[str, Any]]]:
@@ -85,6 +87,7 @@ def draw(path: str) -> None:
           "| s = √n·spread, step 79 | stated s | covered, steps 5 to 79 |")  # fmt: skip
     print("|---" * 9 + "|")
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    colours = {"XOR": "C0", "XOR, norms of rows": "C1", "five tanh units": "C2"}
     for record in records:
         n, found = record["n"], summary(record)
         c, doubt = n * found["bias"], n * found["bias_stderr"]
@@ -93,10 +96,10 @@ def draw(path: str) -> None:
         covered = 100 * float(found["covered"].mean())
         print(f"| {record['problem']} | {n} | {len(record['gaps'])} | {shown} | {s[-1]:.2f} "
               f"| {stated[-1]:.2f} | {covered:.0f} % |")  # fmt: skip
-        if record["problem"] in ("XOR", "five tanh units"):
-            tanh = record["problem"] != "XOR"
-            style = {"color": f"C{list(DRAWS).index(n)}", "linestyle": "--" if tanh else "-"}
-            axes[0].errorbar(STEPS, c, doubt, label=f"{record['problem']}, n = {n}", **style)
+        if n in DRAWN and record["problem"] in colours:
+            label = f"{record['problem']}, n = {n}"
+            style = {"color": colours[record["problem"]], "linestyle": DRAWN[n]}
+            axes[0].errorbar(STEPS, c, doubt, label=label, **style)
             axes[1].plot(STEPS, s, **style)
             axes[1].plot(STEPS, stated, ".", color=style["color"])
     axes[0].axhline(0, color="0.7", zorder=0)

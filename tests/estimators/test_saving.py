@@ -171,7 +171,7 @@ def test_tables_of_polars(tmp_path):
     np.testing.assert_array_equal(loaded.predict(frame), loaded.predict(table))
     expected = model.predict_proba(columns.apply(table))
     np.testing.assert_array_equal(loaded.predict_proba(frame), expected)
-    with pytest.raises(ValueError, match="predict_interval is for regression.*use predict_proba"):
+    with pytest.raises(ValueError, match=r"predict_interval is for regression.*use predict_proba"):
         loaded.predict_interval(frame)
     with pytest.raises(ValueError, match=r"pandas\.DataFrame is needed, not builtins\.list"):
         loaded.predict([[1.0, "Ulm"]])
