@@ -14,7 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.members.interface import Floats, KeptRows, Member, MemberFit, TrainingTable
+from decoupled_descent.members.interface import (
+    Floats,
+    KeptRows,
+    Member,
+    MemberFit,
+    TableSize,
+    TrainingTable,
+)
 from decoupled_descent.members.standardised import column_moments, standardised
 
 #: Folds of the mixture are joined to this many.
@@ -134,10 +141,14 @@ class GaussianRecipe:
     covariances: bool
     ridge: float  # what is added to variances of standardised columns
 
+    def suits(self, size: TableSize) -> bool:
+        """Classes only, and not too many columns for covariances."""
+        return size.has_classes and not (self.covariances and size.columns > MOST_COLUMNS)
+
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Fit to all rows, and without each fold; nothing for numbers."""
         classes = table.classes
-        if classes is None or (self.covariances and table.X.shape[1] > MOST_COLUMNS):
+        if classes is None or not self.suits(table.size):
             return []
         mean, scale = column_moments(table)
         Z = standardised(np.asarray(table.X, np.float64), mean, scale)

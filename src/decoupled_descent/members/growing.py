@@ -25,7 +25,7 @@ from sklearn.tree import (
 
 from decoupled_descent.members.bags import draw_bags
 from decoupled_descent.members.forest import Forest, scaled_columns
-from decoupled_descent.members.interface import Floats, MemberFit, TrainingTable
+from decoupled_descent.members.interface import Floats, MemberFit, TableSize, TrainingTable
 
 #: The number of trees of a forest: out-of-bag predictions average more than a third of them.
 TREES = 100
@@ -38,6 +38,10 @@ class ForestKind(NamedTuple):
     random_splits: bool  # thresholds drawn at random (extremely randomised trees)
     columns: float | str  # how many columns are tried for a split, as scikit-learn takes it
     leaf: int = 1  # the fewest rows of a leaf
+
+    def suits(self, size: TableSize) -> bool:
+        """Every table suits."""
+        return True
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Grow a forest, and predict its training rows out of bag."""

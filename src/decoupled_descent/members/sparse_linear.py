@@ -22,6 +22,7 @@ from decoupled_descent.members.interface import (
     Member,
     MemberFit,
     SelectedColumn,
+    TableSize,
     TrainingTable,
 )
 from decoupled_descent.members.sparse_path import (
@@ -169,9 +170,13 @@ class SparseRecipe:
     name: str = "sparse linear"
     only_wide: bool = False  # whether to train on wide tables only
 
+    def suits(self, size: TableSize) -> bool:
+        """Wide tables, or all."""
+        return not self.only_wide or size.columns >= WIDE * size.rows
+
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Follow the path until the error rises."""
-        if self.only_wide and table.X.shape[1] < WIDE * table.X.shape[0]:
+        if not self.suits(table.size):
             return []
         mean, scale = column_moments(table)
         with ignoring(Warning):  # of a limit of sweeps: the next parabola continues

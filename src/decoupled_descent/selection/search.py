@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -28,6 +29,7 @@ from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
 from decoupled_descent.selection.cost import FITS, LONG, expected_seconds, in_words
+from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.fits import (
     CandidateFit,
     SearchResult,
@@ -59,6 +61,7 @@ def search_models(
     groups: Tensor | None = None,
     stack: bool = True,
     members: Sequence[Recipe] = (),
+    deadline: Deadline | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> SearchResult:
@@ -78,12 +81,15 @@ def search_models(
         stack: Whether to mix all candidates; otherwise the best one is the model.
         members: How further members of the mixture are trained; not for rows that are sparse,
             divided, or on disk, and not without ``stack``.
+        deadline: When to stop adding candidates; never by default. A linear map is fitted in any
+            case (or, without one, the first map).
         seed: Draws the rows of the ranking, landmarks and the folds of the cross-fit.
         progress: Whether to draw a progress bar; by default, only on a terminal.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
     maps = _maps(features, X, y, objective)
     X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
+    deadline = deadline or Deadline()
     sample = Sample(X, y, objective, weights, groups)
     folds = folds_of(len(y), groups, seed, objective.loss.classes(y))
     fits: list[CandidateFit] = []
@@ -98,28 +104,29 @@ def search_models(
     with threads_for(len(y) * max(widths), outputs):
         with progress_bar(1 + FITS * count, "search", progress) as advance:
             try:
-                ranked = rank(sample, maps, seed, folds)
+                ranked = rank(sample, maps, seed, folds, deadline)
                 ranking += [(one.features.name, one.error) for one in ranked]
                 selected = select(ranked)
                 if ridge == "auto":
-                    selected = choose_on_sample(selected, sample, seed)
+                    selected = choose_on_sample(selected, sample, seed, deadline)
                 nested = folds if len(y) <= NESTED else None
-                for share, fit in fit_maps(selected, sample, ridge, nested):
+                for share, fit in fit_maps(selected, sample, ridge, nested, deadline):
                     fits.append(fit)
                     lowest = lowest_error(selected_fits(fits)).error
                     note = f"{fit.features.name}, lowest error {lowest:.4g}"
                     advance(1 + round(FITS * count * share), note)
                 if table is not None:
-                    others += train_members(members, table, seed)
+                    others += train_members(members, table, seed, deadline)
             except KeyboardInterrupt:
                 if not fits:
                     raise
                 interrupted = True
-        return mix(
+        result = mix(
             objective, fits, folds,
             stack=stack, seed=seed, ranking=tuple(ranking), interrupted=interrupted,
             others=others, table=table,
         )  # fmt: skip
+    return replace(result, skipped=tuple(deadline.left_out))
 
 
 def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Features]:
