@@ -9,6 +9,7 @@ import torch
 from decoupled_descent.estimators.mixture import Mixture
 from decoupled_descent.members.gaussian_classes import GAUSSIANS
 from decoupled_descent.members.growing import FORESTS
+from decoupled_descent.members.interface import TableSize
 from decoupled_descent.members.sparse_linear import SparseRecipe
 from decoupled_descent.selection import ranking, ridge_fits
 from decoupled_descent.selection.deadline import NAMED, Deadline, check_time_limit
@@ -130,6 +131,27 @@ def test_the_estimate_is_that_of_what_is_left():
         test = float(result.objective.loss.of_predictions(chances, truth).mean())
         scores.append((test - result.estimate.error) / result.estimate.stderr)
     assert abs(np.mean(scores)) < 3 / np.sqrt(10)
+
+
+def test_candidates_that_would_take_too_long_are_left_out():
+    deadline = Deadline(10.5, clock=Clock(), speed=lambda: 100.0)  # 9.5 s are left
+    assert not deadline.leaves_out("short", operations=900.0)
+    assert deadline.leaves_out("long", operations=900.0)  # 8.5 s are left
+    assert deadline.left_out == ["long"]
+    assert not Deadline(None, speed=lambda: 1e-9).leaves_out("any", operations=1e9)
+
+
+def test_a_slow_machine_leaves_out_what_takes_long():
+    X, y = drawn()
+    deadline = Deadline(1000.0, clock=lambda: 0.0, speed=lambda: 2.0 * 10**6)  # 2e9 operations
+    members = [*FORESTS, *GAUSSIANS]
+    given = {"features": FEW, "members": members, "progress": False}
+    result = search_models(X, y, "logistic", deadline=deadline, **given)
+    size = TableSize(80, 4, 1, has_classes=True)
+    long = {one.name for one in members if one.operations(size) >= 2e9}
+    assert {one.name for one in FORESTS} <= long
+    assert {one.name for one in members} - long == {one.name for one in result.others}
+    assert long <= set(result.skipped)
 
 
 def test_processes_agree():

@@ -71,9 +71,10 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             Newton's method.
         time_limit: Seconds after which ``fit`` stops to add candidates; None for no limit. The
             linear model is always fitted; kernels and their ridges come next, then further members.
-            The clock is read between candidates, so that ``fit`` may take longer: by the candidate
-            that is trained when the time ends, by the mixture and the diagnosis. With ``time=``,
-            each model of the past has the same limit. For Newton's method.
+            Candidates that are expected to take more than the remaining time are left out as well.
+            The limit is not exact: the clock is read between candidates, forecasts are rough, and
+            the mixture and the diagnosis take further time. With ``time=``, each model of the past
+            has the same limit. For Newton's method.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient

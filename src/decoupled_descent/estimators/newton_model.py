@@ -23,6 +23,7 @@ from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
 from decoupled_descent.rows.store import Mapped
+from decoupled_descent.selection.cost import product_speed
 from decoupled_descent.selection.deadline import Deadline, check_time_limit
 from decoupled_descent.selection.fits import CandidateFit, SearchResult
 from decoupled_descent.selection.search import search_models
@@ -132,12 +133,12 @@ def recipes(options: Options) -> list[Recipe]:
 def deadline_of(seconds: float | None, X: Any) -> Deadline:
     """The end of the time for candidates; processes that share the rows agree about it."""
     if not is_divided(X):
-        return Deadline(seconds)
+        return Deadline(seconds, speed=product_speed)
 
     def agree(own: bool) -> bool:
         return bool(X.total(torch.tensor(float(own), dtype=torch.float64))[0] > 0)
 
-    return Deadline(seconds, agree=agree)
+    return Deadline(seconds, speed=product_speed, agree=agree)
 
 
 def search_rows(

@@ -92,6 +92,10 @@ class EstimatorRecipe:
         """Every table suits."""
         return True
 
+    def operations(self, size: TableSize) -> float:
+        """Nothing is known about the estimators of others."""
+        return 0.0
+
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Fit clones; ``seed`` is not used, because the estimator has its own."""
         del seed

@@ -28,6 +28,8 @@ from decoupled_descent.members.standardised import column_moments, standardised
 FOLDS = 10
 #: More columns than this have no covariances: they would take long, and more rows.
 MOST_COLUMNS = 200
+#: Operations of a matrix product that take as long as one term of the sums of all folds.
+PER_SUM = 100.0
 #: Arrays in files.
 ARRAYS = ("mean", "scale", "centres", "roots", "offsets")
 
@@ -144,6 +146,12 @@ class GaussianRecipe:
     def suits(self, size: TableSize) -> bool:
         """Classes only, and not too many columns for covariances."""
         return size.has_classes and not (self.covariances and size.columns > MOST_COLUMNS)
+
+    def operations(self, size: TableSize) -> float:
+        """Sums over rows for each class and fold, of squares of columns or of single columns."""
+        d = size.columns
+        each = d**2 + d**3 / size.rows if self.covariances else 10 * d
+        return PER_SUM * size.width * size.rows * each
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Fit to all rows, and without each fold; nothing for numbers."""

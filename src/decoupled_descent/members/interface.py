@@ -28,6 +28,11 @@ class TableSize(NamedTuple):
     outputs: int  # K
     has_classes: bool  # whether labels are classes
 
+    @property
+    def width(self) -> int:
+        """The number of columns of predictions: classes, or outputs."""
+        return max(self.outputs, 2) if self.has_classes else self.outputs
+
 
 class TrainingTable(NamedTuple):
     """The rows that a member is trained on."""
@@ -48,7 +53,7 @@ class TrainingTable(NamedTuple):
     @property
     def width(self) -> int:
         """The number of columns of predictions: classes, or outputs."""
-        return max(self.outputs, 2) if self.loss.has_classes else self.outputs
+        return self.size.width
 
     @property
     def size(self) -> TableSize:
@@ -177,6 +182,12 @@ class Recipe(Protocol):
 
     def suits(self, size: TableSize) -> bool:
         """Whether it trains anything on tables of this size."""
+
+    def operations(self, size: TableSize) -> float:
+        """Expected time of the training, in the time of one operation of a matrix product.
+
+        0 if nothing is known about it.
+        """
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Train on all rows, and predict each row by parts that did not see it.

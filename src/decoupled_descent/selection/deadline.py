@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ class Deadline:
     Args:
         seconds: The time, from now on; None for no limit.
         clock: Returns the present time in seconds.
+        speed: Returns how many operations of matrix products take a second. With it, candidates
+            that are expected to take more than the remaining time are left out as well.
         agree: Turns the answer of this process into that of all processes, which must leave out
             the same candidates.
 
@@ -38,15 +41,23 @@ class Deadline:
         self,
         seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        speed: Callable[[], float] = lambda: math.inf,
         agree: Callable[[bool], bool] = bool,
     ) -> None:
         self._clock, self._agree = clock, agree
+        self._speed = functools.cache(speed)
         self._end = math.inf if seconds is None else clock() + seconds
         self._left_out: dict[str, None] = {}
 
-    def leaves_out(self, candidate: str) -> bool:
-        """Whether the time has ended; then the candidate is listed as left out."""
-        if math.isinf(self._end) or not self._agree(self._clock() >= self._end):
+    def leaves_out(self, candidate: str, operations: float = 0.0) -> bool:
+        """Whether there is no time for a candidate, which is then listed as left out.
+
+        ``operations`` are those that it is expected to take.
+        """
+        if math.isinf(self._end):
+            return False
+        late = self._clock() + operations / self._speed() >= self._end
+        if not self._agree(late):
             return False
         self._left_out[candidate] = None
         return True

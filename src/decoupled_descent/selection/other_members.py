@@ -39,8 +39,9 @@ def train_members(
     After the deadline no further one is trained.
     """
     count = effective_count(len(table.y), table.weights, table.groups)
+    size = table.size
     for number, recipe in enumerate(recipes):
-        if not recipe.suits(table.size) or deadline.leaves_out(recipe.name):
+        if not recipe.suits(size) or deadline.leaves_out(recipe.name, recipe.operations(size)):
             continue
         for fit in recipe.train(table, seed + number):
             yield fit._replace(predictions=smoothed(table.loss, fit.predictions, count))

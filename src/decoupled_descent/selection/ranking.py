@@ -62,6 +62,11 @@ class Sample(NamedTuple):
         return {"weights": self.weights, "groups": self.groups}
 
     @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return int(self.X.d if isinstance(self.X, Rows) else self.X.shape[1])
+
+    @property
     def unit(self) -> float:
         """The mean weight of a row, or of a group, in whose units ridges are tried.
 

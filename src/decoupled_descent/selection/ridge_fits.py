@@ -24,7 +24,7 @@ from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store
-from decoupled_descent.selection.cost import FITS, SAMPLED
+from decoupled_descent.selection.cost import FITS, SAMPLED, fit_operations
 from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.decisions import half_sample_count
 from decoupled_descent.selection.fits import (
@@ -82,7 +82,7 @@ def fit_maps(
     signs = None if folds is None else _half_samples(sample)
     correction = 1.0
     for index, one in enumerate(maps):
-        if not one.essential and deadline.leaves_out(one.features.name):
+        if not _has_time(one, sample, deadline):
             continue
         start = one.start if one.features.is_linear else correction * one.start
         alone = one.chosen or not one.selected[-1]
@@ -109,6 +109,13 @@ def fit_maps(
     if len(maps) > 1 and isinstance(X, Rows):
         best_map = lowest_error(selected_fits(fits)).features
         _store_features(rows_of_maps[id(best_map)], X)
+
+
+def _has_time(one: RankedMap, sample: Sample, deadline: Deadline) -> bool:
+    """Whether there is time for a first fit of a map, or whether it is essential."""
+    n, outputs = len(sample.y), sample.objective.width or 1
+    work = fit_operations(n, one.features.width(n, sample.columns), outputs)
+    return one.essential or not deadline.leaves_out(one.features.name, work)
 
 
 def _free_features(features: Features, rows: Rows, X: Rows) -> None:
@@ -138,11 +145,7 @@ def choose_on_sample(
     few = sample.some(SAMPLED, seed)[1]
     if sample.objective.loss.has_classes and bool((few.y == few.y[0]).all()):
         return list(maps)  # a rare class, of which none was drawn
-    fitted = [
-        _fit_sample(one, few, deadline)
-        for one in maps
-        if one.essential or not deadline.leaves_out(one.features.name)
-    ]
+    fitted = [_fit_sample(one, few, deadline) for one in maps if _has_time(one, few, deadline)]
     best, best_losses = min(fitted, key=lambda pair: pair[0].error)
     chosen = []
     for one, losses in fitted:
@@ -175,10 +178,11 @@ def fit_ridges(
         yield _fitted(one, inputs, float(ridge), _start(inputs, float(ridge)))
         return
     fits: dict[int, CandidateFit] = {}
+    work = fit_operations(inputs.rows.n, inputs.rows.d, inputs.objective.width or 1)
 
     def error(power: int) -> float:
         if power not in fits:
-            if fits and deadline.leaves_out(f"more ridges of {one.features.name}"):
+            if fits and deadline.leaves_out(f"more ridges of {one.features.name}", work):
                 return math.inf  # which ends the walk
             ridge = inputs.unit * 10 ** (STEP * power)
             start = _extrapolated(fits, power) if fits else _start(inputs, ridge)

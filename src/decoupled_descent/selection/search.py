@@ -23,12 +23,18 @@ from torch import Tensor
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
 from decoupled_descent.features.scaling import is_sparse
-from decoupled_descent.members.interface import MemberFit, Recipe
+from decoupled_descent.members.interface import MemberFit, Recipe, TableSize
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
-from decoupled_descent.selection.cost import FITS, LONG, expected_seconds, in_words
+from decoupled_descent.selection.cost import (
+    FITS,
+    LONG,
+    expected_seconds,
+    in_words,
+    member_operations,
+)
 from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.fits import (
     CandidateFit,
@@ -42,9 +48,6 @@ from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, sele
 from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
 
-#: Searches whose features, times classes, have fewer entries than this take seconds; no time is
-#: announced.
-QUICK = 10**6
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
 MOST_PARAMETERS = 4000
 
@@ -98,9 +101,10 @@ def search_models(
     table = training_table(sample, folds) if members and stack else None
     others: list[MemberFit] = []
     count = min(len(maps), KEPT + 1)
-    n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
-    widths = [one.width(n, d) for one in maps[-count:]]
-    _announce(len(y), widths, outputs, progress)
+    size = TableSize(len(y), sample.columns, outputs, objective.loss.has_classes)
+    widths = [one.width(size.rows, size.columns) for one in maps[-count:]]
+    recipes = members if table is not None else ()
+    _announce(size, widths, len(maps), recipes, progress)
     with threads_for(len(y) * max(widths), outputs):
         with progress_bar(1 + FITS * count, "search", progress) as advance:
             try:
@@ -143,9 +147,16 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
     return maps
 
 
-def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
+def _announce(
+    size: TableSize,
+    widths: list[int],
+    ranked: int,
+    recipes: Sequence[Recipe],
+    progress: bool | None,
+) -> None:
     """Print on a terminal how long the search will take, if that is long."""
-    if show_progress(progress) and not in_stages() and n * max(widths) * outputs > QUICK:
-        seconds = expected_seconds(n, widths, outputs)
+    if show_progress(progress) and not in_stages():
+        others = member_operations(recipes, size)
+        seconds = expected_seconds(size.rows, widths, size.outputs, ranked, others)
         if seconds > LONG:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)
