@@ -228,6 +228,10 @@ REFUSALS = [
     ({"method": "newton", "lr": 0.1}, {}, "lr=0.1 has no effect"),
     ({"ridge": -1.0}, {}, "ridge=-1.0"),
     ({"features": "splines"}, {}, "features='splines' must be"),
+    ({"time_limit": 0}, {}, "time_limit=0 must be a positive number of seconds, or None"),
+    ({"time_limit": float("nan")}, {}, "time_limit=nan must be a positive number"),
+    ({"time_limit": "5"}, {}, "time_limit='5' must be a positive number"),
+    ({"time_limit": 5, "method": "orthogonal"}, {}, "time_limit=5 has no effect with method="),
     ({"features": FunctionTransformer(not_numbers)}, {}, "NaN or infinite"),
     ({"features": indefinite}, {}, "kernel indefinite is not positive semi-definite"),
     ({"features": lopsided}, {}, "kernel lopsided is not symmetric"),
@@ -246,6 +250,29 @@ def test_refusals_are_one_clear_line(task, options, given, words):
     with pytest.raises(ValueError, match=words) as caught:
         (Regressor if task == "real" else Classifier)(**options).fit(X, y, **given)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("task", ["binary", "several", "real"])
+def test_a_time_limit_leaves_the_linear_model(task, tmp_path):
+    X, y = getattr(problems, task)(60)
+    model = (Regressor if task == "real" else Classifier)(time_limit=1e-9).fit(X, y)
+    assert {one["features"] for one in model.candidates_} == {"linear"}
+    assert {"rbf(1)", "random forest", "more ridges of linear"} <= set(model.skipped_candidates_)
+    assert ("naive Bayes" in model.skipped_candidates_) == (task != "real")
+    assert np.isfinite(model.estimated_test_error_)
+    dd.save_model(model, tmp_path / "model.safetensors")
+    again = dd.load_model(tmp_path / "model.safetensors").estimator
+    assert again.skipped_candidates_ == model.skipped_candidates_
+    assert again.time_limit == 1e-9
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    X, y = problems.binary(60)
+    plain, limited = (Classifier(time_limit=one).fit(X, y) for one in (None, 10**6))
+    assert plain.skipped_candidates_ == limited.skipped_candidates_ == []
+    np.testing.assert_array_equal(plain.predict_proba(X), limited.predict_proba(X))
+    assert plain.candidates_ == limited.candidates_
+    assert plain.estimated_test_error_interval_ == limited.estimated_test_error_interval_
 
 
 def test_the_method_follows_the_options():

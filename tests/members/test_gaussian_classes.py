@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 from sklearn.naive_bayes import GaussianNB
 
 from decoupled_descent.members.gaussian_classes import GAUSSIANS, GaussianClasses
+from decoupled_descent.members.interface import TableSize
 from decoupled_descent.members.standardised import column_moments, standardised
 from tests.members.problems import rows, table
 
@@ -88,3 +89,15 @@ def test_files(recipe):
             ask()
     with pytest.raises(ValueError, match="no intervals"):
         model.changes(None, None)
+
+
+def test_operations_grow_with_rows_classes_and_columns():
+    size = TableSize(10**5, 20, 1, has_classes=True)
+    for recipe, factor in zip(GAUSSIANS, (4, 2), strict=True):
+        small = recipe.operations(size)
+        assert recipe.operations(size._replace(rows=2 * 10**5)) == pytest.approx(
+            2 * small, rel=1e-3
+        )
+        assert recipe.operations(size._replace(outputs=10)) == pytest.approx(5 * small)
+        more = recipe.operations(size._replace(columns=40))
+        assert more == pytest.approx(factor * small, rel=1e-3)

@@ -9,6 +9,7 @@ from decoupled_descent.members import growing
 from decoupled_descent.members.bags import draw_bags
 from decoupled_descent.members.forest import scaled_columns
 from decoupled_descent.members.growing import FORESTS, grow_forest
+from decoupled_descent.members.interface import TableSize
 from tests.members.problems import rows, table
 
 FOREST, EXTRA = FORESTS
@@ -100,3 +101,14 @@ def test_no_signal_is_predicted_at_random():
         chances = grow_forest(given._replace(y=y.double()), EXTRA, seed).predictions
         right.append(float(chances.gather(1, y.reshape(-1, 1)).mean()))
     assert abs(np.mean(right) - 0.5) < 3 * np.std(right, ddof=1) / np.sqrt(20)
+
+
+@pytest.mark.parametrize("forest", FORESTS)
+def test_operations_grow_with_rows_columns_and_levels(forest):
+    empty = forest.operations(TableSize(1, 0, 1, has_classes=True))
+    small, wide, long = (
+        forest.operations(TableSize(*size, 1, has_classes=True)) - empty
+        for size in ((1000, 30), (1000, 60), (10**6, 30))
+    )
+    assert wide == pytest.approx(2 * small, rel=1e-3)
+    assert long == pytest.approx(2000 * small, rel=1e-2)  # twice as many levels

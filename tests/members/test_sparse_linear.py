@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from decoupled_descent.members import sparse_linear
-from decoupled_descent.members.interface import TrainingTable
+from decoupled_descent.members.interface import TableSize, TrainingTable
 from decoupled_descent.members.sparse_linear import FOLDS, SparseLinear, SparseRecipe, path
 from decoupled_descent.members.standardised import column_moments as moments
 from decoupled_descent.objective.losses import get_loss
@@ -126,3 +126,11 @@ def test_the_choice_without_a_fold_does_not_see_its_labels():
     losses = given.loss.of_predictions(fits[0].predictions, given.y)
     torch.testing.assert_close(errors[0, 3], losses[~fold].mean())
     torch.testing.assert_close(errors[0, -1], losses.mean())
+
+
+def test_operations_grow_with_the_table():
+    size = TableSize(100, 10**6, 1, has_classes=True)
+    small = SparseRecipe().operations(size)
+    assert SparseRecipe().operations(size._replace(outputs=3)) == pytest.approx(3 * small)
+    twice = SparseRecipe().operations(size._replace(columns=2 * 10**6))
+    assert twice == pytest.approx(2 * small, rel=1e-2)

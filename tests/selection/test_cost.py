@@ -5,13 +5,20 @@ import re
 import pytest
 import torch
 
+from decoupled_descent.members.catalogue import AUTO
+from decoupled_descent.members.gaussian_classes import GAUSSIANS
+from decoupled_descent.members.growing import FORESTS
+from decoupled_descent.members.interface import TableSize
 from decoupled_descent.selection import cost
-from decoupled_descent.selection.cost import expected_seconds, in_words
+from decoupled_descent.selection.cost import in_words
 from decoupled_descent.selection.search import search_models
 
 
-def test_it_grows_as_the_work_does(monkeypatch):
-    monkeypatch.setattr(cost, "_speed", lambda: 1e10)
+def expected_seconds(*given):
+    return cost.expected_seconds(*given, speed=1e10)
+
+
+def test_it_grows_as_the_work_does():
     one, two, four = (expected_seconds(n, [2000], 1) for n in (50_000, 100_000, 200_000))
     assert four - two == pytest.approx(2 * (two - one))  # beside what a sample of the rows takes
     small = expected_seconds(10_000, [2000], 1)
@@ -23,12 +30,28 @@ def test_it_grows_as_the_work_does(monkeypatch):
     assert 6 < larger / square <= 8
 
 
-def test_long_work_is_announced_on_a_terminal_only(monkeypatch, capsys):
-    from decoupled_descent.selection import search as module
+def test_other_members_count():
+    size = TableSize(1000, 20, 1, has_classes=True)
+    plain = expected_seconds(1000, [1000], 1)
+    others = cost.member_operations(AUTO, size)
+    assert others == sum(one.operations(size) for one in (*FORESTS, *GAUSSIANS))  # not wide
+    assert expected_seconds(1000, [1000], 1, 0, others) == pytest.approx(plain + others / 1e10)
+    numbers = size._replace(has_classes=False)
+    assert cost.member_operations(AUTO, numbers) == sum(one.operations(numbers) for one in FORESTS)
+    wide = size._replace(columns=5000)
+    assert cost.member_operations(AUTO, wide) > cost.member_operations(AUTO[:-1], wide)
 
+
+def test_the_ranking_counts():
+    rows = [100, 400, 1000]
+    ranked = [expected_seconds(n, [], 1, 16) for n in rows]
+    assert ranked[1] / ranked[0] == pytest.approx(64)  # the cube of the rows …
+    assert ranked[2] == ranked[1]  # … of which at most 400 take part up to 1000
+
+
+def test_long_work_is_announced_on_a_terminal_only(monkeypatch, capsys):
     X, y = torch.eye(20, 3).double(), (torch.arange(20) % 2).double()
-    monkeypatch.setattr(module, "QUICK", 0)
-    monkeypatch.setattr(cost, "_speed", lambda: 10.0)  # a machine that is very slow
+    monkeypatch.setattr(cost, "product_speed", lambda: 1e5)  # a machine that is very slow
     search_models(X, y, "logistic", features="linear", ridge=1.0, progress=True)
     assert re.search(r"This will take about [\d.]+ hours\.", capsys.readouterr().err)
     search_models(X, y, "logistic", features="linear", ridge=1.0, progress=False)

@@ -9,6 +9,7 @@ from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.selection import ranking
+from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.ranking import KEPT, Sample, rank, select, some_rows
 from decoupled_descent.selection.stacking import FOLDS, folds_of
 from tests.problems import normal
@@ -16,7 +17,7 @@ from tests.problems import normal
 
 def ranked_maps(X, y, tried, folds, **given):
     squared = Objective(heads.Linear(1, intercept=True), "squared")
-    return rank(Sample(X, y, squared, **given), tried, 0, folds)
+    return rank(Sample(X, y, squared, **given), tried, 0, folds, Deadline())
 
 
 def test_rows_are_drawn_without_groups_or_by_whole_groups():

@@ -163,6 +163,7 @@ class DecoupledEstimator(RawInputs):
         self.train_error_stderr_curve_ = training.stderr_curve
         self.best_iter_, self.n_iter_ = training.best, len(training.curve)
         self.stop_reason_ = training.stop_reason
+        self.skipped_candidates_ = list(training.skipped)
         if training.candidates is not None:
             self.candidates_ = list(training.candidates)
         if training.ridges is not None:

@@ -69,6 +69,12 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
             ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
             and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
             Newton's method.
+        time_limit: Seconds after which ``fit`` stops to add candidates; None for no limit. The
+            linear model is always fitted; kernels and their ridges come next, then further members.
+            Candidates that are expected to take more than the remaining time are left out as well.
+            The limit is not exact: the clock is read between candidates, forecasts are rough, and
+            the mixture and the diagnosis take further time. With ``time=``, each model of the past
+            has the same limit. For Newton's method.
         class_weight: ``"balanced"``, or a weight for each class; for Newton's method.
         lr: Learning rate, or ``"auto"``: chosen by the train error, like the next two.
         damping: Weight decay: a factor on the parameters at every step, or ``"auto"``; gradient
@@ -101,6 +107,7 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         n_iter_: The number of steps.
         stop_reason_: Why training ended.
         candidates_: The settings that were tried and their results, a list of dictionaries.
+        skipped_candidates_: What the time limit left out: names of kernels and members.
         selected_columns_: The columns of a sparse linear model, if one has a share.
         algorithm_: The algorithm of the best candidate.
         metadata_: Versions, threads, block size, device and dtype of the training.

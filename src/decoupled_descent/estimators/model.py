@@ -49,6 +49,7 @@ class Training(NamedTuple):
     ridges: Floats | None = None  # of the curve, if it is one over ridges
     mixture_codes: NDArray[np.int64] | None = None  # which mixture predicts each row, shape (n,)
     right: Floats | None = None  # for classes: how often each row is predicted right, shape (n,)
+    skipped: Sequence[str] = ()  # candidates that the time limit left out
 
 
 class Model(ABC):

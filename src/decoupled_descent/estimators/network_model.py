@@ -80,7 +80,7 @@ class NetworkModel(Model):
     def check_options(options: Options, method: str) -> None:
         """Raise ``ValueError`` for features, which networks do not use."""
         whole_number("max_iter", options.max_iter)
-        for name in options._changed("features", "members"):
+        for name in options._changed("features", "members", "time_limit"):
             raise ValueError(
                 f"{name}={getattr(options, name)!r} has no effect with method={method!r}; leave "
                 "out one of the two, or train on the features with dd.tune"

@@ -23,6 +23,8 @@ from decoupled_descent.objective.losses import Loss
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import gather_rows, is_divided
 from decoupled_descent.rows.store import Mapped
+from decoupled_descent.selection.cost import product_speed
+from decoupled_descent.selection.deadline import Deadline, check_time_limit
 from decoupled_descent.selection.fits import CandidateFit, SearchResult
 from decoupled_descent.selection.search import search_models
 from decoupled_descent.training.run import Run
@@ -49,7 +51,8 @@ class NewtonModel(Model):
 
     @staticmethod
     def check_options(options: Options, method: str) -> None:
-        """Raise ``ValueError`` for options of networks, which this method does not train."""
+        """Raise ``ValueError`` for a wrong time limit, and for options of networks."""
+        check_time_limit(options.time_limit)
         for name in options._changed(*NETWORK):
             raise ValueError(
                 f"{name}={getattr(options, name)!r} has no effect with method={method!r}; leave it "
@@ -65,7 +68,7 @@ class NewtonModel(Model):
         progress = bool(estimator.verbose) or None
         result = search_rows(
             estimator, inputs, encoded, weights, estimator.features, seed, progress,
-            members=recipes(estimator),
+            members=recipes(estimator), deadline=deadline_of(estimator.time_limit, inputs),
         )  # fmt: skip
         best = result.best
         error, stderr, interval = estimator._search_error(result, weights, seed)
@@ -95,6 +98,7 @@ class NewtonModel(Model):
             ridges=ridges,
             mixture_codes=result.mixture_codes.numpy(),
             right=None if result.right is None else result.right.numpy(),
+            skipped=result.skipped,
         )
         return cls(Mixture.of(result), is_sparse(X)), training
 
@@ -126,6 +130,17 @@ def recipes(options: Options) -> list[Recipe]:
     return as_recipes(options.members, not options._changed("features"))
 
 
+def deadline_of(seconds: float | None, X: Any) -> Deadline:
+    """The end of the time for candidates; processes that share the rows agree about it."""
+    if not is_divided(X):
+        return Deadline(seconds, speed=product_speed)
+
+    def agree(own: bool) -> bool:
+        return bool(X.total(torch.tensor(float(own), dtype=torch.float64))[0] > 0)
+
+    return Deadline(seconds, speed=product_speed, agree=agree)
+
+
 def search_rows(
     options: Options,
     X: Any,
@@ -136,13 +151,14 @@ def search_rows(
     progress: bool | None,
     part: Any = slice(None),
     members: Sequence[Recipe] = (),
+    deadline: Deadline | None = None,
 ) -> SearchResult:
     """Search among features and ridges, for all rows that are used or for some of them."""
     ridge = options.ridge if isinstance(options.ridge, str) else options.ridge / weights.unit
     return search_models(
         X, encoded.targets, encoded.loss, outputs=encoded.outputs, features=features, ridge=ridge,
-        stack=bool(options.stack), members=members, seed=seed, progress=progress,
-        **weights.some(part),
+        stack=bool(options.stack), members=members, deadline=deadline, seed=seed,
+        progress=progress, **weights.some(part),
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ class Options(BaseEstimator):
     features: Any = "auto"
     stack: bool = True
     members: Any = "auto"
+    time_limit: float | None = None
     lr: Setting = "auto"
     damping: Setting = "auto"
     ridge: Setting = "auto"

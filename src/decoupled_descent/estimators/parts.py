@@ -77,6 +77,7 @@ def _describe_results(estimator: Any) -> dict[str, Any]:
             "best_iter_": estimator.best_iter_,
             "n_iter_": estimator.n_iter_,
             "stop_reason_": estimator.stop_reason_,
+            "skipped_candidates_": [str(one) for one in estimator.skipped_candidates_],
         },
         "findings": [
             {f.name: _finite(getattr(finding, f.name)) for f in fields(Finding)}
@@ -134,6 +135,10 @@ def _rebuild_training(estimator: Any, content: dict[str, Any], tensors: dict[str
     estimator.train_error_curve_, estimator.train_error_stderr_curve_ = curves
     estimator.best_iter_, estimator.n_iter_ = best, steps
     estimator.stop_reason_ = str(training["stop_reason_"])
+    skipped = training.get("skipped_candidates_", [])
+    right = isinstance(skipped, list) and all(isinstance(one, str) for one in skipped)
+    require(right, f"its left-out candidates are {skipped!r:.40}")
+    estimator.skipped_candidates_ = skipped
     score = SCORES[estimator._task]
     for name in (*ESTIMATES, score, f"{score}stderr_"):
         value = content["estimates"][name]

@@ -55,6 +55,12 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
             ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
             and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
             Newton's method.
+        time_limit: Seconds after which ``fit`` stops to add candidates; None for no limit. The
+            linear model is always fitted; kernels and their ridges come next, then further members.
+            Candidates that are expected to take more than the remaining time are left out as well.
+            The limit is not exact: the clock is read between candidates, forecasts are rough, and
+            the mixture and the diagnosis take further time. With ``time=``, each model of the past
+            has the same limit. For Newton's method.
         log_target: Whether to fit the logarithm of the target, which must be positive: for prices,
             incomes and the like, whose errors grow with their size. Predictions, intervals and
             estimates are in the units of the target; predictions are medians, not means. For

@@ -12,7 +12,14 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
-from decoupled_descent.members.interface import Floats, KeptRows, Member, MemberFit, TrainingTable
+from decoupled_descent.members.interface import (
+    Floats,
+    KeptRows,
+    Member,
+    MemberFit,
+    TableSize,
+    TrainingTable,
+)
 
 #: Folds of the mixture are joined to this many: the estimator is fitted so often, and once more.
 FOLDS = 10
@@ -80,6 +87,14 @@ class EstimatorRecipe:
     def name(self) -> str:
         """The name of its class, and its options."""
         return f"{' '.join(repr(self.estimator).split()):.60}"
+
+    def suits(self, size: TableSize) -> bool:
+        """Every table suits."""
+        return True
+
+    def operations(self, size: TableSize) -> float:
+        """Nothing is known about the estimators of others."""
+        return 0.0
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Fit clones; ``seed`` is not used, because the estimator has its own."""

@@ -14,13 +14,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoupled_descent.members.interface import Floats, KeptRows, Member, MemberFit, TrainingTable
+from decoupled_descent.members.interface import (
+    Floats,
+    KeptRows,
+    Member,
+    MemberFit,
+    TableSize,
+    TrainingTable,
+)
 from decoupled_descent.members.standardised import column_moments, standardised
 
 #: Folds of the mixture are joined to this many.
 FOLDS = 10
 #: More columns than this have no covariances: they would take long, and more rows.
 MOST_COLUMNS = 200
+#: Operations of a matrix product that take as long as one term of the sums of all folds.
+PER_SUM = 100.0
 #: Arrays in files.
 ARRAYS = ("mean", "scale", "centres", "roots", "offsets")
 
@@ -134,10 +143,20 @@ class GaussianRecipe:
     covariances: bool
     ridge: float  # what is added to variances of standardised columns
 
+    def suits(self, size: TableSize) -> bool:
+        """Classes only, and not too many columns for covariances."""
+        return size.has_classes and not (self.covariances and size.columns > MOST_COLUMNS)
+
+    def operations(self, size: TableSize) -> float:
+        """Sums over rows for each class and fold, of squares of columns or of single columns."""
+        d = size.columns
+        each = d**2 + d**3 / size.rows if self.covariances else 10 * d
+        return PER_SUM * size.width * size.rows * each
+
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Fit to all rows, and without each fold; nothing for numbers."""
         classes = table.classes
-        if classes is None or (self.covariances and table.X.shape[1] > MOST_COLUMNS):
+        if classes is None or not self.suits(table.size):
             return []
         mean, scale = column_moments(table)
         Z = standardised(np.asarray(table.X, np.float64), mean, scale)

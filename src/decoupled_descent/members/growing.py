@@ -11,6 +11,7 @@ The estimate of the error is corrected by this.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,12 @@ from sklearn.tree import (
 
 from decoupled_descent.members.bags import draw_bags
 from decoupled_descent.members.forest import Forest, scaled_columns
-from decoupled_descent.members.interface import Floats, MemberFit, TrainingTable
+from decoupled_descent.members.interface import Floats, MemberFit, TableSize, TrainingTable
 
+#: Operations of a matrix product that take as long as one row, column and level of a tree: with
+#: sorted values, and with random thresholds. A tree takes ``EACH`` in addition. Measured on 100 to
+#: 20,000 rows (docs/studies/members.md).
+SORTED, DRAWN, EACH = 2300.0, 300.0, 3e7
 #: The number of trees of a forest: out-of-bag predictions average more than a third of them.
 TREES = 100
 
@@ -36,8 +41,17 @@ class ForestKind(NamedTuple):
 
     name: str
     random_splits: bool  # thresholds drawn at random (extremely randomised trees)
-    columns: float | str  # how many columns are tried for a split, as scikit-learn takes it
+    columns: float  # the share of the columns that are tried for a split
     leaf: int = 1  # the fewest rows of a leaf
+
+    def suits(self, size: TableSize) -> bool:
+        """Every table suits."""
+        return True
+
+    def operations(self, size: TableSize) -> float:
+        """All rows take part in each level of a tree, which has about log₂ n levels."""
+        visits = size.rows * math.log2(max(size.rows, 2)) * max(1.0, self.columns * size.columns)
+        return TREES * (visits * (DRAWN if self.random_splits else SORTED) + EACH)
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Grow a forest, and predict its training rows out of bag."""

@@ -20,6 +20,20 @@ from decoupled_descent.objective.losses import Loss
 Floats = NDArray[np.floating[Any]]
 
 
+class TableSize(NamedTuple):
+    """What decides whether a member suits a table, and how long its training takes."""
+
+    rows: int  # n
+    columns: int  # d
+    outputs: int  # K
+    has_classes: bool  # whether labels are classes
+
+    @property
+    def width(self) -> int:
+        """The number of columns of predictions: classes, or outputs."""
+        return max(self.outputs, 2) if self.has_classes else self.outputs
+
+
 class TrainingTable(NamedTuple):
     """The rows that a member is trained on."""
 
@@ -39,7 +53,13 @@ class TrainingTable(NamedTuple):
     @property
     def width(self) -> int:
         """The number of columns of predictions: classes, or outputs."""
-        return max(self.outputs, 2) if self.loss.has_classes else self.outputs
+        return self.size.width
+
+    @property
+    def size(self) -> TableSize:
+        """The size of the table."""
+        rows, columns = self.X.shape
+        return TableSize(rows, columns, self.outputs, self.loss.has_classes)
 
     @property
     def units(self) -> Tensor:
@@ -159,6 +179,15 @@ class Recipe(Protocol):
     @property
     def name(self) -> str:
         """What is trained, for messages."""
+
+    def suits(self, size: TableSize) -> bool:
+        """Whether it trains anything on tables of this size."""
+
+    def operations(self, size: TableSize) -> float:
+        """Expected time of the training, in the time of one operation of a matrix product.
+
+        0 if nothing is known about it.
+        """
 
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Train on all rows, and predict each row by parts that did not see it.

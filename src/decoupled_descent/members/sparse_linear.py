@@ -22,6 +22,7 @@ from decoupled_descent.members.interface import (
     Member,
     MemberFit,
     SelectedColumn,
+    TableSize,
     TrainingTable,
 )
 from decoupled_descent.members.sparse_path import (
@@ -41,6 +42,8 @@ FOLDS = 10
 #: Tables with fewer columns per row than this are not wide: there the models had no share that
 #: helped (71 fits), and at 0.3 a share that cost 10 %.
 WIDE = 0.4
+#: Operations of a matrix product that take as long as one minimum, and as one entry of the table.
+PER_MINIMUM, PER_ENTRY = 6e7, 300.0
 #: Arrays in files, and their types.
 ARRAYS = {
     "columns": torch.int64,
@@ -169,9 +172,18 @@ class SparseRecipe:
     name: str = "sparse linear"
     only_wide: bool = False  # whether to train on wide tables only
 
+    def suits(self, size: TableSize) -> bool:
+        """Wide tables, or all."""
+        return not self.only_wide or size.columns >= WIDE * size.rows
+
+    def operations(self, size: TableSize) -> float:
+        """Paths with and without each fold."""
+        minimum = PER_MINIMUM + PER_ENTRY * size.rows * size.columns
+        return (FOLDS + 1) * size.outputs * MOST * minimum
+
     def train(self, table: TrainingTable, seed: int) -> list[MemberFit]:
         """Follow the path until the error rises."""
-        if self.only_wide and table.X.shape[1] < WIDE * table.X.shape[0]:
+        if not self.suits(table.size):
             return []
         mean, scale = column_moments(table)
         with ignoring(Warning):  # of a limit of sweeps: the next parabola continues

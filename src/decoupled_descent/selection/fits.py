@@ -60,6 +60,7 @@ class SearchResult:
     ranking: tuple[tuple[str, float], ...]  # maps and errors of the first round, best first
     interrupted: bool  # whether Ctrl-C ended the search early
     table: TrainingTable | None = None  # the rows of the others
+    skipped: tuple[str, ...] = ()  # candidates that the time limit left out
 
     @property
     def best(self) -> CandidateFit:

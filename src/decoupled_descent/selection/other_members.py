@@ -9,6 +9,7 @@ from torch import Tensor
 
 from decoupled_descent.features.scaling import is_sparse
 from decoupled_descent.members.interface import MemberFit, Recipe, TrainingTable
+from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.fits import effective_count, smoothed
 from decoupled_descent.selection.ranking import Sample
 
@@ -31,10 +32,16 @@ def training_table(sample: Sample, folds: Tensor) -> TrainingTable | None:
 
 
 def train_members(
-    recipes: Iterable[Recipe], table: TrainingTable, seed: int
+    recipes: Iterable[Recipe], table: TrainingTable, seed: int, deadline: Deadline
 ) -> Iterator[MemberFit]:
-    """Train one member after the other, with probabilities bounded away from 0 as those of fits."""
+    """Train one member after the other, with probabilities bounded away from 0 as those of fits.
+
+    After the deadline no further one is trained.
+    """
     count = effective_count(len(table.y), table.weights, table.groups)
+    size = table.size
     for number, recipe in enumerate(recipes):
+        if not recipe.suits(size) or deadline.leaves_out(recipe.name, recipe.operations(size)):
+            continue
         for fit in recipe.train(table, seed + number):
             yield fit._replace(predictions=smoothed(table.loss, fit.predictions, count))

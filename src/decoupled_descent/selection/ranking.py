@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from decoupled_descent.features.interface import Features
 from decoupled_descent.features.ridge_path import RidgePath
 from decoupled_descent.objective import Objective
 from decoupled_descent.rows.blocks import Rows
+from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.fits import effective_count
 from decoupled_descent.selection.ridge_walk import STEP
 
@@ -43,6 +44,7 @@ class RankedMap(NamedTuple):
     phi: Tensor | None  # the features of all rows, if all were used for the ranking; else None
     selected: Tensor  # whether it is selected without each fold of rows, and, last, on all rows
     chosen: bool = False  # whether the ridge is chosen, so that no others are tried
+    essential: bool = False  # whether it is fitted whatever time it takes
 
 
 class Sample(NamedTuple):
@@ -58,6 +60,11 @@ class Sample(NamedTuple):
     def common(self) -> dict[str, Any]:
         """Weights and groups, as :class:`Rows` takes them."""
         return {"weights": self.weights, "groups": self.groups}
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return int(self.X.d if isinstance(self.X, Rows) else self.X.shape[1])
 
     @property
     def unit(self) -> float:
@@ -99,11 +106,18 @@ def ranked_count(n: int) -> int:
     return min(n, round(RANKED * math.sqrt(max(1.0, n / 1000))), MOST_RANKED)
 
 
-def rank(sample: Sample, maps: Sequence[Features], seed: int, folds: Tensor) -> list[RankedMap]:
+def rank(
+    sample: Sample,
+    maps: Sequence[Features],
+    seed: int,
+    folds: Tensor,
+    deadline: Deadline,
+) -> list[RankedMap]:
     """Exact leave-one-out of kernel ridge regression for every feature map, best first.
 
     Every fold of rows is also left out, for ridges near the best one: this shows which maps would
-    be selected without these rows.
+    be selected without these rows. The first linear map, or the first map without a linear one, is
+    ranked whatever time it takes.
     """
     n = len(sample.y)
     rows, few = sample.some(ranked_count(n), seed)
@@ -115,13 +129,16 @@ def rank(sample: Sample, maps: Sequence[Features], seed: int, folds: Tensor) -> 
     first = 1.0 if sample.objective.loss.quadratic else SHARE
     held = torch.arange(int(folds.max()) + 1).unsqueeze(1) == folds[rows]
     copies = maps if everything else as_features(list(maps))  # others, which are gone afterwards
+    essential = copies[next((k for k, one in enumerate(maps) if one.is_linear), 0)]
+    originals = {id(copy): one for copy, one in zip(copies, maps, strict=True)}
     results, errors = [], []
-    for features, (_, phi) in zip(maps, fit_all(copies, few.X, weights), strict=True):
+    for copy, phi in fit_all(_in_time(copies, essential, deadline), few.X, weights):
         path = RidgePath(phi, targets, ridges, *few.common.values())
         own = path.losses @ share / share.sum()
         best = int(own.argmin())
         start = first * float(ridges[best])
-        results.append((features, float(own[best]), start, phi if everything else None))
+        kept = phi if everything else None
+        results.append((originals[id(copy)], float(own[best]), start, kept))
         errors.append(own[best].repeat(len(held) + 1))
         if n <= NESTED:
             near = ridges[max(best - 1, 0) : best + 2]
@@ -129,10 +146,22 @@ def rank(sample: Sample, maps: Sequence[Features], seed: int, folds: Tensor) -> 
             others = share * ~held
             errors[-1][:-1] = ((losses * others).sum(2) / others.sum(1)).amin(0)
     ranks = torch.stack(errors).argsort(dim=0, stable=True).argsort(dim=0)
-    linear = torch.tensor([features.is_linear for features in maps]).unsqueeze(1)
+    linear = torch.tensor([features.is_linear for features, *_ in results]).unsqueeze(1)
     selected = (ranks < KEPT) | linear
-    ranked = [RankedMap(*one, selected=own) for one, own in zip(results, selected, strict=True)]
+    ranked = [
+        RankedMap(*one, selected=own, essential=one[0] is originals[id(essential)])
+        for one, own in zip(results, selected, strict=True)
+    ]
     return sorted(ranked, key=lambda one: one.error)
+
+
+def _in_time(
+    maps: Sequence[Features], essential: Features, deadline: Deadline
+) -> Iterator[Features]:
+    """The maps that are reached in time, and the essential one."""
+    for one in maps:
+        if one is essential or not deadline.leaves_out(one.name):
+            yield one
 
 
 def select(ranked: Sequence[RankedMap]) -> list[RankedMap]:

@@ -24,7 +24,8 @@ from decoupled_descent.objective.second_order import curvature
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.gathered import divided, gather_rows
 from decoupled_descent.rows.store import Mapped, Store
-from decoupled_descent.selection.cost import FITS, SAMPLED
+from decoupled_descent.selection.cost import FITS, SAMPLED, fit_operations
+from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.decisions import half_sample_count
 from decoupled_descent.selection.fits import (
     CandidateFit,
@@ -61,21 +62,28 @@ class FitInputs(NamedTuple):
 
 
 def fit_maps(
-    maps: Sequence[RankedMap], sample: Sample, ridge: float | str, folds: Tensor | None
+    maps: Sequence[RankedMap],
+    sample: Sample,
+    ridge: float | str,
+    folds: Tensor | None,
+    deadline: Deadline,
 ) -> Iterator[tuple[float, CandidateFit]]:
     """Fit every map with every ridge that is tried; yield the share of work done, and the fit.
 
     Large features are in memory for one map at a time, and in the end for the best one. Maps whose
     ridge is chosen get this one only, and so do those that come last and only serve the cross-fit.
     The first ridge of a kernel is corrected by as much as those of kernels before it were wrong.
+    After the deadline only the essential map is fitted, with one ridge.
     """
     X, y, objective, *_ = sample
     fits: list[CandidateFit] = []
-    rows_of_maps: list[Rows] = []
+    rows_of_maps: dict[int, Rows] = {}
     outputs: Tensor | None = None  # of the best fit so far
     signs = None if folds is None else _half_samples(sample)
     correction = 1.0
     for index, one in enumerate(maps):
+        if not _has_time(one, sample, deadline):
+            continue
         start = one.start if one.features.is_linear else correction * one.start
         alone = one.chosen or not one.selected[-1]
         tried = start if isinstance(ridge, str) and alone else ridge
@@ -83,10 +91,10 @@ def fit_maps(
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
         rows = divided(phi, y, X, **sample.common)
         del phi
-        rows_of_maps.append(rows)
+        rows_of_maps[id(one.features)] = rows
         everything = gather_rows(rows, y, **sample.common)
         inputs = FitInputs(rows, everything, objective, folds, sample.unit, outputs, signs)
-        for fitted in fit_ridges(one._replace(start=start), inputs, tried):
+        for fitted in fit_ridges(one._replace(start=start), inputs, tried, deadline):
             own.append(fitted)
             yield (index + min(len(own) / FITS, 1.0)) / len(maps), fitted
         fits += own
@@ -100,7 +108,14 @@ def fit_maps(
             _free_features(one.features, rows, X)
     if len(maps) > 1 and isinstance(X, Rows):
         best_map = lowest_error(selected_fits(fits)).features
-        _store_features(rows_of_maps[[one.features for one in maps].index(best_map)], X)
+        _store_features(rows_of_maps[id(best_map)], X)
+
+
+def _has_time(one: RankedMap, sample: Sample, deadline: Deadline) -> bool:
+    """Whether there is time for a first fit of a map, or whether it is essential."""
+    n, outputs = len(sample.y), sample.objective.width or 1
+    work = fit_operations(n, one.features.width(n, sample.columns), outputs)
+    return one.essential or not deadline.leaves_out(one.features.name, work)
 
 
 def _free_features(features: Features, rows: Rows, X: Rows) -> None:
@@ -118,7 +133,9 @@ def _store_features(rows: Rows, X: Rows) -> None:
     rows.move(store)
 
 
-def choose_on_sample(maps: Sequence[RankedMap], sample: Sample, seed: int) -> list[RankedMap]:
+def choose_on_sample(
+    maps: Sequence[RankedMap], sample: Sample, seed: int, deadline: Deadline
+) -> list[RankedMap]:
     """Choose the ridge of each map on some of many rows, and drop maps that are clearly worse.
 
     The best ridge hardly depends on the number of rows, and a fit to all of them is expensive.
@@ -128,7 +145,7 @@ def choose_on_sample(maps: Sequence[RankedMap], sample: Sample, seed: int) -> li
     few = sample.some(SAMPLED, seed)[1]
     if sample.objective.loss.has_classes and bool((few.y == few.y[0]).all()):
         return list(maps)  # a rare class, of which none was drawn
-    fitted = [_fit_sample(one, few) for one in maps]
+    fitted = [_fit_sample(one, few, deadline) for one in maps if _has_time(one, few, deadline)]
     best, best_losses = min(fitted, key=lambda pair: pair[0].error)
     chosen = []
     for one, losses in fitted:
@@ -139,26 +156,34 @@ def choose_on_sample(maps: Sequence[RankedMap], sample: Sample, seed: int) -> li
     return chosen
 
 
-def _fit_sample(one: RankedMap, few: Sample) -> tuple[RankedMap, Tensor]:
+def _fit_sample(one: RankedMap, few: Sample, deadline: Deadline) -> tuple[RankedMap, Tensor]:
     """The best ridge of a map and its losses on some rows. The map that was fitted is not kept."""
     again = one._replace(features=as_features(one.features)[0])
     phi = again.features.fit_transform(few.X, sample_weight=few.weights)
     rows = Rows(phi, few.y, **few.common)
     inputs = FitInputs(rows, rows, few.objective, None, few.unit)
-    best = lowest_error(list(fit_ridges(again, inputs, "auto")))
+    best = lowest_error(list(fit_ridges(again, inputs, "auto", deadline)))
     losses = best.rows.averaged(few.objective.loss.of_predictions(best.predictions, few.y))
     return one._replace(start=best.ridge, error=best.error, phi=None, chosen=True), losses
 
 
-def fit_ridges(one: RankedMap, inputs: FitInputs, ridge: float | str) -> Iterator[CandidateFit]:
-    """Fit along a grid of ridges, from a first guess downhill; or fit the ridge that is given."""
+def fit_ridges(
+    one: RankedMap, inputs: FitInputs, ridge: float | str, deadline: Deadline
+) -> Iterator[CandidateFit]:
+    """Fit along a grid of ridges, from a first guess downhill; or fit the ridge that is given.
+
+    After the deadline no ridge but the first is fitted.
+    """
     if not isinstance(ridge, str):
         yield _fitted(one, inputs, float(ridge), _start(inputs, float(ridge)))
         return
     fits: dict[int, CandidateFit] = {}
+    work = fit_operations(inputs.rows.n, inputs.rows.d, inputs.objective.width or 1)
 
     def error(power: int) -> float:
         if power not in fits:
+            if fits and deadline.leaves_out(f"more ridges of {one.features.name}", work):
+                return math.inf  # which ends the walk
             ridge = inputs.unit * 10 ** (STEP * power)
             start = _extrapolated(fits, power) if fits else _start(inputs, ridge)
             fits[power] = _fitted(one, inputs, ridge, start)
@@ -167,7 +192,8 @@ def fit_ridges(one: RankedMap, inputs: FitInputs, ridge: float | str) -> Iterato
     low, high = round(LOWEST / STEP), round(HIGHEST / STEP)
     first = min(max(round(math.log10(one.start / inputs.unit) / STEP), low), high)
     for power in downhill(error, first, low, high):
-        yield fits[power]
+        if power in fits:
+            yield fits[power]
 
 
 def _extrapolated(fits: dict[int, CandidateFit], power: int) -> NewtonState:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -22,12 +23,19 @@ from torch import Tensor
 from decoupled_descent.features.candidates import as_features
 from decoupled_descent.features.interface import Features
 from decoupled_descent.features.scaling import is_sparse
-from decoupled_descent.members.interface import MemberFit, Recipe
+from decoupled_descent.members.interface import MemberFit, Recipe, TableSize
 from decoupled_descent.objective import Objective, heads
 from decoupled_descent.progress import in_stages, progress_bar, show_progress
 from decoupled_descent.rows.blocks import Rows
 from decoupled_descent.rows.threads import threads_for
-from decoupled_descent.selection.cost import FITS, LONG, expected_seconds, in_words
+from decoupled_descent.selection.cost import (
+    FITS,
+    LONG,
+    expected_seconds,
+    in_words,
+    member_operations,
+)
+from decoupled_descent.selection.deadline import Deadline
 from decoupled_descent.selection.fits import (
     CandidateFit,
     SearchResult,
@@ -40,9 +48,6 @@ from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, sele
 from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
 
-#: Searches whose features, times classes, have fewer entries than this take seconds; no time is
-#: announced.
-QUICK = 10**6
 #: With K classes and many rows, the Hessian has K times as many columns as there are features.
 MOST_PARAMETERS = 4000
 
@@ -59,6 +64,7 @@ def search_models(
     groups: Tensor | None = None,
     stack: bool = True,
     members: Sequence[Recipe] = (),
+    deadline: Deadline | None = None,
     seed: int = 0,
     progress: bool | None = None,
 ) -> SearchResult:
@@ -78,12 +84,15 @@ def search_models(
         stack: Whether to mix all candidates; otherwise the best one is the model.
         members: How further members of the mixture are trained; not for rows that are sparse,
             divided, or on disk, and not without ``stack``.
+        deadline: When to stop adding candidates; never by default. A linear map is fitted in any
+            case (or, without one, the first map).
         seed: Draws the rows of the ranking, landmarks and the folds of the cross-fit.
         progress: Whether to draw a progress bar; by default, only on a terminal.
     """
     objective = Objective(heads.Linear(outputs, intercept=True), loss)
     maps = _maps(features, X, y, objective)
     X = X if is_sparse(X) or isinstance(X, Rows) else Rows(X, y)
+    deadline = deadline or Deadline()
     sample = Sample(X, y, objective, weights, groups)
     folds = folds_of(len(y), groups, seed, objective.loss.classes(y))
     fits: list[CandidateFit] = []
@@ -92,34 +101,36 @@ def search_models(
     table = training_table(sample, folds) if members and stack else None
     others: list[MemberFit] = []
     count = min(len(maps), KEPT + 1)
-    n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
-    widths = [one.width(n, d) for one in maps[-count:]]
-    _announce(len(y), widths, outputs, progress)
+    size = TableSize(len(y), sample.columns, outputs, objective.loss.has_classes)
+    widths = [one.width(size.rows, size.columns) for one in maps[-count:]]
+    recipes = members if table is not None else ()
+    _announce(size, widths, len(maps), recipes, progress)
     with threads_for(len(y) * max(widths), outputs):
         with progress_bar(1 + FITS * count, "search", progress) as advance:
             try:
-                ranked = rank(sample, maps, seed, folds)
+                ranked = rank(sample, maps, seed, folds, deadline)
                 ranking += [(one.features.name, one.error) for one in ranked]
                 selected = select(ranked)
                 if ridge == "auto":
-                    selected = choose_on_sample(selected, sample, seed)
+                    selected = choose_on_sample(selected, sample, seed, deadline)
                 nested = folds if len(y) <= NESTED else None
-                for share, fit in fit_maps(selected, sample, ridge, nested):
+                for share, fit in fit_maps(selected, sample, ridge, nested, deadline):
                     fits.append(fit)
                     lowest = lowest_error(selected_fits(fits)).error
                     note = f"{fit.features.name}, lowest error {lowest:.4g}"
                     advance(1 + round(FITS * count * share), note)
                 if table is not None:
-                    others += train_members(members, table, seed)
+                    others += train_members(members, table, seed, deadline)
             except KeyboardInterrupt:
                 if not fits:
                     raise
                 interrupted = True
-        return mix(
+        result = mix(
             objective, fits, folds,
             stack=stack, seed=seed, ranking=tuple(ranking), interrupted=interrupted,
             others=others, table=table,
         )  # fmt: skip
+    return replace(result, skipped=tuple(deadline.left_out))
 
 
 def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Features]:
@@ -136,9 +147,16 @@ def _maps(features: Any, X: Any, y: Tensor, objective: Objective) -> list[Featur
     return maps
 
 
-def _announce(n: int, widths: list[int], outputs: int, progress: bool | None) -> None:
+def _announce(
+    size: TableSize,
+    widths: list[int],
+    ranked: int,
+    recipes: Sequence[Recipe],
+    progress: bool | None,
+) -> None:
     """Print on a terminal how long the search will take, if that is long."""
-    if show_progress(progress) and not in_stages() and n * max(widths) * outputs > QUICK:
-        seconds = expected_seconds(n, widths, outputs)
+    if show_progress(progress) and not in_stages():
+        others = member_operations(recipes, size)
+        seconds = expected_seconds(size.rows, widths, size.outputs, ranked, others)
         if seconds > LONG:
             print(f"This will take about {in_words(seconds)}.", file=sys.stderr)

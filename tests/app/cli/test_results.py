@@ -13,8 +13,10 @@ from decoupled_descent.app.cli.results import (
     interval_widths,
     more_rows,
     report_data,
+    to_dict,
 )
 from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.report.page import render_report
 from decoupled_descent.columns.rules import Columns
 
 
@@ -51,6 +53,22 @@ def test_more_rows_are_asked_for_where_that_can_be_told():
     few = problem(20)
     model = dd.DecoupledRegressor(features="linear", ridge=1.0).fit(few.X, few.y)
     assert "needs at least 40 rows" in more_rows(few, model, seconds=1.0)
+
+
+def test_what_the_time_limit_left_out_is_noted():
+    given = problem()
+    for limit in (1e-9, 1e9):
+        model = dd.DecoupledRegressor(features=["linear", "rbf(1)"], ridge=1.0, time_limit=limit)
+        model.fit(given.X, given.y)
+        report = report_data(Path("t.csv"), "y", Path("out"), given, model, [], fast=True)
+        machine = to_dict(report, "y", {})
+        if limit > 1:
+            assert machine["skipped_candidates"] == []
+            assert not any("time limit" in note for note in report.notes)
+        else:
+            assert machine["skipped_candidates"] == ["rbf(1)"]
+            assert machine["notes"][-1] == "the time limit of 1e-09 s left out: rbf(1)"
+            assert "the time limit of 1e-09 s left out: rbf(1)" in render_report(report)
 
 
 def test_fast_leaves_out_what_takes_the_longest():

@@ -17,10 +17,12 @@ import pytest
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import results
-from decoupled_descent.app.cli.train import SEARCHING, WRITING
+from decoupled_descent.app.cli.tables import Prepared
+from decoupled_descent.app.cli.train import SEARCHING, WRITING, announce
 from decoupled_descent.app.report.text import together
 from decoupled_descent.app.tables import opening
 from decoupled_descent.checks import Z95
+from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
@@ -359,3 +361,14 @@ def test_predictions_are_written_like_the_classes(run, tmp_path, low, high):
     assert lines[0] == f"key,prediction,probability_{low},probability_{high}"
     assert {line.split(",")[1] for line in lines[1:]} == {low, high}
     assert lines[1].startswith("k0,")
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(10**6, "classification"), (60, "regression")])
+def test_long_trainings_are_announced(capsys, rows, kind):
+    X, y = np.broadcast_to(0.0, (rows, 50)), np.arange(rows) % 2
+    announce(Prepared(X, y, Columns.learn(table()[["a"]]), kind, []), "newton")
+    words = capsys.readouterr().err
+    assert bool(
+        re.search(r"training on 1,000,000 rows takes about [\d.]+ (minutes|hours)", words)
+    ) == (rows > 60)
+    assert bool(words) == (rows > 60)

@@ -28,6 +28,22 @@ def test_options_of_networks_choose_a_descent():
     assert resolve_method("gradient", network=False) == "gradient"
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--time-limit", "0"), "--time-limit 0 must be a positive number of seconds"),
+        (("--time-limit", "-2"), "--time-limit -2 must be a positive number of seconds"),
+        (("--time-limit", "nan"), "--time-limit nan must be a positive number of seconds"),
+        (("--time-limit", "soon"), "'--time-limit': Input should be a valid number"),
+        (("--time-limit", "5", "--hidden", "3"), "--time-limit needs --method newton"),
+    ],
+)
+def test_time_limits_that_are_refused(run, shop, tmp_path, given, words):
+    status, _, err = run("train", shop, "--target", "answer", "--out", tmp_path / "o", *given)
+    assert status == 2
+    assert words in " ".join(err.replace("│", " ").split())
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_options_of_newton_alone(name):
     given, numbers = {"--group": False, "--log-target": True}, {"ridge": "auto"}

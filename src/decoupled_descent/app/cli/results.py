@@ -43,6 +43,7 @@ from decoupled_descent.app.report.text import roots
 from decoupled_descent.checks import SCORES
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.diagnostics.table import Table
+from decoupled_descent.selection.deadline import left_out_in_words
 from decoupled_descent.selection.methods import METHODS
 
 #: Levels of the prediction intervals that are listed.
@@ -84,10 +85,16 @@ def report_data(
         rows=rows,
         analyses=analyses,
         diagnosis=_diagnosis(estimator, analyses.missing).to_dict(),
-        notes=[*prepared.notes, *warned],
+        notes=[*prepared.notes, *warned, *_out_of_time(estimator)],
     )
     asked = None if prepared.time is not None else next(iter(prepared.time_columns), None)
     return replace(report, next_steps=next_steps(report, data, out, asked))
+
+
+def _out_of_time(estimator: Any) -> list[str]:
+    """A note on what the time limit left out, if it left out anything."""
+    skipped = estimator.skipped_candidates_
+    return [left_out_in_words(estimator.time_limit, skipped)] if skipped else []
 
 
 def _training(estimator: Any) -> Training:
@@ -101,6 +108,7 @@ def _training(estimator: Any) -> Training:
         candidates=estimator.candidates_,
         settings=_settings(estimator),
         interrupted=is_interrupted(estimator),
+        skipped=estimator.skipped_candidates_,
         made_with=estimator.metadata_,
     )
 
@@ -288,6 +296,7 @@ def to_dict(report: ReportData, target: str, files: dict[str, Path]) -> dict[str
         "stop_reason": training.stop_reason,
         "interrupted": training.interrupted or bool(analyses.missing),
         "missing": list(analyses.missing),
+        "skipped_candidates": list(training.skipped),
         "over_time": None
         if analyses.over_time is None
         else analyses.over_time._asdict()

@@ -175,13 +175,24 @@ def announce(prepared: Prepared, method: str, features: str = "auto") -> None:
     """Say how long training will take, and what memory, if that is more than half a minute."""
     if not METHOD_NAMES[method].minimises:
         return
-    from decoupled_descent.selection.cost import LONG, expected_bytes, expected_seconds, in_words
+    from decoupled_descent.features.candidates import AUTO as MAPS
+    from decoupled_descent.members.catalogue import AUTO
+    from decoupled_descent.members.interface import TableSize
+    from decoupled_descent.selection.cost import (
+        LONG,
+        expected_bytes,
+        expected_seconds,
+        in_words,
+        member_operations,
+    )
 
     n, d, classes = len(prepared.y), prepared.X.shape[1], prepared.task == "classification"
     outputs = len(set(prepared.y.tolist())) if classes else 1
-    kernels = 0 if features == "linear" else KERNELS
+    kernels, default = 0 if features == "linear" else KERNELS, features == "auto"
     widths, outputs = [d, *[min(n, LANDMARKS)] * kernels], 1 if outputs == 2 else outputs
-    seconds = expected_seconds(n, widths, outputs)
+    recipes = AUTO if default and prepared.rows is None else ()
+    others = member_operations(recipes, TableSize(n, d, outputs, classes))
+    seconds = expected_seconds(n, widths, outputs, len(MAPS) if default else 1, others)
     if seconds > LONG:
         size = expected_bytes(n, widths, outputs) / 1e9
         typer.echo(

@@ -118,6 +118,14 @@ Ridge = Annotated[
 MaxIter = Annotated[
     int, typer.Option(metavar="N", help="Largest number of steps per candidate.", min=1)
 ]
+TimeLimit = Annotated[
+    float | None,
+    option(
+        metavar="SECONDS",
+        help="Stop to add candidates after this time; the linear model is always fitted. The "
+        "clock is read between candidates, and the report takes further time.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of all random numbers.", min=0, max=2**32 - 1)
 ]
@@ -181,6 +189,7 @@ class TrainOptions:
     damping: Damping = "auto"
     ridge: Ridge = "auto"
     max_iter: MaxIter = 500
+    time_limit: TimeLimit = None
     seed: Seed = 0
     fast: Fast = False
     no_rows: NoRows = False
@@ -210,14 +219,17 @@ class TrainOptions:
         numbers = {"lr": self.lr, "damping": self.damping, "ridge": self.ridge}
         at_minimum = {"--group": self.group is not None, "--log-target": self.log_target}
         at_minimum |= {"--distributed": self.distributed}
+        at_minimum |= {"--time-limit": self.time_limit is not None}
         if self.distributed and self.time is not None:
             raise ValueError("--time needs all rows in one process; leave out --distributed")
         check_ratio(self.cost_ratio)
+        check_seconds(self.time_limit)
         method = resolve_method(self.method, self.asks_for_network)
         arguments = check_options(self.hidden, method, numbers, at_minimum)
         arguments |= {"activation": self.activation, "max_iter": self.max_iter}
         arguments |= {"random_state": self.seed, "features": self.features}
         arguments |= {"log_target": True} if self.log_target else {}
+        arguments |= {} if self.time_limit is None else {"time_limit": self.time_limit}
         minimises = METHOD_NAMES[method].minimises
         return linear_only(arguments, minimises) if self.no_rows else arguments
 
@@ -226,6 +238,12 @@ def check_ratio(ratio: float | None) -> None:
     """Raise ``ValueError`` for a ratio of costs that is not positive."""
     if ratio is not None and not 0 < ratio < math.inf:
         raise ValueError(f"--cost-ratio {ratio:g} must be a positive number, such as 5")
+
+
+def check_seconds(limit: float | None) -> None:
+    """Raise ``ValueError`` for a time limit that is not positive."""
+    if limit is not None and not 0 < limit < math.inf:
+        raise ValueError(f"--time-limit {limit:g} must be a positive number of seconds, such as 60")
 
 
 def resolve_method(method: str, network: bool) -> str:

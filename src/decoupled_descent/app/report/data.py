@@ -123,6 +123,7 @@ class Training:
     candidates: Sequence[Mapping[str, Any]] = ()  # all that were tried; "chosen" marks the best
     settings: Mapping[str, Any] = field(default_factory=dict)
     interrupted: bool = False  # whether the user interrupted it
+    skipped: Sequence[str] = ()  # candidates that the time limit left out
     made_with: Mapping[str, Any] = field(default_factory=dict)  # versions, threads, blocks
 
     def __post_init__(self) -> None:
