@@ -70,6 +70,8 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         random_state: Seed of all random numbers.
         device: Where to train.
         verbose: Whether to draw a progress bar.
+        plain_columns: Names of columns of a table whose values are taken as they are: -999 is no
+            code for a missing value, 01067 is a number, and 120/80 is a text.
 
     Attributes:
         estimated_test_error_: Expected mean squared error on new rows, the mean over outputs.
