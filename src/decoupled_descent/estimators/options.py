@@ -41,6 +41,7 @@ class Options(BaseEstimator):
     device: str = "cpu"
     verbose: bool = False
     plain_columns: Any = ()
+    time_columns: dict[str, int] | None = None
 
     def _changed(self, *names: str) -> list[str]:
         """Those of these options that differ from their defaults, in value or type."""

@@ -30,8 +30,6 @@ class RawInputs(Options):
     n_features_in_: int
     #: Whether the rows have an order in time, for which the estimate is made.
     _in_order: bool = False
-    #: Columns of a matrix that are times of the rows, by name; None looks for them by their names.
-    _time_columns: dict[str, int] | None = None
     #: Medians of the columns of a matrix without gaps: they replace gaps of new rows.
     _medians: Floats | None = None
 
@@ -96,7 +94,7 @@ class RawInputs(Options):
         """
         if self._in_order:
             return {}
-        return self._time_columns if self.columns_ is None else time_columns(self.columns_)
+        return self.time_columns if self.columns_ is None else time_columns(self.columns_)
 
     @property
     def _matrix_names(self) -> list[str] | None:

@@ -143,8 +143,8 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """Train an estimator; return it with the warnings that concern the user."""
     classes = prepared.task == "classification"
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
-    estimator = kind(**{"verbose": sys.stderr.isatty()} | options)
-    estimator._time_columns = prepared.time_columns
+    known = {"verbose": sys.stderr.isatty(), "time_columns": prepared.time_columns}
+    estimator = kind(**known | options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(**prepared.given)
