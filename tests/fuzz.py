@@ -1,8 +1,9 @@
 """Campaigns of tests/test_fuzz.py that are guided by the lines they reach.
 
 ``python -m tests.fuzz KIND [OPTIONS]`` needs ``pip install atheris``. KIND is model, checkpoint,
-text, arrays or parquet; the options are those of libFuzzer, such as -max_total_time=300 and a
-folder that keeps interesting inputs. A failure prints what was drawn and the traceback.
+text, arrays, parquet, xlsx, ods, jsonl or packed; the options are those of libFuzzer, such as
+-max_total_time=300 and a folder that keeps interesting inputs. A failure prints what was drawn and
+the traceback.
 """
 
 import sys

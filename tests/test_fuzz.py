@@ -26,12 +26,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import decoupled_descent as dd
+from decoupled_descent.app.cli import command
 from decoupled_descent.app.tables.reading import read_table
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import load_model, save_model
 from decoupled_descent.tensor_file import CHECKSUM, DESCRIPTION, content_checksum
 from decoupled_descent.training import checkpoint_file as checkpoints
 from tests.estimators.test_saving import resigned
+from tests.fuzzed_tables import fuzz_jsonl, fuzz_ods, fuzz_packed, fuzz_xlsx
 from tests.problems import binary, two_layer
 
 QUICK = settings(
@@ -247,6 +249,10 @@ KINDS = {
     "text": (Path, fuzz_text),
     "arrays": (Path, fuzz_arrays),
     "parquet": (Path, fuzz_parquet),
+    "xlsx": (Path, fuzz_xlsx),
+    "ods": (Path, fuzz_ods),
+    "jsonl": (Path, fuzz_jsonl),
+    "packed": (Path, fuzz_packed),
 }
 
 
@@ -272,6 +278,21 @@ def test_files_are_read_or_refused(kind, options, tmp_path):
 
 
 CORPUS = sorted((Path(__file__).parent / "corpus").iterdir())
+
+
+@pytest.mark.parametrize(
+    "path", [one for one in CORPUS if one.suffix != ".safetensors"], ids=lambda path: path.name
+)
+def test_the_command_refuses_them_in_one_line(path, tmp_path, capsys):
+    if path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    out = tmp_path / "out"
+    status = command.answer(["train", str(path), "--target", "no column", "--out", str(out)])
+    said, error = capsys.readouterr()
+    assert (status, said) == (2, "")
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)

@@ -15,6 +15,7 @@ import decoupled_descent as dd
 from decoupled_descent.app.cli.tables import prepare
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.raw_inputs import time_columns
+from decoupled_descent.estimators.saving import load_model, save_model
 
 RNG = np.random.default_rng(3)
 N = 120
@@ -185,3 +186,22 @@ def test_times_of_the_rows():
     }
     model = cheap().fit(FRAME, Y)
     assert set(model._times) == {"seen"}
+
+
+def test_times_of_a_matrix_are_an_option_and_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    X[:, 2] = np.arange(120)
+    y = X[:, 0] + 6 * (X[:, 2] > 60) * (X[:, 1] > 0) + 0.3 * rng.normal(size=120)
+
+    def drifts(**options):
+        model = dd.DecoupledRegressor(features="linear", ridge=1.0, **options).fit(X, y)
+        return model, [one.status for one in model.diagnostics_.findings if one.name == "drift"]
+
+    model, told = drifts(time_columns={"sold": 2}, plain_columns=["a"])
+    assert told == ["caution"]
+    assert drifts(time_columns={})[1] == []
+    save_model(model, tmp_path / "model.safetensors")
+    loaded = load_model(tmp_path / "model.safetensors").estimator
+    assert loaded.time_columns == {"sold": 2}
+    assert list(loaded.plain_columns) == ["a"]

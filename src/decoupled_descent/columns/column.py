@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,20 +185,23 @@ class Column:
         return f"{_count(absent)} replaced by the median, {self.fill:g}{unit}{marks}"
 
 
-def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]:
+def learn_column(
+    column: pd.Series, mark: str = "", plain: bool = False
+) -> tuple[Column | None, str]:
     """Return how to treat a column and a note; or None and the reason to drop it.
 
-    ``mark`` is the decimal mark of the file, empty if the file does not show it.
+    ``mark`` is the decimal mark of the file, empty if the file does not show it. In a ``plain``
+    column -999 and 01067 are numbers, and 120/80 is a text.
     """
-    kind = kind_of(column, mark)
+    kind = kind_of(column, mark, plain)
     if kind == "category":
-        return _learn_category(column)
+        return _learn_category(column, plain)
     if kind == "pair":
         return _learn_pairs(column)
     origin, style = "", style_of(column, kind, mark)
     if kind == "number":
         values = numbers_of(column, style)
-        codes = missing_codes(values)
+        codes = () if plain else missing_codes(values)
         counted = {code: int((values == code).sum()) for code in codes}
         values = np.where(np.isin(values, codes), np.nan, values)
     else:
@@ -231,7 +235,7 @@ def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]
     notes = [_dates(learnt)] if origin else []
     notes += [
         f"{code:g} in {rows} rows was taken as a missing value: the other numbers are from "
-        f"{present.min():g} to {present.max():g}"
+        f"{present.min():g} to {present.max():g} ({undo(column.name)} if it is a number)"
         for code, rows in counted.items()
     ]
     notes += [_written(column, style)] if style and not origin else []
@@ -239,6 +243,11 @@ def learn_column(column: pd.Series, mark: str = "") -> tuple[Column | None, str]
         notes.append("rises by 1 in every row: drop it if it is a row number")
     notes += [learnt.filled(absent)] if absent else []
     return learnt, "; ".join(notes)
+
+
+def undo(name: str) -> str:
+    """The option that takes the values of a column as they are."""
+    return f"--plain {shlex.quote(name)}"
 
 
 def _dates(learnt: Column) -> str:
@@ -257,7 +266,8 @@ def _learn_pairs(column: pd.Series) -> tuple[Column | None, str]:
     marked = absent >= max(FEWEST, FRACTION * len(pairs))
     learnt = Column(column.name, "pair", first, marked, second=second)
     example = texts_of(column)[1][0]
-    note = f"pairs of numbers such as {example!r:.20}, turned into two columns"
+    note = f"pairs of numbers such as {example!r:.20}, turned into two columns "
+    note += f"({undo(column.name)} if they are names)"
     gaps = f"; {_count(absent)} replaced by the medians, {first:g} and {second:g}" if absent else ""
     return learnt, note + gaps
 
@@ -280,7 +290,7 @@ def _numbering(values: Floats, index: pd.Index) -> float | None:
     return min(constant, key=abs, default=None)
 
 
-def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
+def _learn_category(column: pd.Series, plain: bool = False) -> tuple[Column | None, str]:
     codes, texts = levels_of(column)
     counts = np.bincount(codes[codes >= 0], minlength=len(texts))
     absent = int((codes < 0).sum())
@@ -288,8 +298,11 @@ def _learn_category(column: pd.Series) -> tuple[Column | None, str]:
         return None, "without values"
     if len(texts) == 1 and not absent:
         return None, "the same value in every row"
-    clear = isinstance(column.dtype, pd.CategoricalDtype) or are_names(texts_of(column)[1])
+    padded = are_names(texts_of(column)[1])
+    clear = plain or padded or isinstance(column.dtype, pd.CategoricalDtype)
     hint = "" if clear else meant_as(texts, codes)
+    if padded and not isinstance(column.dtype, pd.CategoricalDtype):
+        hint = f"digits with leading zeros are names ({undo(column.name)} if they are numbers)"
     hint = f"; {hint}" if hint else ""
     if len(texts) > LEVELS and is_wordy(texts):
         return _learn_text(column, absent)

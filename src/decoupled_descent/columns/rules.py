@@ -77,11 +77,13 @@ class Columns:
         identifier: str = "",
         drop: Sequence[str] = (),
         group: str | None = None,
+        plain_columns: Sequence[str] = (),
     ) -> Self:
         """Learn from the training rows, without the target, how to treat each column.
 
         ``words`` stand for missing values. The columns of ``drop``, the identifier and the column
-        of the groups are not used.
+        of the groups are not used. In ``plain_columns`` -999 and 01067 are numbers, and 120/80 is
+        a text.
 
         Raises ``ValueError`` if a column has infinite or huge numbers, text among numbers, or
         values that are neither numbers nor dates nor text; or if no column is left.
@@ -99,7 +101,9 @@ class Columns:
                 dropped.setdefault(why, []).append(name)
                 continue
             try:
-                learnt, note = learn_column(column, frame.attrs.get("decimal", ""))
+                learnt, note = learn_column(
+                    column, frame.attrs.get("decimal", ""), name in plain_columns
+                )
             except ValueError as error:
                 problems.append(str(error))
                 only_cells &= isinstance(error, BadCellError)

@@ -311,10 +311,11 @@ def plain(column: pd.Series) -> pd.Series:
     return values.set_axis(column.index).rename(column.name)
 
 
-def kind_of(column: pd.Series, mark: str = "") -> str:
+def kind_of(column: pd.Series, mark: str = "", plain: bool = False) -> str:
     """Recognise what a column holds, by its type or by most of its texts.
 
-    ``mark`` is the decimal mark of the file, empty if the file does not show it.
+    ``mark`` is the decimal mark of the file, empty if the file does not show it. In a ``plain``
+    column 01067 is a number, and 120/80 is a text.
     """
     dtype = column.dtype
     if is_number(dtype):
@@ -329,9 +330,9 @@ def kind_of(column: pd.Series, mark: str = "") -> str:
             "delete it"
         )
     codes, texts = texts_of(column)
-    if are_names(texts):
+    if are_names(texts) and not plain:
         return "category"
-    if texts and fraction(matches(PAIR, texts), codes) >= MOSTLY:
+    if not plain and texts and fraction(matches(PAIR, texts), codes) >= MOSTLY:
         return "pair"
     numbers = ~np.isnan(parse_numbers(texts, number_style(texts, mark))) | matches(LIKELY, texts)
     if fraction(numbers, codes) >= MOSTLY:

@@ -89,6 +89,11 @@ class DecoupledClassifier(ClassifierMixin, DecoupledEstimator):
         random_state: Seed of all random numbers.
         device: Where to train, such as ``"cpu"`` or ``"cuda"``.
         verbose: Whether to draw a progress bar.
+        plain_columns: Names of columns of a table whose values are taken as they are: -999 is no
+            code for a missing value, 01067 is a number, and 120/80 is a text.
+        time_columns: Columns of a matrix X that are times of the rows, as numbers of columns by
+            name. A check looks for drift along them. By default they are recognised by their
+            names, and in tables as dates too.
 
     Attributes:
         estimated_test_error_: Expected log loss on new rows.

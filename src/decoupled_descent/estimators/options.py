@@ -41,6 +41,8 @@ class Options(BaseEstimator):
     random_state: Any = 0
     device: str = "cpu"
     verbose: bool = False
+    plain_columns: Any = ()
+    time_columns: dict[str, int] | None = None
 
     def _changed(self, *names: str) -> list[str]:
         """Those of these options that differ from their defaults, in value or type."""

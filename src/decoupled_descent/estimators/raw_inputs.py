@@ -6,12 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import validate_data
 
 from decoupled_descent.checks import outside
 from decoupled_descent.columns.counting import CountingEncoder
 from decoupled_descent.columns.frames import as_frame, named, raw_table
 from decoupled_descent.columns.rules import Columns
+from decoupled_descent.columns.values import listed
 from decoupled_descent.diagnostics.time_names import is_other_time, is_time
 from decoupled_descent.estimators.model import Floats
 from decoupled_descent.estimators.options import Options
@@ -28,8 +30,6 @@ class RawInputs(Options):
     n_features_in_: int
     #: Whether the rows have an order in time, for which the estimate is made.
     _in_order: bool = False
-    #: Columns of a matrix that are times of the rows, by name; None looks for them by their names.
-    _time_columns: dict[str, int] | None = None
     #: Medians of the columns of a matrix without gaps: they replace gaps of new rows.
     _medians: Floats | None = None
 
@@ -40,8 +40,16 @@ class RawInputs(Options):
         if table is None:
             return None
         validate_data(self, X, skip_check_array=True)  # sets the names and number of columns
-        self.columns_ = Columns.learn(table)
+        self.columns_ = Columns.learn(table, plain_columns=self._plain_columns(table))
         return self.columns_.apply(table)
+
+    def _plain_columns(self, table: pd.DataFrame) -> list[str]:
+        """The columns whose values are taken as they are, by their names as text."""
+        names = [self.plain_columns] if isinstance(self.plain_columns, str) else self.plain_columns
+        plain, known = [str(name) for name in names], {str(name) for name in table.columns}
+        if unknown := [name for name in plain if name not in known]:
+            raise ValueError(f"plain_columns has {listed(unknown)}; columns are {listed(known)}")
+        return plain
 
     def _learn_medians(self, rows: Any) -> None:
         """Store the medians of a matrix of numbers."""
@@ -86,7 +94,7 @@ class RawInputs(Options):
         """
         if self._in_order:
             return {}
-        return self._time_columns if self.columns_ is None else time_columns(self.columns_)
+        return self.time_columns if self.columns_ is None else time_columns(self.columns_)
 
     @property
     def _matrix_names(self) -> list[str] | None:

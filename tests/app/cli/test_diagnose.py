@@ -11,7 +11,7 @@ from decoupled_descent.columns.rules import Columns
 from decoupled_descent.features.scaling import CLIP
 from tests.app.cli.conftest import spoilt, table
 
-FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
+FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}
 
 
 def test_diagnosis_before_training(run, tmp_path, shop):

@@ -27,7 +27,7 @@ from decoupled_descent.estimators.saving import load_model
 from decoupled_descent.selection import ridge_fits
 from tests.app.cli.conftest import FAST, SAID, table
 
-FILES = {"model.safetensors", "report.html", "history.csv", "figure.png", "figure.svg"}
+FILES = {"model.safetensors", "report.html", "history.csv", "figure.svg"}
 FILES |= {"left_out.csv", "model-card.md"}
 
 
@@ -52,7 +52,7 @@ def test_words_and_files(run, tmp_path, shop):
         f"{estimator.diagnostics_.verdict}",
         f"decoupled predict '{out}' new.csv",
         f"open '{out}/report.html'",
-        f"Saved in {out}: figure.png",
+        f"Saved in {out}: figure.svg",
     ):
         assert words in text, words
     assert "\x1b" not in text

@@ -4,8 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.ticker import MaxNLocator
 
 from decoupled_descent.app.report import render_report
+from decoupled_descent.app.report.figures import round_values
 from tests.app.report.examples import classification, regression
 
 
@@ -82,3 +84,15 @@ def test_scatter_plots_are_drawn_to_scale():
         positions = np.array(found, dtype=float)
         np.testing.assert_allclose(right(positions[:, 0]), x, atol=0.11 * abs(right(1) - right(0)))
         np.testing.assert_allclose(up(positions[:, 1]), y, atol=0.11 * abs(up(1) - up(0)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ticks_are_those_of_matplotlib(seed):
+    rng = np.random.default_rng(seed)
+    low = float(rng.normal() * 10.0 ** rng.integers(-6, 7))
+    high = low + float((0.1 + rng.random()) * 10.0 ** rng.integers(-2, 7) * max(1e-3, abs(low)))
+    for most in (4, 5, 6):
+        wanted = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(low, high)
+        slack = 1e-9 * (high - low)
+        inside = wanted[(low - slack <= wanted) & (wanted <= high + slack)]
+        np.testing.assert_allclose(round_values(low, high, most), inside, atol=slack)

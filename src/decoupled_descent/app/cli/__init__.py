@@ -6,6 +6,7 @@ one line from the first moment on.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -15,7 +16,10 @@ def main() -> None:
 
     signals.take()
     try:
-        from decoupled_descent.app.cli.command import answer
+        from decoupled_descent.app.cli.importing import imports
+
+        with imports():
+            from decoupled_descent.app.cli.command import answer
 
         status = answer(sys.argv[1:])
     except BaseException as error:
@@ -26,4 +30,5 @@ def main() -> None:
         status = signals.INTERRUPTED
     finally:
         signals.leave()
+        gc.freeze()  # the process ends: nothing needs to be collected any more
     sys.exit(status)

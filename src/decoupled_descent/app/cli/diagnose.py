@@ -18,6 +18,7 @@ def diagnose(
     identifier: options.Identifier = None,
     drop: options.Drop = None,
     missing: options.Missing = None,
+    plain: options.Plain = None,
     sheet: options.Sheet = None,
     as_json: options.Json = False,
 ) -> None:
@@ -29,7 +30,10 @@ def diagnose(
     from decoupled_descent.app.cli.tables import Wishes, prepare
     from decoupled_descent.app.tables.standard_input import table_path
 
-    wishes = Wishes(None, identifier, tuple(drop or ()), tuple(missing or ()), sheet=sheet)
+    wishes = Wishes(
+        None, identifier, tuple(drop or ()), tuple(missing or ()), sheet=sheet,
+        plain=tuple(plain or ()),
+    )  # fmt: skip
     with table_path(data) as path:
         prepared = prepare(path, target, task, wishes)
     from decoupled_descent.app.cli.output import console, echo_json, few, heading, points, verdict

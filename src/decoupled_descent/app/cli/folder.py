@@ -20,11 +20,11 @@ from decoupled_descent.app.cli.options import cannot_write
 from decoupled_descent.app.cli.signals import Postponed
 from decoupled_descent.app.report import ReportData, write_report
 from decoupled_descent.app.report.card import model_card
+from decoupled_descent.app.report.page import render_curve
 from decoupled_descent.checks import harmless
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.estimators.saving import save_model
 from decoupled_descent.files import permissions, sync, temporary_folder, write_text
-from decoupled_descent.plotting import style as plotting
 from decoupled_descent.tensor_file import MODEL_FILE
 
 fcntl: ModuleType | None
@@ -45,7 +45,7 @@ def write(
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(out if out.exists() else out.parent) as partial:
             write_history(partial / "history.csv", report)
-            plotting.save_figure(estimator.plot_training(), partial / "figure", ("png", "svg"))
+            write_text(partial / "figure.svg", render_curve(report))
             write_report(partial / "report.html", report)
             write_text(partial / CARD, model_card(report))
             left_out = None

@@ -12,6 +12,7 @@ where W is the curvature of the rows, and V is computed by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -40,6 +41,8 @@ SCREENED_ROWS = 20
 MOST_SCREENED = 1000
 #: The largest members of the mixture are used, until they have this share of its weight.
 SHARE = 0.9
+#: The most numbers of one temporary matrix while rows are left out.
+MOST_NUMBERS = 2**20
 
 
 def importance(prepared: Prepared, estimator: Any) -> list[tuple[str, float]]:
@@ -148,17 +151,27 @@ def left_out_parameters(problem: Problem, member: Member, rows: Tensor) -> tuple
     """Coefficients (K, s, r) and intercepts (K, s) of a member without each of some rows."""
     X, groups = problem.rows.X, problem.rows.groups
     outputs = X @ member.theta.T + member.bias
-    alone = torch.arange(len(X)) if groups is None else groups
     at = linear_minimum(problem, outputs)
-    moves, around = leave_out(at).moves, at.influence
+    moves = leave_out(at).moves
     curvature = problem.weights.reshape(-1, 1, 1) * at.curvature.matrices()
     theta, bias = [], []
-    for row in rows:  # the rows of a group are left out together
-        leaving = (alone == alone[row]).nonzero().squeeze(1)
-        moved = around.columns(leaving, moves[leaving]).sum(2)  # (K, n)
-        rest = -torch.einsum("nab,bn->an", curvature, moved)
-        rest[:, leaving] += moves[leaving].T
-        change = rest @ X / problem.ridge
-        theta.append(member.theta + change)
-        bias.append(member.bias + (moved - change @ X.T).mean(1))
-    return torch.stack(theta, 1), torch.stack(bias, 1)
+    parts, place = _parts(rows, groups, max(1, MOST_NUMBERS // outputs.numel()))
+    for part in parts:
+        moved = at.influence.columns(part, moves[part])  # (K, n, s)
+        own = torch.zeros_like(moved)
+        own[:, part, torch.arange(len(part))] = moves[part].T
+        if groups is not None:  # the rows of a group are left out together
+            moved, own = moved.sum(2, keepdim=True), own.sum(2, keepdim=True)
+        rest = own - torch.einsum("nab,bns->ans", curvature, moved)
+        change = torch.einsum("ans,nr->asr", rest, X) / problem.ridge
+        theta.append(member.theta.unsqueeze(1) + change)
+        bias.append(member.bias.unsqueeze(1) + moved.mean(1) - change @ X.mean(0))
+    return torch.cat(theta, 1)[:, place], torch.cat(bias, 1)[:, place]
+
+
+def _parts(rows: Tensor, groups: Tensor | None, most: int) -> tuple[Sequence[Tensor], Tensor]:
+    """Rows to leave out: up to ``most`` rows one by one, or one group; and the place of each."""
+    if groups is None:
+        return torch.split(rows, most), torch.arange(len(rows))
+    different, place = torch.unique(groups[rows], return_inverse=True)
+    return [(groups == one).nonzero().squeeze(1) for one in different], place

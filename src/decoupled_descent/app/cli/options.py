@@ -56,6 +56,14 @@ Missing = Annotated[
         help="A word or number that stands for a missing value, such as -999; may be repeated.",
     ),
 ]
+Plain = Annotated[
+    list[str] | None,
+    option(
+        metavar="COLUMN",
+        help="Take the values of this column as they are: -999 is no code for a missing value, "
+        "01067 is a number, 120/80 is a text; may be repeated.",
+    ),
+]
 
 Options = TypeVar("Options")
 STANDARD_INPUT = Path("-")

@@ -93,6 +93,7 @@ class Wishes(NamedTuple):
     positive: str | None = None  # the class to find
     skip_bad_rows: bool = False  # leave out rows with cells that cannot be read
     merge_classes: tuple[str, ...] = ()  # pairs old=new
+    plain: tuple[str, ...] = ()  # columns whose values are taken as they are
 
 
 def prepare(
@@ -186,7 +187,7 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     _check_wishes(wishes, sample, labels, result)
     groups = None if wishes.group is None else _groups(complete[wishes.group][labelled])
     columns = Columns.learn(
-        sample, wishes.words, wishes.identifier or "", wishes.drop, wishes.group
+        sample, wishes.words, wishes.identifier or "", wishes.drop, wishes.group, wishes.plain
     )
     y = values_of(labels, result)
     columns = _like_the_target(columns, first, labels, y, result)
@@ -265,7 +266,7 @@ def _belong(repeated: Mapping[str, NDArray[Any]]) -> list[str]:
 def _check_wishes(wishes: Wishes, features: pd.DataFrame, labels: pd.Series, task: str) -> None:
     """Raise ``ValueError`` if an option names no column, or a target has no logarithm."""
     named = {"--group": [wishes.group], "--id": [wishes.identifier], "--drop": wishes.drop}
-    named |= {"--time": [wishes.time]}
+    named |= {"--time": [wishes.time], "--plain": wishes.plain}
     for option, names in named.items():
         for name in names:
             if name is not None and name not in features.columns:

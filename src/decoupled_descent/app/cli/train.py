@@ -14,6 +14,7 @@ import typer
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli.destination import check_folder
+from decoupled_descent.app.cli.importing import imports
 from decoupled_descent.app.cli.options import STANDARD_INPUT, must_exist, takes
 from decoupled_descent.app.cli.resume import clear, kept, nothing_written, written_to
 from decoupled_descent.app.cli.training_options import TrainOptions
@@ -38,7 +39,7 @@ def train(options: TrainOptions) -> None:
 
     Text, dates and missing values are turned into numbers. Settings left at "auto" are chosen by
     the estimated error. DIR gets model.safetensors, report.html, history.csv, left_out.csv and
-    figure.png.
+    figure.svg.
     """
     arguments = options.for_estimator()
     must_exist(options.data)
@@ -55,7 +56,8 @@ def train(options: TrainOptions) -> None:
 
 def _train(options: TrainOptions, arguments: dict[str, Any], command: str) -> None:
     """Prepare the table, in this process or in several, and train."""
-    from decoupled_descent.app.cli.tables import prepare
+    with imports():
+        from decoupled_descent.app.cli.tables import prepare
 
     wishes = options.wishes
     if options.distributed:
@@ -83,7 +85,7 @@ def train_and_report(
     ``arguments`` are those of the estimator, ``command`` is for the report. Of several processes
     only the first one, of rank 0, writes and prints.
     """
-    with nothing_written():  # PyTorch takes seconds to import
+    with nothing_written(), imports():  # PyTorch takes seconds to import
         from decoupled_descent.app.cli import findings, folder, privacy, results
         from decoupled_descent.app.cli.origin import origin
         from decoupled_descent.app.cli.output import console, echo_json
@@ -141,8 +143,8 @@ def fit(prepared: Prepared, options: dict[str, Any]) -> tuple[Any, list[str]]:
     """Train an estimator; return it with the warnings that concern the user."""
     classes = prepared.task == "classification"
     kind: Any = dd.DecoupledClassifier if classes else dd.DecoupledRegressor
-    estimator = kind(**{"verbose": sys.stderr.isatty()} | options)
-    estimator._time_columns = prepared.time_columns
+    known = {"verbose": sys.stderr.isatty(), "time_columns": prepared.time_columns}
+    estimator = kind(**known | options)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         estimator.fit(**prepared.given)

@@ -183,6 +183,7 @@ class TrainOptions:
     identifier: common.Identifier = None
     drop: common.Drop = None
     missing: common.Missing = None
+    plain: common.Plain = None
     sheet: common.Sheet = None
     log_target: LogTarget = False
     lr: Rate = "auto"
@@ -212,6 +213,7 @@ class TrainOptions:
         return Wishes(
             self.group, self.identifier, drop, words, self.log_target, self.sheet, self.time,
             self.positive, self.skip_bad_rows, tuple(self.merge_classes or ()),
+            tuple(self.plain or ()),
         )  # fmt: skip
 
     def for_estimator(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.ticker import MaxNLocator
 
 from decoupled_descent.app.report.text import number, power_of_ten
 from decoupled_descent.checks import Z95
@@ -97,9 +96,7 @@ class Axis:
     def ticks(self, most: int = 6) -> list[float]:
         """Round values between the ends, at most about ``most``."""
         if not self.log:
-            values = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
-            slack = 1e-9 * (self.high - self.low)
-            return [float(t) for t in values if self.low - slack <= t <= self.high + slack]
+            return round_values(self.low, self.high, most)
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         ordinary = self.low >= 1e-3 and self.high < 1e5
         for leads in ((1, 2, 5), (1,)) if ordinary else ((1,),):
@@ -108,6 +105,27 @@ class Axis:
             if len(inside) <= most:
                 break
         return inside[:: -(-len(inside) // most)]
+
+
+def round_values(low: float, high: float, most: int) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten, about ``most`` of them, and at least two.
+
+    Example:
+        >>> round_values(0.13, 0.88, 5)
+        [0.2, 0.4, 0.6, 0.8]
+    """
+    exponent = math.floor(math.log10((high - low) / most))
+    steps = [
+        float(f"{lead}e{k}") for k in (exponent - 1, exponent, exponent + 1) for lead in (1, 2, 5)
+    ]
+    slack = 1e-9 * (high - low)
+    wide = next(k for k, step in enumerate(steps) if step * most >= high - low - slack)
+    step = steps[0]
+    for step in reversed(steps[: wide + 1]):
+        if math.floor(high / step) > math.ceil(low / step):
+            break
+    inside = range(math.ceil((low - slack) / step), math.floor((high + slack) / step) + 1)
+    return [float(f"{k * step:.15g}") for k in inside]
 
 
 def span(values: Any, start: float, end: float, log: bool = False) -> Axis:

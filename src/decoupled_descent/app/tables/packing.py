@@ -24,8 +24,11 @@ DENSEST = 1032
 STEPWISE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 #: Files that archivers add.
 HIDDEN = re.compile(r"(^|/)(__MACOSX/|[._])")
-#: What damaged files raise. The type depends on where the damage is.
-DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+#: What damaged files raise. The type depends on where the damage is; the last one is for archives
+#: of a version that does not exist.
+DAMAGED = (
+    gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError,
+)  # fmt: skip
 
 
 class FileKind(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +22,12 @@ from pandas.api import types
 from decoupled_descent.app.tables.arrays import arrays_of, read_matrix
 from decoupled_descent.app.tables.json_lines import read_json_lines
 from decoupled_descent.app.tables.limits import LARGE, check_width
+from decoupled_descent.app.tables.names import UNNAMED, check_names
 from decoupled_descent.app.tables.packing import FileKind, content_of, kind_of_file
 from decoupled_descent.app.tables.parquet import read_parquet
 from decoupled_descent.app.tables.spreadsheets import BOOKS, as_csv
 from decoupled_descent.app.tables.text import Notes, read_text
-from decoupled_descent.columns.values import BadCellError, listed
-
-UNNAMED = re.compile(r"Unnamed: \d+|")
+from decoupled_descent.columns.values import BadCellError
 
 
 def read_table(
@@ -163,20 +161,15 @@ def checked_names(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Check the names and the size; drop an index column and empty columns without a name."""
     check_width(frame.shape[1])
     names = [str(name).strip() for name in frame.columns]
+    check_names(names)
     unnamed = {k: None for k, name in enumerate(names) if UNNAMED.fullmatch(name)}
-    twice = [n for n, count in Counter(names).items() if count > 1 and not UNNAMED.fullmatch(n)]
-    plain = pd.to_numeric(pd.Series(names, dtype=object), errors="coerce")
-    if plain.notna().all() and ((plain % 1 != 0).any() or twice):
-        raise ValueError("the first line has numbers; add a line with the names of the columns")
-    if twice:
-        raise ValueError(f"more than one column is called {listed(twice)}; rename all but one")
     if not len(frame):
         raise ValueError("the table has names but no rows; add rows below the names")
     frame.columns = range(len(names))
     empty = frame.isna().to_numpy().all(0)
     for k in (k for k in unnamed if not empty[k]):
         column = frame[k]
-        if k > 0 or types.is_float_dtype(column.dtype) or not column.is_unique:
+        if k > 0 or types.is_float_dtype(column.dtype) or not _all_different(column):
             raise ValueError(f"column {k + 1} has no name; name it, or delete it")
         notes.append(INDEX)
     frame = frame.drop(columns=list(unnamed)).set_axis(pd.RangeIndex(1, len(frame) + 1), axis=0)
@@ -185,6 +178,14 @@ def checked_names(frame: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     frame.columns = [name for k, name in enumerate(names) if k not in unnamed]
     frame.attrs = {"notes": notes, "decimal": frame.attrs.get("decimal", "")}
     return frame
+
+
+def _all_different(column: pd.Series) -> bool:
+    """Whether no value occurs twice; lists and objects of JSON cannot be compared quickly."""
+    try:
+        return bool(column.is_unique)
+    except TypeError:
+        return False
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

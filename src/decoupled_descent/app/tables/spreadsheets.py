@@ -23,6 +23,9 @@ from decoupled_descent.columns.values import listed
 
 #: The largest number of cells. A cell takes about a hundred bytes of memory.
 MOST_CELLS = 10_000_000
+#: A small file may have fewer cells: this number, or this many per byte. Rows and cells of a sheet
+#: can be repeated by one number, and a reference to the last cell makes all others.
+SMALL_CELLS, CELLS_PER_BYTE = 1_000_000, 100
 #: The most columns and rows of an .ods sheet; Excel's limits are lower.
 MOST_ROWS, MOST_WIDTH = 2**20, 2**14
 DAMAGED = "the file is damaged or not {} ({}); save it again"
@@ -61,7 +64,7 @@ def as_csv(content: bytes, suffix: str, sheet: str | None = None) -> tuple[bytes
             raise ValueError(f"there is no sheet {sheet!r}; {hint}there are {listed(book.sheets)}")
         names, rows = book.sheets if sheet is None else [sheet], list[Row]()
         for name in names:
-            rows = _limited(book.rows(name))
+            rows = _limited(book.rows(name), most_cells(len(content)))
             if rows:
                 break
     except (ValueError, OSError, MemoryError):
@@ -77,20 +80,30 @@ def as_csv(content: bytes, suffix: str, sheet: str | None = None) -> tuple[bytes
     return _written(rows), notes
 
 
-def _limited(rows: Iterable[Row]) -> list[Row]:
+def most_cells(size: int) -> int:
+    """How many cells a sheet of a file of this size may have.
+
+    Example:
+        >>> most_cells(5_000), most_cells(10**9)
+        (1000000, 10000000)
+    """
+    return min(MOST_CELLS, max(SMALL_CELLS, CELLS_PER_BYTE * size))
+
+
+def _limited(rows: Iterable[Row], most: int) -> list[Row]:
     """Rows without empty cells at the end, and without empty rows at the end."""
     kept: list[Row] = []
     cells = filled = 0
     for row in rows:
         cells += len(row) + 1
         width = next((k for k in range(len(row), 0, -1) if row[k - 1] not in (None, "")), 0)
-        kept.append(row[:width])
+        kept.append(row if width == len(row) else row[:width])  # repeated rows are one object
         filled = len(kept) if width else filled
-        if cells > MOST_CELLS:
-            raise ValueError(TOO_MANY.format(MOST_CELLS))
+        if cells > most:
+            raise ValueError(TOO_MANY.format(most))
     del kept[filled:]
-    if len(kept) * max(map(len, kept), default=0) > MOST_CELLS:
-        raise ValueError(TOO_MANY.format(MOST_CELLS))
+    if len(kept) * max(map(len, kept), default=0) > most:
+        raise ValueError(TOO_MANY.format(most))
     return kept
 
 
@@ -175,6 +188,8 @@ def _xls(content: bytes) -> Book:
 def _ods(content: bytes) -> Book:
     with _unpacked(content) as archive:
         text = archive.read("content.xml")
+    if b"<!ENTITY" in text:  # one can stand for very much text, and spreadsheets have none
+        raise ValueError("the file declares entities of XML; save it again")
     names = [
         str(element.get(f"{TABLE}name"))
         for event, element in ElementTree.iterparse(io.BytesIO(text), events=("start", "end"))
@@ -197,7 +212,7 @@ def _ods_rows(text: bytes, sheet: str) -> Iterator[Row]:
             if not row:
                 empty += times  # many at the end of most sheets
                 continue
-            yield from ([] for _ in range(min(empty, MOST_CELLS)))
+            yield from (() for _ in range(min(empty, MOST_CELLS)))
             empty = 0
             yield from (row for _ in range(times))
 
@@ -218,10 +233,10 @@ def _ods_cells(row: Any) -> list[Any]:
         if value in (None, ""):
             empty += times
             continue
+        if len(values) + empty + times > 4 * MOST_WIDTH:
+            raise ValueError(f"a row has more than {4 * MOST_WIDTH:,} cells; delete empty columns")
         values += [None] * empty + [value] * times
         empty = 0
-        if len(values) > 4 * MOST_WIDTH:
-            raise ValueError(TOO_MANY.format(MOST_CELLS))
     return values
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from decoupled_descent.app.tables import limits
+from decoupled_descent.app.tables.packing import DAMAGED
 
 #: The name of standard input among arguments.
 DASH = Path("-")
@@ -81,7 +82,7 @@ def _archive_suffix(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile:
+    except DAMAGED:
         return ".zip"
     if any(name.startswith("xl/") for name in names):
         return ".xlsx"

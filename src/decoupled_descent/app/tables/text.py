@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pandas as pd
 
 from decoupled_descent.app.tables.limits import check_width
+from decoupled_descent.app.tables.names import check_names
 from decoupled_descent.columns.codes import are_names
 from decoupled_descent.columns.styles import only_one, plain_numbers
 from decoupled_descent.columns.values import BadCellError
@@ -257,6 +258,7 @@ def recognise(head: bytes, decoded: Callable[[str], bool], usual: str = "") -> T
         lines = f"lines 1 to {above} were" if above > 1 else "line 1 was"
         notes = [*notes, f"{lines} left out: the names of the columns are in line {above + 1}"]
     check_width(len(names))
+    check_names([name.strip() for name in names])  # pandas takes very long for equal names
     decimal, more = _decimal(first, separator, usual)
     return TextFormat(encoding, separator, decimal, names, first, skipped, above, notes + more)
 
