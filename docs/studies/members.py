@@ -7,11 +7,13 @@ published. ``before`` has kernels and linear models only, and takes whole number
     python docs/studies/members.py run --out members.jsonl --data FOLDER [--sizes 100,400]
     python docs/studies/members.py table members.jsonl --data FOLDER
     python docs/studies/members.py wide [--data FOLDER]
+    python docs/studies/members.py constant --data FOLDER
 
 ``wide`` samples tables with many more columns than rows: 15 columns matter, or all, or one of each
 of 15 blocks of 20 correlated columns. With a folder it adds real ones (two splits). L1 and ridge
 have ten folds. The summary below each table has the ratio of the error to that of the better of L1
-and ridge, chosen afterwards.
+and ridge, chosen afterwards. ``constant`` compares the default with one without the constant
+member, on tables of at most 150 rows and on the first fold of the public sets.
 
 ``run`` leaves out what the file has already. Times are CPU seconds on one thread.
 """
@@ -38,6 +40,8 @@ from sklearn.preprocessing import StandardScaler
 import decoupled_descent as dd
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.features.candidates import AUTO
+from decoupled_descent.members.catalogue import AUTO as AUTO_MEMBERS
+from decoupled_descent.members.interface import TableSize
 
 #: The features of before: those without levels.
 PLAIN = [name for name in AUTO if not name.endswith("/levels")]
@@ -181,6 +185,21 @@ def rivals(task, y):
     )
 
 
+def constant(data):
+    """Print the errors of the default with and without the constant member."""
+    print("| table, n | without | default | ratio |\n|---|---|---|---|")
+    pairs = []
+    for name, n, split, rows in settings(data, [100]):
+        if split or n > 500 or rows[-1] == "regression":
+            continue
+        size = TableSize(n, matrices(rows[0], rows[2][:1])[0].shape[1], 1, has_classes=True)
+        plain = [one.name for one in AUTO_MEMBERS if one.suits(size) and one.name != "constant"]
+        pairs.append([measure(rows, one) for one in ({"members": plain}, {})])
+        one, two = (record["test"] for record in pairs[-1])
+        print(f"| {name}, {n} | {one:.4g} | {two:.4g} | {two / one:.3f} |", flush=True)
+    _summary("constant", pairs)
+
+
 def average_precision(y, chances):
     """Of the second of two classes; of several, the mean weighted by their sizes."""
     if chances.shape[1] == 2:
@@ -275,7 +294,7 @@ def _public(public, scores):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=("run", "table", "wide"))
+    parser.add_argument("action", choices=("run", "table", "wide", "constant"))
     parser.add_argument("path", nargs="?", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--data", type=Path)
@@ -284,6 +303,9 @@ if __name__ == "__main__":
     if given.action == "wide":
         warnings.simplefilter("ignore")
         wide(given.data)
+    elif given.action == "constant":
+        warnings.simplefilter("ignore")
+        constant(given.data)
     elif given.action == "run":
         run(given.out, given.data, [int(size) for size in given.sizes.split(",")])
     else:
