@@ -2,7 +2,8 @@
 
 ``python docs/studies/edges.py signal [DRAWS]`` draws tables without signal and with a weak one,
 for several shares of classes; ``… weights [DRAWS]`` draws rows with weights, ``… groups [DRAWS]``
-patients with several rows. Each line compares the mean estimate with the mean truth, which is
+patients with several rows, ``… constant [DRAWS]`` compares with mixtures that have no constant
+member. Each line compares the mean estimate with the mean truth, which is
 measured on 3,000 other rows of each draw, and counts how often the 95 % interval covers the truth.
 The tables are those of docs/studies/edges.md.
 """
@@ -15,6 +16,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import decoupled_descent as dd
+from decoupled_descent.members.catalogue import AUTO
+from decoupled_descent.members.interface import TableSize
 
 NEW = 3000
 #: Rows, columns, signal, shares of the classes, and whether a design fixes the shares.
@@ -34,6 +37,17 @@ SETTINGS = [
     (400, 20, 0.7, (0.5, 0.5), False),
     (80, 1000, 0.7, (0.5, 0.5), False),
     (200, 5, 0.7, (0.1,) * 10, False),
+]
+#: Those on which the default is compared with one without the constant member.
+DRAWN = [
+    (20, 2, 0.0, (0.5, 0.5), True),
+    (40, 5, 0.0, (0.5, 0.5), True),
+    (80, 5, 0.0, (0.5, 0.5), False),
+    (80, 5, 0.0, (0.3, 0.7), False),
+    (80, 200, 0.0, (0.5, 0.5), True),
+    (80, 5, 0.7, (0.5, 0.5), False),
+    (80, 1000, 0.7, (0.5, 0.5), False),
+    (200, 20, 0.7, (0.5, 0.5), False),
 ]
 #: Sample weights: a constant, or a function of a generator and the number of rows.
 WEIGHTS = {
@@ -63,7 +77,7 @@ def draw(rng, n, d, signal, shares, designed):
     return rng.normal(size=(len(y), d)) + means[y], y
 
 
-def classified(seed, setting, weights=None):
+def classified(seed, setting, weights=None, members="auto"):
     """Estimates beside truths: accuracy, area under the curve, log loss; and what is covered."""
     n, *rest, designed = setting
     rng = np.random.default_rng(1000 + seed)
@@ -71,7 +85,8 @@ def classified(seed, setting, weights=None):
     new, labels = draw(rng, NEW, *rest, False)
     if len(np.unique(y)) < len(setting[3]) or np.unique(y, return_counts=True)[1].min() < 2:
         return None
-    model = dd.DecoupledClassifier().fit(X, y, sample_weight=weights_of(weights, rng, n))
+    model = dd.DecoupledClassifier(members=members)
+    model.fit(X, y, sample_weight=weights_of(weights, rng, n))
     chances = model.predict_proba(new)
     right = np.mean(chances.argmax(1) == labels)
     loss = -np.log(chances[np.arange(len(labels)), labels]).mean()
@@ -157,6 +172,25 @@ def signal(draws):
               flush=True)  # fmt: skip
 
 
+def constant(draws):
+    """The default with and without the member that has no columns, on the same draws."""
+    print("| rows, columns | signal | classes | members | accuracy, truth | bias | "
+          "log loss, truth | bias | covered |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
+    for n, d, size, shares, designed in DRAWN:
+        plain = [one.name for one in AUTO if one.suits(TableSize(n, d, 1, True))]
+        plain.remove("constant")
+        for name, members in (("without", plain), ("default", "auto")):
+            setting = n, d, size, shares, designed
+            results = [classified(seed, setting, members=members) for seed in range(draws)]
+            a = np.array([one for one in results if one is not None], dtype=float)
+            kind = ":".join(f"{100 * one:.0f}" for one in shares)
+            kind += ", by design" if designed else ", drawn"
+            print(f"| {n}, {d} | {size:g} | {kind} | {name} | "
+                  f"{a[:, 0].mean():.3f}, {a[:, 1].mean():.3f} | {bias(a[:, 0], a[:, 1])} | "
+                  f"{a[:, 6].mean():.3f}, {a[:, 7].mean():.3f} | {bias(a[:, 6], a[:, 7])} | "
+                  f"{100 * a[:, 8].mean():.0f} % |", flush=True)  # fmt: skip
+
+
 def weights(draws):
     print("| weights | rows | target | estimate, truth | mean z | rms z | covered |")
     print("|---|---|---|---|---|---|---|")
@@ -178,5 +212,6 @@ def weights(draws):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    chosen = {"signal": signal, "weights": weights, "groups": groups}[sys.argv[1]]
+    chosen = {"signal": signal, "weights": weights, "groups": groups, "constant": constant}
+    chosen = chosen[sys.argv[1]]
     chosen(int(sys.argv[2]) if len(sys.argv) > 2 else 200)

@@ -6,10 +6,14 @@ published. ``before`` has kernels and linear models only, and takes whole number
 
     python docs/studies/members.py run --out members.jsonl --data FOLDER [--sizes 100,400]
     python docs/studies/members.py table members.jsonl --data FOLDER
-    python docs/studies/members.py wide
+    python docs/studies/members.py wide [--data FOLDER]
+    python docs/studies/members.py constant --data FOLDER
 
 ``wide`` samples tables with many more columns than rows: 15 columns matter, or all, or one of each
-of 15 blocks of 20 correlated columns. L1 and ridge have ten folds.
+of 15 blocks of 20 correlated columns. With a folder it adds real ones (two splits). L1 and ridge
+have ten folds. The summary below each table has the ratio of the error to that of the better of L1
+and ridge, chosen afterwards. ``constant`` compares the default with one without the constant
+member, on tables of at most 150 rows and on the first fold of the public sets.
 
 ``run`` leaves out what the file has already. Times are CPU seconds on one thread.
 """
@@ -27,7 +31,7 @@ import numpy as np
 import pandas as pd
 import tables
 import torch
-from sklearn.linear_model import LogisticRegressionCV
+from sklearn.linear_model import LassoCV, LogisticRegressionCV, RidgeCV
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -36,12 +40,16 @@ from sklearn.preprocessing import StandardScaler
 import decoupled_descent as dd
 from decoupled_descent.columns.rules import Columns
 from decoupled_descent.features.candidates import AUTO
+from decoupled_descent.members.catalogue import AUTO as AUTO_MEMBERS
+from decoupled_descent.members.interface import TableSize
 
 #: The features of before: those without levels.
 PLAIN = [name for name in AUTO if not name.endswith("/levels")]
 MODELS = {"before": {"features": PLAIN, "members": []}, "default": {}}
 #: The most test rows: more would take time and change little.
 MOST = 3000
+#: Real tables that are wide, and the number of training rows.
+WIDE = {"khan": 41, "tecator": 100, "dna": 100, "dhfr": 100, "tweets": 100}
 
 
 def settings(data, sizes):
@@ -122,24 +130,74 @@ def design(kind, n, d, rng):
     return X[:n], y[:n], X[n:], y[n:]
 
 
-def wide():
-    """Print the log losses of the default, of L1 and of ridge on wide tables."""
-    print("| design | n × d | default | L1 | ridge | z |\n|---|---|---|---|---|---|")
-    for kind, n, d, _, (X, y, new, truth) in designs():
-        model = dd.DecoupledClassifier().fit(X, y)
-        common = {"cv": 10, "scoring": "neg_log_loss", "use_legacy_attributes": False}
-        rivals = [
-            LogisticRegressionCV(Cs=8, l1_ratios=(1,), solver="liblinear", **common),
-            LogisticRegressionCV(Cs=np.logspace(-6, 1, 8), l1_ratios=(0,), **common),
+def wide(data):
+    """Print the errors of the default, of L1 and of ridge on wide tables."""
+    drawn = [(kind, n, d, (*rows, "classification"), seed) for kind, n, d, seed, rows in designs()]
+    _wide("design", drawn)
+    if data is None:
+        return
+    real = []
+    for name, n in WIDE.items():
+        for split in range(2):
+            X, y, new, truth, task = tables.split(data / "tables", name, n, split)
+            X, new = matrices(X, new[:MOST])
+            real.append((name, n, X.shape[1], (X, y, new, truth[:MOST], task), split))
+    print()
+    _wide("table", real)
+
+
+def _wide(title, settings):
+    """Print a table of errors, and its summary."""
+    print(f"| {title} | n × d | default | L1 | ridge | z |\n|---|---|---|---|---|---|")
+    ratios, scores = [], []
+    for name, n, d, (X, y, new, truth, task), _ in settings:
+        kind = dd.DecoupledRegressor if task == "regression" else dd.DecoupledClassifier
+        model = kind().fit(X, y)
+        fitted = [
+            model,
+            *(make_pipeline(StandardScaler(), one).fit(X, y) for one in rivals(task, y)),
         ]
-        fitted = [model, *(make_pipeline(StandardScaler(), one).fit(X, y) for one in rivals)]
-        losses = [
-            tables.row_losses("classification", truth, one.predict_proba(new)) for one in fitted
-        ]
-        stderr = np.hypot(model.estimated_test_error_stderr_, losses[0].std() / 1000**0.5)
-        z = (losses[0].mean() - model.estimated_test_error_) / stderr
-        text = " | ".join(f"{one.mean():.3f}" for one in losses)
-        print(f"| {kind} | {n} × {d} | {text} | {z:+.1f} |", flush=True)
+        ask = "predict" if task == "regression" else "predict_proba"
+        losses = [tables.row_losses(task, truth, getattr(one, ask)(new)) for one in fitted]
+        spread = losses[0].std() / len(truth) ** 0.5
+        stderr = np.hypot(model.estimated_test_error_stderr_, spread)
+        means = [one.mean() for one in losses]
+        scores.append((means[0] - model.estimated_test_error_) / stderr)
+        ratios.append(means[0] / min(means[1:]))
+        text = " | ".join(f"{one:.3g}" for one in means)
+        print(f"| {name} | {n} × {d} | {text} | {scores[-1]:+.1f} |", flush=True)
+    print(
+        f"\nratio to the better of L1 and ridge: {np.exp(np.mean(np.log(ratios))):.3f} (geometric "
+        f"mean), {max(ratios):.3f} (worst); mean z {np.mean(scores):+.2f}, rms z "
+        f"{np.sqrt(np.mean(np.square(scores))):.2f}"
+    )
+
+
+def rivals(task, y):
+    """L1 and ridge regression with ten folds."""
+    if task == "regression":
+        return LassoCV(cv=10, max_iter=20000), RidgeCV(np.logspace(-3, 6, 19), cv=10)
+    common = {"cv": 10, "scoring": "neg_log_loss", "use_legacy_attributes": False}
+    solver, steps = ("liblinear", 100) if len(set(y)) == 2 else ("saga", 500)
+    return (
+        LogisticRegressionCV(Cs=8, l1_ratios=(1,), solver=solver, max_iter=steps, **common),
+        LogisticRegressionCV(Cs=np.logspace(-6, 1, 8), l1_ratios=(0,), **common),
+    )
+
+
+def constant(data):
+    """Print the errors of the default with and without the constant member."""
+    print("| table, n | without | default | ratio |\n|---|---|---|---|")
+    pairs = []
+    for name, n, split, rows in settings(data, [100]):
+        if split or n > 500 or rows[-1] == "regression":
+            continue
+        size = TableSize(n, matrices(rows[0], rows[2][:1])[0].shape[1], 1, has_classes=True)
+        plain = [one.name for one in AUTO_MEMBERS if one.suits(size) and one.name != "constant"]
+        pairs.append([measure(rows, one) for one in ({"members": plain}, {})])
+        one, two = (record["test"] for record in pairs[-1])
+        print(f"| {name}, {n} | {one:.4g} | {two:.4g} | {two / one:.3f} |", flush=True)
+    _summary("constant", pairs)
 
 
 def average_precision(y, chances):
@@ -236,14 +294,18 @@ def _public(public, scores):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=("run", "table", "wide"))
+    parser.add_argument("action", choices=("run", "table", "wide", "constant"))
     parser.add_argument("path", nargs="?", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--sizes", default="100,400,1000")
     given = parser.parse_args()
     if given.action == "wide":
-        wide()
+        warnings.simplefilter("ignore")
+        wide(given.data)
+    elif given.action == "constant":
+        warnings.simplefilter("ignore")
+        constant(given.data)
     elif given.action == "run":
         run(given.out, given.data, [int(size) for size in given.sizes.split(",")])
     else:

@@ -51,10 +51,10 @@ class DecoupledRegressor(RegressorMixin, DecoupledEstimator):
         stack: Whether to mix all candidates; otherwise the best one is the model.
         members: Further members of the mixture, by predictions of rows that they did not see:
             ``"auto"`` has all with a name if ``features`` is ``"auto"`` too, and none otherwise; or
-            a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"`` and
-            ``"naive Bayes"`` (for classes), ``"sparse linear"`` (which "auto" has for wide tables),
-            and estimators of scikit-learn, which are fitted eleven times, and cannot be saved. For
-            Newton's method.
+            a list of ``"random forest"``, ``"extra trees"``, ``"quadratic discriminant"``,
+            ``"naive Bayes"`` and ``"constant"`` (the shares of the classes; all three for classes),
+            ``"sparse linear"`` (which "auto" has for wide tables), and estimators of scikit-learn,
+            which are fitted eleven times, and cannot be saved. For Newton's method.
         time_limit: Seconds after which ``fit`` stops to add candidates; None for no limit. The
             linear model is always fitted; kernels and their ridges come next, then further members.
             Candidates that are expected to take more than the remaining time are left out as well.

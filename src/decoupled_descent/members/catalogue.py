@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from decoupled_descent.members.any_estimator import AnyEstimator, EstimatorRecipe
+from decoupled_descent.members.constant import Constant, ConstantRecipe
 from decoupled_descent.members.forest import Forest
 from decoupled_descent.members.gaussian_classes import GAUSSIANS, GaussianClasses
 from decoupled_descent.members.growing import FORESTS
@@ -15,12 +16,19 @@ from decoupled_descent.members.sparse_linear import SparseLinear, SparseRecipe
 
 #: All kinds of members, by the name that files have. A new one is a file and a line here.
 KINDS: dict[str, type[Member]] = {
-    one.kind: one for one in (Forest, GaussianClasses, SparseLinear, AnyEstimator)
+    one.kind: one for one in (Forest, GaussianClasses, SparseLinear, Constant, AnyEstimator)
 }
 #: Recipes that users choose by name.
-RECIPES: dict[str, Recipe] = {one.name: one for one in (*FORESTS, *GAUSSIANS, SparseRecipe())}
+RECIPES: dict[str, Recipe] = {
+    one.name: one for one in (*FORESTS, *GAUSSIANS, SparseRecipe(), ConstantRecipe())
+}
 #: What ``"auto"`` trains.
-AUTO: tuple[Recipe, ...] = (*FORESTS, *GAUSSIANS, SparseRecipe(only_wide=True))
+AUTO: tuple[Recipe, ...] = (
+    *FORESTS,
+    *GAUSSIANS,
+    SparseRecipe(only_wide=True),
+    ConstantRecipe(),
+)
 
 
 def as_recipes(spec: Any, default: bool) -> list[Recipe]:

@@ -166,6 +166,7 @@ class MemberFit(NamedTuple):
     excess: Tensor  # their variance in excess of the model's, shape (n, C)
     #: Whether it is selected without the labels of each fold and, last, with all; None for always.
     selected: Tensor | None = None
+    is_reference: bool = False  # whether mixtures are drawn towards it
 
     @property
     def name(self) -> str:

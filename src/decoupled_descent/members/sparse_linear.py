@@ -187,18 +187,19 @@ class SparseRecipe:
             return []
         mean, scale = column_moments(table)
         with ignoring(Warning):  # of a limit of sweeps: the next parabola continues
-            steps = list(path(table, mean, scale))
+            steps = list(path(table, mean, scale, table.folds.numpy() % FOLDS))
         best = torch.stack([one.errors for one in steps]).argmin(0)
         near = [(best - place).abs() <= 1 for place in range(len(steps))]
         pairs = zip(steps, near, strict=True)
         return [_member(table, mean, scale, one, own) for one, own in pairs if bool(own.any())]
 
 
-def path(table: TrainingTable, mean: Floats, scale: Floats) -> Iterator[PathStep]:
-    """Models of one penalty after the other, the largest first."""
+def path(
+    table: TrainingTable, mean: Floats, scale: Floats, folds: NDArray[np.intp]
+) -> Iterator[PathStep]:
+    """Models of one penalty after the other, the largest first, with each fold left out."""
     X = np.asfortranarray(standardised(np.asarray(table.X, np.float64), mean, scale))
     Y = table.loss.regression_targets(table.y, table.outputs).numpy()
-    folds = table.folds.numpy() % FOLDS
     weights = [table.row_weights]
     weights += [table.weights_without(folds == fold) for fold in range(int(folds.max()) + 1)]
     problems = [SparseProblem(X, Y, each / each.sum(), table.loss.has_classes) for each in weights]

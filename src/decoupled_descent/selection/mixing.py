@@ -54,6 +54,7 @@ class Pool(NamedTuple):
     selected: Tensor  # the candidates that the mixture of each fold may use, shape (folds + 1, F)
     without: Tensor | None  # predictions with each fold left out as well, (F, folds, n, C)
     prior: Tensor  # 1 for candidates with a part in the prior, shape (F,)
+    reference: int | None  # the candidate that mixtures are drawn towards
 
     @classmethod
     def of(cls, fits: Sequence[CandidateFit], others: Sequence[MemberFit]) -> Pool:
@@ -76,7 +77,9 @@ class Pool(NamedTuple):
             nested += [one.predictions.expand_as(nested[0]) for one in others]
             without = torch.stack(nested)
         prior = torch.tensor([1.0] * len(fits) + [0.0] * len(others), dtype=torch.float64)
-        return cls(predictions, excess, torch.stack(chosen, 1), without, prior)
+        references = [k for k, one in enumerate(others, len(fits)) if one.is_reference]
+        reference = references[0] if references else None
+        return cls(predictions, excess, torch.stack(chosen, 1), without, prior, reference)
 
 
 def mix(
@@ -116,7 +119,8 @@ def mix(
     error = float(values.mean())
     right = None
     if loss.classes(rows.y) is not None:
-        right = right_decisions(fits, by_row, [one.predictions for one in others])
+        constant = None if pool.reference is None else pool.reference - len(fits)
+        right = right_decisions(fits, by_row, [one.predictions for one in others], constant)
     return SearchResult(
         objective,
         tuple(one._replace(variation=None) for one in own),  # which is of no further use
@@ -143,7 +147,7 @@ def _weights(
     loss: Loss, own: Sequence[CandidateFit], pool: Pool, folds: Tensor, stack: bool
 ) -> tuple[Tensor, Tensor]:
     """Weights of the model, and of the mixture that predicts each row, shape (n, F)."""
-    rows, (every, _, selected, without, prior) = own[0].rows, pool
+    rows, (every, _, selected, without, prior, reference) = own[0].rows, pool
     shares, y = _shares(rows), rows.y
     if not stack:
         best = min(range(len(own)), key=lambda k: own[k].error)
@@ -151,8 +155,9 @@ def _weights(
         return weights, cross_fitted_choice(loss, every, y, shares, folds, selected, without)
     extra = float(shares.sum()) / row_count(rows)
     kept = pool.selected[-1]
-    weights = stack_weights(loss, every[kept], y, shares, extra, prior[kept])
-    given = shares, folds, extra, selected, without, prior
+    place = None if reference is None else int(kept[:reference].sum())
+    weights = stack_weights(loss, every[kept], y, shares, extra, prior[kept], place)
+    given = shares, folds, extra, selected, without, prior, reference
     return weights, cross_fitted_weights(loss, every, y, *given)
 
 

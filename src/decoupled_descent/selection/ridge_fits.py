@@ -82,7 +82,7 @@ def fit_maps(
     signs = None if folds is None else _half_samples(sample)
     correction = 1.0
     for index, one in enumerate(maps):
-        if not _has_time(one, sample, deadline):
+        if not _has_time(one, deadline, sample):
             continue
         start = one.start if one.features.is_linear else correction * one.start
         alone = one.chosen or not one.selected[-1]
@@ -111,10 +111,12 @@ def fit_maps(
         _store_features(rows_of_maps[id(best_map)], X)
 
 
-def _has_time(one: RankedMap, sample: Sample, deadline: Deadline) -> bool:
-    """Whether there is time for a first fit of a map, or whether it is essential."""
-    n, outputs = len(sample.y), sample.objective.width or 1
-    work = fit_operations(n, one.features.width(n, sample.columns), outputs)
+def _has_time(one: RankedMap, deadline: Deadline, *samples: Sample) -> bool:
+    """Whether there is time for a first fit of a map to each sample, or whether it is essential."""
+    work = 0.0
+    for each in samples:
+        width = one.features.width(len(each.y), each.columns)
+        work += fit_operations(len(each.y), width, each.objective.width or 1)
     return one.essential or not deadline.leaves_out(one.features.name, work)
 
 
@@ -145,7 +147,9 @@ def choose_on_sample(
     few = sample.some(SAMPLED, seed)[1]
     if sample.objective.loss.has_classes and bool((few.y == few.y[0]).all()):
         return list(maps)  # a rare class, of which none was drawn
-    fitted = [_fit_sample(one, few, deadline) for one in maps if _has_time(one, few, deadline)]
+    fitted = [
+        _fit_sample(one, few, deadline) for one in maps if _has_time(one, deadline, few, sample)
+    ]
     best, best_losses = min(fitted, key=lambda pair: pair[0].error)
     chosen = []
     for one, losses in fitted:

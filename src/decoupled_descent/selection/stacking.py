@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from decoupled_descent.objective.losses import LEAST, Loss
+from decoupled_descent.selection.shrinkage import towards_reference
 
 #: The number of folds: weights are chosen on all but one and evaluated on that one.
 FOLDS = 20
@@ -27,6 +28,7 @@ def stack_weights(
     shares: Tensor,
     extra: float = 1.0,
     prior: Tensor | None = None,
+    reference: int | None = None,
 ) -> Tensor:
     r"""Weights of a mixture with the lowest loss on rows that its members have not seen.
 
@@ -48,6 +50,7 @@ def stack_weights(
         shares: s, how much each row counts, shape (n,).
         extra: e, how much one row counts on average.
         prior: 1 for candidates that have a part in the prior, else 0, shape (F,); all by default.
+        reference: A candidate that the mixture is drawn towards (:mod:`shrinkage`), for classes.
 
     Returns:
         w, shape (F,).
@@ -63,11 +66,16 @@ def stack_weights(
         return _least_squares(predictions, y, shares)
     own = _label_probabilities(predictions, y).clamp_min(LEAST).unsqueeze(0)
     every = torch.ones(1, len(predictions), dtype=torch.bool)
-    return _maximum_likelihood(own, shares.unsqueeze(0), extra, every, prior)[0]
+    return _maximum_likelihood(own, shares.unsqueeze(0), extra, every, prior, reference)[0]
 
 
 def _maximum_likelihood(
-    own: Tensor, shares: Tensor, extra: float, usable: Tensor, prior: Tensor | None
+    own: Tensor,
+    shares: Tensor,
+    extra: float,
+    usable: Tensor,
+    prior: Tensor | None,
+    reference: int | None,
 ) -> Tensor:
     """Weights of several mixtures at once, shape (B, F), by expectation-maximisation.
 
@@ -87,7 +95,10 @@ def _maximum_likelihood(
         if moved < SETTLED:
             break
     weights = weights.masked_fill((weights < NEGLIGIBLE) & (assumed == 0), 0.0)
-    return weights / weights.sum(1, keepdim=True)
+    weights = weights / weights.sum(1, keepdim=True)
+    if reference is None:
+        return weights
+    return towards_reference(weights, own, shares, extra, reference)
 
 
 def _least_squares(predictions: Tensor, y: Tensor, shares: Tensor) -> Tensor:
@@ -150,14 +161,16 @@ def cross_fitted_weights(
     selected: Tensor | None = None,
     fold_predictions: Tensor | None = None,
     prior: Tensor | None = None,
+    reference: int | None = None,
 ) -> Tensor:
     """Weights of the mixture that predicts each row, chosen without the row's fold, shape (n, F).
 
-    ``folds`` has the fold of each row; the first four arguments, ``extra`` and ``prior`` are those
-    of :func:`stack_weights`. ``selected`` marks the candidates that the mixture of each fold may
-    use, shape (folds, F): those that would have been selected without the fold. All of them by
-    default, and if there is none. ``fold_predictions`` are like ``predictions``, with a fold left
-    out as well, shape (F, folds, n, K): they choose the mixture that predicts the fold.
+    ``folds`` has the fold of each row; the first four arguments, ``extra``, ``prior`` and
+    ``reference`` are those of :func:`stack_weights`. ``selected`` marks the candidates that the
+    mixture of each fold may use, shape (folds, F): those that would have been selected without the
+    fold. All of them by default, and if there is none. ``fold_predictions`` are like
+    ``predictions``, with a fold left out as well, shape (F, folds, n, K): they choose the mixture
+    that predicts the fold.
     """
     held, usable = _fold_masks(folds, len(predictions), selected)
     count, members = usable.shape
@@ -170,7 +183,7 @@ def cross_fitted_weights(
         others = predictions.unsqueeze(1) if fold_predictions is None else fold_predictions
         own = _label_probabilities(others.flatten(0, 1), y).reshape(*others.shape[:2], -1)
         own = own.clamp_min(LEAST).transpose(0, 1)  # (folds, F, n)
-        weights = _maximum_likelihood(own, shares * ~held, extra, usable, prior)
+        weights = _maximum_likelihood(own, shares * ~held, extra, usable, prior, reference)
     return weights[folds]
 
 

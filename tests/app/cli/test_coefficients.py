@@ -1,5 +1,6 @@
 """Coefficients are the slopes of the predictions; a sparse model's columns are named."""
 
+import html
 import json
 
 import numpy as np
@@ -53,3 +54,25 @@ def test_many_classes_have_no_single_coefficient(run, tmp_path):
     table(60)[["a", "b", "grade"]].to_csv(tmp_path / "t.csv", index=False)
     given = ("train", tmp_path / "t.csv", "--target", "grade", "--fast", "--out", tmp_path / "o")
     assert json.loads(run(*given, "--json")[1])["coefficients"] is None
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_selected_columns_of_classes(run, tmp_path, classes):
+    """60 rows and 500 columns, of which the first few matter."""
+    rng = np.random.default_rng(1)
+    y = np.arange(60) % classes
+    X = rng.normal(size=(60, 500))
+    X[:, :classes] += 3 * np.eye(classes)[y]
+    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(500)])
+    frame.assign(y=[f"k{one}" for one in y]).to_csv(tmp_path / "t.csv", index=False)
+    given = ("train", tmp_path / "t.csv", "--target", "y", "--fast", "--out", tmp_path / "o")
+    part = json.loads(run(*given, "--json")[1])["coefficients"]
+    first = part["selected"][:classes]
+    assert {name for name, _, _ in first} == {f"x{k}" for k in range(classes)}
+    assert all(0.8 <= stays <= 1.0 for _, _, stays in first)
+    if classes > 2:
+        assert part["effects"] == []
+        assert all(value > 0 for _, value, _ in first)
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert "stays selected" in page
+    assert part["unit"] in html.unescape(page)

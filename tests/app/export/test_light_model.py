@@ -18,6 +18,7 @@ from tests.estimators.test_saving import resigned
 KINDS = {
     "classes": (dd.DecoupledClassifier, {}, 2),
     "many classes": (dd.DecoupledClassifier, {}, 4),
+    "no signal": (dd.DecoupledClassifier, {}, 2),
     "numbers": (dd.DecoupledRegressor, {}, 0),
     "logarithms": (dd.DecoupledRegressor, {"log_target": True}, 0),
     "grouped": (dd.DecoupledRegressor, {"features": "linear"}, 0),
@@ -46,7 +47,10 @@ def saved(request, tmp_path_factory):
     columns = Columns.learn(frame)
     groups = np.arange(len(frame)) // 2 if request.param == "grouped" else None
     y = labels(frame, classes)
+    y = y if request.param != "no signal" else np.random.default_rng(0).permutation(y)
     model = made(**options, random_state=0).fit(columns.apply(frame), y, groups=groups)
+    if request.param == "no signal":
+        assert "constant" in {one.model.kind for one in model.mixture_.others}
     path = tmp_path_factory.mktemp("model") / "model.safetensors"
     return save_model(model, path, columns, "y")
 

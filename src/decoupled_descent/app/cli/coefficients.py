@@ -14,14 +14,21 @@ from decoupled_descent.features.scaling import ColumnScales
 
 #: The most features that are listed.
 MOST = 20
+#: The unit of coefficients with many classes.
+MANY = "log-odds of the class that a feature changes most"
 
 
 def coefficients(prepared: Prepared, estimator: Any) -> LinearPart | None:
-    """The average of the linear members by their shares; None without any, or for many classes."""
+    """The average of the linear members by their shares, and the columns of a sparse member.
+
+    None without any. With many classes there is no average, and a column has the largest of its
+    coefficients.
+    """
     mixture = estimator.model_.mixture if estimator.model_.leaves_rows_out else None
-    if mixture is None or not mixture.members or len(mixture.members[0].theta) != 1:
+    if mixture is None or not mixture.members:
         return None
-    linear = [one for one in mixture.members if _of_columns(one.features)]
+    single = len(mixture.members[0].theta) == 1
+    linear = [one for one in mixture.members if single and _of_columns(one.features)]
     names, share = prepared.columns.names, sum(one.share for one in linear)
     factor = 1.0 if prepared.task == "classification" else float(estimator.target_scale_)
     effects: list[tuple[str, float, float]] = []
@@ -34,12 +41,13 @@ def coefficients(prepared: Prepared, estimator: Any) -> LinearPart | None:
             if per_deviation[k]
         ]
     selected = [
-        (names[one.column], factor * one.coefficients[0], one.stays_selected)
+        (names[one.column], factor * max(one.coefficients, key=abs), one.stays_selected)
         for one in mixture.selected_columns()[:MOST]
     ]
     if not effects and not selected:
         return None
-    return LinearPart(float(share), _unit(prepared, estimator), effects, selected)
+    unit = _unit(prepared, estimator) if single else MANY
+    return LinearPart(float(share), unit, effects, selected)
 
 
 def averaged(linear: list[Any], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -27,7 +27,7 @@ from decoupled_descent.tensor_file import MODEL_FORMAT, model_file, read_arrays
 Floats = NDArray[np.float64]
 
 #: Kinds of members that the code has.
-MEMBERS = ("forest", "gaussian classes", "sparse linear")
+MEMBERS = ("forest", "gaussian classes", "sparse linear", "constant")
 #: The arrays of a forest.
 NODES = ("feature", "threshold", "left", "right", "value", "roots", "low", "high")
 #: Tables with more bytes are predicted with PyTorch: NumPy needs longer for them than the import

@@ -76,6 +76,8 @@ class Predictor:
             arrays = starting_with(f"other.{k}.", self.arrays)
             if other["model"]["kind"] == "forest":
                 part = self._smoothed(_forest(arrays, X), logits=False)
+            elif other["model"]["kind"] == "constant":
+                part = self._smoothed(np.tile(arrays["shares"], (len(X), 1)), logits=False)
             elif other["model"]["kind"] == "gaussian classes":
                 part = self._smoothed(_logs_of_densities(arrays, X))
             else:
