@@ -188,7 +188,7 @@ def test_times_of_the_rows():
     assert set(model._times) == {"seen"}
 
 
-def test_times_of_a_matrix_are_an_option_and_saved(tmp_path):
+def test_times_of_a_matrix_are_an_option(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     X[:, 2] = np.arange(120)
@@ -203,5 +203,5 @@ def test_times_of_a_matrix_are_an_option_and_saved(tmp_path):
     assert drifts(time_columns={})[1] == []
     save_model(model, tmp_path / "model.safetensors")
     loaded = load_model(tmp_path / "model.safetensors").estimator
-    assert loaded.time_columns == {"sold": 2}
+    assert loaded.time_columns is None  # only a training needs it
     assert list(loaded.plain_columns) == ["a"]

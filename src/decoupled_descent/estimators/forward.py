@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from decoupled_descent.checks import Z95
 from decoupled_descent.columns.times import pieces_of
@@ -75,20 +75,24 @@ def next_mean(means: Floats, stderrs: Floats) -> tuple[float, float, bool]:
     """Predict the next of some means in order; return it, its standard error, and if a line rises.
 
     The line through the means is extended, with its slope shrunk by what noise adds to its square.
-    The standard error is such that two of them cover the next mean in 95 % of the cases: it is
-    widened by the quantile of Student's distribution. It is never below what the standard errors of
-    the single means imply.
+    The standard error is that of an extended line, with the quantile of Student's distribution for
+    few means: two of them cover the next mean in at least 95 % of the cases, whether the means have
+    a trend or not. It contains the noise of the slope even where the slope is shrunk to zero: five
+    means do not show a trend that is as large as this noise. It is never below what the standard
+    errors of the single means imply.
     """
     count, own = len(means), float(np.sqrt(np.mean(stderrs**2)))
     slope = shrunk = 0.0
-    if count > 2 and np.ptp(means) > 0:
-        line = stats.linregress(np.arange(count), means)
-        least = own / math.sqrt(count * (count**2 - 1) / 12)  # by the errors of the single means
-        slope, noise = float(line.slope), max(float(line.stderr), least)
-        shrunk = max(0.0, 1 - noise**2 / slope**2) if slope else 0.0
     away = (count + 1) / 2  # from the middle of the means to the next one
-    spread = float(means.std(ddof=1)) * stats.t.ppf(0.975, count - 1) / Z95
-    wider = 1 + 1 / count + shrunk * away**2 / (count * (count**2 - 1) / 12)
+    places = np.arange(count) - (count - 1) / 2
+    squares = float(places @ places)
+    if count > 2 and np.ptp(means) > 0:
+        slope = float(places @ means) / squares
+        rest = means - means.mean() - slope * places
+        noise = max(math.sqrt(float(rest @ rest) / (count - 2)), own) / math.sqrt(squares)
+        shrunk = max(0.0, 1 - noise**2 / slope**2) if slope else 0.0
+    spread = float(means.std(ddof=1)) * float(stdtrit(count - 1, 0.975)) / Z95
+    wider = 1 + 1 / count + (away**2 / squares if count > 2 else 0.0)
     value = float(means.mean()) + shrunk * slope * away
     return value, float(max(spread, own)) * math.sqrt(wider), shrunk > CLEAR
 

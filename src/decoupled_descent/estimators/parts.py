@@ -28,7 +28,7 @@ INTERVAL = "estimated_test_error_interval_"
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|object|<U[1-9]\d{0,6}")
 PYTHON = {"b": bool, "i": int, "u": int, "f": float, "U": str, "O": str}
 #: Options that are not saved: they belong to a process, or are not JSON.
-LEFT_OUT = ("head", "verbose")
+LEFT_OUT = ("head", "verbose", "time_columns")
 
 
 def describe_estimator(estimator: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -8,7 +8,9 @@ import pytest
 from sklearn import metrics
 
 from decoupled_descent.app.report import render_report
+from decoupled_descent.app.report.data import MissedClass, names_of
 from decoupled_descent.app.report.predictions import confusion_matrix
+from decoupled_descent.app.report.text import LONGEST
 from tests.app.report.examples import changed, classification, regression
 from tests.app.report.reading import Page
 
@@ -83,3 +85,11 @@ def test_odd_regressions_make_a_sound_page(labels, predictions, words):
     source = render_report(data)
     assert words in Page(source).text
     assert not re.search(r' d="[^"]*(nan|inf)', source)
+
+
+def test_long_names_of_missed_classes_are_cut_and_few_are_listed():
+    missed = [MissedClass(f"{k}" + "x" * 100, k, 15) for k in range(9)]
+    words = names_of(missed)
+    assert words.startswith(f"“0{'x' * 39}…” (0 of 15 rows found), “1")
+    assert words.endswith("and 4 more classes")
+    assert len(words) < LONGEST  # so that the page does not cut it once more

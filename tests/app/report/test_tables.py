@@ -21,7 +21,7 @@ def test_every_kind_of_cell_is_written():
         render_section("importance", changed(regression(), importance=[("a", 1.0), ("b", 0.0)])),
     )
     marks = {
-        "text": '<th scope="row">a</th>',
+        "text": '<th scope="row" data-name="column">a</th>',
         "number": 'class="number"',
         "badge": '<span class="badge warn">',
         "bar": '<div class="bar" style="--share:1.000"></div>',

@@ -24,6 +24,10 @@ class MissedClass(NamedTuple):
     rows: int
 
 
+#: A list of classes cuts their names after this many characters.
+LONG_NAME = 40
+
+
 def names_of(missed: Sequence[MissedClass], most: int = 5) -> str:
     """List classes that are mostly missed.
 
@@ -31,7 +35,11 @@ def names_of(missed: Sequence[MissedClass], most: int = 5) -> str:
         >>> names_of([MissedClass("fraud", 0, 15)])
         '“fraud” (0 of 15 rows found)'
     """
-    names = [f"“{one.name}” ({one.hits:,} of {one.rows:,} rows found)" for one in missed[:most]]
+    names = [
+        f"“{one.name:.{LONG_NAME}}{'…' * (len(one.name) > LONG_NAME)}” ({one.hits:,} of "
+        f"{one.rows:,} rows found)"
+        for one in missed[:most]
+    ]
     rest = len(missed) - most
     return ", ".join(names) + (f" and {rest} more classes" if rest > 0 else "")
 

@@ -33,7 +33,7 @@ def predictions(data: ReportData) -> dict[str, Any] | None:
     if not data.has_classes:
         return _regression(rows.labels, rows.predictions)
     counts, names = confusion_matrix(rows.labels, rows.predictions, rows.classes)
-    missed = {"missed": names_of(rows.mostly_missed, 10), "count": len(names)}
+    missed = {"missed": names_of(rows.mostly_missed), "count": len(names)}
     if len(names) <= MOST_CLASSES:
         return missed | {"matrix": _matrix(counts, names)}
     return missed | {"pairs": _confused_pairs(counts, names), "weakest": _weakest(counts, names)}
