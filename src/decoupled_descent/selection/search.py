@@ -36,7 +36,7 @@ from decoupled_descent.selection.fits import (
 )
 from decoupled_descent.selection.mixing import mix
 from decoupled_descent.selection.other_members import train_members, training_table
-from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, select
+from decoupled_descent.selection.ranking import NESTED, Sample, kept_count, rank, select
 from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
 
@@ -91,7 +91,7 @@ def search_models(
     interrupted = False
     table = training_table(sample, folds) if members and stack else None
     others: list[MemberFit] = []
-    count = min(len(maps), KEPT + 1)
+    count = min(len(maps), kept_count(len(y)) + 1)
     n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
     widths = [one.width(n, d) for one in maps[-count:]]
     _announce(len(y), widths, outputs, progress)
