@@ -67,8 +67,8 @@ def fit_maps(
 
     Large features are in memory for one map at a time, and in the end for the best one. Linear maps
     and the best kernel are fitted with several ridges. Its best one shows by how much the guess of
-    the ranking is wrong, so that further kernels get one ridge, corrected by as much. So do those
-    whose ridge is chosen, and those that come last and only serve the cross-fit.
+    the ranking is wrong: for classes, further kernels get one ridge, corrected by as much. So do
+    those whose ridge is chosen, and those that come last and only serve the cross-fit.
     """
     X, y, objective, *_ = sample
     fits: list[CandidateFit] = []
@@ -78,8 +78,8 @@ def fit_maps(
     correction, walked = 1.0, False  # of the ridges of kernels, once a kernel had several
     for index, one in enumerate(maps):
         further = walked and not one.features.is_linear
-        start = correction * one.start if further else one.start
-        alone = one.chosen or further or not one.selected[-1]
+        start = one.start if one.features.is_linear else correction * one.start
+        alone = one.chosen or (further and objective.loss.has_classes) or not one.selected[-1]
         tried = start if isinstance(ridge, str) and alone else ridge
         own: list[CandidateFit] = []
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
@@ -92,8 +92,8 @@ def fit_maps(
             own.append(fitted)
             yield (index + min(len(own) / FITS, 1.0)) / len(maps), fitted
         fits += own
-        if not one.features.is_linear and not further:
-            correction, walked = lowest_error(own).ridge / own[0].ridge, True
+        if not one.features.is_linear:
+            correction, walked = correction * lowest_error(own).ridge / own[0].ridge, True
         rows.kept.clear()
         everything.kept.clear()
         if rows.processes is None and (best := lowest_error(fits)).rows is rows:

@@ -91,7 +91,7 @@ def search_models(
     interrupted = False
     table = training_table(sample, folds) if members and stack else None
     others: list[MemberFit] = []
-    count = min(len(maps), kept_count(len(y)) + 1)
+    count = min(len(maps), kept_count(len(y), objective) + 1)
     n, d = (X.n, X.d) if isinstance(X, Rows) else X.shape
     widths = [one.width(n, d) for one in maps[-count:]]
     _announce(len(y), widths, outputs, progress)
