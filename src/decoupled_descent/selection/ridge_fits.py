@@ -46,6 +46,9 @@ CLOSE = 1e-14
 #: The number of rows that are refitted exactly per fit is this over n K: with more rows a refit
 #: costs more, and a single row matters less.
 REFITTED = 2000
+#: The single ridge of a further kernel is corrected by at most this factor: where the best kernel
+#: separates the classes, it needs hardly any ridge, and others do.
+MOST_CORRECTED = 10.0
 
 
 class FitInputs(NamedTuple):
@@ -80,6 +83,8 @@ def fit_maps(
         further = walked and not one.features.is_linear
         start = one.start if one.features.is_linear else correction * one.start
         alone = one.chosen or (further and objective.loss.has_classes) or not one.selected[-1]
+        if further and alone and not one.chosen:
+            start = _bounded(start, one.start, sample.unit)
         tried = start if isinstance(ridge, str) and alone else ridge
         own: list[CandidateFit] = []
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
@@ -103,6 +108,12 @@ def fit_maps(
     if len(maps) > 1 and isinstance(X, Rows):
         best_map = lowest_error(selected_fits(fits)).features
         _store_features(rows_of_maps[[one.features for one in maps].index(best_map)], X)
+
+
+def _bounded(ridge: float, guess: float, unit: float) -> float:
+    """A ridge that is not far from the guess of the ranking, and within the grid."""
+    near = min(max(ridge, guess / MOST_CORRECTED), guess * MOST_CORRECTED)
+    return float(min(max(near, unit * 10**LOWEST), unit * 10**HIGHEST))
 
 
 def _free_features(features: Features, rows: Rows, X: Rows) -> None:
