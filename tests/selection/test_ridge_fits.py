@@ -75,6 +75,21 @@ def test_the_walk_ends_at_a_ridge_with_worse_neighbours():
     np.testing.assert_allclose(ridges[:-1] / ridges[1:], 10**0.5)
 
 
+def test_kernels_after_the_best_one_have_one_ridge():
+    """It is the first guess of the ranking, corrected as the ridge of the best kernel was."""
+    X, y = products(150)
+    result = search_models(X, y, "logistic", features=FEW, progress=False)
+    by_name = {}
+    for one in result.fits:
+        by_name.setdefault(one.features.name, []).append(one)
+    counts = {name: len(fits) for name, fits in by_name.items()}
+    best = next(name for name in counts if name != "linear")
+    assert counts["linear"] > 1
+    assert counts[best] > 1
+    assert all(count == 1 for name, count in counts.items() if name not in ("linear", best))
+    assert len(counts) > 2
+
+
 def test_ridges_of_many_rows_are_chosen_on_some(monkeypatch):
     X, y = products(400)
     monkeypatch.setattr(module, "SAMPLED", 100)

@@ -87,7 +87,11 @@ class RidgePath:
         self.outputs, self.losses = y - errors, errors.square().sum(2)
 
     def losses_without(self, held: Tensor) -> Tensor:
-        r"""Squared errors of left-out rows if a fold of rows is left out as well, (L, folds, n).
+        """Squared errors of left-out rows if a fold is left out as well, (L, folds, n)."""
+        return self.errors_without(held).square().sum(3)
+
+    def errors_without(self, held: Tensor) -> Tensor:
+        r"""Errors y − o of left-out rows if a fold of rows is left out as well, (L, folds, n, K).
 
         Leaving out fold S changes the residuals r = y − o of the other rows to
 
@@ -107,9 +111,7 @@ class RidgePath:
         moved = self.features @ (self.inverse[:, :, None] * (self.features.T @ flat))
         moved += flat.sum(1, keepdim=True) / self.weights.sum()
         moved = (self.residuals[:, :, None] + moved.reshape(-1, n, count, K)).flatten(2)
-        errors = self._left_out(moved).reshape(-1, n, count, K)
-        losses: Tensor = errors.square().sum(3).transpose(1, 2)
-        return losses
+        return self._left_out(moved).reshape(-1, n, count, K).transpose(1, 2)
 
     def _left_out(self, residuals: Tensor) -> Tensor:
         """Errors of every row, or group, when it is left out, given all residuals, (L, n, K)."""

@@ -47,6 +47,9 @@ CLOSE = 1e-14
 #: The number of rows that are refitted exactly per fit is this over n K: with more rows a refit
 #: costs more, and a single row matters less.
 REFITTED = 2000
+#: The single ridge of a further kernel is corrected by at most this factor: where the best kernel
+#: separates the classes, it needs hardly any ridge, and others do.
+MOST_CORRECTED = 10.0
 
 
 class FitInputs(NamedTuple):
@@ -70,9 +73,10 @@ def fit_maps(
 ) -> Iterator[tuple[float, CandidateFit]]:
     """Fit every map with every ridge that is tried; yield the share of work done, and the fit.
 
-    Large features are in memory for one map at a time, and in the end for the best one. Maps whose
-    ridge is chosen get this one only, and so do those that come last and only serve the cross-fit.
-    The first ridge of a kernel is corrected by as much as those of kernels before it were wrong.
+    Large features are in memory for one map at a time, and in the end for the best one. Linear maps
+    and the best kernel are fitted with several ridges. Its best one shows by how much the guess of
+    the ranking is wrong: for classes, further kernels get one ridge, corrected by as much. So do
+    those whose ridge is chosen, and those that come last and only serve the cross-fit.
     After the deadline only the essential map is fitted, with one ridge.
     """
     X, y, objective, *_ = sample
@@ -80,12 +84,15 @@ def fit_maps(
     rows_of_maps: dict[int, Rows] = {}
     outputs: Tensor | None = None  # of the best fit so far
     signs = None if folds is None else _half_samples(sample)
-    correction = 1.0
+    correction, walked = 1.0, False  # of the ridges of kernels, once a kernel had several
     for index, one in enumerate(maps):
         if not _has_time(one, deadline, sample):
             continue
+        further = walked and not one.features.is_linear
         start = one.start if one.features.is_linear else correction * one.start
-        alone = one.chosen or not one.selected[-1]
+        alone = one.chosen or (further and objective.loss.has_classes) or not one.selected[-1]
+        if further and alone and not one.chosen:
+            start = _bounded(start, one.start, sample.unit)
         tried = start if isinstance(ridge, str) and alone else ridge
         own: list[CandidateFit] = []
         phi = one.features.fit_rows(X, sample.weights) if one.phi is None else one.phi
@@ -99,7 +106,7 @@ def fit_maps(
             yield (index + min(len(own) / FITS, 1.0)) / len(maps), fitted
         fits += own
         if not one.features.is_linear:
-            correction *= lowest_error(own).ridge / own[0].ridge
+            correction, walked = correction * lowest_error(own).ridge / own[0].ridge, True
         rows.kept.clear()
         everything.kept.clear()
         if rows.processes is None and (best := lowest_error(fits)).rows is rows:
@@ -118,6 +125,12 @@ def _has_time(one: RankedMap, deadline: Deadline, *samples: Sample) -> bool:
         width = one.features.width(len(each.y), each.columns)
         work += fit_operations(len(each.y), width, each.objective.width or 1)
     return one.essential or not deadline.leaves_out(one.features.name, work)
+
+
+def _bounded(ridge: float, guess: float, unit: float) -> float:
+    """A ridge that is not far from the guess of the ranking, and within the grid."""
+    near = min(max(ridge, guess / MOST_CORRECTED), guess * MOST_CORRECTED)
+    return float(min(max(near, unit * 10**LOWEST), unit * 10**HIGHEST))
 
 
 def _free_features(features: Features, rows: Rows, X: Rows) -> None:

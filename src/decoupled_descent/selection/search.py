@@ -44,7 +44,7 @@ from decoupled_descent.selection.fits import (
 )
 from decoupled_descent.selection.mixing import mix
 from decoupled_descent.selection.other_members import train_members, training_table
-from decoupled_descent.selection.ranking import KEPT, NESTED, Sample, rank, select
+from decoupled_descent.selection.ranking import NESTED, Sample, kept_count, rank, select
 from decoupled_descent.selection.ridge_fits import choose_on_sample, fit_maps
 from decoupled_descent.selection.stacking import folds_of
 
@@ -100,7 +100,7 @@ def search_models(
     interrupted = False
     table = training_table(sample, folds) if members and stack else None
     others: list[MemberFit] = []
-    count = min(len(maps), KEPT + 1)
+    count = min(len(maps), kept_count(len(y), objective) + 1)
     size = TableSize(len(y), sample.columns, outputs, objective.loss.has_classes)
     widths = [one.width(size.rows, size.columns) for one in maps[-count:]]
     recipes = members if table is not None else ()
