@@ -219,11 +219,14 @@ def run(out, data, sizes):
                 warnings.simplefilter("ignore")
                 record = {"model": model, "table": name, "n": n, "split": split}
                 record |= measure(rows, options)
-            rounded = {
-                k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in record.items()
-            }
-            with out.open("a") as file:
-                file.write(json.dumps(rounded) + "\n")
+            append(out, record)
+
+
+def append(out, record):
+    """Add a record to a file of lines, with numbers of five digits."""
+    rounded = {k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in record.items()}
+    with out.open("a") as file:
+        file.write(json.dumps(rounded) + "\n")
 
 
 def table(path, data):

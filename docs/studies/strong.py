@@ -163,11 +163,7 @@ def run(out, data, folds, models):
                     if model == "ours":
                         raise
                     record |= {"task": rows[-1], "failed": f"{type(error).__name__}: {error}"[:200]}
-            rounded = {
-                k: float(f"{v:.5g}") if isinstance(v, float) else v for k, v in record.items()
-            }
-            with out.open("a") as file:
-                file.write(json.dumps(rounded) + "\n")
+            members.append(out, record)
 
 
 def table(path, data):
