@@ -147,6 +147,16 @@ def _rows_behind_share(share: float, stderr: float) -> float:
     return low
 
 
+def counted(count: int, what: str) -> str:
+    """Write a number of things.
+
+    Example:
+        >>> counted(1, "row"), counted(1200, "row")
+        ('1 row', '1,200 rows')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def percent(part: Any, whole: Any = 1, decimals: int = 1) -> str:
     """Write a share as a percentage, or a dash if the whole is 0.
 

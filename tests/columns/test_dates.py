@@ -1,8 +1,11 @@
 """Styles of dates: recognised by the column, and read alike ever after."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from decoupled_descent.columns import dates
+from decoupled_descent.columns.rules import Columns
 
 
 def test_a_style_is_learnt_and_applied():
@@ -51,3 +54,16 @@ def test_dates(texts, style):
 )
 def test_ways_to_write_a_date(text, style, result):
     assert dates.iso_dates([text], style) == [result]
+
+
+def test_months_are_dates_and_seasons_are_not():
+    months = [f"{year}-{month:02}" for year in (2019, 2020, 2021) for month in range(1, 13)]
+    table = pd.DataFrame({"month": months, "a": np.arange(36.0) ** 2})
+    columns = Columns.learn(table)
+    assert columns.columns[0].kind == "date"
+    assert columns.columns[0].cycles == ("season",)  # weekdays of the first of a month say nothing
+    made = columns.apply(pd.DataFrame({"month": ["2019-01", "2019-02", "2020-01"], "a": 1.0}))
+    assert made[:, 0].tolist() == [0.0, 31.0, 365.0]
+    seasons = [f"20{k:02}-{k + 1:02}" for k in range(8, 12)] * 9
+    assert Columns.learn(table.assign(month=seasons)).columns[0].kind == "category"
+    assert Columns.from_dict(columns.to_dict()) == columns

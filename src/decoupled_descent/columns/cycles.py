@@ -45,8 +45,12 @@ def learn_cycles(dates: Dates) -> tuple[str, ...]:
     """The cycles that dates show."""
     present = dates[~np.isnat(dates)]
     span = float((present.max() - present.min()) / DAY) if len(present) else 0.0
+    days = present.astype("datetime64[D]")
+    monthly = bool((days == days.astype("datetime64[M]").astype("datetime64[D]")).all())
     learnt = []
     for cycle in CYCLES:
+        if cycle == WEEKDAY and monthly:  # the first of a month stands for the month
+            continue
         parts = np.unique(np.round(fractions(present, cycle), 6))
         if span >= LONG[cycle] and len(parts) >= DIFFERENT[cycle]:
             learnt.append(cycle)

@@ -9,8 +9,10 @@ import re
 from collections.abc import Sequence
 
 #: Names of styles: the order of day, month and year. ISO dates have none.
-DAY, MONTH, YEAR = "31/12/2024", "12/31/2024", "2024/12/31"
-DATE_STYLES = ("", DAY, MONTH, YEAR)
+DAY, MONTH, YEAR, MONTHLY = "31/12/2024", "12/31/2024", "2024/12/31", "2024-12"
+DATE_STYLES = ("", DAY, MONTH, YEAR, MONTHLY)
+#: A month of a year. In 2023-24, 2024-25 the second number is that of the next year.
+OF_MONTH = re.compile(r"(19|20)\d{2}-(0[1-9]|1[0-2])")
 ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
 CALENDAR = re.compile(r"(\d{1,4})[./-](\d{1,2})[./-](\d{1,4})((?:[ T]\d{2}:\d{2}.*)?)")
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -29,7 +31,13 @@ def date_style(texts: Sequence[str]) -> str:
     Example:
         >>> date_style(["31/05/2024", "01/02/2024"]), date_style(["01/02/2024"])
         ('31/12/2024', '')
+        >>> date_style(["2024-05", "2024-11"]), date_style(["2010-11", "2011-12"])
+        ('2024-12', '')
     """
+    months = [text for text in texts if OF_MONTH.fullmatch(text)]
+    if months and len(months) > 0.5 * len(texts):
+        seasons = all(int(text[5:]) == (int(text[:4]) + 1) % 100 for text in months)
+        return "" if seasons else MONTHLY
     clear = [ISO.match(text) or NAMED_MONTH.fullmatch(text) for text in texts]
     texts = [text for text, is_clear in zip(_spelt_out(texts), clear, strict=True) if not is_clear]
     parts = [match.groups() for text in texts if (match := CALENDAR.fullmatch(text))]
@@ -74,6 +82,8 @@ def iso_dates(texts: Sequence[str], style: str = "") -> list[str]:
     """
     order, rewritten = {DAY: (2, 1, 0), MONTH: (2, 0, 1), YEAR: (0, 1, 2)}.get(style), []
     for text in _spelt_out(texts):
+        if style == MONTHLY and OF_MONTH.fullmatch(text):
+            text = f"{text}-01"
         match = CALENDAR.fullmatch(text) if order else None
         if match and order:
             positions = (0, 1, 2) if len(match[1]) == 4 else order

@@ -93,7 +93,7 @@ def test_standard_input(run, monkeypatch, tmp_path):
     piped(b"a,b\n1\n")
     status, _, err = run("diagnose", "-", "--target", "a")
     assert status == 2
-    assert err.startswith("error: standard input: line 2 has 1 fields")
+    assert err.startswith("error: standard input: line 2 has 1 field,")
 
 
 @pytest.mark.parametrize("url", ["https://example.org/a.csv", "s3://bucket/a b.parquet"])

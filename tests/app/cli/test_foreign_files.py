@@ -27,7 +27,7 @@ DATA = {
         "check that the extension matches",
     ),
     "xlsx called csv": ("a.csv", zipped("xl/workbook.xml", "<a/>"), "does not occur in text files"),
-    "a merge conflict": ("a.csv", TEXT.replace("\n", "\n<<<<<<< HEAD\n", 1), "line 2 has 1 fields"),
+    "a merge conflict": ("a.csv", TEXT.replace("\n", "\n<<<<<<< HEAD\n", 1), "line 2 has 1 field,"),
     "packed twice": (
         "a.csv.gz",
         gzip.compress(gzip.compress(TEXT.encode())),

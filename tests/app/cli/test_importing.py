@@ -6,9 +6,9 @@ import sys
 
 PROGRAM = """
 import gc, json, sys
-from decoupled_descent.app.cli.importing import imports
+from decoupled_descent.app.cli.importing import SELDOM, imports
 
-with imports():
+with imports(SELDOM):
     inside = gc.isenabled()
     import sklearn.metrics
     import scipy.stats

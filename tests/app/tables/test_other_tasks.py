@@ -23,3 +23,10 @@ def test_an_event_and_its_time():
     assert "scikit-survival" in note
     assert time_to_event(frame.drop(columns="time_days"), "status", frame["status"]) == ""
     assert time_to_event(frame.rename(columns={"status": "y"}), "y", frame["status"]) == ""
+
+
+def test_the_time_until_an_event():
+    frame = pd.DataFrame({"time": RNG.integers(1, 900, 50), "died": [0, 1] * 25})
+    note = time_to_event(frame, "time", frame["time"])
+    assert "'died' and 'time' look like an event and the time until it. In rows without" in note
+    assert time_to_event(frame.rename(columns={"died": "sex"}), "time", frame["time"]) == ""

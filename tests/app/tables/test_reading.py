@@ -201,7 +201,7 @@ EXPLOIT = b"\x80\x04\x95" + b"cos\nsystem\n(S'false'\ntR."
             "a,b,c\n1,2,3\n\n3,4\n5,6,7\n",
             "line 4 has 2 fields, but the first row has 3",
         ),
-        ("multi.csv", 'a,b\n"x\ny",1\n2\n', "line 4 has 1 fields"),
+        ("multi.csv", 'a,b\n"x\ny",1\n2\n', "line 4 has 1 field,"),
         ("rownames.csv", "a,b\nr1,1,2\nr2,3,4\n", "line 2 has 3 fields.*separator is a comma"),
         ("nameless.csv", "a,,c\n1,2,3\n4,5,6\n", "column 2 has no name; name it, or delete it"),
         ("nameless.csv", ",b\n1.5,2\n2.5,3\n", "column 1 has no name"),

@@ -87,8 +87,8 @@ def test_a_letter_that_is_not_utf_8_late_in_the_file(small_batches, tmp_path):
 
 
 @pytest.mark.parametrize(("rows", "message"), [
-    ('1,"two\nlines"\n\n1\n', "line 6 has 1 fields"),
-    ('1,2\n"1,2\n', "line 4 has 1 fields"),
+    ('1,"two\nlines"\n\n1\n', "line 6 has 1 field,"),
+    ('1,2\n"1,2\n', "line 4 has 1 field,"),
     ('1,2\n1,"2', "line 4: is a quotation mark left open"),
     ('1,"' + 700 * "x\n" + '"\n1,2\n', "straddling object"),
 ])  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import decoupled_descent as dd
 from decoupled_descent.app.cli import options
+from decoupled_descent.checks import counted
 
 if TYPE_CHECKING:
     from decoupled_descent.app.cli.tables import Prepared
@@ -45,7 +46,7 @@ def diagnose(
         echo_json(about | diagnosis | {"notes": prepared.notes})
         return
     screen = console()
-    screen.print(f"{data.name}: {prepared.task} of {target!r}, {n:,} rows, {d:,} features")
+    screen.print(f"{data.name}: {prepared.task} of {target!r}, {n:,} rows, {counted(d, 'feature')}")
     if prepared.notes:
         heading(screen, "What was done to the columns")
         points(screen, few(prepared.notes, "--json"))

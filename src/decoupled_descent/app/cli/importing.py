@@ -37,15 +37,16 @@ class Later:
 
 
 @contextmanager
-def imports() -> Iterator[None]:
+def imports(seldom: Mapping[str, Sequence[str]] = {}) -> Iterator[None]:
     """In this block, modules are imported. They are no garbage, so nothing looks for some.
 
-    Afterwards garbage is collected as before, but not among the modules.
+    Afterwards garbage is collected as before, but not among the modules. The modules of ``seldom``
+    are put off.
     """
     was_on = gc.isenabled()
     gc.disable()
     try:
-        for name, taken in SELDOM.items():
+        for name, taken in seldom.items():
             put_off(name, taken)
         yield
     finally:

@@ -40,7 +40,7 @@ from decoupled_descent.app.report.data import (
 from decoupled_descent.app.report.headline import interruption
 from decoupled_descent.app.report.row_errors import rows_to_check
 from decoupled_descent.app.report.text import roots
-from decoupled_descent.checks import SCORES
+from decoupled_descent.checks import SCORES, counted
 from decoupled_descent.diagnostics.diagnosis import Diagnosis, diagnose_table
 from decoupled_descent.diagnostics.table import Table
 from decoupled_descent.selection.deadline import left_out_in_words
@@ -321,7 +321,8 @@ def show(
 ) -> None:
     """Print what was done, the errors to expect on new rows, and what to do next."""
     screen.print(
-        f"{report.title}: {report.task}, {report.n_rows:,} rows, {report.n_features:,} features",
+        f"{report.title}: {report.task}, {report.n_rows:,} rows, "
+        f"{counted(report.n_features, 'feature')}",
         soft_wrap=True,
     )
     if words := interruption(report):

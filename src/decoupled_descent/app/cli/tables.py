@@ -178,7 +178,9 @@ def _prepare(reader: TableReader, target: str, task: str | None, wishes: Wishes)
     try:
         result = recognise_task(labels, task)
     except ValueError as error:
-        raise type(error)(f"{error}; {several}" if several else str(error)) from error
+        if several:  # rare combinations of labels are no typing errors
+            raise ValueError(several) from error
+        raise
     about += [several] if several and result == "classification" else []
     about += [one for one in [time_to_event(first.sample, target, labels)] if one]
     sample = mark_missing(first.sample, wishes.words).drop(columns=target)

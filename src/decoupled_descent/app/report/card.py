@@ -9,6 +9,7 @@ from decoupled_descent.app.report.data import ReportData
 from decoupled_descent.app.report.headline import in_short, interruption
 from decoupled_descent.app.report.subgroups import worst
 from decoupled_descent.app.report.text import INTERVAL, code_pieces, plain, written_interval
+from decoupled_descent.checks import counted
 
 #: Signs that Markdown or HTML would act on.
 SIGNS = re.compile(r"([\\`*_\[\]<>|#~&])")
@@ -39,7 +40,7 @@ def model_card(data: ReportData) -> str:
         f"Made on {origin.date} with decoupled-descent {origin.version}",
         f"Fingerprint of the data: {origin.fingerprint}",
     ]  # fmt: skip
-    about = f"{data.task.capitalize()}, {data.n_rows:,} rows, {data.n_features:,} features"
+    about = f"{data.task.capitalize()}, {data.n_rows:,} rows, {counted(data.n_features, 'feature')}"
     command = [] if origin is None else ["", *_code(origin.command)]
     findings = [one for one in diagnosis.get("findings", ()) if one["status"] != "ok"]
     parts = {

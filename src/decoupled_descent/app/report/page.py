@@ -30,7 +30,7 @@ from decoupled_descent.app.report.probabilities import calibration, thresholds
 from decoupled_descent.app.report.row_errors import importance, intervals, largest_errors
 from decoupled_descent.app.report.subgroups import subgroups
 from decoupled_descent.app.report.training import training
-from decoupled_descent.checks import unbroken
+from decoupled_descent.checks import counted, unbroken
 from decoupled_descent.files import write_text
 
 #: Items of a list that are not folded.
@@ -97,7 +97,8 @@ def render_report(data: ReportData) -> str:
     written = {name: render_section(name, data) for name in SECTIONS}
     page = _environment().get_template("page.html").render(
         title=data.title,
-        about=f"{data.task.capitalize()} · {data.n_rows:,} rows · {data.n_features:,} features",
+        about=f"{data.task.capitalize()} · {counted(data.n_rows, 'row')} · "
+        f"{counted(data.n_features, 'feature')}",
         headline=Markup(_environment().get_template("headline.html").render(headline(data))),
         sections=[
             (SECTIONS[name].heading, Markup(body)) for name, body in written.items() if body

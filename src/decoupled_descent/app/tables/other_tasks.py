@@ -50,7 +50,15 @@ def several_labels(labels: pd.Series) -> str:
 
 
 def time_to_event(frame: pd.DataFrame, target: str, labels: pd.Series) -> str:
-    """Say what to use if the target is an event and another column its time; empty otherwise."""
+    """Say what to use if the target is an event or its time, and a column the other one."""
+    if is_number(labels.dtype) and DURATION.search(target):
+        for name in frame.columns:
+            if name != target and EVENT.search(str(name)) and frame[name].nunique() == 2:
+                return (
+                    f"{name!r} and {target!r} look like an event and the time until it. In rows "
+                    "without the event, the time is only known to be longer; for that use a "
+                    "survival model (lifelines, scikit-survival)"
+                )
     if not EVENT.search(target) or labels.nunique() != 2:
         return ""
     for name in frame.columns:

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 from decoupled_descent.app.tables.limits import check_size, most_bytes
 from decoupled_descent.app.tables.targets import did_you_mean
+from decoupled_descent.app.tables.two_header_rows import joined_names
 from decoupled_descent.checks import ignoring
 from decoupled_descent.columns.values import listed
 
@@ -77,7 +78,8 @@ def as_csv(content: bytes, suffix: str, sheet: str | None = None) -> tuple[bytes
     if sheet is None and len(book.sheets) > 1:
         others = listed(one for one in book.sheets if one != name)
         notes = [f"the sheet {name!r} was read; --sheet NAME reads another: {others}"]
-    return _written(rows), notes
+    rows, more = joined_names(rows)
+    return _written(rows), [*notes, *more]
 
 
 def most_cells(size: int) -> int:

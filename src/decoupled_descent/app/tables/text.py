@@ -14,6 +14,7 @@ import pandas as pd
 
 from decoupled_descent.app.tables.limits import check_width
 from decoupled_descent.app.tables.names import check_names
+from decoupled_descent.checks import counted
 from decoupled_descent.columns.codes import are_names
 from decoupled_descent.columns.styles import only_one, plain_numbers
 from decoupled_descent.columns.values import BadCellError
@@ -91,8 +92,8 @@ class TextFormat(NamedTuple):
     def wrong_width(self, line: int, width: int) -> ValueError:
         """Return the error for a row with too few or too many fields."""
         return BadCellError(
-            f"line {line} has {width} fields, but the first row has {len(self.names)} names "
-            f"(the separator is a {SEPARATORS[self.separator]}); correct the line, or put "
+            f"line {line} has {counted(width, 'field')}, but the first row has {len(self.names)} "
+            f"names (the separator is a {SEPARATORS[self.separator]}); correct the line, or put "
             "quotation marks around fields that contain the separator"
         )
 
