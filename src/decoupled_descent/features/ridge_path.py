@@ -22,6 +22,7 @@ same holds for a group G of rows that are left out together, with V_GG = 1/Σw +
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import torch
@@ -86,6 +87,14 @@ class RidgePath:
         errors = self._left_out(self.residuals)
         self.outputs, self.losses = y - errors, errors.square().sum(2)
 
+    def some(self, ridges: slice) -> RidgePath:
+        """The path of some of the ridges."""
+        part = copy(self)
+        for name in ("inverse", "coefficients", "residuals", "spread", "leverages"):
+            setattr(part, name, getattr(self, name)[ridges])
+        part.outputs, part.losses = self.outputs[ridges], self.losses[ridges]
+        return part
+
     def losses_without(self, held: Tensor) -> Tensor:
         """Squared errors of left-out rows if a fold is left out as well, (L, folds, n)."""
         return self.errors_without(held).square().sum(3)
@@ -102,15 +111,21 @@ class RidgePath:
         ``held`` has the rows of each fold, booleans of shape (folds, n), whole groups.
         """
         (count, n), K = held.shape, self.residuals.shape[2]
+        rows, here = _padded(held)
+        own, weights = self.features[rows], self.weights[rows] * here  # (folds, s, r), (folds, s)
+        roots = own * self.inverse.sqrt()[:, None, None]  # in the order of memory, which is faster
+        V = roots @ roots.mT + 1 / self.weights.sum()
+        system = torch.eye(rows.shape[1], dtype=torch.float64) - V * weights.unsqueeze(1)
+        together = weights.unsqueeze(2) * torch.linalg.solve(system, self.residuals[:, rows])
         pulled = self.residuals.new_zeros(len(self.residuals), n, count, K)
-        for fold, chosen in enumerate(held):
-            rows = chosen.nonzero().squeeze(1)
-            together = self._left_out_together(self.residuals, rows)
-            pulled[:, rows, fold] = self.weights[rows, None] * together
-        flat = pulled.flatten(2)  # (L, n, folds · K)
-        moved = self.features @ (self.inverse[:, :, None] * (self.features.T @ flat))
-        moved += flat.sum(1, keepdim=True) / self.weights.sum()
-        moved = (self.residuals[:, :, None] + moved.reshape(-1, n, count, K)).flatten(2)
+        fold = torch.arange(count).unsqueeze(1).expand_as(rows)
+        pulled[:, rows[here], fold[here]] = together[:, here]
+        flat = pulled.transpose(0, 1).flatten(1)  # (n, L · folds · K): one product for all
+        back = (self.features.T @ flat).unflatten(1, (len(self.inverse), -1))
+        moved = self.features @ back.mul_(self.inverse.T.unsqueeze(2)).flatten(1)
+        moved += flat.sum(0) / self.weights.sum()
+        moved = moved.reshape(n, -1, count, K).transpose(0, 1)
+        moved = (self.residuals[:, :, None] + moved).flatten(2)
         return self._left_out(moved).reshape(-1, n, count, K).transpose(1, 2)
 
     def _left_out(self, residuals: Tensor) -> Tensor:
@@ -130,6 +145,14 @@ class RidgePath:
         system = torch.eye(len(rows), dtype=torch.float64) - V * self.weights[rows]
         errors: Tensor = torch.linalg.solve(system, residuals[:, rows])
         return errors
+
+
+def _padded(held: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of each fold, filled up with others to the largest fold, and which are its own."""
+    sizes = held.sum(1, keepdim=True)
+    most = int(sizes.max())
+    rows = held.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+    return rows, torch.arange(most) < sizes
 
 
 def _check_uncorrelated(features: Tensor, weights: Tensor, values: Tensor) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.tree import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -74,11 +75,12 @@ def grow_forest(table: TrainingTable, kind: ForestKind, seed: int) -> MemberFit:
     y = table.y.numpy() if classes is None else classes.numpy()
     seeds = np.random.default_rng([seed, 1]).integers(0, 2**31 - 1, len(bags))
     trees = []
-    for bag, own in zip(bags, seeds, strict=True):
-        tree = _kind_of_tree(table, kind)(
-            max_features=kind.columns, min_samples_leaf=kind.leaf, random_state=int(own)
-        )
-        trees.append(tree.fit(X, y, sample_weight=bag * table.row_weights, check_input=False))
+    with config_context(skip_parameter_validation=True, assume_finite=True):  # a sixth of the time
+        for bag, own in zip(bags, seeds, strict=True):
+            tree = _kind_of_tree(table, kind)(
+                max_features=kind.columns, min_samples_leaf=kind.leaf, random_state=int(own)
+            )
+            trees.append(tree.fit(X, y, sample_weight=bag * table.row_weights, check_input=False))
     forest = Forest(
         kind.name, **_arrays(trees, table.width), low=low, high=high, unseen=bags.T == 0
     )

@@ -177,8 +177,7 @@ def _errors(phi: Tensor, few: Sample, ridges: Tensor, held: Tensor) -> tuple[Ten
     best = int((path.losses @ share).argmin())
     outputs, weights = path.outputs[best].unsqueeze(0), share.unsqueeze(0)
     if len(held):
-        near = ridges[max(best - 1, 0) : best + 2]
-        errors = RidgePath(phi, targets, near, *few.common.values()).errors_without(held)
+        errors = path.some(slice(max(best - 1, 0), best + 2)).errors_without(held)
         weights = torch.cat([share * ~held, weights])
         chosen = (errors.square().sum(3) * weights[:-1]).sum(2).argmin(0)
         without = errors[chosen, torch.arange(len(held))]

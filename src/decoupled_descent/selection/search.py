@@ -1,7 +1,7 @@
 """The search behind the estimators: features and ridges are chosen by leave-one-out errors.
 
-1. Feature maps are ranked by the exact leave-one-out error of kernel ridge regression on (one-hot)
-   targets, for all ridges at once, on some of many rows (:mod:`ranking`).
+1. Feature maps are ranked by the exact leave-one-out outputs of kernel ridge regression on
+   (one-hot) targets, for all ridges at once, on some of many rows (:mod:`ranking`).
 2. The best few, and the linear model in any case, are fitted with the real loss by
    :class:`~decoupled_descent.DecoupledNewton`, along a grid of ridges that is walked downhill
    (:mod:`ridge_fits`).
