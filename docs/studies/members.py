@@ -2,7 +2,8 @@
 
 Real tables of docs/studies/tables.py at 100, 400 and 1000 rows (or half of a small table), and the
 18 public sets of the folder ``frontier`` with the four folds on which scores of other models are
-published. ``before`` has kernels and linear models only, and takes whole numbers as quantities.
+published. ``before`` has kernels and linear models only, and takes whole numbers as quantities; its
+records in ``members.jsonl`` are of the version that ranked maps by squared errors.
 
     python docs/studies/members.py run --out members.jsonl --data FOLDER [--sizes 100,400]
     python docs/studies/members.py table members.jsonl --data FOLDER

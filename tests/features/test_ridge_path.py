@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoupled_descent.features import Kernel, RidgePath
+from tests.problems import normal
 
 RIDGES = [30.0, 1.0, 1e-3]
 
@@ -160,3 +161,14 @@ def test_folds_that_are_left_out_too(case):
             own = codes == code
             naive = left_out(own, moved, weights)
             np.testing.assert_allclose(result[fold][own], (naive**2).sum(1), rtol=1e-9)
+
+
+def test_some_ridges_of_a_path_are_the_path_of_these_ridges():
+    phi = Kernel("rbf").fit_transform(normal(30, 3, seed=1))
+    y, held = normal(30, 2, seed=2), torch.arange(4).unsqueeze(1) == torch.arange(30) % 4
+    ridges = torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64)
+    part, alone = RidgePath(phi, y, ridges).some(slice(1, 3)), RidgePath(phi, y, ridges[1:])
+    for name in ("outputs", "losses", "leverages", "coefficients"):
+        torch.testing.assert_close(getattr(part, name), getattr(alone, name), rtol=0, atol=1e-13)
+    without = part.errors_without(held), alone.errors_without(held)
+    torch.testing.assert_close(*without, rtol=0, atol=1e-13)

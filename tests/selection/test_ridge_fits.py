@@ -90,6 +90,22 @@ def test_kernels_after_the_best_one_have_one_ridge():
     assert len(counts) > 2
 
 
+def test_a_kernel_that_needs_no_ridge_does_not_take_it_from_others():
+    """Products separate these classes: the best ridge is far below the first guess."""
+    X = torch.randint(1, 6, (400, 4), generator=torch.Generator().manual_seed(0)).double()
+    torque = X[:, 0] * X[:, 1] - X[:, 2] * X[:, 3]
+    X, y = X[torque != 0], (torque[torque != 0] > 0).double()
+    features = ["poly2(1)", "matern(4)", "rbf(0.6)"]
+    result = search_models(X, y, "logistic", features=features, progress=False)
+    ridges = {}
+    for one in result.fits:
+        ridges.setdefault(one.features.name, []).append(one.ridge)
+    walked = ridges.pop("poly2(1)")
+    assert max(walked) > 1e3 * min(walked)
+    assert all(len(each) == 1 for each in ridges.values())
+    assert all(ridge >= 0.999 * 10**module.LOWEST for (ridge,) in ridges.values())
+
+
 def test_ridges_of_many_rows_are_chosen_on_some(monkeypatch):
     X, y = products(400)
     monkeypatch.setattr(module, "SAMPLED", 100)
