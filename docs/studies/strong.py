@@ -222,7 +222,7 @@ def _public(sets, scores):
 
 def _ranks(values):
     """Mean rank of each column, 1 for the lowest values; equal values share their ranks."""
-    return pd.DataFrame(values).rank(axis=1).mean(0).to_numpy()
+    return pd.DataFrame(values).rank(axis=1).mean(axis=0).to_numpy()
 
 
 def _own(found):
