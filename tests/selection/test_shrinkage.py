@@ -91,3 +91,15 @@ def test_numbers_are_not_drawn():
     X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
     model = dd.DecoupledRegressor(features=["linear"], members=["constant"]).fit(X, y)
     assert model.mixture_.others == ()
+
+
+def test_the_constant_part_does_not_widen_standard_errors():
+    """What does not respond to other rows adds no covariance: 20 groups of 6 without signal."""
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(120, 4)), np.arange(120) % 2, np.arange(120) // 6
+    drawn, plain = (
+        dd.DecoupledClassifier(members=members, random_state=0).fit(X, y, groups=groups)
+        for members in (["constant"], [])
+    )
+    assert drawn.estimated_test_error_stderr_ < plain.estimated_test_error_stderr_
+    assert drawn.estimated_accuracy_stderr_ < 1.5 * plain.estimated_accuracy_stderr_

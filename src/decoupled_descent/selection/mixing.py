@@ -114,7 +114,9 @@ def mix(
     values, shares = rows.averaged(losses), _shares(rows)
     variance = max(float(values.var()), variance_of_new(loss, values, mixed, shares))
     alone = variance / len(values)
-    stderr = math.sqrt(alone + _pair_covariance(lowest_error(own), seed))
+    # the constant part of a mixture does not respond to other rows
+    varying = 1.0 if pool.reference is None else 1 - float(by_row[:, pool.reference].mean())
+    stderr = math.sqrt(alone + varying**2 * _pair_covariance(lowest_error(own), seed))
     raw = float(rows.averaged(loss.of_predictions(mixed, rows.y)).mean())
     error = float(values.mean())
     right = None
